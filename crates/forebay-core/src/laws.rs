@@ -1,0 +1,48 @@
+//! The registry of laws. Adding a law: its file in `laws/`, and its name in the list below.
+
+macro_rules! laws {
+    ($($module:ident),* $(,)?) => {
+        $( pub mod $module; )*
+
+        /// Every law, in the order in which tables show them.
+        pub const LAWS: &[crate::law::LawSpec] = &[ $( $module::LAW ),* ];
+    };
+}
+
+laws! {
+    droptail,
+    red,
+    pi,
+    pid,
+    pi_pd,
+}
+
+/// The law named `kind`.
+pub fn find(kind: &str) -> Option<&'static crate::law::LawSpec> {
+    LAWS.iter().find(|law| law.kind == kind)
+}
+
+#[cfg(test)]
+mod testing {
+    use crate::law::{QueueView, Site};
+    use crate::units::{Bytes, Rate};
+
+    /// pi-pd's bottleneck: 30 Mbit/s, 800 packets of 1000 bytes.
+    pub fn site() -> Site {
+        Site {
+            rate: Rate::from_bps(30_000_000),
+            buffer_pkts: 800.0,
+            packet: Bytes(1000),
+        }
+    }
+
+    pub fn view(packets: u32) -> QueueView {
+        QueueView {
+            packets,
+            bytes: u64::from(packets) * 1000,
+            limit_packets: 800,
+            rate: site().rate,
+            idle_since: None,
+        }
+    }
+}

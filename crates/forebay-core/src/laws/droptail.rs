@@ -1,0 +1,29 @@
+//! DropTail: no law at all; the buffer alone decides.
+
+use crate::law::{Law, LawSpec, QueueView, Recipe, Site};
+use crate::params;
+
+pub const LAW: LawSpec = LawSpec::of::<DropTailParams>(
+    "droptail",
+    "DropTail: drop arrivals when the buffer is full",
+    "RFC 7567, section 2.1",
+);
+
+params! {
+    /// DropTail has no parameters.
+    pub struct DropTailParams {}
+}
+
+struct DropTail;
+
+impl Law for DropTail {
+    fn intensity(&self, _q: &QueueView) -> Option<f64> {
+        Some(0.0)
+    }
+}
+
+impl Recipe for DropTailParams {
+    fn build(&self, _site: &Site) -> Box<dyn Law> {
+        Box::new(DropTail)
+    }
+}

@@ -1,0 +1,96 @@
+//! The PI controller of Hollot, Misra, Towsley and Gong.
+
+use crate::difference::{Coefficients, Difference};
+use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Site};
+use crate::param::ParamError;
+use crate::params;
+use crate::periodic::{Controller, Periodic};
+use crate::units::{Packets, Span};
+
+pub const LAW: LawSpec = LawSpec::of::<PiParams>(
+    "pi",
+    "PI: proportional-integral control of the queue length",
+    "Hollot et al. 2002; pi-pd eq. (3), Table 1; staqm eq. (3)",
+);
+
+params! {
+    /// PI in the form p(k) = p(k−1) + a·(q_k − target) − b·(q_{k−1} − target).
+    pub struct PiParams {
+        /// Queue length to hold.
+        target: Packets = Packets(200.0), 0.0 => 1e9;
+        /// Gain on this sample's error, per packet.
+        a: f64 = 1.822e-5, 0.0 => 1.0;
+        /// Gain on the last sample's error, per packet; b < a, or there is no integral.
+        b: f64 = 1.816e-5, 0.0 => 1.0;
+        /// Time between two samples; the default is 160 Hz.
+        interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
+    }
+}
+
+impl Recipe for PiParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        if self.b > self.a {
+            // b > a turns the integral's sign: a long queue would lower p.
+            return Err(ParamError::new("b", self.b, format!("at most a, {}", self.a)));
+        }
+        fits_buffer("target", self.target.0, site)
+    }
+
+    fn build(&self, _site: &Site) -> Box<dyn Law> {
+        Box::new(Periodic::new(Pi {
+            params: self.clone(),
+            state: Difference::default(),
+        }))
+    }
+}
+
+struct Pi {
+    params: PiParams,
+    state: Difference,
+}
+
+impl Controller for Pi {
+    fn interval(&self) -> Span {
+        self.params.interval
+    }
+
+    fn sample(&mut self, q: &QueueView) -> f64 {
+        // pi-pd eq. (3)
+        let gains = Coefficients {
+            a: self.params.a,
+            b: self.params.b,
+            c: 0.0,
+        };
+        self.state
+            .step(gains, f64::from(q.packets) - self.params.target.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{site, view};
+    use crate::param::Params;
+
+    #[test]
+    fn follows_the_difference_equation() {
+        let mut pi = Pi {
+            params: PiParams::defaults(),
+            state: Difference::default(),
+        };
+        // By hand, q = 300, 300, 250: errors 100, 100, 50.
+        let mut want = 1.822e-5 * 100.0;
+        assert!((pi.sample(&view(300)) - want).abs() < 1e-15);
+        want += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
+        assert!((pi.sample(&view(300)) - want).abs() < 1e-15);
+        want += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
+        assert!((pi.sample(&view(250)) - want).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_target_above_the_buffer_is_refused() {
+        let mut params = PiParams::defaults();
+        params.target = Packets(801.0);
+        assert_eq!(params.check(&site()).unwrap_err().key, "target");
+    }
+}

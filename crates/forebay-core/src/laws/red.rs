@@ -1,0 +1,305 @@
+//! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
+
+use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict};
+use crate::param::ParamError;
+use crate::params;
+use crate::rng::Rng;
+use crate::units::{Packets, Time};
+
+pub const LAW: LawSpec = LawSpec::of::<RedParams>(
+    "red",
+    "RED: signal with a probability that rises with the average queue length",
+    "Floyd and Jacobson 1993; pi-pd eq. (2); gentle: Floyd 2000",
+);
+
+params! {
+    /// RED. Thresholds count packets; in byte mode, packets of the link's usual size.
+    pub struct RedParams {
+        /// Average queue below which nothing is signalled.
+        min_th: Packets = Packets(5.0), 0.0 => 1e9;
+        /// Average queue at which the probability reaches max_p.
+        max_th: Packets = Packets(15.0), 0.0 => 1e9;
+        /// Probability at max_th.
+        max_p: f64 = 0.1, 1e-12 => 1.0;
+        /// Weight of an arrival in the average.
+        w_q: f64 = 0.002, 1e-12 => 1.0;
+        /// Let the probability rise on to 1 at twice max_th instead of jumping there.
+        gentle: bool = true, 0.0 => 1.0;
+        /// Space signals by at least 1/p packets: uniform on [1/p, 2/p]. Without it [1, 1/p],
+        /// which signals three times as often.
+        wait: bool = true, 0.0 => 1.0;
+        /// Average bytes instead of packets.
+        queue_in_bytes: bool = false, 0.0 => 1.0;
+        /// Signal a packet with a probability in proportion to its size.
+        by_size: bool = false, 0.0 => 1.0;
+    }
+}
+
+impl Recipe for RedParams {
+    fn check(&self, _site: &Site) -> Result<(), ParamError> {
+        if self.min_th.0 < self.max_th.0 {
+            return Ok(());
+        }
+        Err(ParamError::new(
+            "min_th",
+            format!("\"{}\"", self.min_th),
+            format!("less than max_th, \"{}\"", self.max_th),
+        ))
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Law> {
+        Box::new(Red::new(self.clone(), site))
+    }
+}
+
+/// RED's state; a tuner over it sets `max_p`.
+pub struct Red {
+    params: RedParams,
+    packet_bytes: f64,
+    /// Slope above max_th in gentle mode, from max_p as it was at the start: ns-2.35 does not
+    /// update it when a tuner moves max_p, and its adaptive RED runs show the jump.
+    gentle_slope: f64,
+    pub max_p: f64,
+    average_pkts: f64,
+    /// p_b, before the spacing of signals.
+    probability: f64,
+    /// Arrivals (or their size in usual packets) since the last signal.
+    count: f64,
+    /// Whether the last arrival found the average above min_th.
+    above_min: bool,
+}
+
+impl Red {
+    pub fn new(params: RedParams, site: &Site) -> Red {
+        let max_p = params.max_p;
+        Red {
+            gentle_slope: (1.0 - max_p) / params.max_th.0,
+            max_p,
+            packet_bytes: site.packet.0 as f64,
+            params,
+            average_pkts: 0.0,
+            probability: 0.0,
+            count: 0.0,
+            above_min: false,
+        }
+    }
+
+    pub fn average_pkts(&self) -> f64 {
+        self.average_pkts
+    }
+
+    fn queue_pkts(&self, q: &QueueView) -> f64 {
+        if self.params.queue_in_bytes {
+            q.bytes as f64 / self.packet_bytes
+        } else {
+            f64::from(q.packets)
+        }
+    }
+
+    /// The weighted average, with an idle link counted as arrivals to an empty queue.
+    fn update_average(&mut self, now: Time, q: &QueueView) {
+        let w_q = self.params.w_q;
+        if let Some(since) = q.idle_since {
+            let per_sec = q.rate.as_bps() as f64 / (8.0 * self.packet_bytes);
+            let missed = (per_sec * now.since(since).as_secs_f64()).floor();
+            self.average_pkts *= (1.0 - w_q).powf(missed);
+        }
+        self.average_pkts = (1.0 - w_q) * self.average_pkts + w_q * self.queue_pkts(q);
+    }
+
+    /// p_b as a function of the average (pi-pd eq. 2, and gentle mode above max_th).
+    fn base_probability(&self) -> f64 {
+        let (min_th, max_th) = (self.params.min_th.0, self.params.max_th.0);
+        let average = self.average_pkts;
+        let p = if average < min_th {
+            0.0
+        } else if average < max_th {
+            self.max_p * (average - min_th) / (max_th - min_th)
+        } else if self.params.gentle {
+            // Meets max_p at max_th and 1 at 2·max_th while max_p is as at the start.
+            1.0 + self.gentle_slope * (average - 2.0 * max_th)
+        } else {
+            1.0
+        };
+        p.clamp(0.0, 1.0)
+    }
+
+    /// Spaces signals evenly (Floyd and Jacobson section 7; `wait` as in ns-2).
+    fn spaced(&self, p_b: f64, bytes: u32) -> f64 {
+        let expected = self.count * p_b;
+        let p = if self.params.wait {
+            if expected < 1.0 {
+                0.0
+            } else if expected < 2.0 {
+                p_b / (2.0 - expected)
+            } else {
+                1.0
+            }
+        } else if expected < 1.0 {
+            p_b / (1.0 - expected)
+        } else {
+            1.0
+        };
+        if self.params.by_size && p < 1.0 {
+            p * f64::from(bytes) / self.packet_bytes
+        } else {
+            p
+        }
+    }
+
+    fn weight(&self, bytes: u32) -> f64 {
+        if self.params.by_size {
+            f64::from(bytes) / self.packet_bytes
+        } else {
+            1.0
+        }
+    }
+}
+
+impl Law for Red {
+    fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        self.update_average(now, q);
+        let weight = self.weight(p.bytes);
+        self.count += weight;
+
+        // With one packet or none waiting there is nothing to shorten.
+        if self.average_pkts < self.params.min_th.0 || q.packets <= 1 {
+            self.probability = 0.0;
+            self.above_min = false;
+            return Verdict::Pass;
+        }
+        let full = if self.params.gentle { 2.0 } else { 1.0 } * self.params.max_th.0;
+        if self.average_pkts >= full {
+            self.probability = 1.0;
+            self.count = 0.0;
+            return Verdict::Drop;
+        }
+        if !self.above_min {
+            // The average has just risen above min_th: start counting here.
+            self.above_min = true;
+            self.count = weight;
+            return Verdict::Pass;
+        }
+        self.probability = self.base_probability();
+        if rng.chance(self.spaced(self.probability, p.bytes)) {
+            self.count = 0.0;
+            return Verdict::Mark;
+        }
+        Verdict::Pass
+    }
+
+    fn on_overflow(&mut self, _now: Time, _q: &QueueView) {
+        self.count = 0.0;
+    }
+
+    fn intensity(&self, _q: &QueueView) -> Option<f64> {
+        let p_b = self.base_probability();
+        // Mean spacing is 1.5/p_b with `wait`, 0.5/p_b without.
+        Some(match self.params.wait {
+            _ if p_b >= 1.0 => 1.0,
+            true => p_b / 1.5,
+            false => (2.0 * p_b).min(1.0),
+        })
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability);
+        out("average", self.average_pkts);
+        out("max_p", self.max_p);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::law::Ecn;
+    use crate::laws::testing::{site, view};
+    use crate::param::Params;
+    use crate::units::Span;
+
+    const PACKET: PacketMeta = PacketMeta {
+        bytes: 1000,
+        ecn: Ecn::NotEct,
+        sojourn: Span::ZERO,
+    };
+
+    fn red(change: impl FnOnce(&mut RedParams)) -> Red {
+        let mut params = RedParams::defaults();
+        params.min_th = Packets(70.0);
+        params.max_th = Packets(200.0);
+        change(&mut params);
+        Red::new(params, &site())
+    }
+
+    /// Fraction of arrivals signalled with the average held at `pkts`.
+    fn rate_at(mut red: Red, pkts: u32) -> f64 {
+        let mut rng = Rng::new(1, "test");
+        red.average_pkts = f64::from(pkts);
+        let n = 400_000;
+        let hits = (0..n)
+            .filter(|_| red.on_enqueue(Time::ZERO, &view(pkts), &PACKET, &mut rng) != Verdict::Pass)
+            .count();
+        hits as f64 / f64::from(n)
+    }
+
+    #[test]
+    fn the_probability_is_piecewise_linear() {
+        let mut r = red(|_| {});
+        for (average, want) in [(69.0, 0.0), (70.0, 0.0), (135.0, 0.05), (200.0, 0.1), (300.0, 0.55), (400.0, 1.0)] {
+            r.average_pkts = average;
+            assert!((r.base_probability() - want).abs() < 1e-12, "{average}");
+        }
+        let mut r = red(|p| p.gentle = false);
+        r.average_pkts = 200.0;
+        assert_eq!(r.base_probability(), 1.0);
+    }
+
+    #[test]
+    fn wait_spaces_signals_between_one_and_two_over_p() {
+        // p_b = 0.05: signals every 1.5/p_b packets with wait, every 0.5/p_b without.
+        let with = rate_at(red(|_| {}), 135);
+        assert!((with / (0.05 / 1.5) - 1.0).abs() < 0.02, "{with}");
+        let without = rate_at(red(|p| p.wait = false), 135);
+        assert!((without / (2.0 * 0.05) - 1.0).abs() < 0.02, "{without}");
+    }
+
+    #[test]
+    fn intensity_is_the_measured_rate() {
+        for (wait, pkts) in [(true, 135), (false, 135), (true, 250), (false, 100)] {
+            let mut r = red(|p| p.wait = wait);
+            r.average_pkts = f64::from(pkts);
+            let told = r.intensity(&view(pkts)).unwrap();
+            let seen = rate_at(r, pkts);
+            assert!((seen / told - 1.0).abs() < 0.1, "{wait} {pkts}: {seen} {told}");
+        }
+    }
+
+    #[test]
+    fn above_the_upper_threshold_every_packet_is_dropped() {
+        assert_eq!(rate_at(red(|p| p.gentle = false), 201), 1.0);
+        assert_eq!(rate_at(red(|_| {}), 401), 1.0);
+    }
+
+    #[test]
+    fn an_idle_link_decays_the_average() {
+        let mut r = red(|_| {});
+        r.average_pkts = 100.0;
+        let mut q = view(0);
+        q.idle_since = Some(Time::ZERO);
+        // 3750 packets could have left in 1 s; then one arrival more.
+        r.update_average(Time::ZERO + Span::from_secs(1), &q);
+        let want = 100.0 * 0.998f64.powi(3751);
+        assert!((r.average_pkts - want).abs() < 1e-9);
+    }
+
+    #[test]
+    fn byte_mode_counts_bytes() {
+        let mut r = red(|p| p.queue_in_bytes = true);
+        let mut q = view(300);
+        q.bytes = 12_000; // 300 ACKs of 40 bytes are 12 usual packets
+        r.update_average(Time::ZERO, &q);
+        assert!((r.average_pkts - 0.002 * 12.0).abs() < 1e-12);
+        let small = red(|p| p.by_size = true);
+        assert!((small.weight(40) - 0.04).abs() < 1e-12);
+    }
+}

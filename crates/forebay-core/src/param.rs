@@ -1,0 +1,486 @@
+//! Parameters, declared once.
+//!
+//! [`params!`](crate::params) turns one declaration into the struct, its defaults, its table
+//! of [`ParamSpec`]s (from which help, docs, JSON Schema and errors derive) and its reader.
+
+use crate::units::{Bytes, Packets, Rate, Span};
+
+/// A parameter's value as it is written in a scenario, before it has a type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Flag(bool),
+    Integer(i64),
+    Number(f64),
+    Text(String),
+    List(Vec<Value>),
+    Table(Vec<(String, Value)>),
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Value::Flag(v) => write!(f, "{v}"),
+            Value::Integer(v) => write!(f, "{v}"),
+            Value::Number(v) => write!(f, "{v}"),
+            Value::Text(v) => write!(f, "{v:?}"),
+            Value::List(items) => {
+                let items: Vec<_> = items.iter().map(Value::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+            Value::Table(fields) => {
+                let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+                write!(f, "{{ {} }}", fields.join(", "))
+            }
+        }
+    }
+}
+
+/// What is wrong with a parameter: its key, what was found, and what is allowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamError {
+    pub key: String,
+    pub found: String,
+    pub allowed: String,
+}
+
+impl ParamError {
+    pub fn new(
+        key: impl Into<String>,
+        found: impl ToString,
+        allowed: impl Into<String>,
+    ) -> ParamError {
+        ParamError {
+            key: key.into(),
+            found: found.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for ParamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            f,
+            "{}: found {}, allowed: {}",
+            self.key, self.found, self.allowed
+        )
+    }
+}
+
+impl std::error::Error for ParamError {}
+
+/// The JSON shape a parameter is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Flag,
+    Integer,
+    Number,
+    /// A quantity with its unit in the text: `"15ms"`.
+    Quantity,
+    Text,
+    /// One value of the shape, or a list of them.
+    List,
+    /// A shape of its own; the reader alone knows it.
+    Other,
+}
+
+/// A type a parameter can have.
+pub trait ParamType: Sized {
+    const SHAPE: Shape;
+    /// The base unit in which the range is given: "s", "bit/s", "B", "p", or "" for a pure number.
+    const UNIT: &'static str;
+    /// What a reader may write, in words.
+    const ALLOWED: &'static str;
+
+    /// # Errors
+    /// What is allowed, in words, where `value` is not of this type.
+    fn from_value(value: &Value) -> Result<Self, String>;
+    fn to_value(&self) -> Value;
+    /// The smallest and largest value in base units, for the range check; `None` for flags and text.
+    fn extent(&self) -> Option<(f64, f64)>;
+}
+
+impl ParamType for bool {
+    const SHAPE: Shape = Shape::Flag;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "true or false";
+    fn from_value(value: &Value) -> Result<bool, String> {
+        match value {
+            Value::Flag(v) => Ok(*v),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Flag(*self)
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+impl ParamType for f64 {
+    const SHAPE: Shape = Shape::Number;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a number";
+    fn from_value(value: &Value) -> Result<f64, String> {
+        match value {
+            Value::Number(v) if v.is_finite() => Ok(*v),
+            Value::Integer(v) => Ok(*v as f64),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Number(*self)
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        Some((*self, *self))
+    }
+}
+
+impl ParamType for u32 {
+    const SHAPE: Shape = Shape::Integer;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a whole number";
+    fn from_value(value: &Value) -> Result<u32, String> {
+        match value {
+            Value::Integer(v) => u32::try_from(*v).map_err(|_| Self::ALLOWED.into()),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Integer(i64::from(*self))
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        Some((f64::from(*self), f64::from(*self)))
+    }
+}
+
+macro_rules! quantity {
+    ($type:ty, $unit:literal, $base:expr) => {
+        impl ParamType for $type {
+            const SHAPE: Shape = Shape::Quantity;
+            const UNIT: &'static str = $unit;
+            const ALLOWED: &'static str = <$type>::ALLOWED;
+            fn from_value(value: &Value) -> Result<Self, String> {
+                match value {
+                    Value::Text(text) => <$type>::parse(text),
+                    _ => Err(Self::ALLOWED.into()),
+                }
+            }
+            fn to_value(&self) -> Value {
+                Value::Text(self.to_string())
+            }
+            fn extent(&self) -> Option<(f64, f64)> {
+                let base: fn(&$type) -> f64 = $base;
+                Some((base(self), base(self)))
+            }
+        }
+    };
+}
+quantity!(Span, "s", |v| v.as_secs_f64());
+quantity!(Rate, "bit/s", |v| v.as_bps() as f64);
+quantity!(Bytes, "B", |v| v.0 as f64);
+quantity!(Packets, "p", |v| v.0);
+
+/// A list may be written as one bare value.
+impl<T: ParamType> ParamType for Vec<T> {
+    const SHAPE: Shape = Shape::List;
+    const UNIT: &'static str = T::UNIT;
+    const ALLOWED: &'static str = T::ALLOWED;
+    fn from_value(value: &Value) -> Result<Vec<T>, String> {
+        let list_of = |_| format!("{}, or a list of such", T::ALLOWED);
+        match value {
+            Value::List(items) if items.is_empty() => Err(list_of(String::new())),
+            Value::List(items) => items
+                .iter()
+                .map(|item| T::from_value(item).map_err(list_of))
+                .collect(),
+            one => Ok(vec![T::from_value(one).map_err(list_of)?]),
+        }
+    }
+    fn to_value(&self) -> Value {
+        match self.as_slice() {
+            [one] => one.to_value(),
+            many => Value::List(many.iter().map(T::to_value).collect()),
+        }
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        self.iter()
+            .filter_map(T::extent)
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+}
+
+/// One declared parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamSpec {
+    pub name: &'static str,
+    /// Base unit of `min` and `max`; "" for a pure number, a flag or a text.
+    pub unit: &'static str,
+    pub shape: Shape,
+    /// What may be written, in words.
+    pub allowed: &'static str,
+    /// The value when the key is absent; an example where the key is required.
+    pub default: fn() -> Value,
+    /// The default's size in base units; `None` for flags and text.
+    pub default_base: fn() -> Option<f64>,
+    pub required: bool,
+    pub min: f64,
+    pub max: f64,
+    pub doc: &'static str,
+}
+
+/// A struct of declared parameters; `params!` writes the implementation.
+pub trait Params: Sized + Clone {
+    const SPECS: &'static [ParamSpec];
+
+    /// Every parameter at its default (required ones at their example).
+    fn defaults() -> Self;
+
+    /// # Errors
+    /// Where `name` is not declared, or `value` is of another type or out of range.
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), ParamError>;
+
+    fn get(&self, name: &str) -> Option<Value>;
+
+    /// Defaults with `given` on top.
+    ///
+    /// # Errors
+    /// The first key that is unknown, wrong or missing.
+    fn read(given: &[(String, Value)]) -> Result<Self, ParamError> {
+        let mut params = Self::defaults();
+        for (name, value) in given {
+            params.set(name, value)?;
+        }
+        for spec in Self::SPECS {
+            if spec.required && !given.iter().any(|(name, _)| name == spec.name) {
+                return Err(ParamError::new(spec.name, "nothing", spec.allowed));
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// Checks a value against its declared range.
+///
+/// # Errors
+/// Where a part of it lies outside, or is not a number.
+pub fn in_range<T: ParamType>(spec: &ParamSpec, value: &T, raw: &Value) -> Result<(), ParamError> {
+    match value.extent() {
+        Some((low, high)) if !(low >= spec.min && high <= spec.max) => Err(ParamError::new(
+            spec.name,
+            raw,
+            format!("{} to {}", base(spec.min, spec), base(spec.max, spec)),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A bound of the range, with its unit.
+fn base(bound: f64, spec: &ParamSpec) -> String {
+    format!("{bound}{}", spec.unit)
+}
+
+/// The error for a key that is not declared, with the nearest declared one as a suggestion.
+pub fn unknown_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> ParamError {
+    let known: Vec<&str> = known.collect();
+    let allowed = match nearest(key, &known) {
+        Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
+        None => known.join(", "),
+    };
+    ParamError::new(key, "a key that is not known here", allowed)
+}
+
+/// The closest of `words` to `word`, if close enough to be a slip of the fingers.
+pub fn nearest<'a>(word: &str, words: &[&'a str]) -> Option<&'a str> {
+    words
+        .iter()
+        .map(|known| (edits(word, known), *known))
+        .filter(|(distance, known)| *distance <= (known.len() / 3).max(1))
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// Edit distance with a swap of neighbours as one edit (Damerau, restricted).
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut d: Vec<Vec<usize>> = (0..=a.len())
+        .map(|i| (0..=b.len()).map(|j| if i == 0 { j } else { i }).collect())
+        .collect();
+    for i in 1..=a.len() {
+        for j in 1..=b.len() {
+            let change = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (d[i - 1][j] + 1)
+                .min(d[i][j - 1] + 1)
+                .min(d[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(d[i - 2][j - 2] + 1);
+            }
+            d[i][j] = best;
+        }
+    }
+    d[a.len()][b.len()]
+}
+
+/// Declares a struct of parameters.
+///
+/// ```
+/// use forebay_core::{params, Packets, Params, Span};
+/// params! {
+///     /// Parameters of a law.
+///     pub struct Example {
+///         /// Queue length to hold.
+///         target: Packets = Packets(50.0), 0.0 => 1e9;
+///         /// Time between two samples.
+///         interval: Span = Span::from_millis(10), 1e-6 => 10.0;
+///     }
+/// }
+/// assert_eq!(Example::defaults().target, Packets(50.0));
+/// ```
+/// A trailing `, required` makes the key compulsory; its default then serves as an example.
+#[macro_export]
+macro_rules! params {
+    (
+        $(#[$outer:meta])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident : $type:ty = $default:expr, $min:expr => $max:expr $(, $required:ident)? ;
+            )*
+        }
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name {
+            $( $(#[doc = $doc])+ pub $field: $type, )*
+        }
+
+        impl $crate::param::Params for $name {
+            const SPECS: &'static [$crate::param::ParamSpec] = &[
+                $( $crate::param::ParamSpec {
+                    name: stringify!($field),
+                    unit: <$type as $crate::param::ParamType>::UNIT,
+                    shape: <$type as $crate::param::ParamType>::SHAPE,
+                    allowed: <$type as $crate::param::ParamType>::ALLOWED,
+                    default: || <$type as $crate::param::ParamType>::to_value(&$default),
+                    default_base: || {
+                        <$type as $crate::param::ParamType>::extent(&$default).map(|(low, _)| low)
+                    },
+                    required: $crate::params!(@required $($required)?),
+                    min: $min,
+                    max: $max,
+                    doc: concat!($($doc),+),
+                }, )*
+            ];
+
+            fn defaults() -> Self {
+                $name { $( $field: $default, )* }
+            }
+
+            fn set(
+                &mut self,
+                name: &str,
+                value: &$crate::param::Value,
+            ) -> Result<(), $crate::param::ParamError> {
+                let spec = Self::SPECS
+                    .iter()
+                    .find(|spec| spec.name == name)
+                    .ok_or_else(|| {
+                        $crate::param::unknown_key(name, Self::SPECS.iter().map(|spec| spec.name))
+                    })?;
+                $(
+                    if name == stringify!($field) {
+                        let read = <$type as $crate::param::ParamType>::from_value(value)
+                            .map_err(|allowed| {
+                                $crate::param::ParamError::new(name, value, allowed)
+                            })?;
+                        $crate::param::in_range(spec, &read, value)?;
+                        self.$field = read;
+                        return Ok(());
+                    }
+                )*
+                let _ = (spec, value);
+                Ok(())
+            }
+
+            fn get(&self, name: &str) -> Option<$crate::param::Value> {
+                $(
+                    if name == stringify!($field) {
+                        return Some(<$type as $crate::param::ParamType>::to_value(&self.$field));
+                    }
+                )*
+                let _ = name;
+                None
+            }
+        }
+    };
+    (@required required) => { true };
+    (@required) => { false };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    params! {
+        /// Every type a parameter can have.
+        struct Sample {
+            /// A queue length.
+            target: Packets = Packets(50.0), 0.0 => 1000.0;
+            /// A time.
+            interval: Span = Span::from_millis(10), 1e-6 => 10.0;
+            /// A gain.
+            gain: f64 = 0.5, 0.0 => 1.0;
+            /// A switch.
+            gentle: bool = true, 0.0 => 1.0;
+            /// Several times.
+            rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 10.0;
+            /// A rate that must be given.
+            rate: Rate = Rate::from_bps(1_000_000), 1.0 => 1e12, required;
+        }
+    }
+
+    fn given(key: &str, value: Value) -> Vec<(String, Value)> {
+        vec![
+            ("rate".into(), Value::Text("1Mbit/s".into())),
+            (key.into(), value),
+        ]
+    }
+
+    #[test]
+    fn what_is_given_replaces_the_default() {
+        let read = Sample::read(&given("target", Value::Text("75p".into()))).unwrap();
+        assert_eq!(read.target, Packets(75.0));
+        assert_eq!(read.gain, 0.5);
+        assert_eq!(read.get("interval"), Some(Value::Text("10ms".into())));
+    }
+
+    #[test]
+    fn errors_name_key_found_and_allowed() {
+        let error = Sample::read(&given("gain", Value::Number(1.5))).unwrap_err();
+        assert_eq!(error.to_string(), "gain: found 1.5, allowed: 0 to 1");
+        let error = Sample::read(&given("gian", Value::Number(0.5))).unwrap_err();
+        assert!(error.allowed.contains("did you mean \"gain\""), "{error}");
+        let error = Sample::read(&given("interval", Value::Integer(5))).unwrap_err();
+        assert!(error.allowed.contains("15ms"), "{error}");
+        let error = Sample::read(&given("gain", Value::Number(f64::NAN))).unwrap_err();
+        assert_eq!(error.allowed, "a number");
+        assert_eq!(Sample::read(&[]).unwrap_err().key, "rate");
+    }
+
+    #[test]
+    fn a_list_may_be_one_value() {
+        let rtt = |value| Sample::read(&given("rtt", value)).map(|s| s.rtt.len());
+        assert_eq!(rtt(Value::Text("50ms".into())), Ok(1));
+        let two = Value::List(vec![Value::Text("50ms".into()), Value::Text("60ms".into())]);
+        assert_eq!(rtt(two), Ok(2));
+        assert!(rtt(Value::List(vec![])).is_err());
+        assert!(rtt(Value::Text("11s".into())).is_err());
+    }
+
+    #[test]
+    fn only_slips_are_suggested() {
+        assert_eq!(nearest("taget", &["target", "rate"]), Some("target"));
+        assert_eq!(nearest("colour", &["target", "rate"]), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Laws with a clock: a controller computes a probability at a fixed interval, and every
+//! arrival is signalled with it.
+
+use crate::law::{Law, PacketMeta, QueueView, Verdict};
+use crate::rng::Rng;
+use crate::units::{Span, Time};
+
+/// The part of a periodic law that differs from one to the next.
+pub trait Controller: Send {
+    /// Time between two samples; more than zero.
+    fn interval(&self) -> Span;
+
+    /// The probability until the next sample. [`Periodic`] holds it to [0, 1].
+    fn sample(&mut self, q: &QueueView) -> f64;
+
+    /// Named inner values besides the probability.
+    fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+/// A controller on its clock.
+pub struct Periodic<C> {
+    controller: C,
+    next: Time,
+    probability: f64,
+}
+
+impl<C: Controller> Periodic<C> {
+    /// The first sample is taken one interval after the start.
+    pub fn new(controller: C) -> Self {
+        Periodic {
+            next: Time::ZERO + controller.interval(),
+            controller,
+            probability: 0.0,
+        }
+    }
+}
+
+impl<C: Controller> Law for Periodic<C> {
+    fn on_enqueue(
+        &mut self,
+        _now: Time,
+        _q: &QueueView,
+        _p: &PacketMeta,
+        rng: &mut Rng,
+    ) -> Verdict {
+        if rng.chance(self.probability) {
+            Verdict::Mark
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    fn handle_timeout(&mut self, now: Time, q: &QueueView) {
+        while self.next <= now {
+            let p = self.controller.sample(q);
+            // A NaN from a prototype must not stick: it counts as "no signal".
+            self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
+            self.next += self.controller.interval();
+        }
+    }
+
+    fn intensity(&self, _q: &QueueView) -> Option<f64> {
+        Some(self.probability)
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability);
+        self.controller.probe(out);
+    }
+}

@@ -1,0 +1,345 @@
+//! Quantities with their unit in the type, and their spelling in text: `"15ms"`, `"40Mbit/s"`.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+const NANOS_PER_SEC: f64 = 1e9;
+
+/// An instant, in nanoseconds since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+/// A length of time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+/// A data rate, in bits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+/// An amount of data, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A queue length, in packets. Averages and set-points need not be whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Packets(pub f64);
+
+impl Time {
+    pub const ZERO: Time = Time(0);
+    pub const MAX: Time = Time(u64::MAX);
+
+    pub const fn from_nanos(ns: u64) -> Time {
+        Time(ns)
+    }
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SEC
+    }
+    /// Time since `earlier`; zero if `earlier` is later.
+    pub fn since(self, earlier: Time) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Time;
+    fn add(self, rhs: Span) -> Time {
+        Time(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, rhs: Span) {
+        *self = *self + rhs;
+    }
+}
+
+impl Sub<Time> for Time {
+    type Output = Span;
+    fn sub(self, rhs: Time) -> Span {
+        self.since(rhs)
+    }
+}
+
+impl Span {
+    pub const ZERO: Span = Span(0);
+    pub const MAX: Span = Span(u64::MAX);
+
+    pub const fn from_nanos(ns: u64) -> Span {
+        Span(ns)
+    }
+    pub const fn from_micros(us: u64) -> Span {
+        Span(us * 1_000)
+    }
+    pub const fn from_millis(ms: u64) -> Span {
+        Span(ms * 1_000_000)
+    }
+    pub const fn from_secs(s: u64) -> Span {
+        Span(s * 1_000_000_000)
+    }
+    /// Nearest nanosecond; negative and NaN become zero.
+    pub fn from_secs_f64(s: f64) -> Span {
+        Span((s * NANOS_PER_SEC).round() as u64)
+    }
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SEC
+    }
+}
+
+impl Add for Span {
+    type Output = Span;
+    fn add(self, rhs: Span) -> Span {
+        Span(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Span;
+    fn mul(self, rhs: u64) -> Span {
+        Span(self.0.saturating_mul(rhs))
+    }
+}
+
+impl Rate {
+    pub const fn from_bps(bps: u64) -> Rate {
+        Rate(bps)
+    }
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+    /// Packets of `packet` bytes per second.
+    pub fn packets_per_sec(self, packet: Bytes) -> f64 {
+        self.0 as f64 / (8.0 * packet.0 as f64)
+    }
+    /// Time to send `bytes`, rounded down, and what rounding left in units of 1/rate ns.
+    /// Feeding the remainder into the next call keeps the long-run rate exact.
+    pub fn transmission(self, bytes: u32, remainder: u64) -> (Span, u64) {
+        let work = u64::from(bytes) * 8 * 1_000_000_000 + remainder;
+        (Span(work / self.0), work % self.0)
+    }
+}
+
+/// Why a text is not a quantity of the wanted kind: what would be.
+pub type Allowed = String;
+
+/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    // 'e' may be an exponent ("1e3p") or the start of a unit: take the longest prefix that parses.
+    let end = text
+        .char_indices()
+        .map(|(i, c)| i + c.len_utf8())
+        .filter(|&end| {
+            let head = &text[..end];
+            head.ends_with(|c: char| c.is_ascii_digit() || c == '.') && head.parse::<f64>().is_ok()
+        })
+        .next_back()?;
+    let number: f64 = text[..end].parse().ok()?;
+    number
+        .is_finite()
+        .then_some((number, text[end..].trim_start()))
+}
+
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+    Some(number * scale)
+}
+
+/// A whole number of at most 2^63, so that sums of two never wrap.
+fn whole(x: f64) -> Option<u64> {
+    (0.0..=9.2e18).contains(&x).then(|| x.round() as u64)
+}
+
+impl Span {
+    pub const ALLOWED: &'static str =
+        r#"a time with its unit, such as "15ms" (ns, us, ms, s, min, h)"#;
+
+    /// Parses `"15ms"`.
+    pub fn parse(text: &str) -> Result<Span, Allowed> {
+        const UNITS: &[(&str, f64)] = &[
+            ("ns", 1.0),
+            ("us", 1e3),
+            ("µs", 1e3),
+            ("ms", 1e6),
+            ("s", 1e9),
+            ("min", 6e10),
+            ("h", 3.6e12),
+        ];
+        scaled(text, UNITS)
+            .and_then(whole)
+            .map(Span)
+            .ok_or_else(|| Self::ALLOWED.into())
+    }
+}
+
+impl Rate {
+    pub const ALLOWED: &'static str =
+        r#"a rate with its unit, such as "45Mbit/s" (bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s)"#;
+
+    /// Parses `"40Mbit/s"`; `"Mbps"` is understood too.
+    pub fn parse(text: &str) -> Result<Rate, Allowed> {
+        const UNITS: &[(&str, f64)] = &[
+            ("bit/s", 1.0),
+            ("kbit/s", 1e3),
+            ("Mbit/s", 1e6),
+            ("Gbit/s", 1e9),
+            ("Tbit/s", 1e12),
+            ("bps", 1.0),
+            ("kbps", 1e3),
+            ("Mbps", 1e6),
+            ("Gbps", 1e9),
+        ];
+        scaled(text, UNITS)
+            .and_then(whole)
+            .map(Rate)
+            .ok_or_else(|| Self::ALLOWED.into())
+    }
+}
+
+impl Bytes {
+    pub const ALLOWED: &'static str =
+        r#"a size with its unit, such as "500B" (B, kB, MB, GB, KiB, MiB, GiB)"#;
+
+    /// Parses `"500B"`, `"64kB"`, `"1MiB"`.
+    pub fn parse(text: &str) -> Result<Bytes, Allowed> {
+        const UNITS: &[(&str, f64)] = &[
+            ("B", 1.0),
+            ("kB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("KiB", 1024.0),
+            ("MiB", 1024.0 * 1024.0),
+            ("GiB", 1024.0 * 1024.0 * 1024.0),
+        ];
+        scaled(text, UNITS)
+            .and_then(whole)
+            .map(Bytes)
+            .ok_or_else(|| Self::ALLOWED.into())
+    }
+}
+
+impl Packets {
+    pub const ALLOWED: &'static str = r#"a number of packets, such as "200p""#;
+
+    /// Parses `"200p"`.
+    pub fn parse(text: &str) -> Result<Packets, Allowed> {
+        scaled(text, &[("p", 1.0), ("pkt", 1.0), ("pkts", 1.0)])
+            .map(Packets)
+            .ok_or_else(|| Self::ALLOWED.into())
+    }
+}
+
+/// Writes `value` in the largest unit that leaves it at least 1.
+fn with_unit(f: &mut fmt::Formatter, value: f64, units: &[(f64, &str)]) -> fmt::Result {
+    let (scale, unit) = units
+        .iter()
+        .find(|(scale, _)| value >= *scale)
+        .unwrap_or(&units[units.len() - 1]);
+    write!(f, "{}{unit}", value / scale)
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        with_unit(
+            f,
+            self.0 as f64,
+            &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")],
+        )
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}s", self.as_secs_f64())
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        with_unit(
+            f,
+            self.0 as f64,
+            &[
+                (1e12, "Tbit/s"),
+                (1e9, "Gbit/s"),
+                (1e6, "Mbit/s"),
+                (1e3, "kbit/s"),
+                (1.0, "bit/s"),
+            ],
+        )
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}B", self.0)
+    }
+}
+
+impl fmt::Display for Packets {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}p", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_with_their_unit() {
+        assert_eq!(Span::parse("15ms"), Ok(Span::from_millis(15)));
+        assert_eq!(Span::parse(" 1.5 s "), Ok(Span::from_millis(1500)));
+        assert_eq!(Span::parse("2e-3s"), Ok(Span::from_millis(2)));
+        assert_eq!(Rate::parse("45Mbit/s"), Ok(Rate::from_bps(45_000_000)));
+        assert_eq!(Bytes::parse("1KiB"), Ok(Bytes(1024)));
+        assert_eq!(Packets::parse("800p"), Ok(Packets(800.0)));
+    }
+
+    #[test]
+    fn a_wrong_or_missing_unit_is_refused() {
+        for text in [
+            "15",
+            "ms",
+            "",
+            "-1ms",
+            "15 furlongs",
+            "NaNms",
+            "1e40s",
+            "infs",
+        ] {
+            assert!(Span::parse(text).is_err(), "{text}");
+        }
+        assert!(Rate::parse("45MB").is_err());
+    }
+
+    #[test]
+    fn text_round_trips() {
+        for text in ["15ms", "2s", "333us", "1ns"] {
+            let span = Span::parse(text).unwrap();
+            assert_eq!(Span::parse(&span.to_string()), Ok(span));
+        }
+        let rate = Rate::from_bps(622_080_000);
+        assert_eq!(Rate::parse(&rate.to_string()), Ok(rate));
+    }
+
+    #[test]
+    fn transmission_times_add_up_to_the_rate() {
+        let rate = Rate::from_bps(45_000_000);
+        let (mut total, mut rem) = (0, 0);
+        for _ in 0..9 {
+            let (t, r) = rate.transmission(500, rem);
+            total += t.as_nanos();
+            rem = r;
+        }
+        // Nine packets of 4000 bits at 45 Mbit/s take exactly 800 us.
+        assert_eq!((total, rem), (800_000, 0));
+    }
+}
