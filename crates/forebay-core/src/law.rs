@@ -113,6 +113,9 @@ pub trait Recipe: Params + 'static {
 /// Named parameter values, as a scenario gives them.
 pub type Given = [(String, Value)];
 
+type Built = Result<Box<dyn Law>, ParamError>;
+type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
+
 /// A law's entry in the registry.
 pub struct LawSpec {
     /// Name in scenarios and on the command line.
@@ -120,8 +123,8 @@ pub struct LawSpec {
     pub title: &'static str,
     pub source: &'static str,
     pub params: &'static [ParamSpec],
-    build: fn(&Given, &Site) -> Result<Box<dyn Law>, ParamError>,
-    resolve: fn(&Given) -> Result<Vec<(&'static str, Value)>, ParamError>,
+    build: fn(&Given, &Site) -> Built,
+    resolve: fn(&Given) -> Resolved,
 }
 
 impl LawSpec {
@@ -152,7 +155,7 @@ impl LawSpec {
     ///
     /// # Errors
     /// A parameter that is unknown, out of range, or does not fit the others or the queue.
-    pub fn build(&self, given: &Given, site: &Site) -> Result<Box<dyn Law>, ParamError> {
+    pub fn build(&self, given: &Given, site: &Site) -> Built {
         (self.build)(given, site)
     }
 
@@ -160,7 +163,7 @@ impl LawSpec {
     ///
     /// # Errors
     /// A parameter that is unknown or out of range.
-    pub fn resolve(&self, given: &Given) -> Result<Vec<(&'static str, Value)>, ParamError> {
+    pub fn resolve(&self, given: &Given) -> Resolved {
         (self.resolve)(given)
     }
 }

@@ -135,11 +135,10 @@ fn split(text: &str) -> Option<(f64, &str)> {
     let end = text
         .char_indices()
         .map(|(i, c)| i + c.len_utf8())
-        .filter(|&end| {
+        .rfind(|&end| {
             let head = &text[..end];
             head.ends_with(|c: char| c.is_ascii_digit() || c == '.') && head.parse::<f64>().is_ok()
-        })
-        .next_back()?;
+        })?;
     let number: f64 = text[..end].parse().ok()?;
     number
         .is_finite()

@@ -1,1 +1,66 @@
+//! What was observed at a bottleneck: columns of samples and events, and the metrics taken
+//! from them. Simulated and real runs join here, so that a metric is the same code for both.
 
+mod metrics;
+mod recorder;
+
+pub use metrics::Metrics;
+pub use recorder::{Recorder, Settings};
+
+use forebay_core::{Span, Time};
+use hdrhistogram::Histogram;
+
+/// Everything observed in one run.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub settings: Settings,
+    /// One row per sample; all columns have the same length.
+    pub samples: Samples,
+    /// Queuing delay in ns of every packet that left the queue within the window.
+    pub delay_ns: Histogram<u64>,
+    pub flows: Vec<FlowTotals>,
+    /// Packets forwarded in the whole run.
+    pub forwarded_packets: u64,
+}
+
+/// Columns over time. Row i describes (i·interval, (i+1)·interval]; counts are those of that
+/// interval, lengths and probes are taken at its end.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    pub queue_pkts: Vec<u32>,
+    pub queue_bytes: Vec<u64>,
+    pub arrivals: Vec<u32>,
+    pub early_drops: Vec<u32>,
+    pub forced_drops: Vec<u32>,
+    pub overflow_drops: Vec<u32>,
+    pub marks: Vec<u32>,
+    pub departed_bytes: Vec<u64>,
+    /// What the link could have carried, in bits.
+    pub capacity_bits: Vec<f64>,
+    /// The law's named inner values, in the order in which it reports them.
+    pub probes: Vec<(&'static str, Vec<f64>)>,
+}
+
+impl Samples {
+    pub fn len(&self) -> usize {
+        self.queue_pkts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue_pkts.is_empty()
+    }
+
+    /// End of row `i`.
+    pub fn time(interval: Span, i: usize) -> Time {
+        Time::ZERO + interval * (i as u64 + 1)
+    }
+}
+
+/// What one flow got within the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowTotals {
+    /// Index into the scenario's traffic.
+    pub traffic: u32,
+    /// In-order bytes handed to the receiving application.
+    pub delivered_bytes: u64,
+}

@@ -1,0 +1,196 @@
+//! The numbers taken from a trace, over its window.
+
+use crate::{Samples, Trace};
+
+/// Metrics of one run; DESIGN's names. Rates are per arriving packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metrics {
+    pub queue_mean_pkts: f64,
+    /// Population standard deviation over the samples.
+    pub queue_std_pkts: f64,
+    /// Quadratic average of control deviation, pi-pd eq. (17); NaN without a target.
+    pub qacd_pkts: f64,
+    /// Every drop, whatever its cause.
+    pub drop_rate: f64,
+    /// Drops with which the law signalled congestion.
+    pub early_drop_rate: f64,
+    pub mark_rate: f64,
+    /// Bits sent over bits the link could have carried.
+    pub utilisation: f64,
+    pub delay_mean_s: f64,
+    pub delay_p95_s: f64,
+    pub delay_p99_s: f64,
+    /// In-order bits handed to the receiving applications per second.
+    pub goodput_bps: f64,
+    /// Jain's fairness index of the flows' goodputs; NaN when nothing was delivered.
+    pub jain: f64,
+    /// In the whole run, not only the window.
+    pub forwarded_packets: f64,
+}
+
+impl Metrics {
+    /// Takes the metrics of `trace` over its window, QACD against `target_pkts`.
+    pub fn of(trace: &Trace, target_pkts: Option<f64>) -> Metrics {
+        let rows = window_rows(trace);
+        let samples = &trace.samples;
+        let queue: Vec<f64> = samples.queue_pkts[rows.clone()]
+            .iter()
+            .map(|&q| f64::from(q))
+            .collect();
+        let count =
+            |column: &[u32]| -> f64 { column[rows.clone()].iter().map(|&n| f64::from(n)).sum() };
+        let arrivals = count(&samples.arrivals);
+        let early = count(&samples.early_drops);
+        let drops = early + count(&samples.forced_drops) + count(&samples.overflow_drops);
+        let sent_bits = 8.0 * samples.departed_bytes[rows.clone()].iter().sum::<u64>() as f64;
+        let capacity_bits: f64 = samples.capacity_bits[rows.clone()].iter().sum();
+
+        let mean = queue.iter().sum::<f64>() / queue.len() as f64;
+        let variance = queue.iter().map(|q| (q - mean).powi(2)).sum::<f64>() / queue.len() as f64;
+        let delivered: Vec<f64> = trace
+            .flows
+            .iter()
+            .map(|flow| flow.delivered_bytes as f64)
+            .collect();
+        let total: f64 = delivered.iter().sum();
+        let squares: f64 = delivered.iter().map(|x| x * x).sum();
+        let (start, end) = trace.settings.window;
+        let seconds = |ns: f64| ns / 1e9;
+
+        Metrics {
+            queue_mean_pkts: mean,
+            queue_std_pkts: variance.sqrt(),
+            qacd_pkts: target_pkts.map_or(f64::NAN, |target| qacd(&queue, target)),
+            drop_rate: drops / arrivals,
+            early_drop_rate: early / arrivals,
+            mark_rate: count(&samples.marks) / arrivals,
+            utilisation: sent_bits / capacity_bits,
+            delay_mean_s: seconds(trace.delay_ns.mean()),
+            delay_p95_s: seconds(trace.delay_ns.value_at_quantile(0.95) as f64),
+            delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
+            goodput_bps: 8.0 * total / end.since(start).as_secs_f64(),
+            jain: total * total / (delivered.len() as f64 * squares),
+            forwarded_packets: trace.forwarded_packets as f64,
+        }
+    }
+
+    /// Names and values, in the order in which tables show them.
+    pub fn fields(&self) -> [(&'static str, f64); 13] {
+        [
+            ("queue_mean_pkts", self.queue_mean_pkts),
+            ("queue_std_pkts", self.queue_std_pkts),
+            ("qacd_pkts", self.qacd_pkts),
+            ("drop_rate", self.drop_rate),
+            ("early_drop_rate", self.early_drop_rate),
+            ("mark_rate", self.mark_rate),
+            ("utilisation", self.utilisation),
+            ("delay_mean_s", self.delay_mean_s),
+            ("delay_p95_s", self.delay_p95_s),
+            ("delay_p99_s", self.delay_p99_s),
+            ("goodput_bps", self.goodput_bps),
+            ("jain", self.jain),
+            ("forwarded_packets", self.forwarded_packets),
+        ]
+    }
+}
+
+/// S_e = sqrt(Σ (Q_i − Q_ref)² / (N + 1)): pi-pd eq. (17) divides by N + 1, not N.
+fn qacd(queue_pkts: &[f64], target_pkts: f64) -> f64 {
+    let sum: f64 = queue_pkts.iter().map(|q| (q - target_pkts).powi(2)).sum();
+    (sum / (queue_pkts.len() as f64 + 1.0)).sqrt()
+}
+
+/// The rows that end within (start, end].
+fn window_rows(trace: &Trace) -> std::ops::Range<usize> {
+    let (start, end) = trace.settings.window;
+    let interval = trace.settings.interval;
+    let inside = |i: &usize| Samples::time(interval, *i) > start;
+    let rows = trace.samples.len();
+    let first = (0..rows).find(inside).unwrap_or(rows);
+    let last = (0..rows)
+        .rfind(|i| Samples::time(interval, *i) <= end)
+        .map_or(first, |i| i + 1);
+    first..last.max(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FlowTotals, Recorder, Settings};
+    use forebay_core::{Drop, Rate, Span, Time};
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    /// Four rows of 10 ms on a 1 Mbit/s link; the window is the last two.
+    fn trace() -> Trace {
+        let settings = Settings {
+            interval: Span::from_millis(10),
+            window: (at(20), at(40)),
+        };
+        let mut recorder = Recorder::new(settings, Rate::from_bps(1_000_000));
+        for (i, queue) in [90, 90, 10, 30].into_iter().enumerate() {
+            for _ in 0..10 {
+                recorder.arrived();
+            }
+            recorder.dropped(Drop::Early);
+            recorder.dropped(Drop::Overflow);
+            recorder.marked();
+            let end = at(10 * (i as u64 + 1));
+            recorder.departed(end, 1000, Span::from_millis(5 * (i as u64 + 1)));
+            recorder.sample(end, queue, 0, |out| out("p", i as f64));
+        }
+        recorder.finish(vec![
+            FlowTotals {
+                traffic: 0,
+                delivered_bytes: 3000,
+            },
+            FlowTotals {
+                traffic: 0,
+                delivered_bytes: 1000,
+            },
+        ])
+    }
+
+    #[test]
+    fn metrics_are_those_worked_by_hand() {
+        let m = Metrics::of(&trace(), Some(25.0));
+        let near =
+            |got: f64, want: f64| assert!((got - want).abs() < 1e-3 * want.abs(), "{got} {want}");
+        near(m.queue_mean_pkts, 20.0);
+        near(m.queue_std_pkts, 10.0);
+        near(
+            m.qacd_pkts,
+            ((15.0f64.powi(2) + 5.0f64.powi(2)) / 3.0).sqrt(),
+        );
+        near(m.drop_rate, 0.2);
+        near(m.early_drop_rate, 0.1);
+        near(m.mark_rate, 0.1);
+        // 2 x 8000 bits in 20 ms of 1 Mbit/s
+        near(m.utilisation, 0.8);
+        near(m.delay_mean_s, 0.0175);
+        near(m.delay_p99_s, 0.020);
+        near(m.goodput_bps, 4000.0 * 8.0 / 0.02);
+        near(m.jain, 16.0 / (2.0 * 10.0));
+        assert_eq!(m.forwarded_packets, 4.0);
+    }
+
+    #[test]
+    fn without_a_target_there_is_no_qacd() {
+        assert!(Metrics::of(&trace(), None).qacd_pkts.is_nan());
+    }
+
+    #[test]
+    fn capacity_follows_the_rate() {
+        let settings = Settings {
+            interval: Span::from_millis(10),
+            window: (at(0), at(10)),
+        };
+        let mut recorder = Recorder::new(settings, Rate::from_bps(1_000_000));
+        recorder.rate_changed(at(5), Rate::from_bps(3_000_000));
+        recorder.sample(at(10), 0, 0, |_| {});
+        let capacity = recorder.finish(vec![]).samples.capacity_bits[0];
+        assert!((capacity - 20_000.0).abs() < 1e-6);
+    }
+}

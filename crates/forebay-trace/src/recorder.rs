@@ -1,0 +1,148 @@
+//! Builds a trace while packets pass.
+
+use forebay_core::{Drop, Rate, Span, Time};
+use hdrhistogram::Histogram;
+
+use crate::{FlowTotals, Samples, Trace};
+
+/// What is recorded, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub interval: Span,
+    /// Delays and per-flow totals are taken over (start, end].
+    pub window: (Time, Time),
+}
+
+/// Takes events in order of time and turns them into a [`Trace`].
+pub struct Recorder {
+    settings: Settings,
+    samples: Samples,
+    delay_ns: Histogram<u64>,
+    forwarded_packets: u64,
+    now: Counts,
+    rate: Rate,
+    /// Up to when `now.capacity_bits` has been accounted.
+    rate_since: Time,
+}
+
+#[derive(Default)]
+struct Counts {
+    arrivals: u32,
+    early: u32,
+    forced: u32,
+    overflow: u32,
+    marks: u32,
+    departed_bytes: u64,
+    capacity_bits: f64,
+}
+
+impl Recorder {
+    pub fn new(settings: Settings, rate: Rate) -> Recorder {
+        Recorder {
+            settings,
+            samples: Samples::default(),
+            // 1 us to 1000 s at three digits; longer delays count as 1000 s.
+            delay_ns: Histogram::new_with_bounds(1_000, 1_000_000_000_000, 3)
+                .expect("the bounds are constant and valid"),
+            forwarded_packets: 0,
+            now: Counts::default(),
+            rate,
+            rate_since: Time::ZERO,
+        }
+    }
+
+    fn in_window(&self, now: Time) -> bool {
+        let (start, end) = self.settings.window;
+        start < now && now <= end
+    }
+
+    pub fn arrived(&mut self) {
+        self.now.arrivals += 1;
+    }
+
+    pub fn dropped(&mut self, why: Drop) {
+        match why {
+            Drop::Early => self.now.early += 1,
+            Drop::Forced => self.now.forced += 1,
+            Drop::Overflow => self.now.overflow += 1,
+        }
+    }
+
+    pub fn marked(&mut self) {
+        self.now.marks += 1;
+    }
+
+    /// A packet left the queue for the link.
+    pub fn departed(&mut self, now: Time, bytes: u32, sojourn: Span) {
+        self.now.departed_bytes += u64::from(bytes);
+        self.forwarded_packets += 1;
+        if self.in_window(now) {
+            self.delay_ns.saturating_record(sojourn.as_nanos());
+        }
+    }
+
+    pub fn rate_changed(&mut self, now: Time, rate: Rate) {
+        self.account_capacity(now);
+        self.rate = rate;
+    }
+
+    fn account_capacity(&mut self, now: Time) {
+        let span_s = now.since(self.rate_since).as_secs_f64();
+        self.now.capacity_bits += self.rate.as_bps() as f64 * span_s;
+        self.rate_since = now;
+    }
+
+    /// Ends a row at `now` with the backlog and the law's inner values.
+    pub fn sample(
+        &mut self,
+        now: Time,
+        queue_pkts: u32,
+        queue_bytes: u64,
+        probe: impl FnOnce(&mut dyn FnMut(&'static str, f64)),
+    ) {
+        self.account_capacity(now);
+        let counts = std::mem::take(&mut self.now);
+        let samples = &mut self.samples;
+        samples.queue_pkts.push(queue_pkts);
+        samples.queue_bytes.push(queue_bytes);
+        samples.arrivals.push(counts.arrivals);
+        samples.early_drops.push(counts.early);
+        samples.forced_drops.push(counts.forced);
+        samples.overflow_drops.push(counts.overflow);
+        samples.marks.push(counts.marks);
+        samples.departed_bytes.push(counts.departed_bytes);
+        samples.capacity_bits.push(counts.capacity_bits);
+        let rows = samples.queue_pkts.len();
+        let probes = &mut samples.probes;
+        let mut at = 0;
+        probe(&mut |name, value| {
+            // A law reports the same names in the same order every time; a name that first
+            // shows later is NaN before.
+            if probes.get(at).is_none_or(|(known, _)| *known != name) {
+                at = probes
+                    .iter()
+                    .position(|(known, _)| *known == name)
+                    .unwrap_or_else(|| {
+                        probes.push((name, vec![f64::NAN; rows - 1]));
+                        probes.len() - 1
+                    });
+            }
+            probes[at].1.push(value);
+            at += 1;
+        });
+        for (_, column) in probes {
+            column.resize(rows, f64::NAN);
+        }
+    }
+
+    /// The trace, with what each flow got.
+    pub fn finish(self, flows: Vec<FlowTotals>) -> Trace {
+        Trace {
+            settings: self.settings,
+            samples: self.samples,
+            delay_ns: self.delay_ns,
+            flows,
+            forwarded_packets: self.forwarded_packets,
+        }
+    }
+}
