@@ -32,6 +32,14 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// Starts from this value instead of zero.
+    pub fn starting_at(probability: f64) -> Difference {
+        Difference {
+            probability,
+            ..Difference::default()
+        }
+    }
+
     /// Takes the error of this sample and returns the new probability.
     ///
     /// The clamp is on the stored value, so the integral cannot wind up.

@@ -11,6 +11,10 @@ use crate::units::{Rate, Span, Time};
 pub trait Packet {
     fn bytes(&self) -> u32;
     fn ecn(&self) -> Ecn;
+    /// Whether TCP carries it.
+    fn tcp(&self) -> bool {
+        true
+    }
     /// Sets the CE codepoint; called only on an ECN-capable packet.
     fn set_ce(&mut self);
 }

@@ -31,6 +31,8 @@ pub enum Ecn {
 pub struct PacketMeta {
     pub bytes: u32,
     pub ecn: Ecn,
+    /// Whether TCP carries it. UDP takes link capacity away from the flows that answer a signal.
+    pub tcp: bool,
     /// How long it waited; zero on arrival.
     pub sojourn: Span,
 }
@@ -46,6 +48,35 @@ pub struct QueueView {
     pub rate: Rate,
     /// Since when the link has had nothing to send; `None` while it is busy.
     pub idle_since: Option<Time>,
+}
+
+/// What a law counts its queue in: packets as they are, or bytes in units of the usual packet
+/// (so that ACKs and data can share a queue).
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    packet_bytes: Option<f64>,
+}
+
+impl Scale {
+    pub fn new(site: &Site, in_bytes: bool) -> Scale {
+        Scale {
+            packet_bytes: in_bytes.then_some(site.packet.0 as f64),
+        }
+    }
+
+    /// Length of the queue, in packets.
+    pub fn queue_pkts(&self, q: &QueueView) -> f64 {
+        match self.packet_bytes {
+            Some(unit) => q.bytes as f64 / unit,
+            None => f64::from(q.packets),
+        }
+    }
+
+    /// What one packet of this size counts, in packets.
+    pub fn packet_pkts(&self, bytes: u32) -> f64 {
+        self.packet_bytes
+            .map_or(1.0, |unit| f64::from(bytes) / unit)
+    }
 }
 
 /// An AQM law. Every method has a default, so that DropTail is an empty one.

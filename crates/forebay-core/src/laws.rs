@@ -1,20 +1,20 @@
-//! The registry of laws. Adding a law: its file in `laws/`, and its name in the list below.
+//! The registry of laws. Adding a law: its file in `laws/`, and a line in the list below.
 
 macro_rules! laws {
-    ($($module:ident),* $(,)?) => {
+    ($($module:ident: $($law:ident),+;)*) => {
         $( pub mod $module; )*
 
         /// Every law, in the order in which tables show them.
-        pub const LAWS: &[crate::law::LawSpec] = &[ $( $module::LAW ),* ];
+        pub const LAWS: &[crate::law::LawSpec] = &[ $( $( $module::$law ),+ ),* ];
     };
 }
 
 laws! {
-    droptail,
-    red,
-    pi,
-    pid,
-    pi_pd,
+    droptail: LAW;
+    red: LAW;
+    pi: LAW;
+    pid: LAW;
+    pi_pd: LAW;
 }
 
 /// The law named `kind`.

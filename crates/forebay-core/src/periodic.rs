@@ -13,13 +13,21 @@ pub trait Controller: Send {
     /// The probability until the next sample. [`Periodic`] holds it to [0, 1].
     fn sample(&mut self, q: &QueueView) -> f64;
 
+    /// A packet has arrived; `q` is the queue without it.
+    fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
+
+    /// Whether an arrival that finds this queue is let in whatever the probability.
+    fn spares(&self, _q: &QueueView) -> bool {
+        false
+    }
+
     /// Named inner values besides the probability.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// A controller on its clock.
 pub struct Periodic<C> {
-    controller: C,
+    pub controller: C,
     next: Time,
     probability: f64,
 }
@@ -33,17 +41,17 @@ impl<C: Controller> Periodic<C> {
             probability: 0.0,
         }
     }
+
+    /// As the controller last computed it.
+    pub fn probability(&self) -> f64 {
+        self.probability
+    }
 }
 
 impl<C: Controller> Law for Periodic<C> {
-    fn on_enqueue(
-        &mut self,
-        _now: Time,
-        _q: &QueueView,
-        _p: &PacketMeta,
-        rng: &mut Rng,
-    ) -> Verdict {
-        if rng.chance(self.probability) {
+    fn on_enqueue(&mut self, _now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        self.controller.arrival(q, p);
+        if !self.controller.spares(q) && rng.chance(self.probability) {
             Verdict::Mark
         } else {
             Verdict::Pass
@@ -63,8 +71,12 @@ impl<C: Controller> Law for Periodic<C> {
         }
     }
 
-    fn intensity(&self, _q: &QueueView) -> Option<f64> {
-        Some(self.probability)
+    fn intensity(&self, q: &QueueView) -> Option<f64> {
+        Some(if self.controller.spares(q) {
+            0.0
+        } else {
+            self.probability
+        })
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

@@ -61,6 +61,7 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
         let meta = |bytes, ecn| PacketMeta {
             bytes,
             ecn,
+            tcp: bytes % 4 != 0,
             sojourn: Span::from_millis(1),
         };
         match *step {

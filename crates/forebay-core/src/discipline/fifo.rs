@@ -86,6 +86,7 @@ impl<P: Packet + Send> Discipline<P> for Fifo<P> {
         let meta = PacketMeta {
             bytes: packet.bytes(),
             ecn: packet.ecn(),
+            tcp: packet.tcp(),
             sojourn: Span::ZERO,
         };
         // The law sees every arrival, also one that finds no room: RED's average counts it.
@@ -115,6 +116,7 @@ impl<P: Packet + Send> Discipline<P> for Fifo<P> {
             let meta = PacketMeta {
                 bytes: packet.bytes(),
                 ecn: packet.ecn(),
+                tcp: packet.tcp(),
                 sojourn,
             };
             let view = self.view();

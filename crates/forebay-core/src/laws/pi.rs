@@ -1,7 +1,7 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Site};
+use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Scale, Site};
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::{Controller, Periodic};
@@ -24,6 +24,8 @@ params! {
         b: f64 = 1.816e-5, 0.0 => 1.0;
         /// Time between two samples; the default is 160 Hz.
         interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
+        /// Count the queue in bytes, in units of the link's usual packet.
+        queue_in_bytes: bool = false, 0.0 => 1.0;
     }
 }
 
@@ -36,33 +38,52 @@ impl Recipe for PiParams {
         fits_buffer("target", self.target.0, site)
     }
 
-    fn build(&self, _site: &Site) -> Box<dyn Law> {
-        Box::new(Periodic::new(Pi {
-            params: self.clone(),
-            state: Difference::default(),
-        }))
+    fn build(&self, site: &Site) -> Box<dyn Law> {
+        let gains = Coefficients {
+            a: self.a,
+            b: self.b,
+            c: 0.0,
+        };
+        let scale = Scale::new(site, self.queue_in_bytes);
+        Box::new(Periodic::new(Pi::new(
+            gains,
+            self.target.0,
+            self.interval,
+            scale,
+        )))
     }
 }
 
-struct Pi {
-    params: PiParams,
+/// PI's state; a tuner over it sets `gains`.
+pub struct Pi {
+    pub gains: Coefficients,
+    target_pkts: f64,
+    interval: Span,
+    scale: Scale,
     state: Difference,
+}
+
+impl Pi {
+    pub fn new(gains: Coefficients, target_pkts: f64, interval: Span, scale: Scale) -> Pi {
+        Pi {
+            gains,
+            target_pkts,
+            interval,
+            scale,
+            state: Difference::default(),
+        }
+    }
 }
 
 impl Controller for Pi {
     fn interval(&self) -> Span {
-        self.params.interval
+        self.interval
     }
 
     fn sample(&mut self, q: &QueueView) -> f64 {
         // pi-pd eq. (3)
-        let gains = Coefficients {
-            a: self.params.a,
-            b: self.params.b,
-            c: 0.0,
-        };
         self.state
-            .step(gains, f64::from(q.packets) - self.params.target.0)
+            .step(self.gains, self.scale.queue_pkts(q) - self.target_pkts)
     }
 }
 
@@ -74,17 +95,18 @@ mod tests {
 
     #[test]
     fn follows_the_difference_equation() {
-        let mut pi = Pi {
-            params: PiParams::defaults(),
-            state: Difference::default(),
+        let mut pi = PiParams::defaults().build(&site());
+        let mut sample = |packets| {
+            pi.handle_timeout(pi.poll_timeout().unwrap(), &view(packets));
+            pi.intensity(&view(packets)).unwrap()
         };
         // By hand, q = 300, 300, 250: errors 100, 100, 50.
         let mut want = 1.822e-5 * 100.0;
-        assert!((pi.sample(&view(300)) - want).abs() < 1e-15);
+        assert!((sample(300) - want).abs() < 1e-15);
         want += 1.822e-5 * 100.0 - 1.816e-5 * 100.0;
-        assert!((pi.sample(&view(300)) - want).abs() < 1e-15);
+        assert!((sample(300) - want).abs() < 1e-15);
         want += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
-        assert!((pi.sample(&view(250)) - want).abs() < 1e-15);
+        assert!((sample(250) - want).abs() < 1e-15);
     }
 
     #[test]

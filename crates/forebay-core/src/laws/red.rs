@@ -1,6 +1,6 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
-use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict};
+use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site, Verdict};
 use crate::param::ParamError;
 use crate::params;
 use crate::rng::Rng;
@@ -52,14 +52,16 @@ impl Recipe for RedParams {
     }
 }
 
-/// RED's state; a tuner over it sets `max_p`.
+/// RED's state; a tuner over it sets `max_p` and `w_q`.
 pub struct Red {
     params: RedParams,
     packet_bytes: f64,
+    scale: Scale,
     /// Slope above max_th in gentle mode, from max_p as it was at the start: ns-2.35 does not
     /// update it when a tuner moves max_p, and its adaptive RED runs show the jump.
     gentle_slope: f64,
     pub max_p: f64,
+    pub w_q: f64,
     average_pkts: f64,
     /// p_b, before the spacing of signals.
     probability: f64,
@@ -75,7 +77,9 @@ impl Red {
         Red {
             gentle_slope: (1.0 - max_p) / params.max_th.0,
             max_p,
+            w_q: params.w_q,
             packet_bytes: site.packet.0 as f64,
+            scale: Scale::new(site, params.queue_in_bytes),
             params,
             average_pkts: 0.0,
             probability: 0.0,
@@ -88,27 +92,19 @@ impl Red {
         self.average_pkts
     }
 
-    fn queue_pkts(&self, q: &QueueView) -> f64 {
-        if self.params.queue_in_bytes {
-            q.bytes as f64 / self.packet_bytes
-        } else {
-            f64::from(q.packets)
-        }
-    }
-
     /// The weighted average, with an idle link counted as arrivals to an empty queue.
     fn update_average(&mut self, now: Time, q: &QueueView) {
-        let w_q = self.params.w_q;
+        let w_q = self.w_q;
         if let Some(since) = q.idle_since {
             let per_sec = q.rate.as_bps() as f64 / (8.0 * self.packet_bytes);
             let missed = (per_sec * now.since(since).as_secs_f64()).floor();
             self.average_pkts *= (1.0 - w_q).powf(missed);
         }
-        self.average_pkts = (1.0 - w_q) * self.average_pkts + w_q * self.queue_pkts(q);
+        self.average_pkts = (1.0 - w_q) * self.average_pkts + w_q * self.scale.queue_pkts(q);
     }
 
     /// p_b as a function of the average (pi-pd eq. 2, and gentle mode above max_th).
-    fn base_probability(&self) -> f64 {
+    pub fn base_probability(&self) -> f64 {
         let (min_th, max_th) = (self.params.min_th.0, self.params.max_th.0);
         let average = self.average_pkts;
         let p = if average < min_th {
@@ -220,6 +216,7 @@ mod tests {
     const PACKET: PacketMeta = PacketMeta {
         bytes: 1000,
         ecn: Ecn::NotEct,
+        tcp: true,
         sojourn: Span::ZERO,
     };
 
