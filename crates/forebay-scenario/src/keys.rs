@@ -1,0 +1,104 @@
+//! Every key of a scenario, for a generated table.
+
+use forebay_core::param::Value;
+use forebay_core::{ParamSpec, Params};
+
+use crate::bottleneck::BottleneckKeys;
+use crate::changes::{AtKeys, CHANGEABLE};
+use crate::laws::LawKeys;
+use crate::top::Top;
+use crate::traffic::KINDS;
+
+/// One key of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyDoc {
+    /// "" at the top, or "bottleneck", "traffic (ftp)", "law", "sweep", "at".
+    pub section: String,
+    pub name: String,
+    /// Base unit of the range; "" where there is none.
+    pub unit: String,
+    /// As a scenario would write it; `None` where the key is required or absent by default.
+    pub default: Option<String>,
+    pub required: bool,
+    /// Smallest and largest value in base units, where there is a range.
+    pub range: Option<(f64, f64)>,
+    /// What may be written, in words.
+    pub allowed: String,
+    /// One or two sentences.
+    pub doc: String,
+}
+
+impl KeyDoc {
+    pub(crate) fn of(section: &str, spec: &ParamSpec) -> KeyDoc {
+        let default = (spec.default)();
+        let absent = spec.required || default == Value::Text(String::new());
+        KeyDoc {
+            section: section.to_owned(),
+            name: spec.name.to_owned(),
+            unit: spec.unit.to_owned(),
+            default: (!absent).then(|| default.to_string()),
+            required: spec.required,
+            // Flags and texts declare an idle range; they have no base value.
+            range: has_range(spec).then_some((spec.min, spec.max)),
+            allowed: spec.allowed.to_owned(),
+            doc: spec.doc.trim().to_owned(),
+        }
+    }
+
+    fn written(section: &str, name: &str, allowed: &str, doc: &str) -> KeyDoc {
+        KeyDoc {
+            section: section.to_owned(),
+            name: name.to_owned(),
+            unit: String::new(),
+            default: None,
+            required: true,
+            range: None,
+            allowed: allowed.to_owned(),
+            doc: doc.to_owned(),
+        }
+    }
+}
+
+/// Whether a declared range means something: flags and texts have none.
+pub(crate) fn has_range(spec: &ParamSpec) -> bool {
+    use forebay_core::param::Shape;
+    spec.min < spec.max && !matches!(spec.shape, Shape::Flag | Shape::Text)
+}
+
+/// Every key, in the order of a scenario. The parameters of laws are in the registry.
+pub fn keys() -> Vec<KeyDoc> {
+    let mut all = Vec::new();
+    let mut add = |section: &str, specs: &[ParamSpec]| {
+        all.extend(specs.iter().map(|spec| KeyDoc::of(section, spec)));
+    };
+    add("", Top::SPECS);
+    add("bottleneck", BottleneckKeys::SPECS);
+    for kind in KINDS {
+        let section = format!("traffic ({})", kind.kind);
+        for part in kind.parts {
+            add(&section, part);
+        }
+    }
+    add("law", LawKeys::SPECS);
+    add("at", AtKeys::SPECS);
+    let kinds: Vec<&str> = KINDS.iter().map(|spec| spec.kind).collect();
+    all.push(KeyDoc::written(
+        "traffic",
+        "kind",
+        &kinds.join(", "),
+        "How the flows behave.",
+    ));
+    all.push(KeyDoc::written(
+        "law",
+        "kind",
+        "a law of the registry",
+        "The law under test.",
+    ));
+    all.push(KeyDoc::written(
+        "at",
+        "set",
+        CHANGEABLE,
+        "What changes, and to what.",
+    ));
+    all
+}

@@ -1,0 +1,141 @@
+//! `[[law]]` and `--law`: the laws under test.
+
+use forebay_core::laws::{find, LAWS};
+use forebay_core::param::{nearest, Value};
+use forebay_core::{params, LawSpec, ParamError, Site};
+
+use crate::document::{Data, Document, Entry, Node, Section, Table};
+use crate::error::{Fault, Origin};
+use crate::model::LawChoice;
+use crate::parse::Options;
+use crate::path::{labels, unique_labels};
+use crate::types::{Label, Maybe};
+
+params! {
+    /// Keys of every law besides `kind`; the others are its parameters.
+    pub struct LawKeys {
+        /// Name in reports; the kind where it is absent.
+        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+    }
+}
+
+/// Which laws of the document take part, by index; adds those that only `--law` names.
+///
+/// # Errors
+/// A name that is neither in the file nor a known kind; no law at all.
+pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, Fault> {
+    if options.laws.is_empty() && options.prototypes.is_empty() {
+        if document.laws.is_empty() {
+            let allowed = "a [[law]] in the file, or --law KIND";
+            return Err(Fault::new(Origin::File, "law", "nothing", allowed));
+        }
+        return Ok((0..document.laws.len()).collect());
+    }
+    let mut chosen = Vec::new();
+    for name in &options.laws {
+        let labels = labels(&document.laws);
+        let named = |i: &usize| labels[*i] == *name || document.laws[*i].text("kind") == Some(name);
+        let before = chosen.len();
+        chosen.extend((0..labels.len()).filter(named));
+        if chosen.len() > before {
+            continue;
+        }
+        let Some(spec) = find(name) else {
+            let kinds = LAWS.iter().map(|spec| spec.kind);
+            let mut known: Vec<&str> = labels.iter().map(String::as_str).collect();
+            known.extend(kinds.filter(|kind| !labels.iter().any(|label| label == kind)));
+            let origin = Origin::Option("--law");
+            let allowed = with_hint(name, &known);
+            return Err(Fault::new(origin, "law", format!("{name:?}"), allowed));
+        };
+        chosen.push(document.laws.len());
+        document.laws.push(added(spec));
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+fn added(spec: &LawSpec) -> Table {
+    let origin = Origin::Option("--law");
+    let data = Data::Plain(Value::Text(spec.kind.into()));
+    Table {
+        origin,
+        entries: vec![Entry {
+            name: "kind".into(),
+            origin,
+            node: Node { origin, data },
+        }],
+    }
+}
+
+fn with_hint(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
+        None => known.join(", "),
+    }
+}
+
+/// The chosen laws, each tried at `site`.
+///
+/// # Errors
+/// The first law or parameter that is unknown, wrong, or does not fit the queue.
+pub fn read(
+    document: &Document,
+    chosen: &[usize],
+    site: &Site,
+    options: &Options,
+) -> Result<Vec<LawChoice>, Fault> {
+    let taken = |i: usize, label: String| {
+        let section = Section {
+            table: &document.laws[i],
+            name: &format!("law.{i}"),
+        };
+        let allowed = "a label that no other law has";
+        section.fault("label", format!("{label:?}"), allowed)
+    };
+    let labels = unique_labels(&document.laws).map_err(|(i, label)| taken(i, label))?;
+    let mut choices = Vec::with_capacity(chosen.len());
+    // A law that is not chosen must be right as well: a file is sound or it is not.
+    for (i, label) in labels.into_iter().enumerate() {
+        if options.prototypes.contains(&label) {
+            return Err(taken(i, label));
+        }
+        let name = match document.laws[i].origin {
+            Origin::Option(_) => format!("law.{label}"),
+            _ => format!("law.{i}"),
+        };
+        let section = Section {
+            table: &document.laws[i],
+            name: &name,
+        };
+        let choice = one(&section, label, site)?;
+        if chosen.contains(&i) {
+            choices.push(choice);
+        }
+    }
+    Ok(choices)
+}
+
+fn one(section: &Section, label: String, site: &Site) -> Result<LawChoice, Fault> {
+    let kinds = || LAWS.iter().map(|spec| spec.kind).collect::<Vec<_>>();
+    let Some(entry) = section.table.entry("kind") else {
+        return Err(section.fault("kind", "nothing", kinds().join(", ")));
+    };
+    let written = section.table.text("kind").unwrap_or("");
+    let Some(spec) = find(written) else {
+        let allowed = with_hint(written, &kinds());
+        return Err(section.fault("kind", entry.node.to_value(), allowed));
+    };
+    section.only(&["kind", "label"], &[spec.params])?;
+    let LawKeys { label: _ } = section.read()?;
+    let choice = LawChoice {
+        label,
+        spec,
+        given: section.given(&["kind", "label"]),
+    };
+    choice
+        .build(site)
+        .map_err(|error: ParamError| section.locate(error))?;
+    Ok(choice)
+}

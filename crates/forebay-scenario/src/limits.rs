@@ -1,0 +1,156 @@
+//! Refuses runs that nobody can have meant: the work and the memory of a run, estimated.
+
+use forebay_core::discipline::Buffer;
+use forebay_core::param::{ParamType, Value};
+use forebay_core::Span;
+
+use crate::document::{Document, Section};
+use crate::error::Fault;
+use crate::model::{LawChoice, Scenario, Setting, TrafficKind};
+
+/// Most packets of one run: a day of a fast core.
+const MOST_PACKETS: f64 = 1e11;
+/// Most samples of the queue in one run; each takes a few dozen bytes.
+const MOST_SAMPLES: f64 = 5e7;
+/// Most flows, all traffic together; each takes some hundred bytes.
+const MOST_FLOWS: f64 = 5e6;
+/// Most packets in flight or queued at one time; each takes some dozen bytes.
+const MOST_IN_FLIGHT: f64 = 1e8;
+
+/// # Errors
+/// The key that weighs most, with the estimate and the limit.
+pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
+    let section = |table, name| Section { table, name };
+    let top = section(&document.top, "");
+    let bottleneck = section(&document.bottleneck, "bottleneck");
+    let refuse = |section: Section, key: &str, estimate: f64, of: &str, most: f64| {
+        if estimate <= most {
+            return Ok(());
+        }
+        Err(section.fault(
+            key,
+            format!("about {estimate:.1e} {of}"),
+            format!("at most {most:.0e}"),
+        ))
+    };
+
+    let duration_s = scenario.duration.as_secs_f64();
+    let samples = duration_s / scenario.sample.as_secs_f64();
+    refuse(top, "sample", samples, "samples in a run", MOST_SAMPLES)?;
+
+    let flows: f64 = scenario.traffic.iter().map(|t| f64::from(t.flows)).sum();
+    refuse(top, "traffic", flows, "flows", MOST_FLOWS)?;
+
+    let packets = packets(scenario);
+    refuse(top, "duration", packets, "packets in a run", MOST_PACKETS)?;
+
+    let in_flight = in_flight(scenario);
+    let of = "packets in flight or queued at one time";
+    refuse(bottleneck, "buffer", in_flight, of, MOST_IN_FLIGHT)
+}
+
+/// Refuses a law whose clock ticks more often than packets may pass.
+///
+/// # Errors
+/// The law's `interval`, with the estimate and the limit.
+pub fn check_law(
+    document: &Document,
+    index: usize,
+    choice: &LawChoice,
+    duration: Span,
+) -> Result<(), Fault> {
+    let Ok(params) = choice.spec.resolve(&choice.given) else {
+        return Ok(());
+    };
+    let interval = params.iter().find(|(name, _)| *name == "interval");
+    let Some(Ok(interval)) = interval.map(|(_, value): &(_, Value)| Span::from_value(value)) else {
+        return Ok(());
+    };
+    let ticks = duration.as_secs_f64() / interval.as_secs_f64();
+    if ticks <= MOST_PACKETS {
+        return Ok(());
+    }
+    let section = Section {
+        table: &document.laws[index],
+        name: &format!("law.{index}"),
+    };
+    Err(section.fault(
+        "interval",
+        format!("\"{interval}\", about {ticks:.1e} ticks in a run"),
+        format!("at most {MOST_PACKETS:.0e} ticks"),
+    ))
+}
+
+/// The link's capacity in packets of the smallest size, and what comes without asking it:
+/// packets at a constant rate, and new connections.
+fn packets(scenario: &Scenario) -> f64 {
+    let duration_s = scenario.duration.as_secs_f64();
+    let own: f64 = scenario
+        .traffic
+        .iter()
+        .map(|traffic| {
+            let flows = f64::from(traffic.flows);
+            match &traffic.kind {
+                TrafficKind::Ftp(_) => flows,
+                TrafficKind::Mice { on, off, .. } => {
+                    flows * duration_s / (*on + *off).as_secs_f64()
+                }
+                TrafficKind::Cbr { rate, .. } => {
+                    flows * rate.packets_per_sec(traffic.packet) * duration_s
+                }
+            }
+        })
+        .sum();
+    highest_rate_pps(scenario) * duration_s + own
+}
+
+fn highest_rate_pps(scenario: &Scenario) -> f64 {
+    let smallest = scenario.traffic.iter().map(|traffic| traffic.packet).min();
+    let Some(smallest) = smallest else {
+        return 0.0;
+    };
+    let changed = scenario
+        .changes
+        .iter()
+        .filter_map(|change| match change.what {
+            Setting::Rate(rate) => Some(rate),
+            _ => None,
+        });
+    let highest = changed.fold(scenario.bottleneck.rate, |a, b| a.max(b));
+    highest.packets_per_sec(smallest)
+}
+
+/// The bandwidth-delay product and a full buffer, or all windows where those are less.
+fn in_flight(scenario: &Scenario) -> f64 {
+    let smallest = scenario
+        .traffic
+        .iter()
+        .map(|traffic| traffic.packet.0)
+        .min();
+    let buffer_pkts = |buffer: Buffer| match buffer {
+        Buffer::Packets(packets) => f64::from(packets),
+        Buffer::Bytes(bytes) => bytes as f64 / smallest.unwrap_or(1) as f64,
+    };
+    let longest = scenario.traffic.iter().flat_map(|t| &t.rtts).max();
+    let mut delay_s = longest.map_or(0.0, |rtt| rtt.as_secs_f64());
+    let mut buffer = buffer_pkts(scenario.bottleneck.buffer);
+    for change in &scenario.changes {
+        match change.what {
+            Setting::Delay(delay) => delay_s = delay_s.max(2.0 * delay.as_secs_f64()),
+            Setting::Buffer(size) => buffer = buffer.max(buffer_pkts(size)),
+            _ => {}
+        }
+    }
+    let room = highest_rate_pps(scenario) * delay_s + buffer;
+    let windows: f64 = scenario
+        .traffic
+        .iter()
+        .map(|traffic| match &traffic.kind {
+            TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => {
+                f64::from(traffic.flows) * f64::from(tcp.window_pkts)
+            }
+            TrafficKind::Cbr { .. } => f64::INFINITY,
+        })
+        .sum();
+    room.min(windows)
+}

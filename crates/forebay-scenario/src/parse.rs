@@ -1,0 +1,158 @@
+//! From TOML text to an experiment.
+
+use forebay_core::param::ParamType;
+use forebay_core::{Packets, ParamError, Params, Value};
+
+use crate::document::{command_line_value, Document, Section};
+use crate::error::{Fault, Origin, ScenarioError};
+use crate::model::{LawChoice, Scenario};
+use crate::path::Target;
+use crate::top::Top;
+use crate::{bottleneck, changes, laws, limits, sweep, traffic};
+
+/// What the command line changes.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--set KEY=VALUE`. KEY is a path as in `[sweep]`, with a label in place of a number if
+    /// wanted; VALUE is TOML, or a plain text where it is not. A key that is set is not swept.
+    pub sets: Vec<(String, String)>,
+    /// `--law NAME`: keep only these laws, by label or kind. A kind that the file does not
+    /// have is added with its defaults.
+    pub laws: Vec<String>,
+    /// Labels of laws that the caller brings itself. Naming one is like `--law`: the laws of
+    /// the file take part only where `laws` names them.
+    pub prototypes: Vec<String>,
+    /// `--seeds N`, in place of the file's.
+    pub seeds: Option<u32>,
+}
+
+/// Every law at every point with every seed.
+#[derive(Clone)]
+pub struct Experiment {
+    pub title: String,
+    pub source: String,
+    /// 1, 2, and so on.
+    pub seeds: Vec<u64>,
+    /// Labels of the laws, the same at every point.
+    pub laws: Vec<String>,
+    /// At least one.
+    pub points: Vec<Point>,
+}
+
+/// One point of the sweep.
+#[derive(Clone)]
+pub struct Point {
+    /// "traffic.0.flows = 100"; empty where nothing is swept.
+    pub label: String,
+    /// What is set here, by the keys of `[sweep]`.
+    pub settings: Vec<(String, Value)>,
+    pub scenario: Scenario,
+    /// Each has been built once at this point's bottleneck, so building it again succeeds.
+    pub laws: Vec<LawChoice>,
+}
+
+/// Reads an experiment. `file` only names it in errors; nothing is opened.
+///
+/// # Errors
+/// The first thing that is wrong, in one line.
+pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
+    read(text, options).map_err(|fault| fault.in_file(file))
+}
+
+fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
+    let mut document = Document::read(text)?;
+    let chosen = laws::choose(&mut document, options)?;
+    let fixed = apply_sets(&mut document, options)?;
+    let mut points = Vec::new();
+    for settings in sweep::points(&document, &fixed)? {
+        let mut here = document.clone();
+        settings.apply(&mut here);
+        let scenario = scenario(&here)?;
+        let laws = laws::read(&here, &chosen, &scenario.site(), options)?;
+        for (index, choice) in chosen.iter().zip(&laws) {
+            limits::check_law(&here, *index, choice, scenario.duration)?;
+        }
+        points.push(Point {
+            label: settings.label(),
+            settings: settings.values(),
+            scenario,
+            laws,
+        });
+    }
+    let top = Top::of(&document)?;
+    let laws = points[0].laws.iter().map(|law| law.label.clone()).collect();
+    Ok(Experiment {
+        title: top.title.0,
+        source: top.source.0,
+        seeds: (1..=seeds(options, top.seeds)?).map(u64::from).collect(),
+        laws,
+        points,
+    })
+}
+
+fn seeds(options: &Options, in_file: u32) -> Result<u32, Fault> {
+    let Some(seeds) = options.seeds else {
+        return Ok(in_file);
+    };
+    let mut top = Top::defaults();
+    top.set("seeds", &Value::Integer(seeds.into()))
+        .map_err(|error| Fault {
+            origin: Origin::Option("--seeds"),
+            error,
+        })?;
+    Ok(seeds)
+}
+
+/// Applies `--set` and returns what it has set.
+fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>, Fault> {
+    let mut fixed = Vec::with_capacity(options.sets.len());
+    for (path, text) in &options.sets {
+        let located = |error: ParamError| Fault {
+            origin: Origin::Option("--set"),
+            error,
+        };
+        let target = document.target(path).map_err(located)?;
+        document.put(&target, command_line_value(path, text, "--set")?);
+        fixed.push(target);
+    }
+    Ok(fixed)
+}
+
+fn scenario(document: &Document) -> Result<Scenario, Fault> {
+    let top = Top::of(document)?;
+    let bottleneck = bottleneck::read(document)?;
+    let traffic = traffic::read(document, &bottleneck)?;
+    let changes = changes::read(document, &traffic, top.duration)?;
+    let scenario = Scenario {
+        measure: top.window(),
+        title: top.title.0,
+        source: top.source.0,
+        duration: top.duration,
+        sample: top.sample,
+        target_pkts: top.target.0.map(|packets| packets.0),
+        bottleneck,
+        traffic,
+        changes,
+    };
+    check_target(document, &scenario)?;
+    limits::check(document, &scenario)?;
+    Ok(scenario)
+}
+
+fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
+    let buffer_pkts = scenario.site().buffer_pkts;
+    match scenario.target_pkts {
+        Some(target) if target > buffer_pkts => {
+            let section = Section {
+                table: &document.top,
+                name: "",
+            };
+            Err(section.fault(
+                "target",
+                Packets(target).to_value(),
+                format!("at most the buffer, \"{buffer_pkts}p\""),
+            ))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,138 @@
+//! Paths such as `traffic.0.flows` and `law.red.max_p`, as `[sweep]`, `[[at]]` and `--set`
+//! write them.
+
+use forebay_core::param::nearest;
+use forebay_core::{ParamError, Params};
+
+use crate::document::{Document, Node, Table, SECTIONS};
+use crate::top::Top;
+
+/// A table of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Top,
+    Bottleneck,
+    Traffic(usize),
+    Law(usize),
+}
+
+/// A key of the document, whether or not it is written there yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub place: Place,
+    pub key: String,
+}
+
+impl Document {
+    /// Finds what `path` names. Whether the key exists is for the reader of its table to say.
+    ///
+    /// # Errors
+    /// What was found instead, and what is allowed.
+    pub fn target(&self, path: &str) -> Result<Target, ParamError> {
+        let at = |place, key: &str| {
+            Ok(Target {
+                place,
+                key: key.to_owned(),
+            })
+        };
+        let (place, key) = match path.split_once('.') {
+            None if SECTIONS.contains(&path) => return Err(no_such_path(path)),
+            None => return at(Place::Top, path),
+            Some(("bottleneck", key)) => return at(Place::Bottleneck, key),
+            // A label may itself hold a dot.
+            Some((_, rest)) => rest.rsplit_once('.').unwrap_or((rest, "")),
+        };
+        if key.is_empty() {
+            return Err(no_such_path(path));
+        }
+        match path.split_once('.') {
+            Some(("traffic", _)) => at(
+                Place::Traffic(pick(path, "traffic", place, &self.traffic)?),
+                key,
+            ),
+            Some(("law", _)) => at(Place::Law(pick(path, "law", place, &self.laws)?), key),
+            _ => Err(no_such_path(path)),
+        }
+    }
+
+    fn table(&mut self, place: Place) -> &mut Table {
+        match place {
+            Place::Top => &mut self.top,
+            Place::Bottleneck => &mut self.bottleneck,
+            Place::Traffic(i) => &mut self.traffic[i],
+            Place::Law(i) => &mut self.laws[i],
+        }
+    }
+
+    /// Sets what `target` names.
+    pub fn put(&mut self, target: &Target, node: Node) {
+        self.table(target.place).put(&target.key, node);
+    }
+}
+
+fn no_such_path(path: &str) -> ParamError {
+    let mut known: Vec<&str> = Top::SPECS.iter().map(|spec| spec.name).collect();
+    known.extend(["bottleneck.KEY", "traffic.N.KEY", "law.N.KEY"]);
+    let section = path.split('.').next().unwrap_or("");
+    let hint = match nearest(section, SECTIONS) {
+        Some(near) if near != section => format!(" (did you mean {near:?}?)"),
+        _ => String::new(),
+    };
+    let allowed = format!("{}{hint}", known.join(", "));
+    ParamError::new(path, "a path that leads to no key", allowed)
+}
+
+/// The table of `tables` that `name` is the index, the label or the only one of its kind of.
+fn pick(path: &str, section: &str, name: &str, tables: &[Table]) -> Result<usize, ParamError> {
+    let labels = labels(tables);
+    if let Ok(index) = name.parse::<usize>() {
+        if index < tables.len() {
+            return Ok(index);
+        }
+    }
+    if let Some(index) = labels.iter().position(|label| label == name) {
+        return Ok(index);
+    }
+    let kind = |table: &&Table| table.text("kind") == Some(name);
+    let found = match tables.iter().filter(kind).count() {
+        1 => return Ok(tables.iter().position(|table| kind(&table)).unwrap_or(0)),
+        0 => format!("no {section} {name:?}"),
+        several => format!("{several} of kind {name:?}"),
+    };
+    let allowed = match tables.len() {
+        0 => format!("a {section} that is in the file"),
+        n => format!("0 to {}, or a label: {}", n - 1, labels.join(", ")),
+    };
+    Err(ParamError::new(path, found, allowed))
+}
+
+/// The label of each table: its own, or its kind, numbered from the second on.
+pub fn labels(tables: &[Table]) -> Vec<String> {
+    let mut unnamed: Vec<&str> = Vec::new();
+    tables
+        .iter()
+        .map(|table| {
+            if let Some(label) = table.text("label") {
+                return label.to_owned();
+            }
+            let kind = table.text("kind").unwrap_or("");
+            unnamed.push(kind);
+            match unnamed.iter().filter(|other| **other == kind).count() {
+                1 => kind.to_owned(),
+                n => format!("{kind} {n}"),
+            }
+        })
+        .collect()
+}
+
+/// Like [`labels`], each standing once.
+///
+/// # Errors
+/// The index of a table whose label stands twice, and the label.
+pub fn unique_labels(tables: &[Table]) -> Result<Vec<String>, (usize, String)> {
+    let labels = labels(tables);
+    match (0..labels.len()).find(|&i| labels[..i].contains(&labels[i])) {
+        Some(i) => Err((i, labels[i].clone())),
+        None => Ok(labels),
+    }
+}

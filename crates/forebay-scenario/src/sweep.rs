@@ -1,0 +1,190 @@
+//! `[sweep]`: the points of an experiment.
+
+use forebay_core::param::Value;
+use forebay_core::ParamError;
+
+use crate::document::{Data, Document, Entry, Node};
+use crate::error::{Fault, Origin};
+use crate::path::{Place, Target};
+
+/// Most points of one experiment.
+const MOST_POINTS: usize = 10_000;
+
+/// Keys that are swept together, and the values they take.
+struct Dimension {
+    /// Each as it was written, and what it names.
+    keys: Vec<(String, Target)>,
+    /// One value per key.
+    rows: Vec<Vec<Node>>,
+}
+
+/// One point: what is set there.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    settings: Vec<(String, Target, Node)>,
+}
+
+impl Settings {
+    /// "traffic.0.flows = 100"; empty where nothing is swept.
+    pub fn label(&self) -> String {
+        let written = |(key, _, node): &(String, Target, Node)| match node.to_value() {
+            Value::Text(text) => format!("{key} = {text}"),
+            value => format!("{key} = {value}"),
+        };
+        let all: Vec<String> = self.settings.iter().map(written).collect();
+        all.join(", ")
+    }
+
+    pub fn values(&self) -> Vec<(String, Value)> {
+        let value = |(key, _, node): &(String, Target, Node)| (key.clone(), node.to_value());
+        self.settings.iter().map(value).collect()
+    }
+
+    pub fn apply(&self, document: &mut Document) {
+        for (_, target, node) in &self.settings {
+            document.put(target, node.clone());
+        }
+    }
+}
+
+/// The cross product of all that is swept, the last key varying fastest. What `fixed` names
+/// is not swept.
+///
+/// # Errors
+/// A key that leads nowhere or cannot be swept, values that are not a list, too many points.
+pub fn points(document: &Document, fixed: &[Target]) -> Result<Vec<Settings>, Fault> {
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    for entry in &document.sweep.entries {
+        let mut dimension = dimension(document, entry)?;
+        let twice = |(_, target): &&(String, Target)| {
+            let earlier = dimensions.iter().flat_map(|other| &other.keys);
+            earlier
+                .map(|(_, target)| target)
+                .any(|other| other == target)
+        };
+        if let Some((key, _)) = dimension.keys.iter().find(twice) {
+            let key = format!("sweep.{key}");
+            let found = "a key that is swept twice";
+            return Err(Fault::new(entry.origin, key, found, "each key once"));
+        }
+        dimension.release(fixed);
+        if !dimension.keys.is_empty() {
+            dimensions.push(dimension);
+        }
+    }
+    let count = dimensions
+        .iter()
+        .try_fold(1usize, |product, dimension| {
+            product.checked_mul(dimension.rows.len())
+        })
+        .filter(|count| *count <= MOST_POINTS);
+    let Some(count) = count else {
+        return Err(Fault::new(
+            document.sweep.origin,
+            "sweep",
+            "too many points",
+            format!("at most {MOST_POINTS} points, all keys together"),
+        ));
+    };
+    Ok((0..count).map(|index| point(&dimensions, index)).collect())
+}
+
+fn point(dimensions: &[Dimension], mut index: usize) -> Settings {
+    let mut settings = Vec::new();
+    for dimension in dimensions.iter().rev() {
+        let row = &dimension.rows[index % dimension.rows.len()];
+        index /= dimension.rows.len();
+        let pairs = dimension.keys.iter().zip(row).rev();
+        settings
+            .extend(pairs.map(|((key, target), node)| (key.clone(), target.clone(), node.clone())));
+    }
+    settings.reverse();
+    Settings { settings }
+}
+
+impl Dimension {
+    /// Takes out the keys that the command line has fixed.
+    fn release(&mut self, fixed: &[Target]) {
+        for column in (0..self.keys.len()).rev() {
+            if fixed.contains(&self.keys[column].1) {
+                self.keys.remove(column);
+                for row in &mut self.rows {
+                    row.remove(column);
+                }
+            }
+        }
+    }
+}
+
+/// Reads `"a" = [1, 2]` or `"a, b" = [[1, 2], [3, 4]]`.
+fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
+    let fault = |origin: Origin, found: String, allowed: String| {
+        Err(Fault::new(
+            origin,
+            format!("sweep.{}", entry.name),
+            found,
+            allowed,
+        ))
+    };
+    let names: Vec<&str> = entry.name.split(',').map(str::trim).collect();
+    let mut keys: Vec<(String, Target)> = Vec::with_capacity(names.len());
+    for name in &names {
+        let target = sweepable(document, name).map_err(|error| Fault {
+            origin: entry.origin,
+            error: ParamError {
+                key: format!("sweep.{name}"),
+                ..error
+            },
+        })?;
+        if keys.iter().any(|(_, other)| *other == target) {
+            let found = "a key that is swept twice";
+            return fault(entry.origin, found.into(), "each key once".into());
+        }
+        keys.push(((*name).to_owned(), target));
+    }
+    let shape = match names.len() {
+        1 => "a list of values".to_owned(),
+        n => format!("a list of lists of {n} values, one for each key"),
+    };
+    let Data::List(items) = &entry.node.data else {
+        let found = entry.node.to_value().to_string();
+        return fault(entry.node.origin, found, shape);
+    };
+    if items.is_empty() {
+        return fault(
+            entry.node.origin,
+            "[]".into(),
+            format!("{shape}, not empty"),
+        );
+    }
+    if names.len() == 1 {
+        let rows = items.iter().map(|item| vec![item.clone()]).collect();
+        return Ok(Dimension { keys, rows });
+    }
+    let mut rows = Vec::with_capacity(items.len());
+    for item in items {
+        match &item.data {
+            Data::List(row) if row.len() == names.len() => rows.push(row.clone()),
+            _ => return fault(item.origin, item.to_value().to_string(), shape),
+        }
+    }
+    Ok(Dimension { keys, rows })
+}
+
+fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
+    let target = document.target(name)?;
+    let fixed = match target.place {
+        Place::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
+        Place::Bottleneck => false,
+        Place::Traffic(_) | Place::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
+    };
+    if fixed {
+        let allowed = "a key whose value may differ from point to point";
+        return Err(ParamError::new(
+            name,
+            "a key that names the experiment",
+            allowed,
+        ));
+    }
+    Ok(target)
+}

@@ -1,0 +1,57 @@
+//! The keys at the top of a scenario.
+
+use forebay_core::{params, Packets, Span, Time};
+
+use crate::document::{Document, Section};
+use crate::error::Fault;
+use crate::types::{Maybe, Text, Window};
+
+params! {
+    /// Keys above the first table.
+    pub struct Top {
+        /// What the experiment shows.
+        title: Text = Text::default(), 0.0 => 0.0;
+        /// The paper, section or figure it comes from.
+        source: Text = Text::default(), 0.0 => 0.0;
+        /// Simulated time.
+        duration: Span = Span::from_secs(100), 1e-3 => 1e7, required;
+        /// Metrics are taken over this part of the run; the second half where it is absent.
+        measure: Maybe<Window> = Maybe(None), 0.0 => 1e7;
+        /// Time between two samples of the queue.
+        sample: Span = Span::from_millis(10), 1e-6 => 1e4;
+        /// Runs of every law at every point, with seeds 1, 2, and so on.
+        seeds: u32 = 1, 1.0 => 1e4;
+        /// Set-point that QACD is taken against; each law's own `target` where it is absent.
+        target: Maybe<Packets> = Maybe(None), 0.0 => 1e9;
+    }
+}
+
+impl Top {
+    /// # Errors
+    /// A key that is wrong or missing; a window outside the run.
+    pub fn of(document: &Document) -> Result<Top, Fault> {
+        let section = Section {
+            table: &document.top,
+            name: "",
+        };
+        section.only(&[], &[<Top as forebay_core::Params>::SPECS])?;
+        let top: Top = section.read()?;
+        if let Maybe(Some(Window(start, end))) = top.measure {
+            if end > top.duration {
+                return Err(section.fault(
+                    "measure",
+                    format!("\"{start}\" to \"{end}\""),
+                    format!("a part of the run, \"0s\" to \"{}\"", top.duration),
+                ));
+            }
+        }
+        Ok(top)
+    }
+
+    /// The window over which metrics are taken.
+    pub fn window(&self) -> (Time, Time) {
+        let half = Span::from_nanos(self.duration.as_nanos() / 2);
+        let Window(start, end) = self.measure.0.unwrap_or(Window(half, self.duration));
+        (Time::ZERO + start, Time::ZERO + end)
+    }
+}
