@@ -1,5 +1,18 @@
 //! Scenario → network → engine → trace: packets in virtual time.
 
+mod blocks;
+mod calendar;
+mod cc;
+mod engine;
+mod line;
+mod network;
+mod packet;
+mod port;
+mod receiver;
+mod rto;
+mod sender;
+mod traffic;
+
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use forebay_core::Law;
@@ -17,6 +30,6 @@ pub struct Watch {
 
 /// Runs one simulation: the same scenario, law and seed give the same trace, bit for bit.
 /// `None` if it was cancelled.
-pub fn run(_scenario: &Scenario, _law: Box<dyn Law>, _seed: u64, _watch: &Watch) -> Option<Trace> {
-    todo!("the engine")
+pub fn run(scenario: &Scenario, law: Box<dyn Law>, seed: u64, watch: &Watch) -> Option<Trace> {
+    engine::Engine::new(scenario, law, seed).run(watch)
 }

@@ -1,0 +1,252 @@
+//! The queue of future events: a calendar of fixed-width buckets, and a heap for what lies
+//! beyond it. `bench/` holds the measurement against a plain binary heap.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const NONE: u32 = u32::MAX;
+
+/// An event with its time in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<E> {
+    pub time: u64,
+    pub event: E,
+}
+
+#[derive(Clone, Copy)]
+struct Slot<E> {
+    entry: Entry<E>,
+    next: u32,
+}
+
+/// Pops events in order of time. Events of one time come in an order that depends on the
+/// pushes alone, so a run repeats exactly.
+pub struct Calendar<E> {
+    /// A bucket is 2^shift ns wide.
+    shift: u32,
+    /// Number of buckets − 1; a power of two less one.
+    mask: u64,
+    /// First slot of each bucket's list.
+    heads: Vec<u32>,
+    /// One bit per bucket that holds something.
+    occupied: Vec<u64>,
+    slots: Vec<Slot<E>>,
+    free: u32,
+    /// Bucket number that `current` was taken from; everything before it has been popped.
+    bucket: u64,
+    /// Entries of the current bucket in order of time, from `cursor` on.
+    current: Vec<Entry<E>>,
+    cursor: usize,
+    /// Entries past the last bucket: (time, tie-break, slot).
+    far: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    pushed_far: u64,
+}
+
+impl<E: Copy> Calendar<E> {
+    /// A calendar for events about `spacing_ns` apart, of which most lie within `horizon_ns`.
+    pub fn new(spacing_ns: u64, horizon_ns: u64) -> Self {
+        let shift = spacing_ns.clamp(64, 1 << 30).ilog2();
+        let buckets = (horizon_ns >> shift)
+            .clamp(1 << 10, 1 << 17)
+            .next_power_of_two();
+        Calendar {
+            shift,
+            mask: buckets - 1,
+            heads: vec![NONE; buckets as usize],
+            occupied: vec![0; buckets as usize / 64],
+            slots: Vec::new(),
+            free: NONE,
+            bucket: 0,
+            current: Vec::new(),
+            cursor: 0,
+            far: BinaryHeap::new(),
+            pushed_far: 0,
+        }
+    }
+
+    /// Adds an event; its time is not before that of the last event popped.
+    #[inline]
+    pub fn push(&mut self, time: u64, event: E) {
+        let entry = Entry { time, event };
+        let bucket = time >> self.shift;
+        if bucket <= self.bucket {
+            self.push_current(entry);
+            return;
+        }
+        let slot = self.take_slot(entry);
+        if bucket - self.bucket <= self.mask {
+            self.link(bucket, slot);
+        } else {
+            self.far.push(Reverse((time, self.pushed_far, slot)));
+            self.pushed_far += 1;
+        }
+    }
+
+    /// Time of the next event.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u64> {
+        if self.cursor == self.current.len() && !self.advance() {
+            return None;
+        }
+        Some(self.current[self.cursor].time)
+    }
+
+    /// The next event.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Entry<E>> {
+        self.peek()?;
+        let entry = self.current[self.cursor];
+        self.cursor += 1;
+        Some(entry)
+    }
+
+    fn push_current(&mut self, entry: Entry<E>) {
+        let after = self.current[self.cursor..].partition_point(|e| e.time <= entry.time);
+        self.current.insert(self.cursor + after, entry);
+    }
+
+    fn take_slot(&mut self, entry: Entry<E>) -> u32 {
+        let slot = Slot { entry, next: NONE };
+        if self.free == NONE {
+            self.slots.push(slot);
+            return (self.slots.len() - 1) as u32;
+        }
+        let index = self.free;
+        self.free = self.slots[index as usize].next;
+        self.slots[index as usize] = slot;
+        index
+    }
+
+    fn link(&mut self, bucket: u64, slot: u32) {
+        let at = (bucket & self.mask) as usize;
+        self.slots[slot as usize].next = self.heads[at];
+        self.heads[at] = slot;
+        self.occupied[at / 64] |= 1 << (at % 64);
+    }
+
+    /// Moves to the next bucket that holds something; false when there is none.
+    #[cold]
+    #[inline(never)]
+    fn advance_far(&mut self) -> bool {
+        let Some(Reverse((time, _, _))) = self.far.peek() else {
+            return false;
+        };
+        // The wheel is empty: jump so that the first far entry is the next bucket's.
+        self.bucket = (time >> self.shift) - 1;
+        true
+    }
+
+    fn advance(&mut self) -> bool {
+        self.current.clear();
+        self.cursor = 0;
+        let next = match self.next_occupied() {
+            Some(next) => next,
+            None if self.advance_far() => self.bucket + 1,
+            None => return false,
+        };
+        self.bucket = next;
+        let at = (next & self.mask) as usize;
+        let mut slot = std::mem::replace(&mut self.heads[at], NONE);
+        self.occupied[at / 64] &= !(1 << (at % 64));
+        while slot != NONE {
+            let Slot { entry, next } = self.slots[slot as usize];
+            self.current.push(entry);
+            self.slots[slot as usize].next = self.free;
+            self.free = slot;
+            slot = next;
+        }
+        // What was far may be within the wheel now, or in this very bucket.
+        while let Some(&Reverse((time, _, slot))) = self.far.peek() {
+            let bucket = time >> self.shift;
+            if bucket - self.bucket > self.mask {
+                break;
+            }
+            self.far.pop();
+            if bucket == self.bucket {
+                self.current.push(self.slots[slot as usize].entry);
+                self.slots[slot as usize].next = self.free;
+                self.free = slot;
+            } else {
+                self.link(bucket, slot);
+            }
+        }
+        // The list is last in, first out: reversed and sorted stably, ties keep their order.
+        self.current.reverse();
+        if self.current.len() > 1 {
+            self.current.sort_by_key(|entry| entry.time);
+        }
+        true
+    }
+
+    /// Number of the next bucket with an entry, within one turn of the wheel.
+    fn next_occupied(&self) -> Option<u64> {
+        let start = self.bucket + 1;
+        let words = self.occupied.len();
+        let first = (start & self.mask) as usize;
+        let mut word = first / 64;
+        let mut bits = self.occupied[word] & (!0u64 << (first % 64));
+        for turn in 0..=words {
+            if bits != 0 {
+                let at = (word * 64 + bits.trailing_zeros() as usize) as u64;
+                return Some(start + (at.wrapping_sub(start) & self.mask));
+            }
+            if turn == words {
+                break;
+            }
+            word = (word + 1) % words;
+            bits = self.occupied[word];
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::Rng;
+
+    /// Against a sorted list, with pushes between pops and gaps from none to far past the wheel.
+    #[test]
+    fn pops_in_order_of_time() {
+        let mut rng = Rng::new(3, "calendar");
+        for spacing in [64, 1000, 1 << 20] {
+            let mut calendar = Calendar::new(spacing, spacing * 2000);
+            let mut want: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+            let mut now = 0;
+            for i in 0..20_000u32 {
+                let reach = [0, spacing, spacing * 100, spacing * 100_000][i as usize % 4];
+                let time = now + (rng.uniform() * reach as f64) as u64;
+                calendar.push(time, i);
+                want.push(Reverse(time));
+                if i % 3 != 0 {
+                    let got = calendar.pop().unwrap().time;
+                    assert_eq!(got, want.pop().unwrap().0);
+                    now = got;
+                }
+            }
+            while let Some(Reverse(time)) = want.pop() {
+                assert_eq!(calendar.peek(), Some(time));
+                assert_eq!(calendar.pop().unwrap().time, time);
+            }
+            assert!(calendar.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn events_of_one_time_keep_their_order() {
+        let mut calendar = Calendar::new(1000, 1_000_000);
+        for i in 0..50 {
+            calendar.push(5_000, i);
+        }
+        let order: Vec<i32> = std::iter::from_fn(|| calendar.pop().map(|e| e.event)).collect();
+        assert_eq!(order, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_lone_far_event_is_found_without_turning_the_wheel() {
+        let mut calendar = Calendar::new(64, 1 << 16);
+        calendar.push(3_600_000_000_000, 'x');
+        assert_eq!(calendar.pop().map(|e| e.event), Some('x'));
+        assert!(calendar.pop().is_none());
+    }
+}

@@ -1,0 +1,45 @@
+//! Packets: small plain values.
+
+use forebay_core::{discipline, Ecn};
+
+/// Bytes of a SYN or an ACK on the wire: the IP and TCP headers.
+pub const HEADER_BYTES: u16 = 40;
+
+/// No SACK blocks with this ACK.
+pub const NO_BLOCKS: u32 = u32::MAX;
+
+/// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    pub flow: u32,
+    /// Of data: its number. Of an ACK: the number expected next.
+    pub seq: u32,
+    /// Where an ACK's SACK blocks are kept.
+    pub blocks: u32,
+    pub bytes: u16,
+    /// Which connection of the flow it belongs to; packets of an earlier one are stale.
+    pub connection: u16,
+    pub ecn: Ecn,
+    pub flags: Flags,
+}
+
+/// ECN's header flags (RFC 3168 section 6.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Echo of a mark, on an ACK.
+    pub ece: bool,
+    /// Congestion window reduced, on data.
+    pub cwr: bool,
+}
+
+impl discipline::Packet for Packet {
+    fn bytes(&self) -> u32 {
+        u32::from(self.bytes)
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn set_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+}

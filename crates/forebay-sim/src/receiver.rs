@@ -1,0 +1,224 @@
+//! The receiving end of a connection: reassembly, cumulative and selective acknowledgement,
+//! delayed ACKs, and the echo of ECN marks.
+
+use forebay_core::Ecn;
+
+use crate::packet::{Flags, Packet};
+
+/// SACK blocks in one ACK (RFC 2018 section 3 with no other option; ns-2 sends 3 too).
+pub const MAX_BLOCKS: usize = 3;
+
+/// [start, end) of packets held out of order, most recently changed first.
+pub type Block = (u32, u32);
+
+/// How long an ACK may be delayed, as in ns-2 (RFC 5681 section 4.2 allows 500 ms).
+pub const DELAYED_ACK_NS: u64 = 100_000_000;
+
+/// A receiver's state.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// In-order bytes delivered within the window of measurement.
+    pub delivered_bytes: u64,
+    /// When a delayed ACK is due; `u64::MAX` if none waits.
+    pub ack_due: u64,
+    /// Out-of-order data, most recently changed first, as SACK wants it (RFC 2018 section 4).
+    held: Vec<Block>,
+    next: u32,
+    connection: u16,
+    /// A mark was seen and the sender has not answered with CWR.
+    echo: bool,
+}
+
+/// What to do about an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Send an ACK now.
+    Now,
+    /// Wait for one more packet, or until `ack_due`.
+    Later,
+    /// It belongs to an earlier connection.
+    Stale,
+}
+
+impl Receiver {
+    pub fn new() -> Receiver {
+        Receiver {
+            delivered_bytes: 0,
+            ack_due: u64::MAX,
+            held: Vec::new(),
+            next: 0,
+            connection: 0,
+            echo: false,
+        }
+    }
+
+    /// Forgets everything for a new connection, but not what was delivered.
+    pub fn reset(&mut self, connection: u16) {
+        self.held.clear();
+        self.next = 0;
+        self.connection = connection;
+        self.echo = false;
+        self.ack_due = u64::MAX;
+    }
+
+    pub fn connection(&self) -> u16 {
+        self.connection
+    }
+
+    /// Number of the packet expected next.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Out-of-order data, for SACK.
+    pub fn blocks(&self) -> &[Block] {
+        &self.held[..self.held.len().min(MAX_BLOCKS)]
+    }
+
+    /// ECE for the next ACK.
+    pub fn echo(&self) -> bool {
+        self.echo
+    }
+
+    /// Takes a data packet at `now`; returns the reply and how many packets became deliverable.
+    pub fn receive(&mut self, now: u64, packet: &Packet, delayed_ack: bool) -> (Reply, u32) {
+        if packet.connection != self.connection {
+            return (Reply::Stale, 0);
+        }
+        self.see_ecn(packet.ecn, packet.flags);
+        let before = self.next;
+        let fills_gap = !self.held.is_empty();
+        self.place(packet.seq);
+        let delivered = self.next - before;
+
+        let in_order = packet.seq + 1 == self.next;
+        // The SYN, gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
+        let may_wait =
+            delayed_ack && in_order && !fills_gap && packet.seq != 0 && self.ack_due == u64::MAX;
+        if may_wait {
+            self.ack_due = now + DELAYED_ACK_NS;
+            return (Reply::Later, delivered);
+        }
+        self.ack_due = u64::MAX;
+        (Reply::Now, delivered)
+    }
+
+    /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
+    /// (RFC 3168 section 6.1.3).
+    fn see_ecn(&mut self, ecn: Ecn, flags: Flags) {
+        if flags.cwr {
+            self.echo = false;
+        }
+        if ecn == Ecn::Ce {
+            self.echo = true;
+        }
+    }
+
+    fn place(&mut self, seq: u32) {
+        if seq == self.next {
+            self.next += 1;
+            if self.held.is_empty() {
+                return;
+            }
+            let next = self.next;
+            if let Some(i) = self.held.iter().position(|&(start, _)| start == next) {
+                self.next = self.held.remove(i).1;
+            }
+        } else if seq > self.next {
+            let (mut start, mut end) = (seq, seq + 1);
+            self.held.retain(|&(s, e)| {
+                let touches = s <= end && start <= e;
+                if touches {
+                    start = start.min(s);
+                    end = end.max(e);
+                }
+                !touches
+            });
+            self.held.insert(0, (start, end));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::NO_BLOCKS;
+
+    fn data(seq: u32) -> Packet {
+        Packet {
+            flow: 0,
+            seq,
+            blocks: NO_BLOCKS,
+            bytes: 1000,
+            connection: 0,
+            ecn: Ecn::NotEct,
+            flags: Flags::default(),
+        }
+    }
+
+    fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
+        r.receive(0, &data(seq), false)
+    }
+
+    #[test]
+    fn gaps_are_held_and_filled() {
+        let mut r = Receiver::new();
+        assert_eq!(receive(&mut r, 0), (Reply::Now, 1));
+        for seq in [2, 5, 3, 7] {
+            assert_eq!(receive(&mut r, seq), (Reply::Now, 0));
+            assert_eq!(r.next(), 1);
+        }
+        // Most recently changed first.
+        assert_eq!(r.blocks(), [(7, 8), (2, 4), (5, 6)]);
+        assert_eq!(receive(&mut r, 1), (Reply::Now, 3));
+        assert_eq!(r.next(), 4);
+        assert_eq!(receive(&mut r, 4), (Reply::Now, 2));
+        // Twice the same: acknowledged, not delivered again.
+        assert_eq!(receive(&mut r, 4), (Reply::Now, 0));
+        assert_eq!(receive(&mut r, 7), (Reply::Now, 0));
+        assert_eq!((r.next(), r.blocks()), (6, &[(7, 8)][..]));
+    }
+
+    #[test]
+    fn a_block_between_two_joins_them() {
+        let mut r = Receiver::new();
+        for seq in [2, 4, 3] {
+            receive(&mut r, seq);
+        }
+        assert_eq!(r.blocks(), [(2, 5)]);
+    }
+
+    #[test]
+    fn every_second_packet_is_acknowledged_when_delaying() {
+        let mut r = Receiver::new();
+        let replies: Vec<Reply> = [0, 1, 2, 3, 5, 4, 6]
+            .iter()
+            .map(|&seq| r.receive(0, &data(seq), true).0)
+            .collect();
+        use Reply::{Later, Now};
+        // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
+        assert_eq!(replies, [Now, Later, Now, Later, Now, Now, Later]);
+    }
+
+    #[test]
+    fn marks_are_echoed_until_the_sender_answers() {
+        let mut r = Receiver::new();
+        let mut marked = data(0);
+        marked.ecn = Ecn::Ce;
+        r.receive(0, &marked, false);
+        assert!(r.echo());
+        receive(&mut r, 1);
+        assert!(r.echo());
+        let mut answer = data(2);
+        answer.flags.cwr = true;
+        r.receive(0, &answer, false);
+        assert!(!r.echo());
+    }
+
+    #[test]
+    fn packets_of_an_earlier_connection_are_ignored() {
+        let mut r = Receiver::new();
+        r.reset(1);
+        assert_eq!(receive(&mut r, 0), (Reply::Stale, 0));
+    }
+}

@@ -1,0 +1,24 @@
+//! A file without end: the connection opens once, and closes at its stop.
+
+use super::{Act, Action, Application};
+
+pub struct Ftp;
+
+impl Application for Ftp {
+    fn first(&mut self, start: u64, _stop: Option<u64>) -> Option<Act> {
+        Some(Act {
+            at: start,
+            action: Action::Open,
+        })
+    }
+
+    fn next(&mut self, done: Act, stop: Option<u64>) -> Option<Act> {
+        match done.action {
+            Action::Open | Action::Fresh => stop.map(|at| Act {
+                at: at.max(done.at),
+                action: Action::Close,
+            }),
+            _ => None,
+        }
+    }
+}

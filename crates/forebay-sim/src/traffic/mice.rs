@@ -1,0 +1,109 @@
+//! Mice: a connection with endless data for an exponential time, then silence for another,
+//! then a new connection. The mean of `on` is pi-pd's "1 second of average lifetime".
+
+use forebay_core::{Rng, Span};
+
+use super::{Act, Action, Application};
+
+pub struct Mice {
+    on_ns: f64,
+    off_ns: f64,
+    rng: Rng,
+}
+
+impl Mice {
+    pub fn new(on: Span, off: Span, rng: Rng) -> Mice {
+        Mice {
+            on_ns: on.as_nanos() as f64,
+            off_ns: off.as_nanos() as f64,
+            rng,
+        }
+    }
+
+    fn after(&mut self, now: u64, mean_ns: f64) -> u64 {
+        now.saturating_add(self.rng.exponential(mean_ns) as u64)
+    }
+}
+
+impl Application for Mice {
+    fn first(&mut self, start: u64, _stop: Option<u64>) -> Option<Act> {
+        Some(Act {
+            at: self.after(start, self.off_ns),
+            action: Action::Fresh,
+        })
+    }
+
+    fn next(&mut self, done: Act, stop: Option<u64>) -> Option<Act> {
+        let (mean_ns, action) = match done.action {
+            Action::Fresh => (self.on_ns, Action::Close),
+            _ => (self.off_ns, Action::Fresh),
+        };
+        let at = self.after(done.at, mean_ns);
+        match stop {
+            // After its stop a mouse finishes and stays silent.
+            Some(stop) if at >= stop && action == Action::Fresh => None,
+            Some(stop) => Some(Act {
+                at: at.min(stop.max(done.at)),
+                action,
+            }),
+            None => Some(Act { at, action }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: f64 = 1e9;
+
+    /// Lengths of the on and off periods of one mouse.
+    fn periods(on: Span, off: Span, n: usize) -> (Vec<f64>, Vec<f64>) {
+        let mut mice = Mice::new(on, off, Rng::new(5, "mice"));
+        let mut act = mice.first(0, None).unwrap();
+        let (mut ons, mut offs) = (Vec::new(), Vec::new());
+        for _ in 0..n {
+            let next = mice.next(act, None).unwrap();
+            let length_s = (next.at - act.at) as f64 / SECOND;
+            match act.action {
+                Action::Fresh => ons.push(length_s),
+                _ => offs.push(length_s),
+            }
+            act = next;
+        }
+        (ons, offs)
+    }
+
+    #[test]
+    fn periods_are_exponential() {
+        let (ons, offs) = periods(Span::from_secs(1), Span::from_millis(500), 40_000);
+        for (lengths, mean) in [(ons, 1.0), (offs, 0.5)] {
+            let n = lengths.len() as f64;
+            let got = lengths.iter().sum::<f64>() / n;
+            assert!((got - mean).abs() < 4.0 * mean / n.sqrt(), "{got}");
+            // Kolmogorov-Smirnov against 1 − exp(−t/mean) at the 0.1 % level.
+            let mut sorted = lengths.clone();
+            sorted.sort_by(f64::total_cmp);
+            let distance = sorted
+                .iter()
+                .enumerate()
+                .map(|(i, t)| (1.0 - (-t / mean).exp() - (i as f64 + 0.5) / n).abs())
+                .fold(0.0, f64::max);
+            assert!(distance < 1.95 / n.sqrt(), "{distance}");
+        }
+    }
+
+    #[test]
+    fn a_stopped_mouse_stays_silent() {
+        let mut mice = Mice::new(Span::from_secs(1), Span::from_secs(1), Rng::new(5, "mice"));
+        let stop = Some(3_000_000_000);
+        let mut act = mice.first(0, stop);
+        let mut last = None;
+        while let Some(done) = act {
+            assert!(done.at <= 3_000_000_000 || done.action == Action::Close);
+            last = Some(done.action);
+            act = mice.next(done, stop);
+        }
+        assert_eq!(last, Some(Action::Close));
+    }
+}
