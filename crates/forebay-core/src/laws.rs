@@ -23,7 +23,7 @@ pub fn find(kind: &str) -> Option<&'static crate::law::LawSpec> {
 }
 
 #[cfg(test)]
-mod testing {
+pub(crate) mod testing {
     use crate::law::{QueueView, Site};
     use crate::units::{Bytes, Rate};
 

@@ -9,12 +9,15 @@
 
 pub mod difference;
 pub mod discipline;
+pub mod estimator;
 pub mod law;
 pub mod laws;
 pub mod param;
 pub mod periodic;
 pub mod rng;
+pub mod tuner;
 pub mod units;
+pub mod virtual_queue;
 
 pub use discipline::{Discipline, Drop, Packet, Sink};
 pub use law::{Ecn, Law, LawSpec, PacketMeta, QueueView, Site, Verdict};

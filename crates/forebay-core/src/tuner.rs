@@ -1,0 +1,152 @@
+//! A law over a law: a tuner watches the queue and adjusts another law's settings while it runs.
+//! Adaptive RED, PD-RED, STPI and STRED are built so.
+
+use crate::law::{Law, PacketMeta, QueueView, Verdict};
+use crate::rng::Rng;
+use crate::units::{Span, Time};
+
+/// Adjusts a law of type `L`, on arrivals or on a clock of its own.
+#[allow(unused_variables)]
+pub trait Tuner<L>: Send {
+    /// Time between two calls of `tick`; more than zero. `None`: the tuner keeps no clock.
+    fn interval(&self) -> Option<Span> {
+        None
+    }
+
+    fn tick(&mut self, q: &QueueView, now: Time, law: &mut L) {}
+
+    /// The law has judged an arrival.
+    fn arrival(&mut self, now: Time, law: &mut L) {}
+
+    /// A packet leaves the queue for the link.
+    fn departure(&mut self, now: Time, p: &PacketMeta) {}
+
+    /// The link has run out of packets.
+    fn idle(&mut self, now: Time) {}
+
+    /// Named inner values besides the law's.
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+/// A law under a tuner.
+pub struct Tuned<L, T> {
+    law: L,
+    tuner: T,
+    next: Option<Time>,
+}
+
+impl<L: Law, T: Tuner<L>> Tuned<L, T> {
+    /// The tuner's first tick is one interval after the start.
+    pub fn new(law: L, tuner: T) -> Self {
+        Tuned {
+            next: tuner.interval().map(|interval| Time::ZERO + interval),
+            law,
+            tuner,
+        }
+    }
+}
+
+impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
+    fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        let verdict = self.law.on_enqueue(now, q, p, rng);
+        self.tuner.arrival(now, &mut self.law);
+        verdict
+    }
+
+    fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        self.tuner.departure(now, p);
+        self.law.on_dequeue(now, q, p, rng)
+    }
+
+    fn on_overflow(&mut self, now: Time, q: &QueueView) {
+        self.law.on_overflow(now, q);
+    }
+
+    fn on_idle(&mut self, now: Time, q: &QueueView) {
+        self.tuner.idle(now);
+        self.law.on_idle(now, q);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        match (self.next, self.law.poll_timeout()) {
+            (Some(own), Some(inner)) => Some(own.min(inner)),
+            (own, inner) => own.or(inner),
+        }
+    }
+
+    /// Both clocks in order of time; the law first where they meet.
+    fn handle_timeout(&mut self, now: Time, q: &QueueView) {
+        while let Some(due) = self.poll_timeout().filter(|due| *due <= now) {
+            self.law.handle_timeout(due, q);
+            if self.next == Some(due) {
+                self.tuner.tick(q, due, &mut self.law);
+                self.next = self.tuner.interval().map(|interval| due + interval);
+            }
+        }
+    }
+
+    fn intensity(&self, q: &QueueView) -> Option<f64> {
+        self.law.intensity(q)
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.law.probe(out);
+        self.tuner.probe(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::view;
+
+    /// Keeps the times of its ticks, in ms.
+    #[derive(Default)]
+    struct Clock {
+        every_ms: u64,
+        next_ms: u64,
+        seen: Vec<(u64, usize)>,
+    }
+
+    impl Law for Clock {
+        fn poll_timeout(&self) -> Option<Time> {
+            Some(Time::ZERO + Span::from_millis(self.next_ms))
+        }
+        fn handle_timeout(&mut self, now: Time, _q: &QueueView) {
+            while self.poll_timeout().is_some_and(|due| due <= now) {
+                self.seen.push((self.next_ms, usize::MAX));
+                self.next_ms += self.every_ms;
+            }
+        }
+    }
+
+    struct Counter;
+
+    impl Tuner<Clock> for Counter {
+        fn interval(&self) -> Option<Span> {
+            Some(Span::from_millis(4))
+        }
+        fn tick(&mut self, _q: &QueueView, now: Time, law: &mut Clock) {
+            let ticks = law.seen.len();
+            law.seen.push((now.as_nanos() / 1_000_000, ticks));
+        }
+    }
+
+    #[test]
+    fn a_late_call_interleaves_both_clocks() {
+        let clock = Clock {
+            every_ms: 2,
+            next_ms: 2,
+            ..Clock::default()
+        };
+        let mut tuned = Tuned::new(clock, Counter);
+        tuned.handle_timeout(Time::ZERO + Span::from_millis(9), &view(0));
+        let law = usize::MAX;
+        let want = [(2, law), (4, law), (4, 2), (6, law), (8, law), (8, 5)];
+        assert_eq!(tuned.law.seen, want);
+        assert_eq!(
+            tuned.poll_timeout(),
+            Some(Time::ZERO + Span::from_millis(10))
+        );
+    }
+}
