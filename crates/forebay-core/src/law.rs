@@ -213,3 +213,18 @@ pub fn fits_buffer(key: &str, pkts: f64, site: &Site) -> Result<(), ParamError> 
         format!("at most the buffer, \"{}p\"", site.buffer_pkts),
     ))
 }
+
+/// Refuses a buffer that is not bounded in packets, for laws that divide by it.
+///
+/// # Errors
+/// Where the buffer is infinite; the set-point `key` is blamed.
+pub fn needs_packet_buffer(key: &str, pkts: f64, site: &Site) -> Result<(), ParamError> {
+    if site.buffer_pkts.is_finite() {
+        return Ok(());
+    }
+    Err(ParamError::new(
+        key,
+        format!("\"{pkts}p\" under a buffer in bytes"),
+        "a buffer in packets, since the law relates its error to it",
+    ))
+}

@@ -15,6 +15,10 @@ laws! {
     pi: LAW;
     pid: LAW;
     pi_pd: LAW;
+    pid_avg: P, PI, PD, PID;
+    ared: LAW;
+    pd_red: LAW;
+    blue: LAW;
 }
 
 /// The law named `kind`.
@@ -24,8 +28,8 @@ pub fn find(kind: &str) -> Option<&'static crate::law::LawSpec> {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use crate::law::{QueueView, Site};
-    use crate::units::{Bytes, Rate};
+    use crate::law::{Ecn, Law, PacketMeta, QueueView, Site};
+    use crate::units::{Bytes, Rate, Span};
 
     /// pi-pd's bottleneck: 30 Mbit/s, 800 packets of 1000 bytes.
     pub fn site() -> Site {
@@ -44,5 +48,26 @@ pub(crate) mod testing {
             rate: site().rate,
             idle_since: None,
         }
+    }
+
+    /// An arriving TCP packet.
+    pub const fn packet(bytes: u32) -> PacketMeta {
+        PacketMeta {
+            bytes,
+            ecn: Ecn::NotEct,
+            tcp: true,
+            sojourn: Span::ZERO,
+        }
+    }
+
+    /// The named inner value of a law.
+    pub fn probed(law: &dyn Law, name: &str) -> f64 {
+        let mut found = None;
+        law.probe(&mut |key, value| {
+            if key == name {
+                found = Some(value);
+            }
+        });
+        found.unwrap_or_else(|| panic!("no probe {name}"))
     }
 }

@@ -2,7 +2,7 @@
 //! one side of its set-point, predictive control when it crosses.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{Law, LawSpec, QueueView, Recipe, Site};
+use crate::law::{needs_packet_buffer, Law, LawSpec, QueueView, Recipe, Site};
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::{Controller, Periodic};
@@ -29,6 +29,7 @@ params! {
 
 impl Recipe for PiPdParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
+        needs_packet_buffer("target", self.target.0, site)?;
         if self.target.0 < site.buffer_pkts {
             return Ok(());
         }

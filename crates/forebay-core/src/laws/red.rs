@@ -208,17 +208,11 @@ impl Law for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::law::Ecn;
-    use crate::laws::testing::{site, view};
+    use crate::laws::testing::{packet, site, view};
     use crate::param::Params;
     use crate::units::Span;
 
-    const PACKET: PacketMeta = PacketMeta {
-        bytes: 1000,
-        ecn: Ecn::NotEct,
-        tcp: true,
-        sojourn: Span::ZERO,
-    };
+    const PACKET: PacketMeta = packet(1000);
 
     fn red(change: impl FnOnce(&mut RedParams)) -> Red {
         let mut params = RedParams::defaults();

@@ -1,0 +1,106 @@
+//! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
+
+use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict};
+use crate::params;
+use crate::rng::Rng;
+use crate::units::{Span, Time};
+
+pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
+    "blue",
+    "BLUE: raise the probability when the buffer overflows, lower it when the link goes idle",
+    "Feng et al. 2002; pi-pd section 2.4",
+);
+
+params! {
+    /// BLUE. The gains are those of its authors' experiments: fast up, slow down.
+    pub struct BlueParams {
+        /// Added to the probability at an overflow (the paper's d_inc).
+        increment: f64 = 0.0025, 0.0 => 1.0;
+        /// Taken off the probability when the link goes idle (d_dec).
+        decrement: f64 = 0.00025, 0.0 => 1.0;
+        /// Shortest time between two changes, so that one can take effect.
+        freeze_time: Span = Span::from_millis(100), 0.0 => 60.0;
+    }
+}
+
+impl Recipe for BlueParams {
+    fn build(&self, _site: &Site) -> Box<dyn Law> {
+        Box::new(Blue {
+            params: self.clone(),
+            probability: 0.0,
+            last_change: None,
+        })
+    }
+}
+
+struct Blue {
+    params: BlueParams,
+    probability: f64,
+    /// Either way: one clock for both events.
+    last_change: Option<Time>,
+}
+
+impl Blue {
+    fn change(&mut self, now: Time, by: f64) {
+        let frozen = |last| now.since(last) <= self.params.freeze_time;
+        if self.last_change.is_some_and(frozen) {
+            return;
+        }
+        self.probability = (self.probability + by).clamp(0.0, 1.0);
+        self.last_change = Some(now);
+    }
+}
+
+impl Law for Blue {
+    fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
+        if rng.chance(self.probability) {
+            Verdict::Mark
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    fn on_overflow(&mut self, now: Time, _q: &QueueView) {
+        self.change(now, self.params.increment);
+    }
+
+    fn on_idle(&mut self, now: Time, _q: &QueueView) {
+        self.change(now, -self.params.decrement);
+    }
+
+    fn intensity(&self, _q: &QueueView) -> Option<f64> {
+        Some(self.probability)
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{site, view};
+    use crate::param::Params;
+
+    #[test]
+    fn overflow_raises_idleness_lowers_and_both_wait() {
+        let mut blue = BlueParams::defaults().build(&site());
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
+        let p = |blue: &dyn Law| blue.intensity(&view(0)).unwrap();
+        blue.on_overflow(at(10), &view(800)); // the first event has nothing to wait for
+        assert_eq!(p(&*blue), 0.0025);
+        blue.on_overflow(at(110), &view(800)); // not more than freeze_time later
+        assert_eq!(p(&*blue), 0.0025);
+        blue.on_overflow(at(111), &view(800));
+        assert_eq!(p(&*blue), 0.005);
+        blue.on_idle(at(200), &view(0));
+        assert_eq!(p(&*blue), 0.005);
+        blue.on_idle(at(212), &view(0));
+        assert_eq!(p(&*blue), 0.00475);
+        for k in 1..1000 {
+            blue.on_idle(at(212 + 101 * k), &view(0));
+        }
+        assert_eq!(p(&*blue), 0.0);
+    }
+}

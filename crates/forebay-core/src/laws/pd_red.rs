@@ -1,0 +1,144 @@
+//! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
+
+use crate::difference::{Coefficients, Difference};
+use crate::law::{fits_buffer, needs_packet_buffer, Law, LawSpec, QueueView, Recipe, Site};
+use crate::laws::red::{Red, RedParams};
+use crate::param::ParamError;
+use crate::params;
+use crate::tuner::{Tuned, Tuner};
+use crate::units::{Packets, Span, Time};
+
+pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
+    "pd-red",
+    "PD-RED: RED whose max_p follows proportional-derivative control of the average queue",
+    "Sun et al. 2003; pd-red eq. (1), (3)",
+);
+
+params! {
+    /// PD-RED: RED's parameters and the controller's, all at the paper's values.
+    pub struct PdRedParams {
+        /// Average queue length to hold.
+        target: Packets = Packets(400.0), 0.0 => 1e9;
+        /// Proportional gain of max_p on the error relative to the buffer, per sample.
+        k_p: f64 = 0.001, 0.0 => 1e6;
+        /// Derivative gain of max_p on the change of that error from sample to sample.
+        k_d: f64 = 0.05, 0.0 => 1e6;
+        /// Time between two samples.
+        interval: Span = Span::from_millis(10), 1e-6 => 60.0;
+        /// Average queue below which nothing is signalled.
+        min_th: Packets = Packets(15.0), 0.0 => 1e9;
+        /// Average queue at which the probability reaches max_p.
+        max_th: Packets = Packets(785.0), 0.0 => 1e9;
+        /// Probability at max_th, at the start.
+        max_p: f64 = 0.01, 1e-12 => 1.0;
+        /// Weight of an arrival in the average.
+        w_q: f64 = 0.002, 1e-12 => 1.0;
+        /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the initial
+        /// max_p, as in ns-2.35, which can trap the average above max_th; so not by default.
+        gentle: bool = false, 0.0 => 1.0;
+        /// Space signals by at least 1/p packets.
+        wait: bool = true, 0.0 => 1.0;
+        /// Average bytes instead of packets.
+        queue_in_bytes: bool = false, 0.0 => 1.0;
+        /// Signal a packet with a probability in proportion to its size.
+        by_size: bool = false, 0.0 => 1.0;
+    }
+}
+
+impl PdRedParams {
+    fn red(&self) -> RedParams {
+        RedParams {
+            min_th: self.min_th,
+            max_th: self.max_th,
+            max_p: self.max_p,
+            w_q: self.w_q,
+            gentle: self.gentle,
+            wait: self.wait,
+            queue_in_bytes: self.queue_in_bytes,
+            by_size: self.by_size,
+        }
+    }
+}
+
+impl Recipe for PdRedParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        needs_packet_buffer("target", self.target.0, site)?;
+        fits_buffer("target", self.target.0, site)?;
+        self.red().check(site)
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Law> {
+        let tuner = PdTuner {
+            target_pkts: self.target.0,
+            buffer_pkts: site.buffer_pkts,
+            interval: self.interval,
+            // (3) is the difference equation with a = k_p + k_d and b = k_d. Unlike a PID's, its
+            // k_p is already an integral gain: it acts on e, not on its change.
+            gains: Coefficients {
+                a: self.k_p + self.k_d,
+                b: self.k_d,
+                c: 0.0,
+            },
+            state: Difference::starting_at(self.max_p),
+        };
+        Box::new(Tuned::new(Red::new(self.red(), site), tuner))
+    }
+}
+
+struct PdTuner {
+    target_pkts: f64,
+    buffer_pkts: f64,
+    interval: Span,
+    gains: Coefficients,
+    state: Difference,
+}
+
+impl Tuner<Red> for PdTuner {
+    fn interval(&self) -> Option<Span> {
+        Some(self.interval)
+    }
+
+    fn tick(&mut self, _q: &QueueView, _now: Time, red: &mut Red) {
+        // (1), relative to the buffer as in (3); max_p is held to [0, 1].
+        let error = (red.average_pkts() - self.target_pkts) / self.buffer_pkts;
+        red.max_p = self.state.step(self.gains, error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{packet, probed, site, view};
+    use crate::param::Params;
+    use crate::rng::Rng;
+
+    #[test]
+    fn max_p_moves_by_hand_computed_steps() {
+        let mut params = PdRedParams::defaults();
+        params.w_q = 1.0; // the average is then the queue at the last arrival
+        let mut law = params.build(&site());
+        let mut rng = Rng::new(1, "test");
+        let mut sample = |packets| {
+            law.on_enqueue(Time::ZERO, &view(packets), &packet(1000), &mut rng);
+            law.handle_timeout(law.poll_timeout().unwrap(), &view(packets));
+            probed(&*law, "max_p")
+        };
+        // B = 800; errors of 200, 200 and −100 packets are 0.25, 0.25 and −0.125.
+        let mut want = 0.01 + 0.001 * 0.25 + 0.05 * 0.25;
+        assert!((sample(600) - want).abs() < 1e-12);
+        want += 0.001 * 0.25;
+        assert!((sample(600) - want).abs() < 1e-12);
+        want += 0.001 * -0.125 + 0.05 * -0.375;
+        assert!((sample(300) - want).abs() < 1e-12);
+        // 0.023 − 0.018875 = 0.004125 is left; an empty queue takes more than that.
+        assert!((want - 0.004125).abs() < 1e-12);
+        assert_eq!(sample(0), 0.0);
+    }
+
+    #[test]
+    fn thresholds_are_checked_as_reds() {
+        let mut params = PdRedParams::defaults();
+        params.min_th = Packets(785.0);
+        assert_eq!(params.check(&site()).unwrap_err().key, "min_th");
+    }
+}

@@ -1,0 +1,275 @@
+//! P, PI, PD and PID on the averaged queue, with the error relative to the buffer (Bigdeli,
+//! Haeri and Pakravan). One controller; the four laws differ in which gains they have.
+
+use crate::difference::{Coefficients, Difference};
+use crate::law::{
+    fits_buffer, needs_packet_buffer, Law, LawSpec, PacketMeta, QueueView, Recipe, Site,
+};
+use crate::param::ParamError;
+use crate::params;
+use crate::periodic::{Controller, Periodic};
+use crate::units::{Packets, Span};
+
+/// Declares one of the four: its gains and sampling time are Table 1's.
+macro_rules! averaged {
+    (
+        $law:ident, $params:ident, $kind:literal, $title:literal, every $interval:expr,
+        { $( $(#[doc = $doc:literal])+ $gain:ident = $default:literal; )+ }
+    ) => {
+        pub const $law: LawSpec =
+            LawSpec::of::<$params>($kind, $title, "Bigdeli et al., bigdeli eq. (3)-(5), Table 1");
+
+        params! {
+            /// A controller of the averaged queue; gains act on (average − target)/buffer.
+            pub struct $params {
+                /// Average queue length to hold. The paper does not print it: its PI and PID
+                /// settle at 85.0 and 89.4 packets, and integral control settles at its target.
+                target: Packets = Packets(87.0), 0.0 => 1e9;
+                /// Queue length up to which nothing is signalled (the paper's Q_thresh, not
+                /// printed either).
+                min_th: Packets = Packets(0.0), 0.0 => 1e9;
+                /// Weight of a new queue length in the average.
+                w_q: f64 = 0.05, 1e-12 => 1.0;
+                /// Average the queue at the samples instead of at every arrival, as RED does.
+                average_at_samples: bool = false, 0.0 => 1.0;
+                $( $(#[doc = $doc])+ $gain: f64 = $default, 0.0 => 1e6; )+
+                /// Time between two samples.
+                interval: Span = $interval, 1e-6 => 60.0;
+            }
+        }
+
+        impl Recipe for $params {
+            fn check(&self, site: &Site) -> Result<(), ParamError> {
+                needs_packet_buffer("target", self.target.0, site)?;
+                fits_buffer("target", self.target.0, site)
+            }
+
+            fn build(&self, site: &Site) -> Box<dyn Law> {
+                let mut gains = Gains::default();
+                $( gains.$gain = self.$gain; )+
+                Box::new(Periodic::new(Averaged {
+                    target_pkts: self.target.0,
+                    min_pkts: self.min_th.0,
+                    buffer_pkts: site.buffer_pkts,
+                    w_q: self.w_q,
+                    at_samples: self.average_at_samples,
+                    interval: self.interval,
+                    gains: gains.digital(self.interval),
+                    average_pkts: 0.0,
+                    state: Difference::default(),
+                }))
+            }
+        }
+    };
+}
+
+averaged! {
+    P, PAvgParams, "p-avg", "P on the average queue: proportional control alone",
+    every Span::from_millis(75),
+    {
+        /// Proportional gain.
+        k_p = 4.0832e-5;
+    }
+}
+
+averaged! {
+    PI, PiAvgParams, "pi-avg", "PI on the average queue: proportional-integral control",
+    every Span::from_micros(6800),
+    {
+        /// Proportional gain.
+        k_p = 1.741e-4;
+        /// Integral gain, per second.
+        k_i = 4.874e-5;
+    }
+}
+
+averaged! {
+    PD, PdAvgParams, "pd-avg", "PD on the average queue: proportional-derivative control",
+    every Span::from_millis(10),
+    {
+        /// Proportional gain.
+        k_p = 2e-4;
+        /// Derivative gain, in seconds.
+        k_d = 0.08;
+    }
+}
+
+averaged! {
+    PID, PidAvgParams, "pid-avg",
+    "PID on the average queue: proportional-integral-derivative control",
+    every Span::from_millis(20),
+    {
+        /// Proportional gain.
+        k_p = 1.44924e-3;
+        /// Integral gain, per second.
+        k_i = 3.974e-4;
+        /// Derivative gain, in seconds.
+        k_d = 1.07e-4;
+    }
+}
+
+/// Continuous gains; a law without one of them leaves it at zero.
+#[derive(Default)]
+struct Gains {
+    k_p: f64,
+    k_i: f64,
+    k_d: f64,
+}
+
+impl Gains {
+    /// bigdeli eq. (5); its b1 has lost the plus sign before 2K_D/T_s.
+    fn digital(&self, interval: Span) -> Coefficients {
+        Coefficients::pid(self.k_p, self.k_i, self.k_d, interval.as_secs_f64())
+    }
+}
+
+struct Averaged {
+    target_pkts: f64,
+    min_pkts: f64,
+    buffer_pkts: f64,
+    w_q: f64,
+    at_samples: bool,
+    interval: Span,
+    gains: Coefficients,
+    average_pkts: f64,
+    state: Difference,
+}
+
+impl Averaged {
+    /// bigdeli eq. (4). The paper does not say whether its t counts arrivals or samples.
+    fn average(&mut self, q: &QueueView) {
+        self.average_pkts += self.w_q * (f64::from(q.packets) - self.average_pkts);
+    }
+}
+
+impl Controller for Averaged {
+    fn interval(&self) -> Span {
+        self.interval
+    }
+
+    fn sample(&mut self, q: &QueueView) -> f64 {
+        if self.at_samples {
+            self.average(q);
+        }
+        // bigdeli eq. (3) has the sign of e reversed: with it, a long queue would lower p.
+        let error = (self.average_pkts - self.target_pkts) / self.buffer_pkts;
+        self.state.step(self.gains, error)
+    }
+
+    fn arrival(&mut self, q: &QueueView, _p: &PacketMeta) {
+        if !self.at_samples {
+            self.average(q);
+        }
+    }
+
+    /// Section 3 spares packets at Q ≤ Q_thresh; its step 4 says the reverse.
+    fn spares(&self, q: &QueueView) -> bool {
+        f64::from(q.packets) <= self.min_pkts
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("average", self.average_pkts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{packet, probed, site, view};
+    use crate::param::{Params, Value};
+    use crate::rng::Rng;
+    use crate::units::Time;
+
+    /// Probabilities at successive samples of a law that averages at its samples, with w_q = 1.
+    fn run(spec: &LawSpec, queue_pkts: &[u32]) -> Vec<f64> {
+        let given = [
+            ("target".into(), Value::Text("400p".into())),
+            ("w_q".into(), Value::Number(1.0)),
+            ("average_at_samples".into(), Value::Flag(true)),
+        ];
+        let mut law = spec.build(&given, &site()).unwrap();
+        let sample = |&q: &u32| {
+            law.handle_timeout(law.poll_timeout().unwrap(), &view(q));
+            law.intensity(&view(q)).unwrap()
+        };
+        queue_pkts.iter().map(sample).collect()
+    }
+
+    fn assert_close(got: &[f64], want: &[f64]) {
+        for (got, want) in got.iter().zip(want) {
+            assert!((got - want).abs() < 1e-9, "{got} {want}");
+        }
+    }
+
+    // B = 800, so queues of 600, 600, 500 are errors of 0.25, 0.25, 0.125.
+    const QUEUES: &[u32] = &[600, 600, 500];
+
+    #[test]
+    fn p_follows_the_error() {
+        // p = K_P·e, as each step adds K_P·(e_k − e_{k−1}).
+        let k = 4.0832e-5;
+        assert_close(&run(&P, QUEUES), &[k * 0.25, k * 0.25, k * 0.125]);
+    }
+
+    #[test]
+    fn pi_adds_the_trapezoid() {
+        // T·K_I/2 = 0.0068·4.874e-5/2 = 1.65716e-7; trapezoids 0.25, 0.5, 0.375.
+        let (k, i) = (1.741e-4, 1.65716e-7);
+        let want = [
+            k * 0.25 + i * 0.25,
+            k * 0.25 + i * 0.75,
+            k * 0.125 + i * 1.125,
+        ];
+        assert_close(&run(&PI, QUEUES), &want);
+    }
+
+    #[test]
+    fn pd_adds_the_slope() {
+        // K_D/T = 8. First step: 2e-4·0.25 + 8·0.25 is held to 1. Then Δp = 8·(−0.25), held
+        // to 0. Then Δp = 2e-4·(−0.125) + 8·(−0.125 − 0), still 0.
+        assert_close(&run(&PD, QUEUES), &[1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn pid_adds_both() {
+        // K_P = 1.44924e-3, K_D/T = 5.35e-3, T·K_I/2 = 3.974e-6:
+        // a = 6.803214e-3, b = 1.2145266e-2, c = 5.35e-3.
+        let p1 = 6.803214e-3 * 0.25;
+        let p2 = p1 + (6.803214e-3 - 1.2145266e-2) * 0.25;
+        let p3 = p2 + 6.803214e-3 * 0.125 - 1.2145266e-2 * 0.25 + 5.35e-3 * 0.25;
+        assert_close(&run(&PID, QUEUES), &[p1, p2, p3.max(0.0)]);
+    }
+
+    #[test]
+    fn the_average_moves_at_arrivals() {
+        let mut law = PidAvgParams::defaults().build(&site());
+        let mut rng = Rng::new(1, "test");
+        for _ in 0..2 {
+            law.on_enqueue(Time::ZERO, &view(100), &packet(1000), &mut rng);
+        }
+        law.handle_timeout(law.poll_timeout().unwrap(), &view(700));
+        // 0.05·100 = 5, then 0.95·5 + 5 = 9.75; the sample itself adds nothing.
+        let average = probed(&*law, "average");
+        assert!((average - 9.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_short_queue_is_spared() {
+        let mut params = PdAvgParams::defaults();
+        params.min_th = Packets(20.0);
+        params.w_q = 1.0;
+        params.average_at_samples = true;
+        let mut law = params.build(&site());
+        law.handle_timeout(law.poll_timeout().unwrap(), &view(700));
+        assert_eq!(law.intensity(&view(21)), Some(1.0));
+        assert_eq!(law.intensity(&view(20)), Some(0.0));
+    }
+
+    #[test]
+    fn a_buffer_in_bytes_is_refused() {
+        let mut bytes_only = site();
+        bytes_only.buffer_pkts = f64::INFINITY;
+        assert!(PidAvgParams::defaults().check(&bytes_only).is_err());
+        assert!(PidAvgParams::defaults().check(&site()).is_ok());
+    }
+}
