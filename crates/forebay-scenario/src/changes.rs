@@ -1,12 +1,13 @@
 //! `[[at]]`: what changes while the simulation runs.
 
-use forebay_core::{params, ParamError, Params, Span, Time};
+use forebay_core::{params, ParamError, Params, Span, Time, Value};
 
 use crate::bottleneck::BottleneckKeys;
 use crate::document::{Data, Document, Entry, Section};
 use crate::error::Fault;
-use crate::model::{Change, Setting, Traffic};
+use crate::model::{Change, Setting};
 use crate::path::Place;
+use crate::traffic::FlowKeys;
 
 params! {
     /// Keys of `[[at]]` besides `set`.
@@ -16,19 +17,24 @@ params! {
     }
 }
 
-/// What `set` may name.
-pub const CHANGEABLE: &str =
-    "bottleneck.rate, bottleneck.delay, bottleneck.buffer, traffic.N.flows";
+/// Keys of `[bottleneck]` that may change.
+pub const BOTTLENECK: &[&str] = &["rate", "delay", "buffer"];
+
+/// What `set` may name, in words.
+pub fn changeable() -> String {
+    let mut all: Vec<String> = BOTTLENECK
+        .iter()
+        .map(|key| format!("bottleneck.{key}"))
+        .collect();
+    all.push("traffic.N.flows".into());
+    all.join(", ")
+}
 
 /// The changes in order of time.
 ///
 /// # Errors
 /// A time outside the run, or something that cannot change.
-pub fn read(
-    document: &Document,
-    traffic: &[Traffic],
-    duration: Span,
-) -> Result<Vec<Change>, Fault> {
+pub fn read(document: &Document, duration: Span) -> Result<Vec<Change>, Fault> {
     let mut changes = Vec::new();
     for (i, table) in document.at.iter().enumerate() {
         let section = Section {
@@ -44,7 +50,7 @@ pub fn read(
                 format!("a time within the run, before \"{duration}\""),
             ));
         }
-        let allowed = || format!("a table of what changes: {CHANGEABLE}");
+        let allowed = || format!("a table of what changes: {}", changeable());
         let Some(entry) = table.entry("set") else {
             return Err(section.fault("set", "nothing", allowed()));
         };
@@ -55,7 +61,7 @@ pub fn read(
             return Err(section.fault("set", "an empty table", allowed()));
         }
         for entry in &set.entries {
-            let what = setting(document, traffic, entry).map_err(|error| Fault {
+            let what = setting(document, entry).map_err(|error| Fault {
                 origin: entry.origin,
                 error: ParamError {
                     key: format!("at.{i}.set.{}", entry.name),
@@ -70,11 +76,11 @@ pub fn read(
     Ok(changes)
 }
 
-fn setting(document: &Document, traffic: &[Traffic], entry: &Entry) -> Result<Setting, ParamError> {
+fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
     let value = entry.node.to_value();
     let target = document.target(&entry.name)?;
     match (target.place, target.key.as_str()) {
-        (Place::Bottleneck, key @ ("rate" | "delay" | "buffer")) => {
+        (Place::Bottleneck, key) if BOTTLENECK.contains(&key) => {
             let mut keys = BottleneckKeys::defaults();
             keys.set(key, &value)?;
             Ok(match key {
@@ -83,26 +89,20 @@ fn setting(document: &Document, traffic: &[Traffic], entry: &Entry) -> Result<Se
                 _ => Setting::Buffer(keys.buffer.0),
             })
         }
-        (Place::Traffic(index), "flows") => {
-            let most = traffic[index].flows;
-            match value {
-                forebay_core::Value::Integer(n) if (0..=i64::from(most)).contains(&n) => {
-                    Ok(Setting::Flows {
-                        traffic: index,
-                        flows: n as u32,
-                    })
-                }
-                _ => Err(ParamError::new(
-                    "flows",
-                    value,
-                    format!("a whole number, 0 to {most} (all flows of traffic.{index})"),
-                )),
+        (Place::Traffic(traffic), "flows") => {
+            // Unlike a declared number of flows, this one may be 0.
+            if value == Value::Integer(0) {
+                return Ok(Setting::Flows { traffic, flows: 0 });
             }
+            let mut keys = FlowKeys::defaults();
+            keys.set("flows", &value)?;
+            let flows = keys.flows;
+            Ok(Setting::Flows { traffic, flows })
         }
         _ => Err(ParamError::new(
             &entry.name,
             "something that cannot change",
-            CHANGEABLE,
+            changeable(),
         )),
     }
 }

@@ -4,7 +4,7 @@ use forebay_core::param::Value;
 use forebay_core::{ParamSpec, Params};
 
 use crate::bottleneck::BottleneckKeys;
-use crate::changes::{AtKeys, CHANGEABLE};
+use crate::changes::{changeable, AtKeys};
 use crate::laws::LawKeys;
 use crate::top::Top;
 use crate::traffic::KINDS;
@@ -97,7 +97,7 @@ pub fn keys() -> Vec<KeyDoc> {
     all.push(KeyDoc::written(
         "at",
         "set",
-        CHANGEABLE,
+        &changeable(),
         "What changes, and to what.",
     ));
     all

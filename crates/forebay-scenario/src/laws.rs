@@ -2,11 +2,12 @@
 
 use forebay_core::laws::{find, LAWS};
 use forebay_core::param::{nearest, Value};
-use forebay_core::{params, LawSpec, ParamError, Site};
+use forebay_core::{params, LawSpec};
 
 use crate::document::{Data, Document, Entry, Node, Section, Table};
 use crate::error::{Fault, Origin};
-use crate::model::LawChoice;
+use crate::limits::check_law;
+use crate::model::{LawChoice, Scenario};
 use crate::parse::Options;
 use crate::path::{labels, unique_labels};
 use crate::types::{Label, Maybe};
@@ -76,14 +77,14 @@ fn with_hint(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The chosen laws, each tried at `site`.
+/// The chosen laws, each built once at the scenario's bottleneck.
 ///
 /// # Errors
 /// The first law or parameter that is unknown, wrong, or does not fit the queue.
 pub fn read(
     document: &Document,
     chosen: &[usize],
-    site: &Site,
+    scenario: &Scenario,
     options: &Options,
 ) -> Result<Vec<LawChoice>, Fault> {
     let taken = |i: usize, label: String| {
@@ -109,7 +110,7 @@ pub fn read(
             table: &document.laws[i],
             name: &name,
         };
-        let choice = one(&section, label, site)?;
+        let choice = one(&section, label, scenario)?;
         if chosen.contains(&i) {
             choices.push(choice);
         }
@@ -117,7 +118,7 @@ pub fn read(
     Ok(choices)
 }
 
-fn one(section: &Section, label: String, site: &Site) -> Result<LawChoice, Fault> {
+fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoice, Fault> {
     let kinds = || LAWS.iter().map(|spec| spec.kind).collect::<Vec<_>>();
     let Some(entry) = section.table.entry("kind") else {
         return Err(section.fault("kind", "nothing", kinds().join(", ")));
@@ -135,7 +136,8 @@ fn one(section: &Section, label: String, site: &Site) -> Result<LawChoice, Fault
         given: section.given(&["kind", "label"]),
     };
     choice
-        .build(site)
-        .map_err(|error: ParamError| section.locate(error))?;
+        .build(&scenario.site())
+        .map_err(|error| section.locate(error))?;
+    check_law(section, &choice, scenario.duration)?;
     Ok(choice)
 }

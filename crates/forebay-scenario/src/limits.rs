@@ -1,7 +1,7 @@
 //! Refuses runs that nobody can have meant: the work and the memory of a run, estimated.
 
 use forebay_core::discipline::Buffer;
-use forebay_core::param::{ParamType, Value};
+use forebay_core::param::ParamType;
 use forebay_core::Span;
 
 use crate::document::{Document, Section};
@@ -38,7 +38,9 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let samples = duration_s / scenario.sample.as_secs_f64();
     refuse(top, "sample", samples, "samples in a run", MOST_SAMPLES)?;
 
-    let flows: f64 = scenario.traffic.iter().map(|t| f64::from(t.flows)).sum();
+    let flows: f64 = (0..scenario.traffic.len())
+        .map(|i| most_flows(scenario, i))
+        .sum();
     refuse(top, "traffic", flows, "flows", MOST_FLOWS)?;
 
     let packets = packets(scenario);
@@ -53,31 +55,24 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
 ///
 /// # Errors
 /// The law's `interval`, with the estimate and the limit.
-pub fn check_law(
-    document: &Document,
-    index: usize,
-    choice: &LawChoice,
-    duration: Span,
-) -> Result<(), Fault> {
-    let Ok(params) = choice.spec.resolve(&choice.given) else {
-        return Ok(());
-    };
-    let interval = params.iter().find(|(name, _)| *name == "interval");
-    let Some(Ok(interval)) = interval.map(|(_, value): &(_, Value)| Span::from_value(value)) else {
-        return Ok(());
-    };
-    let ticks = duration.as_secs_f64() / interval.as_secs_f64();
+pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Result<(), Fault> {
+    let params = choice
+        .spec
+        .resolve(&choice.given)
+        .map_err(|error| section.locate(error))?;
+    // "interval" is the name of the sampling time in every law that has one.
+    let interval = params
+        .iter()
+        .find(|(name, _)| *name == "interval")
+        .and_then(|(_, value)| Span::from_value(value).ok());
+    let ticks = interval.map_or(0.0, |span| duration.as_secs_f64() / span.as_secs_f64());
     if ticks <= MOST_PACKETS {
         return Ok(());
     }
-    let section = Section {
-        table: &document.laws[index],
-        name: &format!("law.{index}"),
-    };
     Err(section.fault(
         "interval",
-        format!("\"{interval}\", about {ticks:.1e} ticks in a run"),
-        format!("at most {MOST_PACKETS:.0e} ticks"),
+        format!("about {ticks:.1e} ticks in a run"),
+        format!("at most {MOST_PACKETS:.0e}"),
     ))
 }
 
@@ -88,8 +83,9 @@ fn packets(scenario: &Scenario) -> f64 {
     let own: f64 = scenario
         .traffic
         .iter()
-        .map(|traffic| {
-            let flows = f64::from(traffic.flows);
+        .enumerate()
+        .map(|(i, traffic)| {
+            let flows = most_flows(scenario, i);
             match &traffic.kind {
                 TrafficKind::Ftp(_) => flows,
                 TrafficKind::Mice { on, off, .. } => {
@@ -102,6 +98,16 @@ fn packets(scenario: &Scenario) -> f64 {
         })
         .sum();
     highest_rate_pps(scenario) * duration_s + own
+}
+
+/// Flows of `traffic[index]` that there can be at one time.
+fn most_flows(scenario: &Scenario, index: usize) -> f64 {
+    let declared = scenario.traffic[index].flows;
+    let changed = scenario.changes.iter().map(|change| match change.what {
+        Setting::Flows { traffic, flows } if traffic == index => flows,
+        _ => 0,
+    });
+    f64::from(changed.fold(declared, u32::max))
 }
 
 fn highest_rate_pps(scenario: &Scenario) -> f64 {
@@ -145,9 +151,10 @@ fn in_flight(scenario: &Scenario) -> f64 {
     let windows: f64 = scenario
         .traffic
         .iter()
-        .map(|traffic| match &traffic.kind {
+        .enumerate()
+        .map(|(i, traffic)| match &traffic.kind {
             TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => {
-                f64::from(traffic.flows) * f64::from(tcp.window_pkts)
+                most_flows(scenario, i) * f64::from(tcp.window_pkts)
             }
             TrafficKind::Cbr { .. } => f64::INFINITY,
         })

@@ -68,10 +68,7 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
         let mut here = document.clone();
         settings.apply(&mut here);
         let scenario = scenario(&here)?;
-        let laws = laws::read(&here, &chosen, &scenario.site(), options)?;
-        for (index, choice) in chosen.iter().zip(&laws) {
-            limits::check_law(&here, *index, choice, scenario.duration)?;
-        }
+        let laws = laws::read(&here, &chosen, &scenario, options)?;
         points.push(Point {
             label: settings.label(),
             settings: settings.values(),
@@ -122,7 +119,7 @@ fn scenario(document: &Document) -> Result<Scenario, Fault> {
     let top = Top::of(document)?;
     let bottleneck = bottleneck::read(document)?;
     let traffic = traffic::read(document, &bottleneck)?;
-    let changes = changes::read(document, &traffic, top.duration)?;
+    let changes = changes::read(document, top.duration)?;
     let scenario = Scenario {
         measure: top.window(),
         title: top.title.0,

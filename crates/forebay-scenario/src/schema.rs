@@ -1,6 +1,308 @@
-//! JSON Schema of a scenario.
+//! JSON Schema of a scenario, for editors; derived from the declarations of its keys and from
+//! the registry of laws.
 
-/// JSON Schema (draft 2020-12) of a scenario, for editors.
+use forebay_core::laws::LAWS;
+use forebay_core::param::{ParamType, Shape, Value};
+use forebay_core::{ParamSpec, Params};
+use serde_json::{json, Map, Value as Json};
+
+use crate::bottleneck::BottleneckKeys;
+use crate::changes::{AtKeys, BOTTLENECK};
+use crate::keys::KeyDoc;
+use crate::laws::LawKeys;
+use crate::model::{Instant, Recovery};
+use crate::top::Top;
+use crate::traffic::{FlowKeys, KINDS};
+use crate::types::{BufferSize, Window};
+
+/// Spelling of each base unit and its relatives, as `forebay_core::units` reads them.
+const UNITS: &[(&str, &[&str])] = &[
+    ("s", &["ns", "us", "µs", "ms", "s", "min", "h"]),
+    (
+        "bit/s",
+        &[
+            "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bps", "kbps", "Mbps", "Gbps",
+        ],
+    ),
+    ("B", &["B", "kB", "MB", "GB", "KiB", "MiB", "GiB"]),
+    ("p", &["p", "pkt", "pkts"]),
+];
+
+/// JSON Schema (draft 2020-12) of a scenario, as text. What it cannot say (ranges of
+/// quantities, relations between keys) it leaves to [`parse`](crate::parse).
 pub fn schema() -> String {
-    String::new()
+    let mut properties = declared(&[Top::SPECS]);
+    properties.insert("bottleneck".into(), bottleneck());
+    properties.insert("traffic".into(), traffic());
+    properties.insert("law".into(), law());
+    properties.insert("sweep".into(), sweep());
+    properties.insert("at".into(), at());
+    let mut required = required(&[Top::SPECS]);
+    required.extend(["bottleneck", "traffic"]);
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Forebay scenario",
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    format!("{schema:#}\n")
+}
+
+fn bottleneck() -> Json {
+    json!({
+        "description": "The queue under test and its link.",
+        "type": "object",
+        "properties": declared(&[BottleneckKeys::SPECS]),
+        "required": required(&[BottleneckKeys::SPECS]),
+        "additionalProperties": false,
+    })
+}
+
+fn traffic() -> Json {
+    let kinds = KINDS
+        .iter()
+        .map(|spec| of_kind(spec.kind, spec.title, spec.parts));
+    tables("Sets of like flows.", kinds.collect())
+}
+
+fn law() -> Json {
+    let kinds = LAWS
+        .iter()
+        .map(|spec| of_kind(spec.kind, spec.title, &[LawKeys::SPECS, spec.params]));
+    tables("The laws under test.", kinds.collect())
+}
+
+/// A table whose `kind` says which other keys it has.
+fn of_kind(kind: &str, title: &str, parts: &[&[ParamSpec]]) -> Json {
+    let mut properties = Map::new();
+    properties.insert(
+        "kind".into(),
+        json!({ "const": kind, "description": title }),
+    );
+    properties.extend(declared(parts));
+    let mut needed = vec!["kind"];
+    needed.extend(required(parts));
+    json!({
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": needed,
+        "additionalProperties": false,
+    })
+}
+
+fn tables(description: &str, kinds: Vec<Json>) -> Json {
+    json!({
+        "description": description,
+        "type": "array",
+        "minItems": 1,
+        "items": { "oneOf": kinds },
+    })
+}
+
+fn sweep() -> Json {
+    json!({
+        "description": "Keys, as dotted paths, and the values that they take in turn. Keys \
+                        joined by a comma take lists of values together.",
+        "type": "object",
+        "additionalProperties": {
+            "anyOf": [
+                { "type": "array", "minItems": 1 },
+                { "type": "object" },
+            ],
+        },
+    })
+}
+
+fn at() -> Json {
+    let mut nested = declared(&[BottleneckKeys::SPECS]);
+    nested.retain(|name, _| BOTTLENECK.contains(&name.as_str()));
+    for key in nested.values_mut().filter_map(Json::as_object_mut) {
+        key.remove("default");
+    }
+    let mut set: Map<String, Json> = nested
+        .iter()
+        .map(|(name, schema)| (format!("bottleneck.{name}"), schema.clone()))
+        .collect();
+    // Without quotes, TOML nests dotted keys.
+    set.insert(
+        "bottleneck".into(),
+        json!({ "type": "object", "properties": nested, "additionalProperties": false }),
+    );
+    set.insert("traffic".into(), json!({ "type": "object" }));
+    let most = FlowKeys::SPECS
+        .iter()
+        .find(|spec| spec.name == "flows")
+        .map_or(0.0, |spec| spec.max);
+    let mut properties = declared(&[AtKeys::SPECS]);
+    properties.insert(
+        "set".into(),
+        json!({
+            "description": "What changes, and to what.",
+            "type": "object",
+            "minProperties": 1,
+            "properties": set,
+            "patternProperties": {
+                "^traffic\\..+\\.flows$": { "type": "integer", "minimum": 0, "maximum": most as u64 },
+            },
+            "additionalProperties": false,
+        }),
+    );
+    json!({
+        "description": "Changes while the simulation runs.",
+        "type": "array",
+        "minItems": 1,
+        "items": {
+            "type": "object",
+            "properties": properties,
+            "required": ["time", "set"],
+            "additionalProperties": false,
+        },
+    })
+}
+
+fn declared(parts: &[&[ParamSpec]]) -> Map<String, Json> {
+    let specs = parts.iter().flat_map(|part| part.iter());
+    specs
+        .map(|spec| (spec.name.to_owned(), property(spec)))
+        .collect()
+}
+
+fn required<'a>(parts: &[&'a [ParamSpec]]) -> Vec<&'a str> {
+    let specs = parts.iter().flat_map(|part| part.iter());
+    specs
+        .filter(|spec| spec.required)
+        .map(|spec| spec.name)
+        .collect()
+}
+
+fn property(spec: &ParamSpec) -> Json {
+    let doc = KeyDoc::of("", spec);
+    let mut property = shape(spec);
+    let mut description = doc.doc;
+    if let Some((min, max)) = doc.range {
+        description += &format!(" Range: {min}{unit} to {max}{unit}.", unit = spec.unit);
+    }
+    property.insert("description".into(), json!(description));
+    if doc.default.is_some() {
+        property.insert("default".into(), to_json(&(spec.default)()));
+    }
+    Json::Object(property)
+}
+
+/// What a value may look like.
+fn shape(spec: &ParamSpec) -> Map<String, Json> {
+    let shape = match spec.shape {
+        Shape::Flag => json!({ "type": "boolean" }),
+        Shape::Integer => json!({
+            "type": "integer", "minimum": spec.min as i64, "maximum": spec.max as i64,
+        }),
+        Shape::Number => json!({
+            "type": "number", "minimum": spec.min, "maximum": spec.max,
+        }),
+        Shape::Quantity => quantity(spec.unit),
+        Shape::Text => json!({ "type": "string" }),
+        Shape::List => {
+            let item = match spec.unit {
+                "" => json!({}),
+                unit => quantity(unit),
+            };
+            json!({ "anyOf": [item, { "type": "array", "minItems": 1, "items": item }] })
+        }
+        Shape::Other => own(spec.allowed),
+    };
+    match shape {
+        Json::Object(shape) => shape,
+        _ => Map::new(),
+    }
+}
+
+/// The types that only scenarios have, told apart by what they allow.
+fn own(allowed: &str) -> Json {
+    let times = json!({ "type": "array", "items": quantity("s"), "minItems": 2, "maxItems": 2 });
+    match allowed {
+        _ if allowed == Recovery::ALLOWED => {
+            let names: Vec<&str> = Recovery::NAMES.iter().map(|(name, _)| *name).collect();
+            json!({ "enum": names })
+        }
+        _ if allowed == Instant::ALLOWED => json!({
+            "anyOf": [
+                quantity("s"),
+                {
+                    "type": "object",
+                    "properties": { "uniform": times },
+                    "required": ["uniform"],
+                    "additionalProperties": false,
+                },
+            ],
+        }),
+        _ if allowed == BufferSize::ALLOWED => json!({ "anyOf": [quantity("p"), quantity("B")] }),
+        _ if allowed == Window::ALLOWED => times,
+        _ => json!({}),
+    }
+}
+
+fn quantity(unit: &str) -> Json {
+    let units = UNITS
+        .iter()
+        .find(|(base, _)| *base == unit)
+        .map_or(&[] as &[&str], |(_, units)| units)
+        .join("|");
+    let number = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?";
+    json!({ "type": "string", "pattern": format!(r"^\s*{number}\s*({units})\s*$") })
+}
+
+fn to_json(value: &Value) -> Json {
+    match value {
+        Value::Flag(flag) => json!(flag),
+        Value::Integer(integer) => json!(integer),
+        Value::Number(number) => json!(number),
+        Value::Text(text) => json!(text),
+        Value::List(items) => items.iter().map(to_json).collect(),
+        Value::Table(fields) => {
+            let field = |(name, value): &(String, Value)| (name.clone(), to_json(value));
+            Json::Object(fields.iter().map(field).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::{Bytes, Packets, Rate, Span};
+
+    /// Whether the core reads `text` as a quantity with this base unit.
+    fn reads(unit: &str, text: &str) -> bool {
+        match unit {
+            "s" => Span::parse(text).is_ok(),
+            "bit/s" => Rate::parse(text).is_ok(),
+            "B" => Bytes::parse(text).is_ok(),
+            _ => Packets::parse(text).is_ok(),
+        }
+    }
+
+    #[test]
+    fn units_are_those_that_the_core_reads() {
+        for (unit, names) in UNITS {
+            for (_, all) in UNITS {
+                for name in *all {
+                    let text = format!("1{name}");
+                    assert_eq!(reads(unit, &text), names.contains(name), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_type_of_its_own_has_a_shape() {
+        let top = [Top::SPECS, BottleneckKeys::SPECS, AtKeys::SPECS];
+        let traffic = KINDS.iter().flat_map(|kind| kind.parts.iter().copied());
+        for spec in top.into_iter().chain(traffic).flatten() {
+            if spec.shape == Shape::Other {
+                assert_ne!(own(spec.allowed), json!({}), "{}", spec.name);
+            }
+        }
+    }
 }

@@ -36,6 +36,7 @@ impl Top {
         };
         section.only(&[], &[<Top as forebay_core::Params>::SPECS])?;
         let top: Top = section.read()?;
+        let quoted = |span: Span| format!("\"{span}\"");
         if let Maybe(Some(Window(start, end))) = top.measure {
             if end > top.duration {
                 return Err(section.fault(
@@ -44,6 +45,14 @@ impl Top {
                     format!("a part of the run, \"0s\" to \"{}\"", top.duration),
                 ));
             }
+        }
+        let (start, end) = top.window();
+        if top.sample > end - start {
+            return Err(section.fault(
+                "sample",
+                quoted(top.sample),
+                format!("at most the time measured, {}", quoted(end - start)),
+            ));
         }
         Ok(top)
     }

@@ -16,8 +16,8 @@ params! {
         label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
         /// Number of flows.
         flows: u32 = 100, 1.0 => 5e6, required;
-        /// Size on the wire of every data packet.
-        packet: Bytes = Bytes(1000), 1.0 => 65535.0;
+        /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
+        packet: Bytes = Bytes(1000), 40.0 => 65535.0;
         /// Propagation time both ways, access links and bottleneck together; flows (or pairs)
         /// take a list in turn.
         rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 1e3, required;

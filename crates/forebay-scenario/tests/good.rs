@@ -1,0 +1,311 @@
+//! Scenarios that are right: what the text says is what the model holds.
+
+use forebay_core::discipline::Buffer;
+use forebay_core::{Bytes, Rate, Span, Time, Value};
+use forebay_scenario::{parse, Experiment, Instant, Options, Recovery, Setting, TrafficKind};
+
+/// PD-RED at a constant load: every part that a scenario can have.
+const CONSTANT: &str = include_str!("good/constant.toml");
+
+fn read(text: &str, options: &Options) -> Experiment {
+    parse(text.as_bytes(), "test.toml", options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sets(pairs: &[(&str, &str)]) -> Options {
+    let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+    Options {
+        sets: pairs.iter().map(owned).collect(),
+        ..Options::default()
+    }
+}
+
+fn laws(names: &[&str]) -> Options {
+    Options {
+        laws: names.iter().map(|name| name.to_string()).collect(),
+        ..Options::default()
+    }
+}
+
+fn second(s: f64) -> Time {
+    Time::ZERO + Span::from_secs_f64(s)
+}
+
+#[test]
+fn every_part_of_a_scenario_is_read() {
+    let experiment = read(CONSTANT, &Options::default());
+    assert_eq!(experiment.title, "PD-RED: constant load");
+    assert_eq!(experiment.seeds, [1, 2, 3, 4, 5]);
+    assert_eq!(experiment.laws, ["red", "pd-red"]);
+    assert_eq!(experiment.points.len(), 2);
+
+    let scenario = &experiment.points[0].scenario;
+    assert_eq!(scenario.duration, Span::from_secs(100));
+    assert_eq!(scenario.measure, (second(50.0), second(100.0)));
+    assert_eq!(scenario.sample, Span::from_millis(10));
+    assert_eq!(scenario.target_pkts, Some(400.0));
+    assert_eq!(scenario.bottleneck.rate, Rate::from_bps(45_000_000));
+    assert_eq!(scenario.bottleneck.delay, Span::from_millis(40));
+    assert_eq!(scenario.bottleneck.buffer, Buffer::Packets(1125));
+    assert!(!scenario.bottleneck.ecn);
+
+    let [ftp] = scenario.traffic.as_slice() else {
+        panic!("{:?}", scenario.traffic)
+    };
+    assert_eq!((ftp.label.as_str(), ftp.flows), ("ftp", 100));
+    assert_eq!(ftp.packet, Bytes(500));
+    assert_eq!(ftp.rtts, [Span::from_millis(100)]);
+    assert_eq!(ftp.access, Rate::from_bps(100_000_000));
+    assert_eq!(ftp.start, Instant::Uniform(second(0.0), second(1.0)));
+    assert_eq!((ftp.stop, ftp.pairs, &ftp.group), (None, None, &None));
+    let TrafficKind::Ftp(tcp) = &ftp.kind else {
+        panic!("{:?}", ftp.kind)
+    };
+    assert_eq!(tcp.recovery, Recovery::Reno);
+    assert_eq!((tcp.window_pkts, tcp.initial_window_pkts), (10_000, 2));
+    assert_eq!(tcp.min_rto, Span::from_millis(200));
+    assert!(!tcp.ecn && !tcp.delayed_ack && tcp.limited_transmit);
+
+    let [change] = scenario.changes.as_slice() else {
+        panic!("{:?}", scenario.changes)
+    };
+    assert_eq!(change.at, second(60.0));
+    assert_eq!(change.what, Setting::Rate(Rate::from_bps(20_000_000)));
+
+    let red = &experiment.points[0].laws[0];
+    assert_eq!(red.spec.kind, "red");
+    let given = |key: &str| {
+        red.given
+            .iter()
+            .find(|(name, _)| name == key)
+            .unwrap()
+            .1
+            .clone()
+    };
+    assert_eq!(given("min_th"), Value::Text("15p".into()));
+    assert_eq!(given("max_p"), Value::Number(0.01));
+    assert_eq!(red.given.len(), 4);
+    assert_eq!(experiment.points[0].laws[1].target_pkts(), Some(400.0));
+}
+
+/// Three loads at two rates, of four kinds of traffic.
+const LOADS: &str = include_str!("good/loads.toml");
+
+#[test]
+fn defaults_labels_and_kinds_of_traffic() {
+    let experiment = read(LOADS, &Options::default());
+    assert_eq!(experiment.laws, ["red", "red 2", "Hollot"]);
+    assert_eq!(experiment.seeds, [1, 2]);
+    let scenario = &experiment.points[0].scenario;
+    assert_eq!(scenario.measure, (second(100.0), second(200.0)));
+    assert_eq!(scenario.target_pkts, None);
+    assert!(scenario.bottleneck.ecn);
+    let labels: Vec<&str> = scenario.traffic.iter().map(|t| t.label.as_str()).collect();
+    assert_eq!(labels, ["ftp", "mice", "late mice", "cbr"]);
+
+    let [ftp, mice, late, cbr] = scenario.traffic.as_slice() else {
+        panic!("{labels:?}")
+    };
+    assert_eq!((ftp.pairs, ftp.group.as_deref()), (Some(9), Some("all")));
+    assert_eq!(ftp.rtts.len(), 3);
+    assert_eq!(ftp.stop, Some(Instant::At(second(150.0))));
+    let TrafficKind::Ftp(tcp) = &ftp.kind else {
+        panic!("{:?}", ftp.kind)
+    };
+    assert!(tcp.ecn && tcp.recovery == Recovery::Sack);
+    let TrafficKind::Mice { on, off, .. } = &mice.kind else {
+        panic!("{:?}", mice.kind)
+    };
+    assert_eq!((*on, *off), (Span::from_millis(500), Span::from_secs(1)));
+    assert_eq!(
+        (late.start, late.packet),
+        (Instant::At(second(100.0)), Bytes(1000))
+    );
+    assert_eq!(
+        late.stop,
+        Some(Instant::Uniform(second(120.0), second(130.0)))
+    );
+    let TrafficKind::Mice { tcp, .. } = &late.kind else {
+        panic!("{:?}", late.kind)
+    };
+    assert_eq!((tcp.window_pkts, tcp.delayed_ack), (20, true));
+    let TrafficKind::Cbr { rate, ecn } = cbr.kind else {
+        panic!("{:?}", cbr.kind)
+    };
+    assert_eq!(
+        (rate, ecn, cbr.packet),
+        (Rate::from_bps(64_000), false, Bytes(200))
+    );
+}
+
+#[test]
+fn changes_come_in_order_of_time() {
+    let experiment = read(LOADS, &Options::default());
+    let changes: Vec<_> = experiment.points[0]
+        .scenario
+        .changes
+        .iter()
+        .map(|change| (change.at, change.what.clone()))
+        .collect();
+    let flows = Setting::Flows {
+        traffic: 2,
+        flows: 0,
+    };
+    let want = [
+        (second(60.0), Setting::Delay(Span::from_millis(6))),
+        (second(120.0), flows),
+        (second(120.0), Setting::Buffer(Buffer::Bytes(64_000))),
+    ];
+    assert_eq!(changes, want);
+}
+
+#[test]
+fn a_sweep_is_the_cross_product_with_the_last_key_fastest() {
+    let experiment = read(CONSTANT, &Options::default());
+    let labels: Vec<&str> = experiment.points.iter().map(|p| p.label.as_str()).collect();
+    assert_eq!(labels, ["traffic.0.flows = 100", "traffic.0.flows = 2000"]);
+    assert_eq!(experiment.points[1].scenario.traffic[0].flows, 2000);
+
+    let experiment = read(LOADS, &Options::default());
+    let seen: Vec<_> = experiment
+        .points
+        .iter()
+        .map(|point| {
+            let scenario = &point.scenario;
+            let flows = |i: usize| scenario.traffic[i].flows;
+            (
+                flows(0),
+                flows(1),
+                scenario.bottleneck.rate.as_bps() / 1_000_000,
+            )
+        })
+        .collect();
+    let want = [
+        (63, 126, 30),
+        (63, 126, 20),
+        (90, 180, 30),
+        (90, 180, 20),
+        (126, 252, 30),
+        (126, 252, 20),
+    ];
+    assert_eq!(seen, want);
+    let last = &experiment.points[5];
+    assert_eq!(
+        last.label,
+        "traffic.0.flows = 126, traffic.mice.flows = 252, bottleneck.rate = 20Mbit/s"
+    );
+    assert_eq!(
+        last.settings[1],
+        ("traffic.mice.flows".into(), Value::Integer(252))
+    );
+}
+
+#[test]
+fn parameters_of_laws_can_be_swept() {
+    let text = CONSTANT.replace(
+        "\"traffic.0.flows\" = [100, 2000]",
+        "\"law.red.max_p\" = [0.1, 0.2]",
+    );
+    let experiment = read(&text, &Options::default());
+    let max_p = |point: usize| {
+        let law = &experiment.points[point].laws[0];
+        let resolved = law.spec.resolve(&law.given).unwrap();
+        resolved
+            .into_iter()
+            .find(|(name, _)| *name == "max_p")
+            .unwrap()
+            .1
+    };
+    assert_eq!(
+        (max_p(0), max_p(1)),
+        (Value::Number(0.1), Value::Number(0.2))
+    );
+}
+
+#[test]
+fn sets_replace_what_the_file_says() {
+    let options = sets(&[
+        ("duration", "80s"),
+        ("measure", "[\"30s\", \"80s\"]"),
+        ("bottleneck.ecn", "true"),
+        ("traffic.ftp.rtt", "[\"1s\", \"2s\"]"),
+        ("traffic.0.stop", "{ uniform = [\"70s\", \"71s\"] }"),
+        ("law.1.target", "50p"),
+        ("law.red.max_p", "0.2"),
+        ("title", "an = sign, and a comma"),
+    ]);
+    let experiment = read(CONSTANT, &options);
+    assert_eq!(experiment.title, "an = sign, and a comma");
+    let point = &experiment.points[0];
+    assert_eq!(point.scenario.measure, (second(30.0), second(80.0)));
+    assert!(point.scenario.bottleneck.ecn);
+    assert_eq!(
+        point.scenario.traffic[0].rtts,
+        [Span::from_secs(1), Span::from_secs(2)]
+    );
+    assert_eq!(
+        point.scenario.traffic[0].stop,
+        Some(Instant::Uniform(second(70.0), second(71.0)))
+    );
+    assert_eq!(point.laws[1].target_pkts(), Some(50.0));
+    assert!(point.laws[0]
+        .given
+        .contains(&("max_p".into(), Value::Number(0.2))));
+}
+
+#[test]
+fn what_is_set_is_not_swept() {
+    let experiment = read(CONSTANT, &sets(&[("traffic.ftp.flows", "7")]));
+    assert_eq!(experiment.points.len(), 1);
+    assert_eq!(experiment.points[0].label, "");
+    assert_eq!(experiment.points[0].scenario.traffic[0].flows, 7);
+    // One of two keys that are swept together: the other is still swept.
+    let experiment = read(LOADS, &sets(&[("traffic.0.flows", "7")]));
+    let point = &experiment.points[2];
+    assert_eq!(
+        point.label,
+        "traffic.mice.flows = 180, bottleneck.rate = 30Mbit/s"
+    );
+    assert_eq!(point.scenario.traffic[0].flows, 7);
+}
+
+#[test]
+fn laws_are_kept_by_label_or_kind_and_added_by_kind() {
+    assert_eq!(read(LOADS, &laws(&["Hollot"])).laws, ["Hollot"]);
+    assert_eq!(read(LOADS, &laws(&["red"])).laws, ["red", "red 2"]);
+    assert_eq!(read(LOADS, &laws(&["red 2"])).laws, ["red 2"]);
+    assert_eq!(
+        read(LOADS, &laws(&["pi", "red"])).laws,
+        ["red", "red 2", "Hollot"]
+    );
+    let experiment = read(LOADS, &laws(&["droptail", "Hollot"]));
+    assert_eq!(experiment.laws, ["Hollot", "droptail"]);
+    // A law that only the command line names can be set.
+    let mut options = sets(&[("law.pid.target", "50p")]);
+    options.laws = vec!["pid".into()];
+    let experiment = read(LOADS, &options);
+    assert_eq!(experiment.points[0].laws[0].target_pkts(), Some(50.0));
+}
+
+#[test]
+fn prototypes_stand_in_for_laws() {
+    let (head, _) = CONSTANT.split_once("[[law]]").unwrap();
+    let mut options = Options {
+        prototypes: vec!["mine".into()],
+        ..Options::default()
+    };
+    assert!(read(head, &options).points[0].laws.is_empty());
+    assert!(read(LOADS, &options).laws.is_empty());
+    options.laws = vec!["Hollot".into()];
+    assert_eq!(read(LOADS, &options).laws, ["Hollot"]);
+    options.prototypes = vec!["Hollot".into()];
+    assert!(parse(LOADS.as_bytes(), "test.toml", &options).is_err());
+}
+
+#[test]
+fn seeds_count_from_one() {
+    let options = Options {
+        seeds: Some(3),
+        ..Options::default()
+    };
+    assert_eq!(read(CONSTANT, &options).seeds, [1, 2, 3]);
+}
