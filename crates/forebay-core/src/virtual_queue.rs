@@ -40,11 +40,12 @@ pub fn virtual_buffer_pkts(given: Packets, site: &Site) -> Result<f64, ParamErro
 }
 
 impl VirtualQueue {
-    /// Empty, with a capacity of `share` of the link's.
-    pub fn new(buffer_bytes: f64, share: f64, site: &Site) -> VirtualQueue {
+    /// Empty, with this buffer (zero: the real queue's) and `share` of the link's capacity.
+    pub fn new(buffer: Packets, share: f64, site: &Site) -> VirtualQueue {
+        let pkts = virtual_buffer_pkts(buffer, site).unwrap_or(f64::INFINITY);
         VirtualQueue {
             backlog_bytes: 0.0,
-            buffer_bytes,
+            buffer_bytes: pkts * site.packet.0 as f64,
             capacity_bytes_per_s: share * site.rate.as_bps() as f64 / 8.0,
             last: Time::ZERO,
         }
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn it_drains_at_its_capacity_and_keeps_no_overflow() {
         // Half of 30 Mbit/s: 1 875 000 bytes/s, 1875 bytes each ms; room for 3000 bytes.
-        let mut vq = VirtualQueue::new(3000.0, 0.5, &site());
+        let mut vq = VirtualQueue::new(Packets(3.0), 0.5, &site());
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         assert!(!vq.overflows(at(0), 1000));
         assert!(!vq.overflows(at(0), 2000)); // exactly full
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_capacity_stays_within_the_link() {
-        let mut vq = VirtualQueue::new(3000.0, 0.8, &site());
+        let mut vq = VirtualQueue::new(Packets(3.0), 0.8, &site());
         vq.adjust(1e9, 3.75e6);
         assert_eq!(vq.capacity_bytes_per_s(), 3.75e6);
         vq.adjust(-1e9, 3.75e6);

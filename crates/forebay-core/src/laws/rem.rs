@@ -1,0 +1,112 @@
+//! REM of Athuraliya, Low, Li and Yin: a price that rises with backlog and with excess rate, and
+//! a probability exponential in it, so that the prices along a path add up.
+
+use crate::law::{fits_buffer, Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site};
+use crate::param::ParamError;
+use crate::params;
+use crate::periodic::{Controller, Periodic};
+use crate::units::{Bytes, Packets, Span};
+
+pub const LAW: LawSpec = LawSpec::of::<RemParams>(
+    "rem",
+    "REM: signal with a probability exponential in a price of backlog and excess rate",
+    "Athuraliya, Low, Li and Yin 2001",
+);
+
+params! {
+    /// REM, with the defaults of ns-2.35, which its first author set.
+    pub struct RemParams {
+        /// Queue length to hold.
+        target: Packets = Packets(20.0), 0.0 => 1e9;
+        /// Step of the price, per packet.
+        gamma: f64 = 0.001, 0.0 => 1e3;
+        /// Weight of the backlog against the excess of arrivals over capacity.
+        alpha: f64 = 0.1, 0.0 => 1e3;
+        /// Base of the probability 1 − phi^(−price).
+        phi: f64 = 1.001, 1.000001 => 1e3;
+        /// Time between two samples.
+        interval: Span = Span::from_millis(2), 1e-6 => 60.0;
+        /// Count the queue and arrivals in bytes, in units of the link's usual packet.
+        queue_in_bytes: bool = false, 0.0 => 1.0;
+    }
+}
+
+impl Recipe for RemParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        fits_buffer("target", self.target.0, site)
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Law> {
+        Box::new(Periodic::new(Rem {
+            params: self.clone(),
+            packet: site.packet,
+            scale: Scale::new(site, self.queue_in_bytes),
+            arrived_pkts: 0.0,
+            price: 0.0,
+        }))
+    }
+}
+
+struct Rem {
+    params: RemParams,
+    packet: Bytes,
+    scale: Scale,
+    /// In this interval.
+    arrived_pkts: f64,
+    price: f64,
+}
+
+impl Controller for Rem {
+    fn interval(&self) -> Span {
+        self.params.interval
+    }
+
+    fn sample(&mut self, q: &QueueView) -> f64 {
+        // Price update: [price + γ(α(b − b*) + x − c)]⁺, with x and c in packets per interval.
+        let capacity_pkts = q.rate.packets_per_sec(self.packet) * self.params.interval.as_secs_f64();
+        let backlog_pkts = self.scale.queue_pkts(q) - self.params.target.0;
+        let excess = self.params.alpha * backlog_pkts + self.arrived_pkts - capacity_pkts;
+        self.price = (self.price + self.params.gamma * excess).max(0.0);
+        self.arrived_pkts = 0.0;
+        1.0 - self.params.phi.powf(-self.price)
+    }
+
+    fn arrival(&mut self, _q: &QueueView, p: &PacketMeta) {
+        self.arrived_pkts += self.scale.packet_pkts(p.bytes);
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("price", self.price);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{packet, probed, site, view};
+    use crate::param::Params;
+    use crate::rng::Rng;
+    use crate::units::Time;
+
+    #[test]
+    fn the_price_moves_by_hand_computed_steps() {
+        let mut law = RemParams::defaults().build(&site());
+        let mut rng = Rng::new(1, "test");
+        let mut sample = |arrivals, queue| {
+            for _ in 0..arrivals {
+                law.on_enqueue(Time::ZERO, &view(queue), &packet(1000), &mut rng);
+            }
+            law.handle_timeout(law.poll_timeout().unwrap(), &view(queue));
+            (probed(&*law, "price"), probed(&*law, "p"))
+        };
+        // 30 Mbit/s send 7.5 packets of 1000 bytes in 2 ms.
+        // 0.001·(0.1·(120 − 20) + 20 − 7.5) = 0.0225; p = 1 − 1.001^(−0.0225) = 2.24885e-5.
+        let (price, p) = sample(20, 120);
+        assert!((price - 0.0225).abs() < 1e-12);
+        assert!((p - 2.248_85e-5).abs() < 1e-9, "{p}");
+        // The arrivals of the last interval are gone: 0.0225 + 0.001·(10 − 7.5).
+        assert!((sample(0, 120).0 - 0.025).abs() < 1e-12);
+        // 0.001·(0.1·(−20) − 7.5) = −0.0095 three times: the price stops at zero.
+        assert_eq!((0..3).map(|_| sample(0, 0)).last(), Some((0.0, 0.0)));
+    }
+}
