@@ -18,7 +18,12 @@ laws! {
     pid_avg: P, PI, PD, PID;
     ared: LAW;
     pd_red: LAW;
+    stpi: LAW;
+    stred: LAW;
     blue: LAW;
+    rem: LAW;
+    avq: LAW;
+    e_avq: LAW;
 }
 
 /// The law named `kind`.

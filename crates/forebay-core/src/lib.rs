@@ -15,6 +15,7 @@ pub mod laws;
 pub mod param;
 pub mod periodic;
 pub mod rng;
+pub mod self_tuning;
 pub mod tuner;
 pub mod units;
 pub mod virtual_queue;

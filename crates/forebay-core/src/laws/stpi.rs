@@ -1,0 +1,210 @@
+//! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI redesigned on-line for the
+//! estimated capacity and load.
+
+use crate::difference::Coefficients;
+use crate::law::{fits_buffer, Law, LawSpec, Recipe, Scale, Site};
+use crate::laws::pi::Pi;
+use crate::param::ParamError;
+use crate::params;
+use crate::periodic::Periodic;
+use crate::self_tuning::{Design, Estimation, Network, SelfTuning};
+use crate::tuner::Tuned;
+use crate::units::{Packets, Span};
+
+pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
+    "stpi",
+    "STPI: PI whose gains follow on-line estimates of capacity and load",
+    "Zhang et al., staqm eq. (3)-(5), section IV.A",
+);
+
+params! {
+    /// STPI. Defaults are those of staqm section II, and the time constants of its simulation 1.
+    pub struct StpiParams {
+        /// Queue length to hold.
+        target: Packets = Packets(175.0), 0.0 => 1e9;
+        /// Responsiveness of the design.
+        beta: f64 = 0.5, 1e-6 => 0.85;
+        /// Round-trip time that the design takes, with queueing delay.
+        rtt: Span = Span::from_micros(246_667), 1e-6 => 60.0;
+        /// Flows that the first design takes; later designs take the estimate.
+        flows: f64 = 60.0, 1.0 => 1e9;
+        /// Time constant of the capacity estimate.
+        capacity_time: Span = Span::from_secs(5), 1e-3 => 3600.0;
+        /// Time constant of the load estimate; too short a one is unstable.
+        load_time: Span = Span::from_secs(10), 1e-3 => 3600.0;
+        /// Keep the first design until here.
+        tune_after: Span = Span::from_secs(20), 0.0 => 1e6;
+        /// Time between two samples, of the queue and of the estimates; the default is 160 Hz.
+        interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
+        /// Count the queue and departures in bytes, in units of the link's usual packet.
+        queue_in_bytes: bool = false, 0.0 => 1.0;
+    }
+}
+
+/// PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
+///
+/// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p.
+pub fn gains(beta: f64, network: &Network) -> (f64, f64) {
+    let Network {
+        load,
+        capacity_pkts_per_s,
+        rtt_s,
+    } = *network;
+    let k_p = 2.0 * beta * beta.hypot(1.0) * load / (rtt_s * capacity_pkts_per_s);
+    (k_p, 2.0 * load / rtt_s * k_p)
+}
+
+struct PiDesign {
+    beta: f64,
+    interval_s: f64,
+}
+
+impl PiDesign {
+    fn coefficients(&self, network: &Network) -> Coefficients {
+        let (k_p, k_i) = gains(self.beta, network);
+        Coefficients::pid(k_p, k_i, 0.0, self.interval_s)
+    }
+}
+
+impl Design<Periodic<Pi>> for PiDesign {
+    fn probability(&self, pi: &Periodic<Pi>) -> f64 {
+        pi.probability()
+    }
+
+    /// p = K_i·x + K_p·(q − q_ref), as in (3): (5) lost its q_ref. In PI's difference form new
+    /// gains act on the steps to come; (5) taken literally would also rescale the integral x.
+    fn apply(&self, network: &Network, pi: &mut Periodic<Pi>) {
+        pi.controller.gains = self.coefficients(network);
+    }
+}
+
+impl Recipe for StpiParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        fits_buffer("target", self.target.0, site)
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Law> {
+        let capacity = site.rate.packets_per_sec(site.packet);
+        let start = Network::of_flows(self.flows, self.rtt.as_secs_f64(), capacity);
+        let design = PiDesign {
+            beta: self.beta,
+            interval_s: self.interval.as_secs_f64(),
+        };
+        let scale = Scale::new(site, self.queue_in_bytes);
+        let pi = Pi::new(
+            design.coefficients(&start),
+            self.target.0,
+            self.interval,
+            scale,
+        );
+        let how = Estimation {
+            interval: self.interval,
+            capacity_time: self.capacity_time,
+            load_time: self.load_time,
+            tune_after: self.tune_after,
+        };
+        let tuner = SelfTuning::new(design, how, &start, scale);
+        Box::new(Tuned::new(Periodic::new(pi), tuner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{packet, probed, view};
+    use crate::param::Params;
+    use crate::periodic::Controller;
+    use crate::rng::Rng;
+    use crate::units::{Bytes, Rate, Time};
+
+    /// staqm section II: 15 Mbit/s, 500-byte packets, buffer 800.
+    fn site() -> Site {
+        Site {
+            rate: Rate::from_bps(15_000_000),
+            buffer_pkts: 800.0,
+            packet: Bytes(500),
+        }
+    }
+
+    fn coefficients(flows: f64) -> Coefficients {
+        let design = PiDesign {
+            beta: 0.5,
+            interval_s: 1.0 / 160.0,
+        };
+        let rtt_s = 0.2 + 175.0 / 3750.0;
+        design.coefficients(&Network::of_flows(flows, rtt_s, 3750.0))
+    }
+
+    #[test]
+    fn the_design_gives_the_papers_numbers() {
+        let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 1e-4, "{got} {want}");
+        let k = coefficients(60.0);
+        close(k.a, 0.000078530);
+        close(k.b, 0.000078272);
+        let k = coefficients(240.0);
+        close(k.a, 0.00031567);
+        close(k.b, 0.00031154);
+    }
+
+    #[test]
+    fn gains_and_estimates_by_hand() {
+        // N = 60, C = 3750/s, R = 0.2 s: θ_rc = 60/750 = 0.08. √1.25 = 1.118034.
+        // K_p = 1.118034·0.08/750 = 1.192570e-4; K_i = 0.8·K_p.
+        let network = Network::of_flows(60.0, 0.2, 3750.0);
+        let (k_p, k_i) = gains(0.5, &network);
+        assert!((network.load - 0.08).abs() < 1e-15 && (network.flows() - 60.0).abs() < 1e-12);
+        assert!((k_p - 1.192_570e-4).abs() < 1e-10, "{k_p}");
+        assert!((k_i - 0.8 * k_p).abs() < 1e-18);
+    }
+
+    /// Runs `law` for `seconds` from `start_s` with a packet leaving each 1/`rate` s.
+    fn run(law: &mut dyn Law, start_s: u64, seconds: u64, rate: u64, queue: u32, tcp: bool) {
+        let mut rng = Rng::new(1, "test");
+        let mut p = packet(500);
+        for k in 0..seconds * rate {
+            let now = Time::from_nanos(start_s * 1_000_000_000 + k * 1_000_000_000 / rate);
+            p.tcp = tcp || k % 2 == 0;
+            law.handle_timeout(now, &view(queue));
+            law.on_dequeue(now, &view(queue), &p, &mut rng);
+        }
+    }
+
+    #[test]
+    fn before_tune_after_it_is_the_first_design() {
+        let mut stpi = StpiParams::defaults().build(&site());
+        let mut pi = Pi::new(
+            coefficients(60.0),
+            175.0,
+            Span::from_micros(6250),
+            Scale::new(&site(), false),
+        );
+        let mut want = 0.0;
+        for _ in 0..100 {
+            want = pi.sample(&view(300));
+        }
+        stpi.handle_timeout(Time::ZERO + Span::from_micros(625_000), &view(300));
+        let got = stpi.intensity(&view(300)).unwrap();
+        assert!((got / want - 1.0).abs() < 1e-5, "{got} {want}");
+    }
+
+    #[test]
+    fn estimates_follow_a_capacity_step_and_udp() {
+        let mut law = StpiParams::defaults().build(&site());
+        // The link carries 7500 packets/s instead of 3750, for ten time constants.
+        run(&mut *law, 0, 50, 7500, 175, true);
+        assert!((probed(&*law, "capacity_pkts_per_s") / 7500.0 - 1.0).abs() < 1e-3);
+        // Every other packet is UDP's: half is left.
+        run(&mut *law, 50, 50, 7500, 175, false);
+        assert!((probed(&*law, "capacity_pkts_per_s") / 3750.0 - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_load_that_vanished_leaves_gains_to_come_back_with() {
+        let mut law = StpiParams::defaults().build(&site());
+        // No queue, so p = 0, for 300 s: the load estimate alone would be e^{-30} of its start.
+        law.handle_timeout(Time::ZERO + Span::from_secs(300), &view(0));
+        assert!((probed(&*law, "flows") - 1.0).abs() < 1e-9);
+        law.handle_timeout(Time::ZERO + Span::from_secs(360), &view(800));
+        assert!(law.intensity(&view(800)).unwrap() > 1e-3);
+    }
+}

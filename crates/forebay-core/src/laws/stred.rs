@@ -1,0 +1,274 @@
+//! STRED, the self-tuning RED of Zhang, Hollot, Towsley and Misra: RED whose w_q and max_p are
+//! redesigned on-line for the estimated capacity and load.
+
+use std::f64::consts::PI;
+
+use crate::law::{Law, LawSpec, Recipe, Scale, Site};
+use crate::laws::red::{Red, RedParams};
+use crate::param::ParamError;
+use crate::params;
+use crate::self_tuning::{Design, Estimation, Network, SelfTuning};
+use crate::tuner::Tuned;
+use crate::units::{Packets, Span};
+
+pub const LAW: LawSpec = LawSpec::of::<StredParams>(
+    "stred",
+    "STRED: RED whose w_q and max_p follow on-line estimates of capacity and load",
+    "Zhang et al., staqm eq. (2), (6), appendix D",
+);
+
+params! {
+    /// STRED. Defaults are those of staqm's simulation 1 and of the example in appendix D.
+    pub struct StredParams {
+        /// Average queue below which nothing is signalled.
+        min_th: Packets = Packets(0.0), 0.0 => 1e9;
+        /// Average queue at which the probability reaches max_p.
+        max_th: Packets = Packets(2300.0), 0.0 => 1e9;
+        /// Phase margin of the design, in degrees.
+        phase_margin: f64 = 85.0, 10.0 => 89.99;
+        /// Crossover frequency, as a share of the slower of TCP's two poles.
+        crossover: f64 = 0.1, 1e-3 => 0.5;
+        /// Round-trip time that the design takes, with queueing delay.
+        rtt: Span = Span::from_millis(150), 1e-6 => 60.0;
+        /// Flows that the first design takes; later designs take the estimate.
+        flows: f64 = 1000.0, 1.0 => 1e9;
+        /// Time constant of the capacity estimate.
+        capacity_time: Span = Span::from_secs(5), 1e-3 => 3600.0;
+        /// Time constant of the load estimate; too short a one is unstable.
+        load_time: Span = Span::from_secs(10), 1e-3 => 3600.0;
+        /// Keep the first design until here.
+        tune_after: Span = Span::from_secs(20), 0.0 => 1e6;
+        /// Time between two designs.
+        interval: Span = Span::from_micros(6250), 1e-6 => 60.0;
+        /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the first
+        /// design's max_p.
+        gentle: bool = true, 0.0 => 1.0;
+        /// Space signals by at least 1/p packets.
+        wait: bool = true, 0.0 => 1.0;
+        /// Average and estimate in bytes instead of packets.
+        queue_in_bytes: bool = false, 0.0 => 1.0;
+        /// Signal a packet with a probability in proportion to its size.
+        by_size: bool = false, 0.0 => 1.0;
+    }
+}
+
+/// RED as a fluid law, p = L_red·x with x' = −K_red·x + K_red·(q − min_th) (staqm eq. 2).
+#[derive(Clone, Copy, Debug)]
+pub struct RedDesign {
+    /// Crossover frequency, rad/s.
+    pub omega_g: f64,
+    /// Bandwidth of the average, 1/s.
+    pub k_red: f64,
+    /// Slope of the probability, per packet.
+    pub l_red: f64,
+    /// Weight of an arrival in the average.
+    pub w_q: f64,
+    /// Steady average above min_th, in packets.
+    pub q_d_pkts: f64,
+}
+
+/// Designs RED for a network (staqm appendix D): `phase_margin` in degrees, `crossover` as a
+/// share of min(2N/(R²C), 1/R).
+pub fn design(phase_margin: f64, crossover: f64, network: &Network) -> RedDesign {
+    let Network {
+        load,
+        capacity_pkts_per_s,
+        rtt_s,
+    } = *network;
+    let omega_g = crossover * (2.0 * load / rtt_s).min(1.0 / rtt_s);
+    let tan = (phase_margin * PI / 180.0 - omega_g * rtt_s).tan();
+    let k_red = omega_g / tan;
+    // (6); √((ω_g/K_red)² + 1) = √(tan² + 1).
+    let l_red = 4.0 * load.powi(2) * tan.hypot(1.0) / (rtt_s * capacity_pkts_per_s);
+    RedDesign {
+        omega_g,
+        k_red,
+        l_red,
+        // From K_red = −C·ln(1 − w_q).
+        w_q: -(-k_red / capacity_pkts_per_s).exp_m1(),
+        q_d_pkts: rtt_s * capacity_pkts_per_s / (2.0 * tan.hypot(1.0)),
+    }
+}
+
+/// Thresholds with the wanted queue midway, where a stable RED allows it: min_th and max_th in
+/// packets (staqm appendix D). Where q_d exceeds the target, the queue will settle at q_d.
+pub fn thresholds(q_d_pkts: f64, target_pkts: f64) -> (f64, f64) {
+    if q_d_pkts >= target_pkts {
+        (0.0, 2.0 * q_d_pkts)
+    } else {
+        (target_pkts - q_d_pkts, target_pkts + q_d_pkts)
+    }
+}
+
+struct RedRule {
+    phase_margin: f64,
+    crossover: f64,
+    range_pkts: f64,
+}
+
+impl RedRule {
+    /// w_q and max_p for a network.
+    fn settings(&self, network: &Network) -> (f64, f64) {
+        let red = design(self.phase_margin, self.crossover, network);
+        (red.w_q, (red.l_red * self.range_pkts).min(1.0))
+    }
+}
+
+impl Design<Red> for RedRule {
+    /// p_b, the probability that (2) speaks of; RED's spacing of signals comes after it.
+    fn probability(&self, red: &Red) -> f64 {
+        red.base_probability()
+    }
+
+    fn apply(&self, network: &Network, red: &mut Red) {
+        (red.w_q, red.max_p) = self.settings(network);
+    }
+}
+
+impl StredParams {
+    fn rule(&self) -> RedRule {
+        RedRule {
+            phase_margin: self.phase_margin,
+            crossover: self.crossover,
+            range_pkts: self.max_th.0 - self.min_th.0,
+        }
+    }
+
+    fn start(&self, site: &Site) -> Network {
+        let capacity = site.rate.packets_per_sec(site.packet);
+        Network::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
+    }
+
+    fn red(&self, site: &Site) -> RedParams {
+        let (w_q, max_p) = self.rule().settings(&self.start(site));
+        RedParams {
+            min_th: self.min_th,
+            max_th: self.max_th,
+            max_p,
+            w_q,
+            gentle: self.gentle,
+            wait: self.wait,
+            queue_in_bytes: self.queue_in_bytes,
+            by_size: self.by_size,
+        }
+    }
+}
+
+impl Recipe for StredParams {
+    fn check(&self, site: &Site) -> Result<(), ParamError> {
+        self.red(site).check(site)
+    }
+
+    fn build(&self, site: &Site) -> Box<dyn Law> {
+        let how = Estimation {
+            interval: self.interval,
+            capacity_time: self.capacity_time,
+            load_time: self.load_time,
+            tune_after: self.tune_after,
+        };
+        let scale = Scale::new(site, self.queue_in_bytes);
+        let tuner = SelfTuning::new(self.rule(), how, &self.start(site), scale);
+        Box::new(Tuned::new(Red::new(self.red(site), site), tuner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws::testing::{packet, probed, view};
+    use crate::param::Params;
+    use crate::rng::Rng;
+    use crate::units::{Bytes, Rate, Time};
+
+    /// staqm's simulations: 622 Mbit/s, 500-byte packets, buffer 3600.
+    fn site() -> Site {
+        Site {
+            rate: Rate::from_bps(622_000_000),
+            buffer_pkts: 3600.0,
+            packet: Bytes(500),
+        }
+    }
+
+    fn close(got: f64, want: f64, tolerance: f64) {
+        assert!((got / want - 1.0).abs() < tolerance, "{got} {want}");
+    }
+
+    #[test]
+    fn the_design_gives_appendix_ds_numbers() {
+        let network = Network::of_flows(1000.0, 0.15, 155_500.0);
+        let red = design(85.0, 0.1, &network);
+        close(red.omega_g, 0.1 * 2000.0 / (0.0225 * 155_500.0), 1e-12);
+        close(red.k_red, 5.495e-3, 1e-3);
+        close(red.w_q, 3.53e-8, 2e-3);
+        close(red.l_red, 3.294e-6, 1e-3);
+        close(red.q_d_pkts, 1116.0, 1e-3);
+        // 5 ms are 777 packets, fewer than q_d: the range is 0 to 2·1116 (the paper: 2300).
+        let (min_th, max_th) = thresholds(red.q_d_pkts, 777.5);
+        assert_eq!(min_th, 0.0);
+        close(max_th, 2232.0, 1e-3);
+        close(red.l_red * max_th, 7.35e-3, 2e-3);
+        // A wanted queue above q_d is met in the middle.
+        assert_eq!(thresholds(100.0, 800.0), (700.0, 900.0));
+    }
+
+    #[test]
+    fn both_forms_of_l_red_agree() {
+        // Section III.A: |jω_g + K_red|·(2N)²/(K_red·(RC)³).
+        let (n, r, c) = (1000.0_f64, 0.15_f64, 155_500.0_f64);
+        let red = design(85.0, 0.1, &Network::of_flows(n, r, c));
+        let want = red.omega_g.hypot(red.k_red) * (2.0 * n).powi(2) / (red.k_red * (r * c).powi(3));
+        close(red.l_red, want, 1e-12);
+    }
+
+    #[test]
+    fn the_response_time_is_figure_12s() {
+        // N/C = 0.0064 at R = 0.15 s: 2N/(R²C) = 0.5689/s, a tenth of it is 1/17.578 s.
+        let network = Network::of_flows(0.0064 * 155_500.0, 0.15, 155_500.0);
+        close(1.0 / design(85.0, 0.1, &network).omega_g, 17.578, 1e-3);
+    }
+
+    #[test]
+    fn the_steady_queue_meets_tcps_loss() {
+        // p_0 = 2N²/(RC)² = L_red·q_d (appendix D).
+        let network = Network::of_flows(300.0, 0.1, 20_000.0);
+        let red = design(85.0, 0.1, &network);
+        close(red.l_red * red.q_d_pkts, 2.0 * network.load.powi(2), 1e-12);
+    }
+
+    #[test]
+    fn red_follows_the_estimated_capacity() {
+        let mut params = StredParams::defaults();
+        params.min_th = Packets(0.0);
+        params.max_th = Packets(2300.0);
+        params.load_time = Span::from_secs(3600); // the load stays nearly as designed
+        let mut law = params.build(&site());
+        let first = probed(&*law, "max_p");
+        close(first, 3.294e-6 * 2300.0, 1e-3);
+        let mut rng = Rng::new(1, "test");
+        // A hundredth of the capacity, after 20 s: max_p goes as θ_rc²/θ_c.
+        for k in 0..60 * 1555_u64 {
+            let now = Time::from_nanos(k * 1_000_000_000 / 1555);
+            law.handle_timeout(now, &view(100));
+            law.on_dequeue(now, &view(100), &packet(500), &mut rng);
+            if now < Time::ZERO + Span::from_secs(20) {
+                assert_eq!(probed(&*law, "max_p"), first);
+            }
+        }
+        let (capacity, load) = (probed(&*law, "capacity_pkts_per_s"), probed(&*law, "load"));
+        close(capacity, 1555.0, 1e-2);
+        let network = Network {
+            load,
+            capacity_pkts_per_s: capacity,
+            rtt_s: 0.15,
+        };
+        let want = design(85.0, 0.1, &network).l_red * 2300.0;
+        close(probed(&*law, "max_p"), want.min(1.0), 1e-9);
+    }
+
+    #[test]
+    fn thresholds_are_checked_as_reds() {
+        let mut params = StredParams::defaults();
+        params.min_th = Packets(3000.0);
+        assert_eq!(params.check(&site()).unwrap_err().key, "min_th");
+    }
+}
