@@ -1,1 +1,41 @@
+//! `forebay._native`: the simulator as a Python module. A thin wrapper; `python/forebay` says
+//! what is done with it, and `python/forebay/_native.pyi` has its types.
 
+mod batch;
+mod laws;
+mod plan;
+mod prototype;
+
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+create_exception!(
+    forebay,
+    ScenarioError,
+    PyValueError,
+    "A scenario that cannot be run: one line with file, key, what was found and what is allowed."
+);
+
+/// JSON Schema of a scenario, for editors.
+#[pyfunction]
+fn schema() -> String {
+    forebay_scenario::schema()
+}
+
+#[pymodule]
+fn _native(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
+    module.add_function(wrap_pyfunction!(laws::laws, module)?)?;
+    module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_class::<plan::Plan>()?;
+    module.add_class::<plan::PointInfo>()?;
+    module.add_class::<plan::LawInfo>()?;
+    module.add_class::<plan::TrafficInfo>()?;
+    module.add_class::<batch::PyBatch>()?;
+    module.add_class::<batch::Run>()?;
+    module.add_class::<batch::Fault>()?;
+    module.add_class::<prototype::Queue>()
+}

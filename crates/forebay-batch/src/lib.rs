@@ -1,0 +1,207 @@
+//! Many simulations on many threads: law × point × seed, with progress, cancellation, and
+//! faults that name their run.
+//!
+//! A run depends on its own job alone, so results are the same for any number of threads;
+//! only the order in which they finish differs, and [`Finished::job`] puts it right.
+
+use std::any::Any;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay_core::Law;
+use forebay_scenario::Scenario;
+use forebay_sim::Watch;
+use forebay_trace::{Metrics, Trace};
+use nix::sys::resource::{getrusage, UsageWho};
+use nix::sys::time::TimeValLike;
+
+/// Makes the law of a run; called once, on the run's thread. The law may keep the control to
+/// end its run with [`Control::fail`].
+pub type Build = Arc<dyn Fn(&Arc<Control>) -> Result<Box<dyn Law>, String> + Send + Sync>;
+
+/// One run to make.
+#[derive(Clone)]
+pub struct Job {
+    pub scenario: Arc<Scenario>,
+    pub law: Build,
+    /// What QACD is taken against.
+    pub target_pkts: Option<f64>,
+    pub seed: u64,
+}
+
+/// A hand on one run, from outside or from its law.
+#[derive(Default)]
+pub struct Control {
+    watch: Watch,
+    fault: Mutex<Option<String>>,
+}
+
+impl Control {
+    /// Ends this run soon; its result is `why`. The first call counts.
+    pub fn fail(&self, why: String) {
+        lock(&self.fault).get_or_insert(why);
+        self.watch.cancel.store(true, Relaxed);
+    }
+}
+
+/// What came of a run.
+pub struct Outcome {
+    pub trace: Trace,
+    pub metrics: Metrics,
+    /// User CPU time that this run took.
+    pub user_cpu_s: f64,
+}
+
+/// A run that has ended by itself; a cancelled one leaves nothing.
+pub struct Finished {
+    /// Index into the jobs.
+    pub job: usize,
+    /// The fault as text where the run failed or panicked.
+    pub result: Result<Outcome, String>,
+}
+
+/// Jobs on their way through a pool of threads. Dropping it cancels what is left.
+pub struct Batch {
+    shared: Arc<Shared>,
+    // Kept so that its threads live as long as the batch.
+    _pool: rayon::ThreadPool,
+}
+
+struct Shared {
+    jobs: Vec<Job>,
+    controls: Vec<Arc<Control>>,
+    finished: Mutex<Vec<Finished>>,
+    left: AtomicUsize,
+    cancelled: AtomicBool,
+}
+
+impl Batch {
+    /// Starts `jobs` in their order on `threads` threads, and returns at once.
+    ///
+    /// # Errors
+    /// The operating system refuses the threads.
+    pub fn start(jobs: Vec<Job>, threads: usize) -> Result<Batch, String> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|i| format!("forebay-run-{i}"))
+            .build()
+            .map_err(|error| error.to_string())?;
+        let shared = Arc::new(Shared {
+            controls: jobs.iter().map(|_| Arc::default()).collect(),
+            finished: Mutex::default(),
+            left: AtomicUsize::new(jobs.len()),
+            cancelled: AtomicBool::new(false),
+            jobs,
+        });
+        for job in 0..shared.jobs.len() {
+            let shared = Arc::clone(&shared);
+            pool.spawn_fifo(move || shared.run(job));
+        }
+        Ok(Batch {
+            shared,
+            _pool: pool,
+        })
+    }
+
+    /// Simulated time that has passed, over all there is: 0 to 1.
+    pub fn progress(&self) -> f64 {
+        let (mut passed, mut all) = (0.0, 0.0);
+        for (job, control) in self.shared.jobs.iter().zip(&self.shared.controls) {
+            let duration_ns = job.scenario.duration.as_nanos() as f64;
+            let now_ns = control.watch.now_ns.load(Relaxed) as f64;
+            passed += now_ns.min(duration_ns);
+            all += duration_ns;
+        }
+        if all > 0.0 {
+            passed / all
+        } else {
+            1.0
+        }
+    }
+
+    /// Runs that have finished since the last call, in the order in which they did.
+    pub fn take(&self) -> Vec<Finished> {
+        std::mem::take(&mut lock(&self.shared.finished))
+    }
+
+    /// Whether every run has finished or was cancelled.
+    pub fn done(&self) -> bool {
+        self.shared.left.load(Acquire) == 0
+    }
+
+    /// Ends the running runs soon and starts no further one.
+    pub fn cancel(&self) {
+        self.shared.cancelled.store(true, Relaxed);
+        for control in &self.shared.controls {
+            control.watch.cancel.store(true, Relaxed);
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl Shared {
+    fn run(&self, job: usize) {
+        if !self.cancelled.load(Relaxed) {
+            // A panic must neither take the pool down nor go unseen.
+            let result = catch_unwind(AssertUnwindSafe(|| self.simulate(job)))
+                .unwrap_or_else(|panic| Err(format!("panicked: {}", message(panic.as_ref()))));
+            if let Some(result) = result.transpose() {
+                lock(&self.finished).push(Finished { job, result });
+            }
+            let duration = self.jobs[job].scenario.duration.as_nanos();
+            self.controls[job].watch.now_ns.store(duration, Relaxed);
+        }
+        // Last, so that whoever sees `done` finds every result.
+        self.left.fetch_sub(1, Release);
+    }
+
+    /// `None` where the run was cancelled from outside.
+    fn simulate(&self, job: usize) -> Result<Option<Outcome>, String> {
+        let Job {
+            scenario,
+            law,
+            target_pkts,
+            seed,
+        } = &self.jobs[job];
+        let control = &self.controls[job];
+        let start_s = user_cpu_s()?;
+        let trace = forebay_sim::run(scenario, law(control)?, *seed, &control.watch);
+        if let Some(why) = lock(&control.fault).take() {
+            return Err(why);
+        }
+        let Some(trace) = trace else { return Ok(None) };
+        Ok(Some(Outcome {
+            user_cpu_s: user_cpu_s()? - start_s,
+            metrics: Metrics::of(&trace, *target_pkts),
+            trace,
+        }))
+    }
+}
+
+/// User CPU time of the calling thread.
+fn user_cpu_s() -> Result<f64, String> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).map_err(|error| error.to_string())?;
+    Ok(usage.user_time().num_microseconds() as f64 / 1e6)
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
+}
+
+/// A panic elsewhere does not make what was stored wrong.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

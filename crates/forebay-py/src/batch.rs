@@ -1,0 +1,155 @@
+//! A running batch as a Python object.
+
+use forebay_batch::{Batch, Outcome};
+use forebay_core::Span;
+use forebay_trace::Samples;
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Which run: indices into the plan's points and laws, and a seed.
+#[derive(Clone, Copy)]
+pub struct Key {
+    pub point: usize,
+    pub law: usize,
+    pub seed: u64,
+}
+
+/// Runs under way in background threads.
+#[pyclass(frozen, name = "Batch", module = "forebay._native")]
+pub struct PyBatch {
+    pub batch: Batch,
+    /// One per job.
+    pub keys: Vec<Key>,
+    /// Whether runs keep their samples, delays and flows.
+    pub samples: bool,
+}
+
+#[pymethods]
+impl PyBatch {
+    /// Simulated time that has passed, over all there is: 0 to 1.
+    fn progress(&self) -> f64 {
+        self.batch.progress()
+    }
+
+    /// Whether every run has ended.
+    #[getter]
+    fn done(&self) -> bool {
+        self.batch.done()
+    }
+
+    /// Ends the running runs soon, and starts no further one.
+    fn cancel(&self) {
+        self.batch.cancel();
+    }
+
+    /// What ended since the last call: (finished runs, failed runs).
+    fn take(&self, py: Python) -> PyResult<(Vec<Run>, Vec<Fault>)> {
+        let (mut runs, mut faults) = (Vec::new(), Vec::new());
+        for finished in self.batch.take() {
+            let key = self.keys[finished.job];
+            match finished.result {
+                Ok(outcome) => runs.push(Run::new(py, key, outcome, self.samples)?),
+                Err(message) => faults.push(Fault {
+                    point: key.point,
+                    law: key.law,
+                    seed: key.seed,
+                    message,
+                }),
+            }
+        }
+        Ok((runs, faults))
+    }
+}
+
+/// One finished run.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct Run {
+    /// Index into the plan's points.
+    point: usize,
+    /// Index into the plan's laws.
+    law: usize,
+    seed: u64,
+    /// Name to value; NaN where a metric does not apply.
+    metrics: Py<PyDict>,
+    /// Name to column; all of one length.
+    samples: Py<PyDict>,
+    /// Upper end of each bin of the queuing delay, s.
+    delay_s: Py<PyArray1<f64>>,
+    /// Packets in each bin.
+    delay_packets: Py<PyArray1<u64>>,
+    /// Index into the point's traffic, by flow.
+    flow_traffic: Py<PyArray1<u32>>,
+    /// By flow, over the window of measurement.
+    flow_goodput_bps: Py<PyArray1<f64>>,
+}
+
+/// A run that failed.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct Fault {
+    point: usize,
+    law: usize,
+    seed: u64,
+    /// A Python traceback, or the text of a panic.
+    message: String,
+}
+
+impl Run {
+    fn new(py: Python, key: Key, outcome: Outcome, samples: bool) -> PyResult<Run> {
+        let metrics = PyDict::new(py);
+        for (name, value) in outcome.metrics.fields() {
+            metrics.set_item(name, value)?;
+        }
+        metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
+
+        let trace = outcome.trace;
+        let (mut delay_s, mut delay_packets) = (Vec::new(), Vec::new());
+        let (mut flow_traffic, mut flow_goodput_bps) = (Vec::new(), Vec::new());
+        let mut table = PyDict::new(py);
+        if samples {
+            for bin in trace.delay_ns.iter_recorded() {
+                delay_s.push(bin.value_iterated_to() as f64 / 1e9);
+                delay_packets.push(bin.count_at_value());
+            }
+            let (start, end) = trace.settings.window;
+            let window_s = end.since(start).as_secs_f64();
+            for flow in &trace.flows {
+                flow_traffic.push(flow.traffic);
+                flow_goodput_bps.push(8.0 * flow.delivered_bytes as f64 / window_s);
+            }
+            table = columns(py, trace.settings.interval, trace.samples)?;
+        }
+        Ok(Run {
+            point: key.point,
+            law: key.law,
+            seed: key.seed,
+            metrics: metrics.unbind(),
+            samples: table.unbind(),
+            delay_s: delay_s.into_pyarray(py).unbind(),
+            delay_packets: delay_packets.into_pyarray(py).unbind(),
+            flow_traffic: flow_traffic.into_pyarray(py).unbind(),
+            flow_goodput_bps: flow_goodput_bps.into_pyarray(py).unbind(),
+        })
+    }
+}
+
+fn columns(py: Python<'_>, interval: Span, samples: Samples) -> PyResult<Bound<'_, PyDict>> {
+    let table = PyDict::new(py);
+    let time_s: Vec<f64> = (0..samples.len())
+        .map(|i| Samples::time(interval, i).as_secs_f64())
+        .collect();
+    table.set_item("time_s", time_s.into_pyarray(py))?;
+    table.set_item("queue_pkts", samples.queue_pkts.into_pyarray(py))?;
+    table.set_item("queue_bytes", samples.queue_bytes.into_pyarray(py))?;
+    table.set_item("arrivals", samples.arrivals.into_pyarray(py))?;
+    table.set_item("early_drops", samples.early_drops.into_pyarray(py))?;
+    table.set_item("forced_drops", samples.forced_drops.into_pyarray(py))?;
+    table.set_item("overflow_drops", samples.overflow_drops.into_pyarray(py))?;
+    table.set_item("marks", samples.marks.into_pyarray(py))?;
+    table.set_item("departed_bytes", samples.departed_bytes.into_pyarray(py))?;
+    table.set_item("capacity_bits", samples.capacity_bits.into_pyarray(py))?;
+    for (name, column) in samples.probes {
+        table.set_item(name, column.into_pyarray(py))?;
+    }
+    Ok(table)
+}

@@ -1,0 +1,329 @@
+//! A scenario that has been read and checked, described for reports and ready to start.
+
+use std::sync::Arc;
+
+use forebay_batch::{Batch, Build, Job};
+use forebay_core::discipline::Buffer;
+use forebay_core::param::ParamType;
+use forebay_core::{Packets, Span};
+use forebay_scenario::{
+    parse, Change, Experiment, Instant, LawChoice, Options, Point, Setting, Tcp, Traffic,
+    TrafficKind,
+};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
+
+use crate::batch::{Key, PyBatch};
+use crate::laws;
+use crate::prototype::Prototype;
+use crate::ScenarioError;
+
+/// Reads a scenario. `laws` are names, or classes (or functions) that make a prototype; `file` only names it in errors.
+///
+/// Raises ScenarioError with the one line that says what is wrong.
+#[pyfunction]
+#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None))]
+pub fn plan(
+    text: &Bound<PyBytes>,
+    file: &str,
+    sets: Vec<(String, String)>,
+    laws: Vec<Bound<PyAny>>,
+    seeds: Option<u32>,
+) -> PyResult<Plan> {
+    let mut options = Options {
+        sets,
+        seeds,
+        ..Options::default()
+    };
+    let mut prototypes = Vec::new();
+    for law in &laws {
+        if let Ok(name) = law.cast::<PyString>() {
+            options.laws.push(name.to_string());
+            continue;
+        }
+        let prototype = Prototype::new(law)?;
+        if options.prototypes.contains(&prototype.label) {
+            return Err(ScenarioError::new_err(format!(
+                "--law: {}: found twice, allowed: laws with different labels",
+                prototype.label
+            )));
+        }
+        options.prototypes.push(prototype.label.clone());
+        prototypes.push(prototype);
+    }
+    let experiment = parse(text.as_bytes(), file, &options)
+        .map_err(|error| ScenarioError::new_err(error.to_string()))?;
+    let py = text.py();
+    let points = experiment.points.iter();
+    let points: PyResult<Vec<_>> = points
+        .map(|point| describe(py, point, &prototypes))
+        .collect();
+    Ok(Plan {
+        points: PyTuple::new(py, points?)?.unbind(),
+        experiment,
+        prototypes,
+    })
+}
+
+/// Every law at every point with every seed.
+#[pyclass(frozen, module = "forebay._native")]
+pub struct Plan {
+    experiment: Experiment,
+    /// They come after the scenario's laws.
+    prototypes: Vec<Prototype>,
+    /// A PointInfo each.
+    #[pyo3(get)]
+    points: Py<PyTuple>,
+}
+
+#[pymethods]
+impl Plan {
+    #[getter]
+    fn title(&self) -> &str {
+        &self.experiment.title
+    }
+
+    #[getter]
+    fn source(&self) -> &str {
+        &self.experiment.source
+    }
+
+    #[getter]
+    fn seeds(&self) -> Vec<u64> {
+        self.experiment.seeds.clone()
+    }
+
+    /// Labels, the same at every point.
+    #[getter]
+    fn laws(&self) -> Vec<&str> {
+        let prototypes = self.prototypes.iter().map(|it| &it.label);
+        let laws = self.experiment.laws.iter().chain(prototypes);
+        laws.map(String::as_str).collect()
+    }
+
+    /// Starts every run in background threads, and returns at once. Without `samples`, runs
+    /// keep only their metrics.
+    #[pyo3(signature = (threads, *, samples=true))]
+    fn start(&self, py: Python, threads: usize, samples: bool) -> PyResult<PyBatch> {
+        let points: Vec<_> = self.experiment.points.iter().collect();
+        let scenarios: Vec<_> = points
+            .iter()
+            .map(|point| Arc::new(point.scenario.clone()))
+            .collect();
+        let builds: Vec<Vec<(Build, Option<f64>)>> =
+            points.iter().map(|point| self.builds(py, point)).collect();
+        let (mut jobs, mut keys) = (Vec::new(), Vec::new());
+        // Seed by seed, so that what is there after an interruption compares all laws.
+        for &seed in &self.experiment.seeds {
+            for (point, scenario) in scenarios.iter().enumerate() {
+                for (law, (build, target_pkts)) in builds[point].iter().enumerate() {
+                    keys.push(Key { point, law, seed });
+                    jobs.push(Job {
+                        scenario: Arc::clone(scenario),
+                        law: Arc::clone(build),
+                        target_pkts: *target_pkts,
+                        seed,
+                    });
+                }
+            }
+        }
+        let batch = Batch::start(jobs, threads).map_err(PyRuntimeError::new_err)?;
+        Ok(PyBatch {
+            batch,
+            keys,
+            samples,
+        })
+    }
+}
+
+impl Plan {
+    /// How to make each law at `point`, and its set-point.
+    fn builds(&self, py: Python, point: &Point) -> Vec<(Build, Option<f64>)> {
+        let site = point.scenario.site();
+        let of_scenario = point.laws.iter().cloned().map(|choice| {
+            let target_pkts = choice.target_pkts();
+            let build: Build =
+                Arc::new(move |_| choice.build(&site).map_err(|error| error.to_string()));
+            (build, target_pkts)
+        });
+        let of_python = self
+            .prototypes
+            .iter()
+            .map(|prototype| (prototype.build(py), prototype.target_pkts));
+        of_scenario
+            .chain(of_python)
+            .map(|(build, own)| (build, point.scenario.target_pkts.or(own)))
+            .collect()
+    }
+}
+
+fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<PointInfo> {
+    let scenario = &point.scenario;
+    let settings = PyDict::new(py);
+    for (key, value) in &point.settings {
+        settings.set_item(key, laws::value(py, value)?)?;
+    }
+    let of_scenario = point.laws.iter().map(LawInfo::of_choice);
+    let of_python = prototypes.iter().map(LawInfo::of_prototype);
+    let (start, end) = scenario.measure;
+    let link = &scenario.bottleneck;
+    Ok(PointInfo {
+        label: point.label.clone(),
+        settings: settings.unbind(),
+        duration_s: scenario.duration.as_secs_f64(),
+        measure_s: (start.as_secs_f64(), end.as_secs_f64()),
+        sample_s: scenario.sample.as_secs_f64(),
+        target_pkts: scenario.target_pkts,
+        rate: link.rate.to_string(),
+        delay: link.delay.to_string(),
+        buffer: buffer(link.buffer),
+        ecn: link.ecn,
+        laws: of_scenario
+            .chain(of_python)
+            .map(|law| Py::new(py, law))
+            .collect::<PyResult<_>>()?,
+        traffic: scenario
+            .traffic
+            .iter()
+            .map(|traffic| Py::new(py, TrafficInfo::new(traffic)))
+            .collect::<PyResult<_>>()?,
+        changes: scenario
+            .changes
+            .iter()
+            .map(|change| change_in_words(change, &scenario.traffic))
+            .collect(),
+    })
+}
+
+/// One point of the sweep. Quantities are texts with their unit.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct PointInfo {
+    label: String,
+    settings: Py<PyDict>,
+    duration_s: f64,
+    measure_s: (f64, f64),
+    sample_s: f64,
+    target_pkts: Option<f64>,
+    rate: String,
+    delay: String,
+    buffer: String,
+    ecn: bool,
+    laws: Vec<Py<LawInfo>>,
+    traffic: Vec<Py<TrafficInfo>>,
+    changes: Vec<(f64, String)>,
+}
+
+/// A law at one point.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct LawInfo {
+    label: String,
+    title: String,
+    source: String,
+    /// Every parameter as it is written, in the order of its table.
+    params: Vec<(String, String)>,
+    target_pkts: Option<f64>,
+}
+
+impl LawInfo {
+    fn of_choice(choice: &LawChoice) -> LawInfo {
+        // It was built once when the scenario was read, so it resolves.
+        let resolved = choice.spec.resolve(&choice.given).unwrap_or_default();
+        LawInfo {
+            label: choice.label.clone(),
+            title: choice.spec.title.into(),
+            source: choice.spec.source.into(),
+            params: resolved
+                .iter()
+                .map(|(name, value)| ((*name).into(), laws::text(value)))
+                .collect(),
+            target_pkts: choice.target_pkts(),
+        }
+    }
+
+    fn of_prototype(prototype: &Prototype) -> LawInfo {
+        let target = prototype
+            .target_pkts
+            .map(|target| Packets(target).to_string());
+        let interval = Some(prototype.interval.to_string());
+        let params = [("target", target), ("interval", interval)];
+        LawInfo {
+            label: prototype.label.clone(),
+            title: "a prototype in Python".into(),
+            source: String::new(),
+            params: params
+                .into_iter()
+                .filter_map(|(name, text)| Some((name.into(), text?)))
+                .collect(),
+            target_pkts: prototype.target_pkts,
+        }
+    }
+}
+
+/// A set of like flows.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct TrafficInfo {
+    label: String,
+    kind: &'static str,
+    flows: u32,
+    packet: String,
+    rtts: Vec<String>,
+    access: String,
+    /// Earliest and latest.
+    start: (String, String),
+    stop: Option<(String, String)>,
+    /// "reno", "newreno" or "sack"; None without congestion control.
+    tcp: Option<String>,
+    ecn: bool,
+    /// What is particular to the kind.
+    params: Vec<(&'static str, String)>,
+}
+
+impl TrafficInfo {
+    fn new(traffic: &Traffic) -> TrafficInfo {
+        let recovery = |tcp: &Tcp| Some(laws::text(&tcp.recovery.to_value()));
+        let (kind, tcp, ecn, params) = match &traffic.kind {
+            TrafficKind::Ftp(tcp) => ("ftp", recovery(tcp), tcp.ecn, vec![]),
+            TrafficKind::Mice { tcp, on, off } => {
+                let params = vec![("on", on.to_string()), ("off", off.to_string())];
+                ("mice", recovery(tcp), tcp.ecn, params)
+            }
+            TrafficKind::Cbr { rate, ecn } => ("cbr", None, *ecn, vec![("rate", rate.to_string())]),
+        };
+        TrafficInfo {
+            label: traffic.label.clone(),
+            kind,
+            flows: traffic.flows,
+            packet: traffic.packet.to_string(),
+            rtts: traffic.rtts.iter().map(Span::to_string).collect(),
+            access: traffic.access.to_string(),
+            start: bounds(&traffic.start),
+            stop: traffic.stop.as_ref().map(bounds),
+            tcp,
+            ecn,
+            params,
+        }
+    }
+}
+
+fn bounds(instant: &Instant) -> (String, String) {
+    let (low, high) = instant.bounds();
+    (low.to_string(), high.to_string())
+}
+
+fn buffer(buffer: Buffer) -> String {
+    match buffer {
+        Buffer::Packets(packets) => Packets(f64::from(packets)).to_string(),
+        Buffer::Bytes(bytes) => forebay_core::Bytes(bytes).to_string(),
+    }
+}
+
+fn change_in_words(change: &Change, traffic: &[Traffic]) -> (f64, String) {
+    let what = match &change.what {
+        Setting::Rate(rate) => format!("rate {rate}"),
+        Setting::Delay(delay) => format!("delay {delay}"),
+        Setting::Buffer(size) => format!("buffer {}", buffer(*size)),
+        Setting::Flows { traffic: i, flows } => format!("{flows} {} flows", traffic[*i].label),
+    };
+    (change.at.as_secs_f64(), what)
+}
