@@ -314,3 +314,49 @@ fn out_of_range_values_are_refused() {
         }
     }
 }
+
+#[test]
+fn intensity_is_the_rate_of_signals() {
+    let packet = PacketMeta {
+        bytes: 1000,
+        ecn: Ecn::Ect0,
+        tcp: true,
+        sojourn: Span::ZERO,
+    };
+    for spec in LAWS {
+        for packets in [3, 8, 12, 100, 300, 450] {
+            let q = QueueView {
+                packets,
+                bytes: u64::from(packets) * 1000,
+                limit_packets: 500,
+                rate: site().rate,
+                idle_since: None,
+            };
+            let (mut law, mut rng) = (build(spec), Rng::new(1, "law"));
+            // The queue stays as it is for 10 s: averages settle, integrals grow.
+            let mut now = Time::ZERO;
+            for _ in 0..20_000 {
+                now += Span::from_micros(500);
+                law.handle_timeout(now, &q);
+                law.on_enqueue(now, &q, &packet, &mut rng);
+            }
+            // Then time stands still, and with it every clock; averages may go on moving.
+            let n = 50_000;
+            let (mut told, mut seen) = (0.0, 0.0);
+            for _ in 0..n {
+                let Some(p) = law.intensity(&q) else { break };
+                told += p / f64::from(n);
+                if law.on_enqueue(now, &q, &packet, &mut rng) != Verdict::Pass {
+                    seen += 1.0 / f64::from(n);
+                }
+            }
+            // RED's spacing makes its rate a little uneven in p, and less random than a coin.
+            let noise = 5.0 * (told * (1.0 - told).max(0.0) / f64::from(n)).sqrt() + 1e-9;
+            assert!(
+                (seen - told).abs() <= 0.1 * told + noise,
+                "{} at {packets}: told {told}, seen {seen}",
+                spec.kind
+            );
+        }
+    }
+}

@@ -37,8 +37,9 @@ params! {
         /// Learning rate of the gain.
         eta_4: f64 = 1e-18, 0.0 => 1.0;
         /// Time over which the arrival rate is measured: the neuron acts at the first arrival
-        /// after it. Zero: at every arrival, from one gap. The paper leaves it open.
-        window: Span = Span::from_millis(100), 0.0 => 60.0;
+        /// after it. Zero: at every arrival, from one gap. The paper leaves it open; a step moves
+        /// C̃ by about twice the error, so it must be long against TCP's response.
+        window: Span = Span::from_secs(1), 0.0 => 60.0;
         /// Virtual capacity at the start, as a share of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
         /// Size of the virtual buffer; zero: as large as the real one.

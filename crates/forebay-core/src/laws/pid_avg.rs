@@ -1,5 +1,9 @@
 //! P, PI, PD and PID on the averaged queue, with the error relative to the buffer (Bigdeli,
 //! Haeri and Pakravan). One controller; the four laws differ in which gains they have.
+//!
+//! The printed gains of P, PI and PID are of the size of designs for an error in packets. On an
+//! error relative to the buffer, as the text has it, they hardly signal: times the buffer in
+//! packets, PI and PID hold their target.
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
