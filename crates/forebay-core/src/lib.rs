@@ -12,6 +12,7 @@ pub mod discipline;
 pub mod estimator;
 pub mod law;
 pub mod laws;
+pub mod linear;
 pub mod param;
 pub mod periodic;
 pub mod rng;

@@ -3,41 +3,16 @@
 
 use crate::estimator::{CapacityEstimate, LoadEstimate};
 use crate::law::{PacketMeta, QueueView, Scale};
+use crate::linear::OperatingPoint;
 use crate::tuner::Tuner;
 use crate::units::{Span, Time};
-
-/// What a design rule must know of the network.
-#[derive(Clone, Copy, Debug)]
-pub struct Network {
-    /// N/(RC): flows over the packets that they have under way.
-    pub load: f64,
-    /// C, in packets per second.
-    pub capacity_pkts_per_s: f64,
-    /// R, with queueing delay.
-    pub rtt_s: f64,
-}
-
-impl Network {
-    pub fn of_flows(flows: f64, rtt_s: f64, capacity_pkts_per_s: f64) -> Network {
-        Network {
-            load: flows / (rtt_s * capacity_pkts_per_s),
-            capacity_pkts_per_s,
-            rtt_s,
-        }
-    }
-
-    /// N.
-    pub fn flows(&self) -> f64 {
-        self.load * self.rtt_s * self.capacity_pkts_per_s
-    }
-}
 
 /// A rule that sets the gains of a law of type `L` for a network.
 pub trait Design<L>: Send {
     /// The signal probability as the law computed it.
     fn probability(&self, law: &L) -> f64;
 
-    fn apply(&self, network: &Network, law: &mut L);
+    fn apply(&self, point: &OperatingPoint, law: &mut L);
 }
 
 /// How a self-tuning law estimates.
@@ -64,8 +39,8 @@ pub struct SelfTuning<D> {
 }
 
 impl<D> SelfTuning<D> {
-    /// `start` is the network that the law is first designed for.
-    pub fn new(design: D, how: Estimation, start: &Network, scale: Scale) -> SelfTuning<D> {
+    /// `start` is what the law is first designed for.
+    pub fn new(design: D, how: Estimation, start: &OperatingPoint, scale: Scale) -> SelfTuning<D> {
         SelfTuning {
             design,
             interval: how.interval,
@@ -79,10 +54,10 @@ impl<D> SelfTuning<D> {
 
     /// The estimates, but at least one flow and one packet per round trip. staqm has no floor;
     /// without one, gains in proportion to the load stay at zero once p has been zero for long.
-    fn network(&self) -> Network {
+    fn point(&self) -> OperatingPoint {
         let capacity = self.capacity.pkts_per_s().max(1.0 / self.rtt_s);
-        let one_flow = Network::of_flows(1.0, self.rtt_s, capacity);
-        Network {
+        let one_flow = OperatingPoint::of_flows(1.0, self.rtt_s, capacity);
+        OperatingPoint {
             load: self.load.value().max(one_flow.load),
             ..one_flow
         }
@@ -99,7 +74,7 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
         self.load
             .update(self.design.probability(law), self.interval);
         if now >= self.tune_from {
-            self.design.apply(&self.network(), law);
+            self.design.apply(&self.point(), law);
         }
     }
 
@@ -118,9 +93,9 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        let network = self.network();
-        out("capacity_pkts_per_s", network.capacity_pkts_per_s);
-        out("load", network.load);
-        out("flows", network.flows());
+        let point = self.point();
+        out("capacity_pkts_per_s", point.capacity_pkts_per_s);
+        out("load", point.load);
+        out("flows", point.flows());
     }
 }

@@ -54,7 +54,7 @@ impl VirtualQueue {
     /// An arrival of the real queue; true where the virtual one has no room for it.
     ///
     /// VQ ← max(0, VQ − C̃·Δt), then VQ + b > B is an overflow, which is not kept
-    /// (Kunniyur and Srikant, figure 1; e-avq eq. (2) prints C̃(t − k) as if it were C̃ alone).
+    /// (Kunniyur and Srikant 2001; e-avq eq. (2) leaves out the floor at zero).
     pub fn overflows(&mut self, now: Time, bytes: u32) -> bool {
         let served = self.capacity_bytes_per_s * now.since(self.last).as_secs_f64();
         self.last = now;

@@ -2,6 +2,7 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Scale, Site};
+use crate::linear::OperatingPoint;
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::{Controller, Periodic};
@@ -27,6 +28,17 @@ params! {
         /// Count the queue in bytes, in units of the link's usual packet.
         queue_in_bytes: bool = false, 0.0 => 1.0;
     }
+}
+
+/// Gains by the rule of Hollot et al. (pi-pd eq. 4), for the fewest flows and the longest RTT to
+/// be stable at: K_p per packet, K_i per packet and second. The zero cancels TCP's pole, where
+/// the loop gain also crosses one.
+pub fn design(point: &OperatingPoint) -> (f64, f64) {
+    let omega_g = point.tcp_pole();
+    // (RC)³/(2N)², the plant's gain at rest.
+    let at_rest = point.plant_gain() / (point.tcp_pole() * point.queue_pole());
+    let k_pi = omega_g * (omega_g / point.queue_pole()).hypot(1.0) / at_rest;
+    (k_pi / omega_g, k_pi)
 }
 
 impl Recipe for PiParams {
@@ -107,6 +119,20 @@ mod tests {
         assert!((sample(300) - want).abs() < 1e-15);
         want += 1.822e-5 * 50.0 - 1.816e-5 * 100.0;
         assert!((sample(250) - want).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_default_gains_follow_from_the_design() {
+        // Hollot's case: N = 60, R = 0.2467 s, C = 3750/s, ω_g = 0.53. The printed gains come out
+        // as 0.53/54 985 over 0.53, without the factor |jω_g·R + 1| = 1.0084 of (4).
+        let point = OperatingPoint::of_flows(60.0, 0.2467, 3750.0);
+        let (k_p, k_i) = design(&point);
+        let k = Coefficients::pid(k_p, k_i, 0.0, 1.0 / 160.0);
+        let params = PiParams::defaults();
+        let factor = (point.tcp_pole() * 0.2467).hypot(1.0);
+        assert!((factor - 1.0084).abs() < 1e-4);
+        assert!((k.a / (factor * params.a) - 1.0).abs() < 2e-3, "{}", k.a);
+        assert!((k.b / (factor * params.b) - 1.0).abs() < 2e-3, "{}", k.b);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Site};
+use crate::linear::OperatingPoint;
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::{Controller, Periodic};
@@ -28,6 +29,24 @@ params! {
         /// Time between two samples; the default is 29.5 Hz.
         interval: Span = Span::from_nanos(33_898_305), 1e-6 => 60.0;
     }
+}
+
+/// Gains K_P, K_I, K_D by Ryu and Rump's pole placement (pi-pd section 4.1), before the paper's
+/// tuning constant. `overshoot` is a share of the step, in (0, 1).
+///
+/// A PD part puts the poles where the overshoot and a time constant of R/2 ask for; a PI part in
+/// series removes the error at rest.
+pub fn design(overshoot: f64, point: &OperatingPoint) -> (f64, f64, f64) {
+    let (p1, p2, k) = (point.tcp_pole(), point.queue_pole(), point.plant_gain());
+    let xi = -overshoot.ln() / std::f64::consts::PI.hypot(overshoot.ln());
+    let omega_n = 2.0 / (point.rtt_s * xi);
+    let k_p1 = (omega_n.powi(2) - p1 * p2) / k;
+    let k_d1 = (2.0 * xi * omega_n - p1 - p2) / k;
+    let k_p2 = omega_n.powi(2) / (k * k_p1);
+    // The paper does not print K_I2; with the PI part's zero on TCP's pole, (16) follows.
+    let k_i2 = k_p2 * p1;
+    // (5)
+    (k_p1 * k_p2 + k_d1 * k_i2, k_p1 * k_i2, k_d1 * k_p2)
 }
 
 impl Recipe for PidParams {
@@ -70,6 +89,16 @@ mod tests {
     use crate::laws::testing::{site, view};
     use crate::param::Params;
     use crate::units::Time;
+
+    #[test]
+    fn the_design_gives_equation_16() {
+        // N = 60, C = 3750/s, overshoot 5 %, R = 0.246 s.
+        let point = OperatingPoint::of_flows(60.0, 0.246, 3750.0);
+        let (k_p, k_i, k_d) = design(0.05, &point);
+        for (got, want) in [(k_p, 1.24e-3), (k_i, 6.23e-4), (k_d, 1.02e-4)] {
+            assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+        }
+    }
 
     #[test]
     fn the_default_gains_follow_from_the_design() {

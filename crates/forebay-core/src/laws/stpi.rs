@@ -7,7 +7,8 @@ use crate::laws::pi::Pi;
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::Periodic;
-use crate::self_tuning::{Design, Estimation, Network, SelfTuning};
+use crate::linear::OperatingPoint;
+use crate::self_tuning::{Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 use crate::units::{Packets, Span};
 
@@ -43,15 +44,15 @@ params! {
 
 /// PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
 ///
-/// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p.
-pub fn gains(beta: f64, network: &Network) -> (f64, f64) {
-    let Network {
+/// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p: the zero cancels TCP's pole.
+pub fn gains(beta: f64, point: &OperatingPoint) -> (f64, f64) {
+    let OperatingPoint {
         load,
         capacity_pkts_per_s,
         rtt_s,
-    } = *network;
+    } = *point;
     let k_p = 2.0 * beta * beta.hypot(1.0) * load / (rtt_s * capacity_pkts_per_s);
-    (k_p, 2.0 * load / rtt_s * k_p)
+    (k_p, point.tcp_pole() * k_p)
 }
 
 struct PiDesign {
@@ -60,8 +61,8 @@ struct PiDesign {
 }
 
 impl PiDesign {
-    fn coefficients(&self, network: &Network) -> Coefficients {
-        let (k_p, k_i) = gains(self.beta, network);
+    fn coefficients(&self, point: &OperatingPoint) -> Coefficients {
+        let (k_p, k_i) = gains(self.beta, point);
         Coefficients::pid(k_p, k_i, 0.0, self.interval_s)
     }
 }
@@ -73,8 +74,8 @@ impl Design<Periodic<Pi>> for PiDesign {
 
     /// p = K_i·x + K_p·(q − q_ref), as in (3): (5) lost its q_ref. In PI's difference form new
     /// gains act on the steps to come; (5) taken literally would also rescale the integral x.
-    fn apply(&self, network: &Network, pi: &mut Periodic<Pi>) {
-        pi.controller.gains = self.coefficients(network);
+    fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<Pi>) {
+        pi.controller.gains = self.coefficients(point);
     }
 }
 
@@ -85,7 +86,7 @@ impl Recipe for StpiParams {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         let capacity = site.rate.packets_per_sec(site.packet);
-        let start = Network::of_flows(self.flows, self.rtt.as_secs_f64(), capacity);
+        let start = OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity);
         let design = PiDesign {
             beta: self.beta,
             interval_s: self.interval.as_secs_f64(),
@@ -132,7 +133,7 @@ mod tests {
             interval_s: 1.0 / 160.0,
         };
         let rtt_s = 0.2 + 175.0 / 3750.0;
-        design.coefficients(&Network::of_flows(flows, rtt_s, 3750.0))
+        design.coefficients(&OperatingPoint::of_flows(flows, rtt_s, 3750.0))
     }
 
     #[test]
@@ -150,9 +151,9 @@ mod tests {
     fn gains_and_estimates_by_hand() {
         // N = 60, C = 3750/s, R = 0.2 s: θ_rc = 60/750 = 0.08. √1.25 = 1.118034.
         // K_p = 1.118034·0.08/750 = 1.192570e-4; K_i = 0.8·K_p.
-        let network = Network::of_flows(60.0, 0.2, 3750.0);
-        let (k_p, k_i) = gains(0.5, &network);
-        assert!((network.load - 0.08).abs() < 1e-15 && (network.flows() - 60.0).abs() < 1e-12);
+        let point = OperatingPoint::of_flows(60.0, 0.2, 3750.0);
+        let (k_p, k_i) = gains(0.5, &point);
+        assert!((point.load - 0.08).abs() < 1e-15 && (point.flows() - 60.0).abs() < 1e-12);
         assert!((k_p - 1.192_570e-4).abs() < 1e-10, "{k_p}");
         assert!((k_i - 0.8 * k_p).abs() < 1e-18);
     }

@@ -7,7 +7,8 @@ use crate::law::{Law, LawSpec, Recipe, Scale, Site};
 use crate::laws::red::{Red, RedParams};
 use crate::param::ParamError;
 use crate::params;
-use crate::self_tuning::{Design, Estimation, Network, SelfTuning};
+use crate::linear::OperatingPoint;
+use crate::self_tuning::{Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 use crate::units::{Packets, Span};
 
@@ -69,13 +70,13 @@ pub struct RedDesign {
 
 /// Designs RED for a network (staqm appendix D): `phase_margin` in degrees, `crossover` as a
 /// share of min(2N/(R²C), 1/R).
-pub fn design(phase_margin: f64, crossover: f64, network: &Network) -> RedDesign {
-    let Network {
+pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> RedDesign {
+    let OperatingPoint {
         load,
         capacity_pkts_per_s,
         rtt_s,
-    } = *network;
-    let omega_g = crossover * (2.0 * load / rtt_s).min(1.0 / rtt_s);
+    } = *point;
+    let omega_g = crossover * point.tcp_pole().min(point.queue_pole());
     let tan = (phase_margin * PI / 180.0 - omega_g * rtt_s).tan();
     let k_red = omega_g / tan;
     // (6); √((ω_g/K_red)² + 1) = √(tan² + 1).
@@ -107,9 +108,9 @@ struct RedRule {
 }
 
 impl RedRule {
-    /// w_q and max_p for a network.
-    fn settings(&self, network: &Network) -> (f64, f64) {
-        let red = design(self.phase_margin, self.crossover, network);
+    /// w_q and max_p for a point.
+    fn settings(&self, point: &OperatingPoint) -> (f64, f64) {
+        let red = design(self.phase_margin, self.crossover, point);
         (red.w_q, (red.l_red * self.range_pkts).min(1.0))
     }
 }
@@ -120,8 +121,8 @@ impl Design<Red> for RedRule {
         red.base_probability()
     }
 
-    fn apply(&self, network: &Network, red: &mut Red) {
-        (red.w_q, red.max_p) = self.settings(network);
+    fn apply(&self, point: &OperatingPoint, red: &mut Red) {
+        (red.w_q, red.max_p) = self.settings(point);
     }
 }
 
@@ -134,9 +135,9 @@ impl StredParams {
         }
     }
 
-    fn start(&self, site: &Site) -> Network {
+    fn start(&self, site: &Site) -> OperatingPoint {
         let capacity = site.rate.packets_per_sec(site.packet);
-        Network::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
+        OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
     }
 
     fn red(&self, site: &Site) -> RedParams {
@@ -195,8 +196,8 @@ mod tests {
 
     #[test]
     fn the_design_gives_appendix_ds_numbers() {
-        let network = Network::of_flows(1000.0, 0.15, 155_500.0);
-        let red = design(85.0, 0.1, &network);
+        let point = OperatingPoint::of_flows(1000.0, 0.15, 155_500.0);
+        let red = design(85.0, 0.1, &point);
         close(red.omega_g, 0.1 * 2000.0 / (0.0225 * 155_500.0), 1e-12);
         close(red.k_red, 5.495e-3, 1e-3);
         close(red.w_q, 3.53e-8, 2e-3);
@@ -215,7 +216,7 @@ mod tests {
     fn both_forms_of_l_red_agree() {
         // Section III.A: |jω_g + K_red|·(2N)²/(K_red·(RC)³).
         let (n, r, c) = (1000.0_f64, 0.15_f64, 155_500.0_f64);
-        let red = design(85.0, 0.1, &Network::of_flows(n, r, c));
+        let red = design(85.0, 0.1, &OperatingPoint::of_flows(n, r, c));
         let want = red.omega_g.hypot(red.k_red) * (2.0 * n).powi(2) / (red.k_red * (r * c).powi(3));
         close(red.l_red, want, 1e-12);
     }
@@ -223,16 +224,16 @@ mod tests {
     #[test]
     fn the_response_time_is_figure_12s() {
         // N/C = 0.0064 at R = 0.15 s: 2N/(R²C) = 0.5689/s, a tenth of it is 1/17.578 s.
-        let network = Network::of_flows(0.0064 * 155_500.0, 0.15, 155_500.0);
-        close(1.0 / design(85.0, 0.1, &network).omega_g, 17.578, 1e-3);
+        let point = OperatingPoint::of_flows(0.0064 * 155_500.0, 0.15, 155_500.0);
+        close(1.0 / design(85.0, 0.1, &point).omega_g, 17.578, 1e-3);
     }
 
     #[test]
     fn the_steady_queue_meets_tcps_loss() {
         // p_0 = 2N²/(RC)² = L_red·q_d (appendix D).
-        let network = Network::of_flows(300.0, 0.1, 20_000.0);
-        let red = design(85.0, 0.1, &network);
-        close(red.l_red * red.q_d_pkts, 2.0 * network.load.powi(2), 1e-12);
+        let point = OperatingPoint::of_flows(300.0, 0.1, 20_000.0);
+        let red = design(85.0, 0.1, &point);
+        close(red.l_red * red.q_d_pkts, 2.0 * point.load.powi(2), 1e-12);
     }
 
     #[test]
@@ -256,12 +257,12 @@ mod tests {
         }
         let (capacity, load) = (probed(&*law, "capacity_pkts_per_s"), probed(&*law, "load"));
         close(capacity, 1555.0, 1e-2);
-        let network = Network {
+        let point = OperatingPoint {
             load,
             capacity_pkts_per_s: capacity,
             rtt_s: 0.15,
         };
-        let want = design(85.0, 0.1, &network).l_red * 2300.0;
+        let want = design(85.0, 0.1, &point).l_red * 2300.0;
         close(probed(&*law, "max_p"), want.min(1.0), 1e-9);
     }
 
