@@ -85,8 +85,18 @@ impl<E: Copy> Calendar<E> {
     /// Time of the next event.
     #[inline]
     pub fn peek(&mut self) -> Option<u64> {
-        if self.cursor == self.current.len() && !self.advance() {
-            return None;
+        self.peek_and(|_| {})
+    }
+
+    /// Time of the next event; `fresh` sees the events of a bucket when it comes up, so that
+    /// memory they need can be fetched for all of them at once.
+    #[inline]
+    pub fn peek_and(&mut self, fresh: impl FnOnce(&[Entry<E>])) -> Option<u64> {
+        if self.cursor == self.current.len() {
+            if !self.advance() {
+                return None;
+            }
+            fresh(&self.current);
         }
         Some(self.current[self.cursor].time)
     }

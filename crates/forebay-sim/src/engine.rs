@@ -15,10 +15,12 @@ use forebay_trace::{FlowTotals, Recorder, Settings, Trace};
 
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
+use crate::events::{EventQueue, MOST_LINES};
 use crate::line::Wire;
 use crate::network::Network;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
 use crate::port::{Port, Sent};
+use crate::prefetch::prefetch;
 use crate::receiver::Reply;
 use crate::sender::{Ack, Segment, Step, NEVER};
 use crate::traffic::{Act, Action};
@@ -32,13 +34,26 @@ enum Event {
     AckReturns(Packet),
     /// An ACK reaches its sender.
     Ack(Packet),
-    /// A flow's retransmission timer may be due.
-    Timer(u32),
-    /// A flow's delayed ACK may be due.
+}
+
+/// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
+/// small.
+#[derive(Clone, Copy, Debug)]
+enum Alarm {
+    /// The retransmission timer may be due.
+    Retransmit(u32),
+    /// A delayed ACK may be due.
     DelayedAck(u32),
-    /// A flow's application acts.
+    /// The application acts.
     Act(u32),
 }
+
+/// Packets from pairs of like links arrive in the order in which they were sent: three delay
+/// lines for each kind of pair.
+const LINES: usize = 3;
+const DATA: usize = 0;
+const ACK_RETURNS: usize = 1;
+const ACK: usize = 2;
 
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
@@ -50,7 +65,8 @@ pub struct Engine<'a> {
     /// The way back: the bottleneck's rate and delay, never full.
     back: Wire,
     back_free: u64,
-    calendar: Calendar<Event>,
+    packets: EventQueue<Event>,
+    alarms: Calendar<Alarm>,
     blocks: BlockStore,
     segments: Vec<Segment>,
     changes: std::slice::Iter<'a, Change>,
@@ -64,6 +80,7 @@ struct Agenda {
     change: u64,
     tick: u64,
     sample: u64,
+    alarm: u64,
 }
 
 impl<'a> Engine<'a> {
@@ -88,7 +105,12 @@ impl<'a> Engine<'a> {
         let network = Network::new(scenario, seed);
         let (start, end) = scenario.measure;
         let mut engine = Engine {
-            calendar: calendar_for(scenario),
+            packets: EventQueue::new(
+                packet_calendar(scenario),
+                network.delay_lines(LINES, MOST_LINES),
+            ),
+            // 1 ms wide, past the longest timeout of a minute.
+            alarms: Calendar::new(1 << 20, 65_000_000_000),
             back: Wire::new(bottleneck.rate.as_bps(), bottleneck.delay.as_nanos()),
             back_free: 0,
             blocks: BlockStore::default(),
@@ -100,6 +122,7 @@ impl<'a> Engine<'a> {
                 change: NEVER,
                 tick: NEVER,
                 sample: scenario.sample.as_nanos(),
+                alarm: NEVER,
             },
             scenario,
             network,
@@ -118,24 +141,25 @@ impl<'a> Engine<'a> {
         let mut since_watch = 0;
         loop {
             since_watch += 1;
-            let event = self.calendar.peek().unwrap_or(NEVER);
             let agenda = &self.agenda;
-            let single = (self.port.done_at.min(agenda.tick)).min(agenda.sample.min(agenda.change));
-            let now = event.min(single);
+            let single = (self.port.done_at.min(agenda.tick))
+                .min(agenda.sample.min(agenda.change))
+                .min(agenda.alarm);
+            let network = &self.network;
+            let next = self
+                .packets
+                .pop_before(single.min(self.end + 1), |event| fetch(network, event));
+            match next {
+                Ok(entry) => self.handle(entry.time, entry.event),
+                Err(_) if single > self.end => break,
+                Err(_) => self.handle_single(single),
+            }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
-                watch.now_ns.store(now.min(self.end), Ordering::Relaxed);
+                watch.now_ns.store(single.min(self.end), Ordering::Relaxed);
                 if watch.cancel.load(Ordering::Relaxed) {
                     return None;
                 }
-            }
-            if now > self.end {
-                break;
-            }
-            if single <= event {
-                self.handle_single(now);
-            } else if let Some(entry) = self.calendar.pop() {
-                self.handle(now, entry.event);
             }
         }
         watch.now_ns.store(self.end, Ordering::Relaxed);
@@ -145,18 +169,18 @@ impl<'a> Engine<'a> {
     fn finish(self) -> Trace {
         let flows = self
             .network
-            .flows
+            .routes
             .iter()
             .zip(&self.network.receivers)
-            .map(|(flow, receiver)| FlowTotals {
-                traffic: flow.class,
+            .map(|(route, receiver)| FlowTotals {
+                traffic: route.class,
                 delivered_bytes: receiver.delivered_bytes,
             })
             .collect();
         self.port.recorder.finish(flows)
     }
 
-    /// Things of one time happen in the order: change, tick, link, sample.
+    /// Things of one time happen in the order: change, tick, link, sample, alarm.
     #[inline]
     fn handle_single(&mut self, now: u64) {
         if now == self.agenda.change {
@@ -168,9 +192,20 @@ impl<'a> Engine<'a> {
             if let Some(sent) = self.port.send_next(now) {
                 self.follow(sent);
             }
-        } else {
+        } else if now == self.agenda.sample {
             self.port.sample(now);
             self.agenda.sample += self.scenario.sample.as_nanos();
+        } else {
+            self.handle_alarm(now);
+            let senders = &self.network.senders;
+            let next = self.alarms.peek_and(|alarms| {
+                for entry in alarms {
+                    if let Alarm::Retransmit(flow) = entry.event {
+                        prefetch(&senders[flow as usize]);
+                    }
+                }
+            });
+            self.agenda.alarm = next.unwrap_or(NEVER);
         }
     }
 
@@ -184,10 +219,23 @@ impl<'a> Engine<'a> {
             }
             Event::AckReturns(ack) => self.return_ack(now, ack),
             Event::Ack(ack) => self.take_ack(now, ack),
-            Event::Timer(flow) => self.check_timer(now, flow),
-            Event::DelayedAck(flow) => self.check_delayed_ack(now, flow),
-            Event::Act(flow) => self.act(now, flow),
         }
+    }
+
+    fn handle_alarm(&mut self, now: u64) {
+        match self.alarms.pop().map(|entry| entry.event) {
+            Some(Alarm::Retransmit(flow)) => self.check_timer(now, flow),
+            Some(Alarm::DelayedAck(flow)) => self.check_delayed_ack(now, flow),
+            Some(Alarm::Act(flow)) => self.act(now, flow),
+            None => {}
+        }
+    }
+
+    /// Every push of an alarm goes through here, so that the agenda knows the first.
+    #[inline]
+    fn set_alarm(&mut self, at: u64, alarm: Alarm) {
+        self.alarms.push(at, alarm);
+        self.agenda.alarm = self.agenda.alarm.min(at);
     }
 
     /// A packet that left the bottleneck goes to its sink: a FIFO all the way, so the receiver
@@ -195,12 +243,12 @@ impl<'a> Engine<'a> {
     #[inline]
     fn follow(&mut self, sent: Sent) {
         let packet = sent.packet;
-        let flow = &self.network.flows[packet.flow as usize];
-        let pair = &mut self.network.pairs[flow.pair as usize];
+        let route = self.network.routes[packet.flow as usize];
+        let pair = &mut self.network.pairs[route.pair as usize];
         let now = pair
             .wire
             .pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
-        let class = &self.network.classes[flow.class as usize];
+        let class = &self.network.classes[route.class as usize];
         let receiver = &mut self.network.receivers[packet.flow as usize];
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(config) = &class.tcp else {
@@ -224,7 +272,7 @@ impl<'a> Engine<'a> {
             Reply::Now => self.send_ack(now, packet.flow),
             Reply::Later => {
                 let due = receiver.ack_due;
-                self.calendar.push(due, Event::DelayedAck(packet.flow));
+                self.set_alarm(due, Alarm::DelayedAck(packet.flow));
             }
             Reply::Stale => {}
         }
@@ -242,7 +290,7 @@ impl<'a> Engine<'a> {
     #[inline]
     fn send_ack(&mut self, now: u64, flow: u32) {
         let receiver = &self.network.receivers[flow as usize];
-        let pair = &mut self.network.pairs[self.network.flows[flow as usize].pair as usize];
+        let pair = &mut self.network.pairs[self.network.routes[flow as usize].pair as usize];
         let ack = Packet {
             flow,
             seq: receiver.next(),
@@ -256,16 +304,18 @@ impl<'a> Engine<'a> {
             },
         };
         let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
-        self.calendar.push(at, Event::AckReturns(ack));
+        self.packets
+            .push_on(LINES * pair.class + ACK_RETURNS, at, Event::AckReturns(ack));
     }
 
     /// An ACK crosses the way back, where all flows meet, and its source's access link.
     #[inline]
     fn return_ack(&mut self, now: u64, ack: Packet) {
         let at = self.back.pass(&mut self.back_free, now, ack.bytes);
-        let pair = &mut self.network.pairs[self.network.flows[ack.flow as usize].pair as usize];
+        let pair = &mut self.network.pairs[self.network.routes[ack.flow as usize].pair as usize];
         let at = pair.wire.pass(&mut pair.ack_down, at, ack.bytes);
-        self.calendar.push(at, Event::Ack(ack));
+        self.packets
+            .push_on(LINES * pair.class + ACK, at, Event::Ack(ack));
     }
 
     #[inline]
@@ -308,7 +358,7 @@ impl<'a> Engine<'a> {
         flow: u32,
         step: impl FnOnce(&mut crate::sender::Sender, &mut Step),
     ) {
-        let at = &self.network.flows[flow as usize];
+        let at = self.network.routes[flow as usize];
         let class = &self.network.classes[at.class as usize];
         let Some(config) = &class.tcp else { return };
         let sender = &mut self.network.senders[flow as usize];
@@ -322,7 +372,8 @@ impl<'a> Engine<'a> {
         );
         if sender.rto_due < sender.timer_event {
             sender.timer_event = sender.rto_due;
-            self.calendar.push(sender.rto_due, Event::Timer(flow));
+            self.alarms.push(sender.rto_due, Alarm::Retransmit(flow));
+            self.agenda.alarm = self.agenda.alarm.min(sender.rto_due);
         }
         if self.segments.is_empty() {
             return;
@@ -349,14 +400,21 @@ impl<'a> Engine<'a> {
                     cwr: segment.cwr,
                 },
             };
+            let free = pair.data_up <= now && !syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-            self.calendar.push(at, Event::Data(packet));
+            // A packet that waits for its access link would hold up the others' line.
+            if free {
+                self.packets
+                    .push_on(LINES * pair.class + DATA, at, Event::Data(packet));
+            } else {
+                self.packets.push(at, Event::Data(packet));
+            }
         }
     }
 
     fn schedule_act(&mut self, flow: u32) {
         if let Some(act) = self.network.flows[flow as usize].next_act {
-            self.calendar.push(act.at, Event::Act(flow));
+            self.set_alarm(act.at, Alarm::Act(flow));
         }
     }
 
@@ -368,7 +426,7 @@ impl<'a> Engine<'a> {
         };
         let stop = at.stop;
         self.perform(now, flow, act.action);
-        let class = self.network.flows[flow as usize].class as usize;
+        let class = self.network.routes[flow as usize].class as usize;
         let next = self.network.classes[class].application.next(act, stop);
         self.network.flows[flow as usize].next_act = next;
         self.schedule_act(flow);
@@ -381,7 +439,8 @@ impl<'a> Engine<'a> {
             Action::Fresh => {
                 let phase = self.network.phases.uniform();
                 let sender = &mut self.network.senders[flow as usize];
-                let class = &self.network.classes[self.network.flows[flow as usize].class as usize];
+                let class =
+                    &self.network.classes[self.network.routes[flow as usize].class as usize];
                 if let Some(config) = &class.tcp {
                     sender.reset(config, phase);
                 }
@@ -395,7 +454,7 @@ impl<'a> Engine<'a> {
 
     /// One packet of a source without congestion control.
     fn send_plain(&mut self, now: u64, flow: u32) {
-        let at = &self.network.flows[flow as usize];
+        let at = self.network.routes[flow as usize];
         let class = &self.network.classes[at.class as usize];
         let sender = &mut self.network.senders[flow as usize];
         let packet = Packet {
@@ -410,7 +469,7 @@ impl<'a> Engine<'a> {
         sender.next = sender.next.wrapping_add(1);
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.calendar.push(arrives, Event::Data(packet));
+        self.packets.push(arrives, Event::Data(packet));
     }
 
     fn next_tick(&self) -> u64 {
@@ -473,13 +532,27 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// Fetches what the handler of a coming event will read: with many flows their states lie in
+/// main memory.
+#[inline]
+fn fetch(network: &Network, event: &Event) {
+    let (Event::Data(packet) | Event::AckReturns(packet) | Event::Ack(packet)) = event;
+    let flow = packet.flow as usize;
+    prefetch(&network.pairs[network.routes[flow].pair as usize]);
+    match event {
+        Event::Data(_) => prefetch(&network.receivers[flow]),
+        Event::Ack(_) => prefetch(&network.senders[flow]),
+        Event::AckReturns(_) => {}
+    }
+}
+
 /// A calendar whose buckets hold about one event each and reach past most round trips.
-fn calendar_for(scenario: &Scenario) -> Calendar<Event> {
+fn packet_calendar(scenario: &Scenario) -> Calendar<Event> {
     let packets_per_sec = scenario
         .bottleneck
         .rate
         .packets_per_sec(scenario.packet())
         .max(1.0);
-    let spacing_ns = 1e9 / (3.0 * packets_per_sec);
+    let spacing_ns = 1e9 / packets_per_sec;
     Calendar::new(spacing_ns as u64, 500_000_000)
 }

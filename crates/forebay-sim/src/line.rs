@@ -5,7 +5,7 @@
 const FRACTION: u32 = 20;
 
 /// Rate and propagation delay of a line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
     /// ns per byte, in units of 2^-20.
     per_byte: u64,

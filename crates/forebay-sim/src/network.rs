@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use forebay_core::{Rate, Rng, Span};
+use forebay_core::{Rng, Span};
 use forebay_scenario::{Change, Scenario, Setting, Tcp, Traffic, TrafficKind};
 
 use crate::cc;
@@ -15,8 +15,11 @@ use crate::traffic::{application, draw, Act, Application};
 /// A source and a sink with their access links. Each link is one wire and a time from which
 /// it is free.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Pair {
     pub wire: Wire,
+    /// Pairs with like wires have the same number.
+    pub class: usize,
     /// Source to first router.
     pub data_up: u64,
     /// Second router to sink.
@@ -28,9 +31,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    fn new(access: Rate, delay: Span) -> Pair {
+    fn new(wire: Wire, class: usize) -> Pair {
         Pair {
-            wire: Wire::new(access.as_bps(), delay.as_nanos()),
+            wire,
+            class,
             data_up: 0,
             data_down: 0,
             ack_up: 0,
@@ -51,11 +55,16 @@ pub struct Class {
     pub count: u32,
 }
 
-/// Where a flow runs and what its application does next.
-#[derive(Clone, Debug)]
-pub struct Flow {
+/// Where a flow runs: all that a passing packet needs to know of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
     pub class: u32,
     pub pair: u32,
+}
+
+/// What a flow's application does next, and when it stops.
+#[derive(Clone, Debug)]
+pub struct Flow {
     pub next_act: Option<Act>,
     pub stop: Option<u64>,
 }
@@ -63,7 +72,10 @@ pub struct Flow {
 /// Everything but the bottleneck's queue.
 pub struct Network {
     pub pairs: Vec<Pair>,
+    /// Each kind of access link once.
+    wires: Vec<Wire>,
     pub classes: Vec<Class>,
+    pub routes: Vec<Route>,
     pub flows: Vec<Flow>,
     pub senders: Vec<Sender>,
     pub receivers: Vec<Receiver>,
@@ -76,7 +88,9 @@ impl Network {
     pub fn new(scenario: &Scenario, seed: u64) -> Network {
         let mut network = Network {
             pairs: Vec::new(),
+            wires: Vec::new(),
             classes: Vec::new(),
+            routes: Vec::new(),
             flows: Vec::new(),
             senders: Vec::new(),
             receivers: Vec::new(),
@@ -100,6 +114,14 @@ impl Network {
         network
     }
 
+    /// How many delay lines to keep at `each` per kind of pair: none if that is over `most`.
+    pub fn delay_lines(&self, each: usize, most: usize) -> usize {
+        match each * self.wires.len() {
+            lines if lines <= most => lines,
+            _ => 0,
+        }
+    }
+
     fn add_pairs(&mut self, traffic: &Traffic, pairs: u32, bottleneck: Span) -> u32 {
         let first = self.pairs.len() as u32;
         for i in 0..pairs as usize {
@@ -107,8 +129,13 @@ impl Network {
             // Each of the four access links has the same delay; the scenario checks that the
             // bottleneck's two ways fit into the round trip.
             let delay_ns = (rtt.as_nanos() / 2).saturating_sub(bottleneck.as_nanos()) / 2;
-            self.pairs
-                .push(Pair::new(traffic.access, Span::from_nanos(delay_ns)));
+            let wire = Wire::new(traffic.access.as_bps(), delay_ns);
+            let class = self.wires.iter().position(|known| *known == wire);
+            let class = class.unwrap_or_else(|| {
+                self.wires.push(wire);
+                self.wires.len() - 1
+            });
+            self.pairs.push(Pair::new(wire, class));
         }
         first
     }
@@ -137,9 +164,11 @@ impl Network {
             let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
             // Flows beyond the declared number wait for a change to start them.
             let declared = i < traffic.flows;
-            self.flows.push(Flow {
+            self.routes.push(Route {
                 class: index as u32,
                 pair: first_pair + i % pairs,
+            });
+            self.flows.push(Flow {
                 next_act: declared.then(|| application.first(start, stop)).flatten(),
                 stop,
             });

@@ -16,6 +16,7 @@ pub const DELAYED_ACK_NS: u64 = 100_000_000;
 
 /// A receiver's state.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Receiver {
     /// In-order bytes delivered within the window of measurement.
     pub delivered_bytes: u64,

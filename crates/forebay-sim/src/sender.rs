@@ -62,8 +62,9 @@ pub struct Step<'a> {
     pub out: &'a mut Vec<Segment>,
 }
 
-/// A connection's sending state.
+/// A connection's sending state, in two cache lines.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Sender {
     pub cwnd: f64,
     pub ssthresh: f64,
@@ -351,5 +352,15 @@ impl Sender {
         } else {
             self.rto_due = NEVER;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_sender_stays_small() {
+        assert_eq!(std::mem::size_of::<Sender>(), 128);
     }
 }
