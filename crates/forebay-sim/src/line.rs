@@ -14,7 +14,7 @@ pub struct Wire {
 
 impl Wire {
     pub fn new(rate_bps: u64, delay_ns: u64) -> Wire {
-        let per_byte = (8u128 * 1_000_000_000 << FRACTION) / u128::from(rate_bps);
+        let per_byte = ((8u128 * 1_000_000_000) << FRACTION) / u128::from(rate_bps);
         Wire {
             per_byte: per_byte as u64,
             delay_ns,
