@@ -83,6 +83,7 @@ impl fmt::Display for ScenarioError {
             found,
             allowed,
         } = &self.fault.error;
+        let key = if key.is_empty() { "\"\"" } else { key };
         let (key, found) = (one_line(key, EXCERPT), one_line(found, EXCERPT));
         let allowed = one_line(allowed, usize::MAX);
         write!(f, "{key}: found {found}, allowed: {allowed}")

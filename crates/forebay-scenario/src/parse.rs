@@ -67,8 +67,18 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
     for settings in sweep::points(&document, &fixed)? {
         let mut here = document.clone();
         settings.apply(&mut here);
-        let scenario = scenario(&here)?;
-        let laws = laws::read(&here, &chosen, &scenario, options)?;
+        let both = |document: &Document| {
+            let scenario = scenario(document)?;
+            let laws = laws::read(document, &chosen, &scenario, options)?;
+            Ok((scenario, laws))
+        };
+        let (scenario, laws) = both(&here).map_err(|fault: Fault| {
+            // Where the file is at fault without the sweep, the point does not matter.
+            match both(&document) {
+                Err(same) if same == fault => fault,
+                _ => settings.blame(fault),
+            }
+        })?;
         points.push(Point {
             label: settings.label(),
             settings: settings.values(),

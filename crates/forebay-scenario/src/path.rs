@@ -101,6 +101,7 @@ fn pick(path: &str, section: &str, name: &str, tables: &[Table]) -> Result<usize
     };
     let allowed = match tables.len() {
         0 => format!("a {section} that is in the file"),
+        1 => format!("0, or its label: {}", labels[0]),
         n => format!("0 to {}, or a label: {}", n - 1, labels.join(", ")),
     };
     Err(ParamError::new(path, found, allowed))

@@ -40,6 +40,15 @@ impl Settings {
         self.settings.iter().map(value).collect()
     }
 
+    /// Adds to a fault at which point it shows, unless a swept value itself is wrong.
+    pub fn blame(&self, mut fault: Fault) -> Fault {
+        let swept = |(_, _, node): &(String, Target, Node)| node.origin == fault.origin;
+        if !self.settings.is_empty() && !self.settings.iter().any(swept) {
+            fault.error.allowed += &format!(" (at {})", self.label());
+        }
+        fault
+    }
+
     pub fn apply(&self, document: &mut Document) {
         for (_, target, node) in &self.settings {
             document.put(target, node.clone());

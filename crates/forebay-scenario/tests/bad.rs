@@ -1,0 +1,168 @@
+//! Scenarios that are wrong: each gets one line that says where, what was found and what is
+//! allowed.
+//!
+//! `bad/NAME.toml` must give exactly the line in `bad/NAME.expected`. After a change of words,
+//! write them anew with `FOREBAY_BLESS=1 cargo test -p forebay-scenario --test bad`, and read
+//! what changed. LAWS stands there for the kinds in the registry.
+
+use std::path::{Path, PathBuf};
+
+use forebay_core::laws::LAWS;
+use forebay_scenario::{parse, Options};
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+fn line(file: &Path) -> String {
+    let text = std::fs::read(file).unwrap();
+    let name = file.file_name().unwrap().to_str().unwrap();
+    match parse(&text, name, &Options::default()) {
+        Ok(_) => format!("{name}: no error"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn each_wrong_scenario_gets_its_line() {
+    let mut differences = Vec::new();
+    for file in files() {
+        let expected = file.with_extension("expected");
+        // The list of laws grows without this test.
+        let kinds: Vec<&str> = LAWS.iter().map(|spec| spec.kind).collect();
+        let found = line(&file).replace(&kinds.join(", "), "LAWS") + "\n";
+        if std::env::var_os("FOREBAY_BLESS").is_some() {
+            std::fs::write(&expected, &found).unwrap();
+        }
+        let wanted = std::fs::read_to_string(&expected).unwrap_or_default();
+        if found != wanted {
+            differences.push(format!("wanted {wanted}found  {found}"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join(""));
+}
+
+#[test]
+fn each_error_is_one_line_of_file_key_found_and_allowed() {
+    let files = files();
+    assert!(files.len() >= 36, "{} files", files.len());
+    for file in files {
+        let line = line(&file);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+        assert!(line.starts_with(&format!("{name}:")), "{line}");
+        let (_, rest) = line.split_once(": found ").expect(&line);
+        let (found, allowed) = rest.split_once(", allowed: ").expect(&line);
+        assert!(!found.is_empty() && !allowed.is_empty(), "{line}");
+    }
+}
+
+/// A scenario that is right.
+const GOOD: &[u8] = include_bytes!("good/loads.toml");
+
+#[test]
+fn faults_of_the_command_line_name_its_option() {
+    let fault = |options: Options| match parse(GOOD, "good.toml", &options) {
+        Ok(_) => panic!("no error: {options:?}"),
+        Err(error) => error.to_string(),
+    };
+    let set = |key: &str, value: &str| {
+        fault(Options {
+            sets: vec![(key.into(), value.into())],
+            ..Options::default()
+        })
+    };
+    let law = |name: &str| {
+        fault(Options {
+            laws: vec![name.into()],
+            ..Options::default()
+        })
+    };
+    let cases = [
+        (
+            set("traffic.0.flows", "0"),
+            "--set: traffic.0.flows: found 0, allowed: 1 to 5000000",
+        ),
+        (
+            set("traffic.late mice.flows", "many"),
+            "--set: traffic.2.flows: found \"many\", allowed: a whole number",
+        ),
+        (
+            set("bottleneck.rat", "1Mbit/s"),
+            "--set: bottleneck.rat: found a key that is not known here, allowed: rate, delay, \
+             buffer, ecn (did you mean \"rate\"?)",
+        ),
+        (
+            set("law.red 3.max_p", "0.1"),
+            "--set: law.red 3.max_p: found no law \"red 3\", allowed: 0 to 2, or a label: red, \
+             red 2, Hollot",
+        ),
+        (
+            set("law.2.target", "900p"),
+            "--set: law.2.target: found \"900p\", allowed: at most the buffer, \"800p\"",
+        ),
+        (
+            set("duration", "99999999999999999999"),
+            "--set: duration: found 99999999999999999999, allowed: a whole number below 2^63",
+        ),
+        (
+            set("measure", "[\"1s\", \"900s\"]"),
+            "--set: measure: found \"1s\" to \"900s\", allowed: a part of the run, \"0s\" to \"200s\"",
+        ),
+        (
+            set("", "1"),
+            "--set: \"\": found a key that is not known here, allowed: title, source, duration, \
+             measure, sample, seeds, target",
+        ),
+        (
+            fault(Options {
+                seeds: Some(0),
+                ..Options::default()
+            }),
+            "--seeds: seeds: found 0, allowed: 1 to 10000",
+        ),
+        (
+            fault(Options {
+                sets: vec![("law.pid.target".into(), "900p".into())],
+                laws: vec!["pid".into()],
+                ..Options::default()
+            }),
+            "--set: law.pid.target: found \"900p\", allowed: at most the buffer, \"800p\"",
+        ),
+    ];
+    for (found, wanted) in cases {
+        assert_eq!(found, wanted);
+    }
+    let unknown = law("Holot");
+    assert!(
+        unknown.starts_with("--law: law: found \"Holot\", allowed: red, red 2, Hollot, "),
+        "{unknown}"
+    );
+    assert!(
+        unknown.ends_with(" (did you mean \"Hollot\"?)"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn an_error_knows_its_key_and_line() {
+    let text = b"duration = \"10s\"\nbottleneck = 1\n";
+    let Err(error) = parse(text, "x.toml", &Options::default()) else {
+        panic!("no error")
+    };
+    assert_eq!((error.key(), error.line()), ("traffic", None));
+    let Err(error) = parse(b"\n\nduration = 1", "x.toml", &Options::default()) else {
+        panic!("no error")
+    };
+    assert_eq!(error.line(), None);
+}
