@@ -9,6 +9,8 @@ use crate::top::Top;
 
 /// Longest text that is read, in bytes.
 const LONGEST: usize = 1 << 20;
+/// Most tables of one name.
+const MOST_TABLES: usize = 1000;
 
 /// Tables that stand beside the keys at the top.
 pub const SECTIONS: &[&str] = &["bottleneck", "traffic", "law", "sweep", "at"];
@@ -298,6 +300,11 @@ fn tables(entry: Entry) -> Result<Vec<Table>, Fault> {
     };
     if items.is_empty() {
         return Err(wrong(&entry.node));
+    }
+    if items.len() > MOST_TABLES {
+        let found = format!("{} tables", items.len());
+        let allowed = format!("at most {MOST_TABLES}");
+        return Err(Fault::new(entry.origin, &entry.name, found, allowed));
     }
     items
         .iter()

@@ -8,6 +8,7 @@ use crate::error::{Fault, Origin, ScenarioError};
 use crate::model::{LawChoice, Scenario};
 use crate::path::Target;
 use crate::top::Top;
+use crate::types::BufferSize;
 use crate::{bottleneck, changes, laws, limits, sweep, traffic};
 
 /// What the command line changes.
@@ -141,24 +142,32 @@ fn scenario(document: &Document) -> Result<Scenario, Fault> {
         traffic,
         changes,
     };
-    check_target(document, &scenario)?;
+    check_buffer(document, &scenario)?;
     limits::check(document, &scenario)?;
     Ok(scenario)
 }
 
-fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
+/// What the target and the packets ask of the buffer.
+fn check_buffer(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let buffer_pkts = scenario.site().buffer_pkts;
+    // A buffer in bytes may be too small for any packet.
+    if buffer_pkts < 1.0 {
+        let section = Section {
+            table: &document.bottleneck,
+            name: "bottleneck",
+        };
+        let found = BufferSize(scenario.bottleneck.buffer).to_value();
+        let allowed = format!("at least the largest packet, \"{}\"", scenario.packet());
+        return Err(section.fault("buffer", found, allowed));
+    }
     match scenario.target_pkts {
         Some(target) if target > buffer_pkts => {
             let section = Section {
                 table: &document.top,
                 name: "",
             };
-            Err(section.fault(
-                "target",
-                Packets(target).to_value(),
-                format!("at most the buffer, \"{buffer_pkts}p\""),
-            ))
+            let allowed = format!("at most the buffer, \"{buffer_pkts}p\"");
+            Err(section.fault("target", Packets(target).to_value(), allowed))
         }
         _ => Ok(()),
     }

@@ -1,6 +1,8 @@
 //! Paths such as `traffic.0.flows` and `law.red.max_p`, as `[sweep]`, `[[at]]` and `--set`
 //! write them.
 
+use std::collections::{HashMap, HashSet};
+
 use forebay_core::param::nearest;
 use forebay_core::{ParamError, Params};
 
@@ -84,12 +86,12 @@ fn no_such_path(path: &str) -> ParamError {
 
 /// The table of `tables` that `name` is the index, the label or the only one of its kind of.
 fn pick(path: &str, section: &str, name: &str, tables: &[Table]) -> Result<usize, ParamError> {
-    let labels = labels(tables);
     if let Ok(index) = name.parse::<usize>() {
         if index < tables.len() {
             return Ok(index);
         }
     }
+    let labels = labels(tables);
     if let Some(index) = labels.iter().position(|label| label == name) {
         return Ok(index);
     }
@@ -109,7 +111,7 @@ fn pick(path: &str, section: &str, name: &str, tables: &[Table]) -> Result<usize
 
 /// The label of each table: its own, or its kind, numbered from the second on.
 pub fn labels(tables: &[Table]) -> Vec<String> {
-    let mut unnamed: Vec<&str> = Vec::new();
+    let mut unnamed: HashMap<&str, usize> = HashMap::new();
     tables
         .iter()
         .map(|table| {
@@ -117,8 +119,9 @@ pub fn labels(tables: &[Table]) -> Vec<String> {
                 return label.to_owned();
             }
             let kind = table.text("kind").unwrap_or("");
-            unnamed.push(kind);
-            match unnamed.iter().filter(|other| **other == kind).count() {
+            let count = unnamed.entry(kind).or_default();
+            *count += 1;
+            match count {
                 1 => kind.to_owned(),
                 n => format!("{kind} {n}"),
             }
@@ -132,7 +135,8 @@ pub fn labels(tables: &[Table]) -> Vec<String> {
 /// The index of a table whose label stands twice, and the label.
 pub fn unique_labels(tables: &[Table]) -> Result<Vec<String>, (usize, String)> {
     let labels = labels(tables);
-    match (0..labels.len()).find(|&i| labels[..i].contains(&labels[i])) {
+    let mut seen = HashSet::new();
+    match labels.iter().position(|label| !seen.insert(label)) {
         Some(i) => Err((i, labels[i].clone())),
         None => Ok(labels),
     }

@@ -9,6 +9,10 @@ use crate::path::{Place, Target};
 
 /// Most points of one experiment.
 const MOST_POINTS: usize = 10_000;
+/// Most tables of all its points together.
+const MOST_TABLES: usize = 1_000_000;
+/// Most lines of `[sweep]`.
+const MOST_LINES: usize = 100;
 
 /// Keys that are swept together, and the values they take.
 struct Dimension {
@@ -62,6 +66,12 @@ impl Settings {
 /// # Errors
 /// A key that leads nowhere or cannot be swept, values that are not a list, too many points.
 pub fn points(document: &Document, fixed: &[Target]) -> Result<Vec<Settings>, Fault> {
+    let lines = document.sweep.entries.len();
+    if lines > MOST_LINES {
+        let found = format!("{lines} lines");
+        let allowed = format!("at most {MOST_LINES}");
+        return Err(Fault::new(document.sweep.origin, "sweep", found, allowed));
+    }
     let mut dimensions: Vec<Dimension> = Vec::new();
     for entry in &document.sweep.entries {
         let mut dimension = dimension(document, entry)?;
@@ -87,15 +97,21 @@ pub fn points(document: &Document, fixed: &[Target]) -> Result<Vec<Settings>, Fa
             product.checked_mul(dimension.rows.len())
         })
         .filter(|count| *count <= MOST_POINTS);
-    let Some(count) = count else {
-        return Err(Fault::new(
+    let tables = document.traffic.len() + document.laws.len() + document.at.len();
+    match count {
+        Some(count) if count * tables <= MOST_TABLES => {
+            Ok((0..count).map(|index| point(&dimensions, index)).collect())
+        }
+        _ => Err(Fault::new(
             document.sweep.origin,
             "sweep",
             "too many points",
-            format!("at most {MOST_POINTS} points, all keys together"),
-        ));
-    };
-    Ok((0..count).map(|index| point(&dimensions, index)).collect())
+            format!(
+                "at most {} points, all keys together",
+                MOST_POINTS.min(MOST_TABLES / tables.max(1))
+            ),
+        )),
+    }
 }
 
 fn point(dimensions: &[Dimension], mut index: usize) -> Settings {
@@ -136,6 +152,10 @@ fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
         ))
     };
     let names: Vec<&str> = entry.name.split(',').map(str::trim).collect();
+    if names.len() > MOST_LINES {
+        let allowed = format!("at most {MOST_LINES} keys together");
+        return fault(entry.origin, format!("{} keys", names.len()), allowed);
+    }
     let mut keys: Vec<(String, Target)> = Vec::with_capacity(names.len());
     for name in &names {
         let target = sweepable(document, name).map_err(|error| Fault {

@@ -166,3 +166,33 @@ fn an_error_knows_its_key_and_line() {
     };
     assert_eq!(error.line(), None);
 }
+
+#[test]
+fn a_scenario_has_bounds() {
+    let good = std::str::from_utf8(GOOD).unwrap();
+    let change = "\n[[at]]\ntime = \"1s\"\nset = { bottleneck.rate = \"1Mbit/s\" }\n";
+    let comment = "# a comment that goes on and on\n";
+    let (head, tail) = good.split_once("[sweep]\n").unwrap();
+    let lines: String = (0..200)
+        .map(|i| format!("bottleneck.x{i} = [1]\n"))
+        .collect();
+    for (text, wanted) in [
+        (
+            good.to_owned() + &change.repeat(999),
+            "at: found 1001 tables, allowed: at most 1000",
+        ),
+        (
+            good.to_owned() + &comment.repeat(40_000),
+            " bytes, allowed: at most 1048576 bytes",
+        ),
+        (
+            format!("{head}[sweep]\n{lines}{tail}"),
+            "sweep: found 202 lines, allowed: at most 100",
+        ),
+    ] {
+        let Err(error) = parse(text.as_bytes(), "long.toml", &Options::default()) else {
+            panic!("no error: {wanted}")
+        };
+        assert!(error.to_string().ends_with(wanted), "{error}");
+    }
+}
