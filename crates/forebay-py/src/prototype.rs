@@ -47,9 +47,9 @@ impl Prototype {
     /// Makes one instance to see that it is fit.
     pub fn new(factory: &Bound<PyAny>) -> PyResult<Prototype> {
         let instance = factory.call0().map_err(|error| {
-            let name = factory.repr().map_or_else(|_| "?".into(), |it| it.to_string());
             ScenarioError::new_err(format!(
-                "--law: {name}: found {error}, allowed: the name of a law, or a class that needs no arguments"
+                "--law: {}: found {error}, allowed: the name of a law, or a class that needs no arguments",
+                shown(factory)
             ))
         })?;
         let label = match attribute(&instance, "label", "a text")? {
@@ -58,7 +58,7 @@ impl Prototype {
         };
         if !instance.getattr("sample").is_ok_and(|it| it.is_callable()) {
             return Err(ScenarioError::new_err(format!(
-                "{label}.sample: found nothing to call, allowed: a method sample(self, queue) that returns a probability"
+                "--law: {label}.sample: found nothing to call, allowed: a method sample(self, queue) that returns a probability"
             )));
         }
         Ok(Prototype {
@@ -125,9 +125,7 @@ fn probability(value: &Bound<PyAny>) -> PyResult<f64> {
     value.extract().map_err(|_| {
         PyTypeError::new_err(format!(
             "sample: returned {}, allowed: a number, the probability until the next sample",
-            value
-                .repr()
-                .map_or_else(|_| "?".into(), |text| text.to_string())
+            shown(value)
         ))
     })
 }
@@ -140,18 +138,17 @@ where
     match instance.getattr(name) {
         Ok(value) => value
             .extract()
-            .map_err(|_| unfit(instance, name, &value, allowed)),
+            .map_err(|_| unfit(instance, name, &shown(&value), allowed)),
         Err(_) => Ok(None),
     }
 }
 
 /// `interval` of an instance: seconds as a number, or text with a unit.
 fn interval(instance: &Bound<PyAny>) -> PyResult<Span> {
-    let allowed = format!("seconds as a number, or {}", Span::ALLOWED);
-    let none = instance.py().None();
-    let value = instance
-        .getattr("interval")
-        .unwrap_or_else(|_| none.into_bound(instance.py()));
+    let allowed = format!("seconds as a number, or {}, 1us to 60s", Span::ALLOWED);
+    let Ok(value) = instance.getattr("interval") else {
+        return Err(unfit(instance, "interval", "nothing", &allowed));
+    };
     let span = if let Ok(text) = value.cast::<PyString>() {
         Span::parse(text.to_str()?).ok()
     } else if value.is_instance_of::<PyBool>() {
@@ -161,23 +158,24 @@ fn interval(instance: &Bound<PyAny>) -> PyResult<Span> {
     };
     // The range of `interval` in the built-in laws.
     span.filter(|span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span))
-        .ok_or_else(|| {
-            unfit(
-                instance,
-                "interval",
-                &value,
-                &format!("{allowed}, 1us to 60s"),
-            )
-        })
+        .ok_or_else(|| unfit(instance, "interval", &shown(&value), &allowed))
 }
 
-fn unfit(instance: &Bound<PyAny>, name: &str, found: &Bound<PyAny>, allowed: &str) -> PyErr {
-    let text = |it: PyResult<Bound<PyString>>| it.map_or_else(|_| "?".into(), |it| it.to_string());
+fn unfit(instance: &Bound<PyAny>, name: &str, found: &str, allowed: &str) -> PyErr {
+    let class = instance.get_type();
     ScenarioError::new_err(format!(
-        "{}.{name}: found {}, allowed: {allowed}",
-        text(instance.get_type().name()),
-        text(found.repr())
+        "--law: {}.{name}: found {found}, allowed: {allowed}",
+        class
+            .name()
+            .map_or_else(|_| "?".into(), |name| name.to_string())
     ))
+}
+
+/// As Python writes it.
+fn shown(value: &Bound<PyAny>) -> String {
+    value
+        .repr()
+        .map_or_else(|_| "?".into(), |text| text.to_string())
 }
 
 /// As Python prints it.

@@ -1,0 +1,171 @@
+//! Batches of real simulations.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use forebay_batch::{Batch, Build, Control, Finished, Job};
+use forebay_core::{Law, PacketMeta, QueueView, Rng, Time, Verdict};
+use forebay_scenario::{parse, Options};
+
+/// 20 flows for a second over 10 Mbit/s; longer where a test wants to stop it.
+fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
+    let text = format!(
+        r#"
+        duration = "{duration}"
+        [bottleneck]
+        rate = "10Mbit/s"
+        delay = "5ms"
+        buffer = "100p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 20
+        rtt = "50ms"
+        [[law]]
+        kind = "pi"
+        target = "50p"
+        "#
+    );
+    let options = Options {
+        seeds: Some(seeds),
+        ..Options::default()
+    };
+    let experiment = parse(text.as_bytes(), "test", &options).unwrap();
+    let point = &experiment.points[0];
+    let (choice, site) = (point.laws[0].clone(), point.scenario.site());
+    let law: Build = Arc::new(move |_| choice.build(&site).map_err(|error| error.to_string()));
+    let job = |seed: &u64| Job {
+        scenario: Arc::new(point.scenario.clone()),
+        law: Arc::clone(&law),
+        target_pkts: Some(50.0),
+        seed: *seed,
+    };
+    experiment.seeds.iter().map(job).collect()
+}
+
+fn finish(batch: &Batch) -> Vec<Finished> {
+    while !batch.done() {
+        sleep(Duration::from_millis(1));
+    }
+    let mut finished = batch.take();
+    finished.sort_by_key(|one| one.job);
+    finished
+}
+
+fn with_law(mut job: Job, law: impl Law + Clone + Sync + 'static) -> Job {
+    job.law = Arc::new(move |_| Ok(Box::new(law.clone())));
+    job
+}
+
+#[test]
+fn results_are_the_same_on_any_number_of_threads() {
+    let all = |threads| {
+        let finished = finish(&Batch::start(jobs("1s", 6), threads).unwrap());
+        let outcomes = finished.into_iter().map(|one| one.result.unwrap());
+        outcomes
+            .map(|outcome| {
+                (
+                    format!("{:?}", outcome.metrics),
+                    outcome.trace.samples.queue_pkts,
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let one = all(1);
+    assert_eq!(one.len(), 6);
+    assert_ne!(one[0], one[1], "seeds differ");
+    assert_eq!(one, all(3));
+}
+
+#[test]
+fn progress_ends_at_one_and_cpu_time_is_each_runs_own() {
+    let batch = Batch::start(jobs("5s", 4), 2).unwrap();
+    let finished = finish(&batch);
+    assert_eq!(batch.progress(), 1.0);
+    assert_eq!(finished.len(), 4);
+    for one in finished {
+        let user_cpu_s = one.result.unwrap().user_cpu_s;
+        assert!((0.0..60.0).contains(&user_cpu_s), "{user_cpu_s}");
+    }
+}
+
+#[derive(Clone)]
+struct Panics;
+
+impl Law for Panics {
+    fn on_enqueue(&mut self, now: Time, _: &QueueView, _: &PacketMeta, _: &mut Rng) -> Verdict {
+        assert!(now.as_secs_f64() < 0.5, "half a second is enough");
+        Verdict::Pass
+    }
+}
+
+#[test]
+fn a_panic_is_a_fault_of_its_run_alone() {
+    let mut jobs = jobs("1s", 3);
+    jobs[1] = with_law(jobs[1].clone(), Panics);
+    let finished = finish(&Batch::start(jobs, 1).unwrap());
+    let faults: Vec<_> = finished
+        .iter()
+        .map(|one| one.result.as_ref().err())
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            None,
+            Some(&"panicked: half a second is enough".to_owned()),
+            None
+        ]
+    );
+}
+
+struct GivesUp {
+    control: Arc<Control>,
+    calls: u32,
+}
+
+impl Law for GivesUp {
+    fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, _: &mut Rng) -> Verdict {
+        self.calls += 1;
+        if self.calls >= 1000 {
+            self.control.fail(format!("after {} packets", self.calls));
+        }
+        Verdict::Pass
+    }
+}
+
+#[test]
+fn a_law_can_end_its_run_and_the_first_reason_counts() {
+    // Nobody would wait for the end of it.
+    let mut jobs = jobs("100h", 1);
+    jobs[0].law = Arc::new(|control| {
+        let control = Arc::clone(control);
+        Ok(Box::new(GivesUp { control, calls: 0 }))
+    });
+    let finished = finish(&Batch::start(jobs, 1).unwrap());
+    let why = finished[0].result.as_ref().err().unwrap();
+    assert_eq!(why, "after 1000 packets");
+}
+
+#[test]
+fn a_law_that_cannot_be_built_is_a_fault() {
+    let mut jobs = jobs("1s", 1);
+    jobs[0].law = Arc::new(|_| Err("no such thing".into()));
+    let finished = finish(&Batch::start(jobs, 1).unwrap());
+    assert_eq!(finished[0].result.as_ref().err().unwrap(), "no such thing");
+}
+
+#[test]
+fn cancelling_keeps_what_has_finished() {
+    let mut jobs = jobs("1s", 1);
+    jobs.extend(self::jobs("100h", 20));
+    let batch = Batch::start(jobs, 2).unwrap();
+    let mut kept = Vec::new();
+    while kept.is_empty() {
+        sleep(Duration::from_millis(1));
+        kept = batch.take();
+    }
+    assert!(!batch.done());
+    batch.cancel();
+    assert!(finish(&batch).is_empty(), "a cancelled run leaves nothing");
+    assert_eq!(kept[0].job, 0);
+}

@@ -1,0 +1,141 @@
+"""What a result leaves on disk, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebay._native import ScenarioError, __version__
+
+if TYPE_CHECKING:
+    from forebay._native import Run
+    from forebay.result import Result
+
+REPORT = "report.html"
+FIGURES = "figures"
+TABLES = ["metrics", "samples", "delays", "flows"]
+#: All that is ever written; what a former result left under these names is replaced.
+NAMES = [REPORT, FIGURES, "metrics.json", *(f"{table}.parquet" for table in TABLES)]
+
+
+def check(out: str | os.PathLike[str]) -> None:
+    """Refuses a directory that cannot be written to, before the time is spent.
+
+    Raises `ScenarioError`.
+    """
+    path = Path(out).absolute()
+    if path.exists() and not path.is_dir():
+        raise ScenarioError(f"--out: found {out}, a file, allowed: a directory, new or not")
+    existing = next(parent for parent in [path, *path.parents] if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise ScenarioError(f"--out: found {out}, allowed: a directory that can be written to")
+
+
+def write(result: Result, out: str | os.PathLike[str], *, report: bool = True) -> None:
+    """Writes the tables, and with `report` the page and the figures, to the directory `out`.
+
+    All is written beside it first. Files of other names in `out` are left as they are; what
+    a former result left is replaced or removed.
+    """
+    check(out)
+    path = Path(out).absolute()
+    made = _make_parents(path.parent)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        temporary.chmod(0o777 & ~_umask())
+        for table in TABLES:
+            getattr(result, table).write_parquet(temporary / f"{table}.parquet")
+        (temporary / "metrics.json").write_text(json.dumps(as_json(result), indent=1) + "\n")
+        if report:
+            _write_report(result, temporary)
+        _publish(temporary, path)
+    except BaseException:
+        for parent in reversed(made):
+            parent.rmdir() if not any(parent.iterdir()) else None
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """The whole of metrics.json."""
+    plan = result.plan
+    return {
+        "forebay": __version__,
+        "title": plan.title,
+        "source": plan.source,
+        "command": result.experiment.command,
+        "partial": result.partial,
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "settings": plan.points[run.point].settings,
+                "seed": run.seed,
+                "metrics": finite(run.metrics),
+            }
+            for run in result.runs
+        ],
+    }
+
+
+def line(result: Result, run: Run) -> str:
+    """A run as one line of JSON, as `forebay run --json` prints it."""
+    plan = result.plan
+    return json.dumps(
+        {
+            "law": plan.laws[run.law],
+            "point": plan.points[run.point].label,
+            "seed": run.seed,
+            "metrics": finite(run.metrics),
+        }
+    )
+
+
+def finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a metric that does not apply is null."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+
+
+def _write_report(result: Result, directory: Path) -> None:
+    from forebay import report
+
+    overviews, by_point = report.pictures(result)
+    page = report.html(result, overviews, by_point)
+    (directory / REPORT).write_text(page, encoding="utf-8")
+    (directory / FIGURES).mkdir()
+    for picture in [*overviews, *(one for some in by_point.values() for one in some)]:
+        (directory / FIGURES / f"{picture.name}.png").write_bytes(picture.figure.png())
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Puts what was written in its place: at once if there was nothing, else name by name."""
+    if not path.exists():
+        temporary.rename(path)
+        return
+    for name in NAMES:
+        old, new = path / name, temporary / name
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        elif not new.exists():
+            old.unlink(missing_ok=True)
+        if new.exists():
+            new.rename(old)
+
+
+def _make_parents(directory: Path) -> list[Path]:
+    """Makes a directory with its parents, and returns those that are new, outermost first."""
+    new = [path for path in [directory, *directory.parents] if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    return new[::-1]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

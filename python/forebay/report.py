@@ -1,0 +1,233 @@
+"""report.html: one page that works offline, with every figure in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from forebay import words
+from forebay.metrics import METRICS, with_interval
+from forebay.stats import LEVEL
+
+if TYPE_CHECKING:
+    from forebay._native import PointInfo
+    from forebay.plots import Plot
+    from forebay.result import Result
+
+#: Figures beyond this many bytes are not in the page but beside it.
+MOST_BYTES = 5_500_000
+
+
+@dataclass
+class Picture:
+    """A figure of the report."""
+
+    #: Name of its file, without the ending.
+    name: str
+    figure: Plot
+    title: str
+    caption: str
+    #: Empty where the page has no room for it.
+    svg: str = ""
+
+
+@dataclass
+class Row:
+    law: str
+    cells: list[str]
+    seeds: int
+
+
+@dataclass
+class Notes:
+    """Pairs of laws at one point whose difference may be chance, by metric."""
+
+    #: Common seeds of the tests; 0 where nothing could be tested.
+    seeds: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Section:
+    """One point of the sweep."""
+
+    title: str
+    rows: list[Row]
+    notes: Notes
+    pictures: list[Picture]
+
+
+def pictures(result: Result) -> tuple[list[Picture], dict[int, list[Picture]]]:
+    """The figures over all points, and those of each point by its index."""
+    from forebay import plots
+
+    overviews = [
+        Picture(kind, plots.draw(result, kind), *_overview_caption(kind, result))
+        for kind in plots.OVERVIEWS
+        if kind != "qacd" or "qacd_pkts" in result.compared()
+    ]
+    several = len(result.plan.points) > 1
+    by_point = {
+        i: [
+            Picture(
+                f"{kind}-{i + 1}" if several else kind,
+                plots.draw(result, kind, i),
+                *_caption(kind, result, point),
+            )
+            for kind in plots.KINDS
+        ]
+        for i, point in result.points()
+    }
+    return overviews, by_point
+
+
+def html(result: Result, overviews: list[Picture], by_point: dict[int, list[Picture]]) -> str:
+    """The page."""
+    room = MOST_BYTES
+    for picture in [*overviews, *(p for some in by_point.values() for p in some)]:
+        svg = picture.figure.svg()
+        if len(svg) <= room:
+            picture.svg = svg
+            room -= len(svg)
+    plan = result.plan
+    return _template("report.html.j2").render(
+        title=plan.title or result.experiment.path,
+        source=plan.source,
+        partial=_partial(result),
+        description=words.describe(result),
+        command=result.experiment.command,
+        scenario=result.experiment.text,
+        laws=plan.points[0].laws,
+        quantity=words.quantity,
+        metrics=[METRICS[name] for name in result.compared()],
+        all_metrics=METRICS.values(),
+        sections=list(_sections(result, by_point)),
+        overviews=overviews,
+        level=f"{100 * LEVEL:.0f} %",
+    )
+
+
+def summary_html(result: Result) -> str:
+    """The tables alone, for a notebook."""
+    return _template("summary.html.j2").render(
+        title=result.plan.title,
+        partial=_partial(result),
+        metrics=[METRICS[name] for name in result.compared()],
+        sections=[(point.label, list(_rows(result, i))) for i, point in result.points()],
+        level=f"{100 * LEVEL:.0f} %",
+        seeds=result.seeds,
+    )
+
+
+def _template(name: str) -> Template:
+    environment = Environment(
+        loader=PackageLoader("forebay"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def _partial(result: Result) -> str:
+    """What is missing; empty for a whole result."""
+    if not result.partial:
+        return ""
+    count = result.experiment.runs
+    return f"Partial result: {len(result.runs)} of {count} runs finished before it was stopped."
+
+
+def _sections(result: Result, by_point: dict[int, list[Picture]]) -> Iterator[Section]:
+    for i, point in result.points():
+        yield Section(
+            title=point.label or "Metrics",
+            rows=list(_rows(result, i)),
+            notes=_notes(result, i),
+            pictures=by_point[i],
+        )
+
+
+def _rows(result: Result, point: int) -> Iterator[Row]:
+    for i, law in result.laws(point):
+        cells = []
+        for name in result.compared():
+            cell, scale = result.cell(point, i, name), METRICS[name].scale
+            cells.append(with_interval(scale * cell.mean, scale * cell.half_width))
+        yield Row(law.label, cells, len(result.of(point, i)))
+
+
+def _notes(result: Result, point: int) -> Notes:
+    notes = Notes()
+    for name in result.compared():
+        comparisons = result.comparisons(point, name)
+        if not comparisons:
+            continue
+        notes.seeds = max(notes.seeds, *(one.seeds for one in comparisons))
+        pairs = [
+            f"{c.first} and {c.second} (p = {c.p:.2g})" for c in comparisons if not c.significant
+        ]
+        if len(pairs) == len(comparisons) > 1:
+            notes.lines.append(f"{METRICS[name].title}: every pair of laws.")
+        elif pairs:
+            notes.lines.append(f"{METRICS[name].title}: {', '.join(pairs)}.")
+    return notes
+
+
+def _caption(kind: str, result: Result, point: PointInfo) -> tuple[str, str]:
+    from forebay import plots
+
+    spread = f"all {result.seeds} seeds" if result.seeds > 1 else "the same seed"
+    start, end = point.measure_s
+    measured = f"from {start:g} s to {end:g} s"
+    if kind == "queue":
+        rows = round(point.duration_s / point.sample_s)
+        steps = plots.steps_of(result)
+        size = -(-rows // steps)
+        thinned = (
+            f" The curve is a band from the least to the greatest of every {size} samples."
+            if rows > 2 * steps
+            else ""
+        )
+        return (
+            "Queue length over time",
+            f"Left: the backlog every {1e3 * point.sample_s:g} ms, with the first seed. "
+            f"Right: how often each length was seen {measured}, over {spread}. The dashed line "
+            f"is the set-point; a law that holds it has a narrow hump there.{thinned}",
+        )
+    if kind == "loss":
+        return (
+            "Loss rate over time",
+            f"Left: packets dropped of those that arrived, in every "
+            f"{plots.loss_interval_s(point):g} s, with the first seed. Right: how often each "
+            f"rate was seen {measured}, over {spread}. A wide spread means bursts of loss.",
+        )
+    return (
+        "Queuing delay",
+        f"How many packets waited longer than the time on the axis, {measured}, over {spread}. "
+        "A curve further left is a queue with less delay; where it crosses 1 % is the 99th "
+        "percentile.",
+    )
+
+
+def _overview_caption(kind: str, result: Result) -> tuple[str, str]:
+    bars = (
+        f"bars are {100 * LEVEL:.0f} % confidence intervals of the mean over "
+        f"{result.seeds} seeds (Student's t)."
+        if result.seeds > 1
+        else "one seed gives no interval."
+    )
+    if kind == "qacd":
+        return (
+            "Distance from the set-point",
+            "Quadratic average of control deviation (QACD): the root of the mean squared distance "
+            f"of the queue from the set-point. Less is better; {bars}",
+        )
+    return (
+        "Loss and utilisation",
+        "Share of arriving packets that were dropped, and share of the link's capacity that was "
+        f"used; {bars}",
+    )

@@ -1,0 +1,85 @@
+"""Intervals and comparisons over seeds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+#: Level of every interval, and of every test as 1 − LEVEL.
+LEVEL = 0.95
+
+
+def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % confidence interval (Student's t).
+
+    NaN values (a metric that does not apply) are left out. The half width is NaN for fewer
+    than two values, the mean for none.
+    """
+    x = np.asarray(values, dtype=float)
+    x = x[~np.isnan(x)]
+    if len(x) == 0:
+        return float("nan"), float("nan")
+    if len(x) == 1:
+        return float(x[0]), float("nan")
+    quantile = float(stats.t.ppf((1 + LEVEL) / 2, len(x) - 1))
+    return float(x.mean()), quantile * float(x.std(ddof=1)) / float(np.sqrt(len(x)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P values adjusted for their number by Holm's step-down method (Holm 1979)."""
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two laws under one metric, over the seeds that both ran with."""
+
+    first: str
+    second: str
+    seeds: int
+    #: mean of first − second
+    difference: float
+    #: adjusted for the number of pairs
+    p: float
+
+    @property
+    def significant(self) -> bool:
+        return self.p < 1 - LEVEL
+
+
+def compare(by_law: Mapping[str, Mapping[int, float]]) -> list[Comparison]:
+    """Compares every pair of laws, given metric values by law and seed.
+
+    A paired t-test over the common seeds, since one seed gives all laws the same flows and
+    start times; p values are adjusted for the number of pairs by Holm's method. Pairs with
+    fewer than two common seeds, or with values that are NaN, are left out.
+    """
+    pairs: list[tuple[str, str, NDArray[np.float64]]] = []
+    for first, second in itertools.combinations(by_law, 2):
+        a, b = by_law[first], by_law[second]
+        difference = np.array([a[seed] - b[seed] for seed in a if seed in b], dtype=float)
+        difference = difference[~np.isnan(difference)]
+        if len(difference) >= 2:
+            pairs.append((first, second, difference))
+    adjusted = holm([_paired_t(difference) for _, _, difference in pairs])
+    return [
+        Comparison(first, second, len(difference), float(difference.mean()), p)
+        for (first, second, difference), p in zip(pairs, adjusted, strict=True)
+    ]
+
+
+def _paired_t(difference: NDArray[np.float64]) -> float:
+    """Two-sided p of a mean difference; without any spread it is 0, or 1 for no difference."""
+    if np.ptp(difference) == 0:
+        return 1.0 if difference[0] == 0 else 0.0
+    return float(stats.ttest_1samp(difference, 0.0).pvalue)
