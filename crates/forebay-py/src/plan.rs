@@ -284,7 +284,7 @@ impl TrafficInfo {
         let recovery = |tcp: &Tcp| Some(laws::text(&tcp.recovery.to_value()));
         let (kind, tcp, ecn, params) = match &traffic.kind {
             TrafficKind::Ftp(tcp) => ("ftp", recovery(tcp), tcp.ecn, vec![]),
-            TrafficKind::Mice { tcp, on, off } => {
+            TrafficKind::Mice { tcp, on, off, .. } => {
                 let params = vec![("on", on.to_string()), ("off", off.to_string())];
                 ("mice", recovery(tcp), tcp.ecn, params)
             }

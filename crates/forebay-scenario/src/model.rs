@@ -70,7 +70,13 @@ pub enum TrafficKind {
     Ftp(Tcp),
     /// TCP connections with endless data for Exp(`on`), then silence for Exp(`off`); each flow
     /// starts silent.
-    Mice { tcp: Tcp, on: Span, off: Span },
+    Mice {
+        tcp: Tcp,
+        on: Span,
+        off: Span,
+        /// A new connection keeps what ns-2's agents do not reset.
+        ns2_reset: bool,
+    },
     /// Packets at a constant rate without congestion control; `rate` is per flow.
     Cbr { rate: Rate, ecn: bool },
 }

@@ -63,6 +63,9 @@ params! {
         on: Span = Span::from_secs(1), 1e-6 => 1e6;
         /// Mean time of silence, exponential.
         off: Span = Span::from_secs(1), 1e-6 => 1e6;
+        /// Begin each connection with what ns-2's agents forget to reset (window inflation,
+        /// the packet being timed), to lay runs beside its.
+        ns2_reset: bool = false, 0.0 => 1.0;
     }
 }
 
@@ -98,9 +101,13 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "TCP connections that open, send for a short time and fall silent, again and again",
         parts: &[FlowKeys::SPECS, MiceKeys::SPECS, TcpKeys::SPECS],
         read: |section| {
-            let MiceKeys { on, off } = section.read()?;
-            let tcp = tcp(section)?;
-            Ok(TrafficKind::Mice { tcp, on, off })
+            let keys: MiceKeys = section.read()?;
+            Ok(TrafficKind::Mice {
+                tcp: tcp(section)?,
+                on: keys.on,
+                off: keys.off,
+                ns2_reset: keys.ns2_reset,
+            })
         },
     },
     TrafficSpec {

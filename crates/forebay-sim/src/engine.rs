@@ -300,7 +300,7 @@ impl<'a> Engine<'a> {
             ecn: Ecn::NotEct,
             flags: Flags {
                 ece: receiver.echo(),
-                cwr: false,
+                ..Flags::default()
             },
         };
         let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
@@ -396,8 +396,8 @@ impl<'a> Engine<'a> {
                 connection,
                 ecn: if syn { Ecn::NotEct } else { ecn },
                 flags: Flags {
-                    ece: false,
                     cwr: segment.cwr,
+                    ..Flags::default()
                 },
             };
             let free = pair.data_up <= now && !syn;
@@ -464,7 +464,10 @@ impl<'a> Engine<'a> {
             bytes: class.packet_bytes,
             connection: sender.connection,
             ecn: if class.ect { Ecn::Ect0 } else { Ecn::NotEct },
-            flags: Flags::default(),
+            flags: Flags {
+                udp: true,
+                ..Flags::default()
+            },
         };
         sender.next = sender.next.wrapping_add(1);
         let pair = &mut self.network.pairs[at.pair as usize];

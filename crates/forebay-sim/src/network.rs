@@ -153,8 +153,9 @@ impl Network {
         let (mut starts, mut stops) = (stream("start"), stream("stop"));
         let mut application = application(traffic, stream("application"));
         let tcp = match &traffic.kind {
-            TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => {
-                Some(config(tcp, traffic.packet.0 as u16))
+            TrafficKind::Ftp(tcp) => Some(config(tcp, traffic.packet.0 as u16, false)),
+            TrafficKind::Mice { tcp, ns2_reset, .. } => {
+                Some(config(tcp, traffic.packet.0 as u16, *ns2_reset))
             }
             TrafficKind::Cbr { .. } => None,
         };
@@ -201,7 +202,7 @@ fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
         .fold(traffic.flows, u32::max)
 }
 
-fn config(tcp: &Tcp, packet_bytes: u16) -> Config {
+fn config(tcp: &Tcp, packet_bytes: u16, ns2_reset: bool) -> Config {
     Config {
         control: cc::control(tcp.recovery),
         packet_bytes,
@@ -211,5 +212,6 @@ fn config(tcp: &Tcp, packet_bytes: u16) -> Config {
         ecn: tcp.ecn,
         limited_transmit: tcp.limited_transmit,
         delayed_ack: tcp.delayed_ack,
+        ns2_reset,
     }
 }

@@ -23,9 +23,12 @@ pub struct Packet {
     pub flags: Flags,
 }
 
-/// ECN's header flags (RFC 3168 section 6.1).
+/// What a packet's headers say besides numbers; `ece` and `cwr` are ECN's (RFC 3168
+/// section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
+    /// Of a source without congestion control.
+    pub udp: bool,
     /// Echo of a mark, on an ACK.
     pub ece: bool,
     /// Congestion window reduced, on data.
@@ -38,6 +41,9 @@ impl discipline::Packet for Packet {
     }
     fn ecn(&self) -> Ecn {
         self.ecn
+    }
+    fn tcp(&self) -> bool {
+        !self.flags.udp
     }
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;

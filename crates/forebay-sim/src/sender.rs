@@ -23,6 +23,8 @@ pub struct Config {
     pub ecn: bool,
     pub limited_transmit: bool,
     pub delayed_ack: bool,
+    /// A new connection keeps what ns-2's agents do not reset.
+    pub ns2_reset: bool,
 }
 
 /// The last thing that changed the window.
@@ -141,10 +143,24 @@ impl Sender {
 
     /// Forgets everything and becomes the flow's next connection.
     pub fn reset(&mut self, config: &Config, phase: f64) {
-        *self = Sender {
+        let fresh = Sender {
             connection: self.connection.wrapping_add(1),
             timer_event: self.timer_event,
             ..Sender::new(config, phase)
+        };
+        *self = if config.ns2_reset {
+            // An unfinished recovery's inflation lets the new connection send before its
+            // handshake, and a packet still being timed makes its first round trip far too long.
+            Sender {
+                inflation: self.inflation,
+                partial_ack_seen: self.partial_ack_seen,
+                syn_lost: self.syn_lost,
+                timed: self.timed.map(|_| 0),
+                timed_at: self.timed_at,
+                ..fresh
+            }
+        } else {
+            fresh
         };
     }
 

@@ -1,0 +1,176 @@
+"""The reference's ns-2 scenario as a Forebay scenario.
+
+`ns2-dumbbell.tcl` of the reference names its parameters; a case of `ns2.json` lists those that
+differ from the script's defaults. Both are turned into the TOML that says the same.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULTS: dict[str, Any] = {
+    "aqm": "DropTail", "bw": 45e6, "bdelay": 40, "buf": 1125, "pkt": 500, "topo": "perflow",
+    "rtts": "100", "accbw": 100e6, "npairs": 1, "tcp": "Reno", "window": 10000, "ecn": 0,
+    "minrto": 0.2, "delack": 0, "nftp": 100, "start0": 0, "start1": 1, "nstop": 0, "stop0": 0,
+    "nrestart": 0, "restart0": 0, "restart1": 1, "mice": 0, "T": 100,
+    "min": 15, "max": 785, "maxp": 0.01, "wq": 0.002, "gentle": 1, "adaptive": 0,
+    "alpha": 0.01, "beta": 0.9, "interval": 0.5, "mark": 0, "redwait": 1,
+    "pia": 1.822e-5, "pib": 1.816e-5, "qref": 200, "piw": 160, "gamma": 0.98,
+}  # fmt: skip
+
+RECOVERY = {"Reno": "reno", "Newreno": "newreno", "Sack1": "sack"}
+
+
+def scenario(params: Mapping[str, Any], window_s: tuple[float, float]) -> str:
+    """The TOML for a case's parameters, measured over `window_s`."""
+    p = {**DEFAULTS, **params}
+    # ns-2's DropTail holds one packet less than its limit (reference, note 2).
+    buffer = int(p["buf"]) - (p["aqm"] == "DropTail")
+    return "\n".join(
+        [
+            f'title = "ns-2: {p["aqm"]}, {p["nftp"]} flows"',
+            f'duration = "{p["T"]}s"',
+            f'measure = ["{window_s[0]}s", "{window_s[1]}s"]',
+            f'target = "{target_pkts(p)}p"',
+            "[bottleneck]",
+            f'rate = "{float(p["bw"]):.0f}bit/s"',
+            f'delay = "{p["bdelay"]}ms"',
+            f'buffer = "{buffer}p"',
+            f"ecn = {'true' if p['mark'] else 'false'}",
+            *(line for block in traffic(p) for line in block),
+            "[[law]]",
+            *law(p),
+            "",
+        ]
+    )
+
+
+def target_pkts(p: Mapping[str, Any]) -> float:
+    """Where the reference takes its QACD."""
+    if p["aqm"] == "PI":
+        return p["qref"]
+    return min(400 if p["pkt"] == 500 else 200, p["buf"] // 2)
+
+
+def law(p: Mapping[str, Any]) -> list[str]:
+    """The `[[law]]` lines."""
+    if p["aqm"] == "DropTail":
+        return ['kind = "droptail"']
+    if p["aqm"] == "PI":
+        return [
+            'kind = "pi"',
+            f'target = "{p["qref"]}p"',
+            f"a = {float(p['pia'])}",
+            f"b = {float(p['pib'])}",
+            f'interval = "{1e9 / p["piw"]:.0f}ns"',
+        ]
+    if p["aqm"] == "Vq":
+        return ['kind = "avq"', f"gamma = {p['gamma']}"]
+    red = [
+        f'min_th = "{p["min"]}p"',
+        f'max_th = "{p["max"]}p"',
+        f"max_p = {p['maxp']}",
+        f"w_q = {float(p['wq'])}",
+        f"gentle = {'true' if p['gentle'] else 'false'}",
+        f"wait = {'true' if p['redwait'] else 'false'}",
+    ]
+    if not p["adaptive"]:
+        return ['kind = "red"', *red]
+    return [
+        'kind = "ared"',
+        *red,
+        f"alpha = {p['alpha']}",
+        f"beta = {p['beta']}",
+        f'interval = "{p["interval"]}s"',
+    ]
+
+
+def traffic(p: Mapping[str, Any]) -> list[list[str]]:
+    """One block of lines per `[[traffic]]`."""
+    common = [
+        f'tcp = "{RECOVERY[p["tcp"]]}"',
+        f'packet = "{p["pkt"]}B"',
+        "rtt = [" + ", ".join(f'"{rtt}ms"' for rtt in str(p["rtts"]).split()) + "]",
+        f'access = "{float(p["accbw"]):.0f}bit/s"',
+        f'window = "{p["window"]}p"',
+        f'min_rto = "{p["minrto"]}s"',
+        f"ecn = {'true' if p['ecn'] else 'false'}",
+        f"delayed_ack = {'true' if p['delack'] else 'false'}",
+    ]
+    if p["topo"] == "pairs":
+        common += [f"pairs = {p['npairs']}", 'group = "hosts"']
+    start = f'start = {{ uniform = ["{p["start0"]}s", "{p["start1"]}s"] }}'
+
+    def block(kind: str, flows: int, *lines: str) -> list[str]:
+        return ["[[traffic]]", f'kind = "{kind}"', f"flows = {flows}", *common, *lines]
+
+    blocks = [block("ftp", p["nftp"] - p["nstop"], start)]
+    if p["nstop"]:
+        # The script stops all of them at one time.
+        assert p["stop0"] == p["stop1"]
+        blocks.append(block("ftp", p["nstop"], start, f'stop = "{p["stop0"]}s"'))
+    if p["nrestart"]:
+        restart = f'start = {{ uniform = ["{p["restart0"]}s", "{p["restart1"]}s"] }}'
+        blocks.append(block("ftp", p["nrestart"], restart))
+    if p["mice"]:
+        blocks.append(block("mice", p["mice"] * p["npairs"], "ns2_reset = true"))
+    return blocks
+
+
+@dataclass(frozen=True)
+class Ns2Run:
+    """What one run of real ns-2 printed."""
+
+    #: (time in s, packets in the queue)
+    queue: list[tuple[float, int]]
+    #: per second, cumulative: time in s; packets arrived, departed, dropped, dropped early,
+    #: marked; bytes arrived, departed, dropped
+    counters: list[tuple[float, ...]]
+    user_cpu_s: float
+
+    def figures(self, window_s: tuple[float, float], bw_bps: float) -> dict[str, float]:
+        """The keys of `ns2.json` over (start, end]."""
+        start, end = window_s
+        queue = [q for t, q in self.queue if start < t <= end]
+        first, last = (
+            next(row for row in self.counters if row[0] >= edge - 1e-9) for edge in window_s
+        )
+        arrivals, _, drops, early, marks, _, sent_bytes, _ = (
+            b - a for a, b in zip(first[1:], last[1:], strict=True)
+        )
+        return {
+            "mean": statistics.fmean(queue),
+            "std": statistics.pstdev(queue),
+            "drop_rate": drops / arrivals,
+            "early_drop_rate": early / arrivals,
+            "mark_rate": marks / arrivals,
+            "util": sent_bytes * 8 / bw_bps / (end - start),
+        }
+
+
+def run(script: Path, params: Mapping[str, Any], seed: int) -> Ns2Run:
+    """Runs the reference's script in real ns-2 (Debian package `ns2`)."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace"
+        arguments = [f"{k}={v}" for k, v in params.items()]
+        done = subprocess.run(
+            ["/usr/bin/env", "bash", "-c", 'TIMEFORMAT="%U"; time ns "$@"', "ns", str(script)]
+            + [f"out={trace}", f"seed={seed}", *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        user_cpu_s = float(re.findall(r"^[\d.]+$", done.stderr, re.M)[-1])
+        lines = [line.split() for line in trace.read_text().splitlines()]
+    return Ns2Run(
+        queue=[(float(x[1]), int(x[2])) for x in lines if x[0] == "Q"],
+        counters=[tuple(map(float, x[1:10])) for x in lines if x[0] == "C"],
+        user_cpu_s=user_cpu_s,
+    )
