@@ -1,0 +1,55 @@
+//! Time of one fluid run, 100 s at steps of 1 ms: `cargo bench -p forebay-fluid`.
+//! The aim is under 20 ms for one class and one queue.
+
+use std::time::Instant;
+
+use forebay_core::{laws, Bytes, Rate, Span};
+use forebay_fluid::{run, Bottleneck, Class, Model};
+use forebay_scenario::LawChoice;
+
+const RUNS: usize = 20;
+
+fn main() {
+    for kind in ["pi", "pi-pd", "red", "ared", "stpi", "avq"] {
+        for classes in [1, 9] {
+            let model = model(kind, classes);
+            let mut times_ms: Vec<f64> = (0..RUNS)
+                .map(|_| {
+                    let start = Instant::now();
+                    run(&model).expect("the model is sound");
+                    1e3 * start.elapsed().as_secs_f64()
+                })
+                .collect();
+            times_ms.sort_by(f64::total_cmp);
+            let (best, median) = (times_ms[0], times_ms[RUNS / 2]);
+            println!("{kind:6} {classes} class(es): best {best:.1} ms, median {median:.1} ms");
+        }
+    }
+}
+
+/// pi-pd's link: 3750 packets/s, 60 flows, RTTs from 200 ms up.
+fn model(kind: &str, classes: u32) -> Model {
+    Model {
+        bottlenecks: vec![Bottleneck {
+            rate: Rate::from_bps(30_000_000),
+            packet: Bytes(1000),
+            buffer_pkts: 800.0,
+            law: LawChoice {
+                label: kind.into(),
+                spec: laws::find(kind).expect("a law of the registry"),
+                given: Vec::new(),
+            },
+        }],
+        classes: (0..classes)
+            .map(|i| {
+                let rtt = Span::from_millis(200 + 20 * u64::from(i));
+                Class::new(i.to_string(), 60.0 / f64::from(classes), rtt)
+            })
+            .collect(),
+        changes: Vec::new(),
+        duration: Span::from_secs(100),
+        step: Span::from_millis(1),
+        sample: Span::from_millis(10),
+        seed: 1,
+    }
+}

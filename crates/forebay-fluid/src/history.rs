@@ -1,0 +1,105 @@
+//! What a class sent and how much of it was signalled, as far back as a sender may look.
+
+/// One integration step. The rate is a cubic through values and slopes at both ends (Hermite),
+/// the probability a line.
+#[derive(Clone, Copy)]
+pub struct Segment {
+    pub start_s: f64,
+    pub end_s: f64,
+    /// Rate of one flow, packets/s, at both ends.
+    pub rate: [f64; 2],
+    pub slope: [f64; 2],
+    pub probability: [f64; 2],
+}
+
+impl Segment {
+    fn rate_at(&self, time_s: f64) -> f64 {
+        let step = self.end_s - self.start_s;
+        let s = (time_s - self.start_s) / step;
+        let r = 1.0 - s;
+        let values =
+            r * r * (1.0 + 2.0 * s) * self.rate[0] + s * s * (3.0 - 2.0 * s) * self.rate[1];
+        values + step * s * r * (r * self.slope[0] - s * self.slope[1])
+    }
+
+    fn probability_at(&self, time_s: f64) -> f64 {
+        let s = (time_s - self.start_s) / (self.end_s - self.start_s);
+        self.probability[0] + s.clamp(0.0, 1.0) * (self.probability[1] - self.probability[0])
+    }
+}
+
+/// Segments in order of time, without gaps.
+#[derive(Default)]
+pub struct History {
+    segments: Vec<Segment>,
+    /// Where the last look was: looks move forward, but for a round trip that grows faster
+    /// than time passes.
+    cursor: usize,
+}
+
+impl History {
+    pub fn push(&mut self, segment: Segment) {
+        self.segments.push(segment);
+    }
+
+    fn seek(&mut self, time_s: f64) -> Option<&Segment> {
+        let last = self.segments.len().checked_sub(1)?;
+        let mut at = self.cursor;
+        while at > 0 && time_s < self.segments[at].start_s {
+            at -= 1;
+        }
+        while at < last && time_s >= self.segments[at].end_s {
+            at += 1;
+        }
+        self.cursor = at;
+        Some(&self.segments[at])
+    }
+
+    /// Signals per second that one flow caused at `time_s`, with the probability read at
+    /// `probability_time_s`.
+    pub fn signals_per_s(&mut self, time_s: f64, probability_time_s: f64) -> f64 {
+        let Some(segment) = self.seek(time_s) else {
+            return 0.0;
+        };
+        if time_s < segment.start_s {
+            return 0.0;
+        }
+        let rate = segment.rate_at(time_s);
+        if probability_time_s == time_s {
+            return rate * segment.probability_at(time_s);
+        }
+        self.seek(probability_time_s).map_or(0.0, |segment| {
+            rate * segment.probability_at(probability_time_s)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cubic_is_interpolated_exactly() {
+        let (f, slope) = (
+            |t: f64| t.powi(3) - 2.0 * t + 5.0,
+            |t: f64| 3.0 * t * t - 2.0,
+        );
+        let mut history = History::default();
+        for k in 0..10 {
+            let (a, b) = (0.3 * f64::from(k), 0.3 * f64::from(k + 1));
+            history.push(Segment {
+                start_s: a,
+                end_s: b,
+                rate: [f(a), f(b)],
+                slope: [slope(a), slope(b)],
+                probability: [1.0 + a, 1.0 + b],
+            });
+        }
+        // Forward, and back.
+        for t in [0.0, 0.1, 1.23, 2.9, 0.4, 2.0] {
+            let want = f(t) * (1.0 + t);
+            assert!((history.signals_per_s(t, t) - want).abs() < 1e-9, "{t}");
+        }
+        assert_eq!(history.signals_per_s(-0.1, -0.1), 0.0);
+    }
+}

@@ -1,0 +1,475 @@
+//! The integration: classical Runge–Kutta of order four over a fixed step, delays by cubic
+//! interpolation of the past.
+//!
+//! Where something jumps, a step ends: at a tick, at a change, and one round trip later, when
+//! the jump of a sampled law's probability reaches a sender. Between those the right-hand side
+//! is smooth except where a queue runs empty or full. Such a moment is not sought: the queue is
+//! held to [0, B] at the end of its step, which is exact for the queue and costs the windows an
+//! error of order step² at that moment alone.
+
+use forebay_core::{ParamError, Rng, Time};
+
+use crate::history::{History, Segment};
+use crate::model::{Class, Model, What};
+use crate::port::{Passed, Port};
+use crate::trace::Trace;
+
+/// Runs the model.
+///
+/// # Errors
+/// What [`Model::check`] finds, or a law's parameter that does not fit its queue.
+pub fn run(model: &Model) -> Result<Trace, ParamError> {
+    model.check()?;
+    Ok(Engine::new(model)?.run())
+}
+
+/// Less than this to a jump is no step worth taking; clocks are in nanoseconds.
+const NEAR_S: f64 = 2e-9;
+
+/// A class as it runs.
+struct Source {
+    class: Class,
+    flows: f64,
+    rtt_s: f64,
+    history: History,
+    /// Signals of what was sent before belong to nobody.
+    since_s: f64,
+    /// When probabilities on the way jumped, in order.
+    jumps_s: Vec<f64>,
+    /// How many of them the sender has seen.
+    seen: usize,
+}
+
+impl Source {
+    /// Signals per second that reach one flow which looks back to `time_s`.
+    fn signals_per_s(&mut self, time_s: f64) -> f64 {
+        if time_s < self.since_s {
+            return 0.0;
+        }
+        // All stages of a step look at the same side of a jump, whatever rounding says.
+        let low = self.seen.checked_sub(1).map_or(0.0, |k| self.jumps_s[k]);
+        let high = self
+            .jumps_s
+            .get(self.seen)
+            .map_or(f64::INFINITY, |s| s - 1e-9);
+        self.history
+            .signals_per_s(time_s, time_s.min(high).max(low))
+    }
+}
+
+/// A queue as it runs.
+struct Queue {
+    port: Port,
+    pkts_per_s: f64,
+    buffer_pkts: f64,
+    /// Classes that pass, by index.
+    passing: Vec<usize>,
+}
+
+/// Flows through a queue at one moment, packets/s.
+#[derive(Clone, Copy, Default)]
+struct Through {
+    arriving: f64,
+    /// Not dropped by the law.
+    admitted: f64,
+    leaving: f64,
+    /// Share of the admitted for which there is no room.
+    overflow: f64,
+}
+
+/// Right-hand side at one moment.
+#[derive(Clone, Default)]
+struct Slopes {
+    /// Of windows, then of queues.
+    state: Vec<f64>,
+    /// By class: R, dR/dt, and rate of a flow.
+    rtt_s: Vec<f64>,
+    rtt_slope: Vec<f64>,
+    rate: Vec<f64>,
+    through: Vec<Through>,
+}
+
+struct Engine<'a> {
+    model: &'a Model,
+    sources: Vec<Source>,
+    queues: Vec<Queue>,
+    /// Windows, then queues.
+    state: Vec<f64>,
+    /// Scratch: by class, what it sends past the queues so far.
+    passing_on: Vec<f64>,
+    /// Scratch: the state at the start of a step.
+    before: Vec<f64>,
+    /// Scratch: by queue, share of packets without a signal at both ends of a step.
+    kept: Vec<[f64; 2]>,
+    trace: Trace,
+    /// By queue: time integral of the probability since the last row.
+    signal_s: Vec<f64>,
+    last_row: Time,
+}
+
+impl<'a> Engine<'a> {
+    fn new(model: &'a Model) -> Result<Engine<'a>, ParamError> {
+        let sources: Vec<Source> = model
+            .classes
+            .iter()
+            .map(|class| Source {
+                flows: class.flows,
+                rtt_s: class.rtt.as_secs_f64(),
+                history: History::default(),
+                since_s: 0.0,
+                jumps_s: Vec::new(),
+                seen: 0,
+                class: class.clone(),
+            })
+            .collect();
+        let mut queues = Vec::new();
+        for (v, bottleneck) in model.bottlenecks.iter().enumerate() {
+            let law = bottleneck.law.build(&bottleneck.site())?;
+            let rng = Rng::new(model.seed, &format!("law {v}"));
+            let passes = |i: &usize| model.classes[*i].route.contains(&v);
+            queues.push(Queue {
+                port: Port::new(bottleneck, law, rng),
+                pkts_per_s: bottleneck.pkts_per_s(),
+                buffer_pkts: bottleneck.buffer_pkts,
+                passing: (0..model.classes.len()).filter(passes).collect(),
+            });
+        }
+        let mut state: Vec<f64> = model
+            .classes
+            .iter()
+            .map(|class| class.initial_window_pkts)
+            .collect();
+        state.resize(sources.len() + queues.len(), 0.0);
+        let columns = |count| vec![Vec::new(); count];
+        Ok(Engine {
+            trace: Trace {
+                time_s: Vec::new(),
+                queue_pkts: columns(queues.len()),
+                probability: columns(queues.len()),
+                window_pkts: columns(sources.len()),
+                rtt_s: columns(sources.len()),
+            },
+            passing_on: vec![0.0; sources.len()],
+            before: state.clone(),
+            kept: vec![[1.0; 2]; queues.len()],
+            signal_s: vec![0.0; queues.len()],
+            last_row: Time::ZERO,
+            model,
+            sources,
+            queues,
+            state,
+        })
+    }
+
+    fn run(mut self) -> Trace {
+        let (step, sample) = (self.model.step, self.model.sample);
+        let end = Time::ZERO + self.model.duration;
+        let mut changes = self.model.changes.iter().peekable();
+        let mut now = Time::ZERO;
+        let (mut next_step, mut next_sample) = (now + step, now);
+        let mut slopes: [Slopes; 5] = std::array::from_fn(|_| self.no_slopes());
+        let mut fresh = false;
+        loop {
+            while let Some(change) = changes.next_if(|change| change.at <= now) {
+                self.change(now, &change.what);
+                fresh = false;
+            }
+            fresh &= !self.tick(now);
+            if now == next_sample {
+                self.record(now);
+                next_sample += sample;
+            }
+            if now >= end {
+                return self.trace;
+            }
+            if !fresh {
+                self.slopes_now(now, &mut slopes[0]);
+            }
+            if self.see_jumps(now, &slopes[0]) {
+                self.slopes_now(now, &mut slopes[0]);
+            }
+            while next_step <= now {
+                next_step += step;
+            }
+            let mut until = end.min(next_step).min(next_sample);
+            if let Some(change) = changes.peek() {
+                until = until.min(change.at);
+            }
+            for queue in &self.queues {
+                if let Some(tick) = queue.port.next_tick() {
+                    until = until.min(tick);
+                }
+            }
+            until = self.before_jumps(now, until, &slopes[0]);
+            fresh = self.advance(now, until, &mut slopes);
+            // The last one was taken at the end of the step.
+            slopes.swap(0, 4);
+            now = until;
+        }
+    }
+
+    fn no_slopes(&self) -> Slopes {
+        let classes = vec![0.0; self.sources.len()];
+        Slopes {
+            state: vec![0.0; self.state.len()],
+            rtt_s: classes.clone(),
+            rtt_slope: classes.clone(),
+            rate: classes,
+            through: vec![Through::default(); self.queues.len()],
+        }
+    }
+
+    fn slopes_now(&mut self, now: Time, out: &mut Slopes) {
+        let state = std::mem::take(&mut self.state);
+        self.slopes(now.as_secs_f64(), &state, out);
+        self.state = state;
+    }
+
+    /// The equations.
+    fn slopes(&mut self, now_s: f64, state: &[f64], out: &mut Slopes) {
+        let (windows, queues_pkts) = state.split_at(self.sources.len());
+        for (i, source) in self.sources.iter().enumerate() {
+            let waiting_s = |v: &usize| queues_pkts[*v] / self.queues[*v].pkts_per_s;
+            out.rtt_s[i] = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
+            out.rate[i] = windows[i] / out.rtt_s[i];
+            self.passing_on[i] = source.flows * out.rate[i];
+        }
+        for (v, queue) in self.queues.iter().enumerate() {
+            let mut through = Through::default();
+            for &i in &queue.passing {
+                through.arriving += self.passing_on[i];
+                if !self.sources[i].class.marks {
+                    // A dropped packet does not enter the queue.
+                    self.passing_on[i] *= (1.0 - queue.port.probability).max(0.0);
+                }
+                through.admitted += self.passing_on[i];
+            }
+            let capacity = queue.pkts_per_s;
+            let backlog = queues_pkts[v];
+            let growth = through.admitted - capacity;
+            through.leaving = if backlog > 0.0 {
+                capacity
+            } else {
+                capacity.min(through.admitted)
+            };
+            let full = backlog >= queue.buffer_pkts && growth > 0.0;
+            if full {
+                through.overflow = growth / through.admitted;
+            }
+            // What leaves is taken to be mixed as what enters at the same time.
+            if through.admitted > 0.0 {
+                let share = through.leaving / through.admitted;
+                queue
+                    .passing
+                    .iter()
+                    .for_each(|&i| self.passing_on[i] *= share);
+            }
+            let slope = if full {
+                0.0
+            } else {
+                through.admitted - through.leaving
+            };
+            out.state[windows.len() + v] = slope;
+            out.through[v] = through;
+        }
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            let queue_slopes = &out.state[windows.len()..];
+            let queues = &self.queues;
+            let waiting = |v: &usize| queue_slopes[*v] / queues[*v].pkts_per_s;
+            out.rtt_slope[i] = source.class.route.iter().map(waiting).sum();
+            let signals_per_s = source.signals_per_s(now_s - out.rtt_s[i]);
+            let growth = source.class.growth_pkts_per_rtt / out.rtt_s[i];
+            let slope = growth - windows[i] / 2.0 * signals_per_s;
+            let held = windows[i] >= source.class.window_pkts && slope > 0.0;
+            out.state[i] = if held || source.flows == 0.0 {
+                0.0
+            } else {
+                slope
+            };
+        }
+    }
+
+    /// One step; `slopes[0]` are those at its start, and become those at its end in
+    /// `slopes[4]`. False if these no longer hold.
+    fn advance(&mut self, start: Time, end: Time, slopes: &mut [Slopes; 5]) -> bool {
+        let (start_s, end_s) = (start.as_secs_f64(), end.as_secs_f64());
+        let h = end_s - start_s;
+        let mut before = std::mem::take(&mut self.before);
+        let mut state = std::mem::take(&mut self.state);
+        before.copy_from_slice(&state);
+        for stage in 1..4 {
+            let part = if stage < 3 { h / 2.0 } else { h };
+            for (y, (from, slope)) in state
+                .iter_mut()
+                .zip(before.iter().zip(&slopes[stage - 1].state))
+            {
+                *y = from + part * slope;
+            }
+            self.slopes(start_s + part, &state, &mut slopes[stage]);
+        }
+        for (k, y) in state.iter_mut().enumerate() {
+            let [k1, k2, k3, k4] = [0, 1, 2, 3].map(|stage| slopes[stage].state[k]);
+            *y = before[k] + h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4);
+        }
+        let (windows, queues_pkts) = state.split_at_mut(self.sources.len());
+        for (window, source) in windows.iter_mut().zip(&self.sources) {
+            *window = window.clamp(0.0, source.class.window_pkts);
+        }
+        for (backlog, queue) in queues_pkts.iter_mut().zip(&self.queues) {
+            *backlog = backlog.clamp(0.0, queue.buffer_pkts);
+        }
+        self.slopes(end_s, &state, &mut slopes[4]);
+
+        let mut moved = false;
+        for (v, queue) in self.queues.iter_mut().enumerate() {
+            let k = self.sources.len() + v;
+            let total = |of: fn(&Through) -> f64| {
+                let [k1, k2, k3, k4] = [0, 1, 2, 3].map(|stage| of(&slopes[stage].through[v]));
+                h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+            };
+            let left = total(|through| through.leaving);
+            let no_room = total(|through| through.admitted) - left - (state[k] - before[k]);
+            let was = queue.port.probability;
+            let p = queue.port.pass(&Passed {
+                start,
+                end,
+                queue_pkts: [before[k], state[k]],
+                arrived: total(|through| through.arriving),
+                // Of the rest, rounding.
+                overflowed: if state[k] >= queue.buffer_pkts {
+                    no_room.max(0.0)
+                } else {
+                    0.0
+                },
+                left,
+            });
+            moved |= queue.port.probability != was;
+            self.signal_s[v] += h * (p[0] + p[1]) / 2.0;
+            for side in 0..2 {
+                let through = &slopes[4 * side].through[v];
+                self.kept[v][side] = (1.0 - p[side]) * (1.0 - through.overflow);
+            }
+        }
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            let side = |side: usize| {
+                let slopes = &slopes[4 * side];
+                let rate = slopes.rate[i];
+                // x = W/R
+                let slope = (slopes.state[i] - rate * slopes.rtt_slope[i]) / slopes.rtt_s[i];
+                let through = source.class.route.iter().map(|v| self.kept[*v][side]);
+                (rate, slope, 1.0 - through.product::<f64>())
+            };
+            let (first, last) = (side(0), side(1));
+            source.history.push(Segment {
+                start_s,
+                end_s,
+                rate: [first.0, last.0],
+                slope: [first.1, last.1],
+                probability: [first.2, last.2],
+            });
+        }
+        self.state = state;
+        self.before = before;
+        !moved
+    }
+
+    /// Lets senders see the jumps that have reached them; true if there were any.
+    fn see_jumps(&mut self, now: Time, slopes: &Slopes) -> bool {
+        let mut any = false;
+        for (source, rtt_s) in self.sources.iter_mut().zip(&slopes.rtt_s) {
+            let looks_at = now.as_secs_f64() - rtt_s;
+            let reached = |at: &f64| at - looks_at < NEAR_S;
+            while source.jumps_s.get(source.seen).is_some_and(reached) {
+                source.seen += 1;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Ends a step where a jump of the probability reaches a sender: t − R(t) meets the time of
+    /// the jump, with R continued along its slope.
+    fn before_jumps(&self, now: Time, until: Time, slopes: &Slopes) -> Time {
+        let now_s = now.as_secs_f64();
+        let mut until_s = until.as_secs_f64();
+        for (i, source) in self.sources.iter().enumerate() {
+            let looks_at = now_s - slopes.rtt_s[i];
+            let passes = 1.0 - slopes.rtt_slope[i];
+            if let Some(at) = source.jumps_s.get(source.seen) {
+                if passes > 0.0 {
+                    until_s = until_s.min(now_s + (at - looks_at) / passes);
+                }
+            }
+        }
+        let early = Time::from_nanos((until_s * 1e9).round() as u64);
+        until.min(early.max(now + forebay_core::Span::from_nanos(1)))
+    }
+
+    /// Every tick that is due; true if one moved a probability.
+    fn tick(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        for (v, queue) in self.queues.iter_mut().enumerate() {
+            let due = queue.port.next_tick().is_some_and(|due| due <= now);
+            if due && queue.port.tick(now, self.state[self.sources.len() + v]) {
+                moved = true;
+                for &i in &queue.passing {
+                    self.sources[i].jumps_s.push(now.as_secs_f64());
+                }
+            }
+        }
+        moved
+    }
+
+    fn change(&mut self, now: Time, what: &What) {
+        match *what {
+            What::Rate { bottleneck, rate } => {
+                let queue = &mut self.queues[bottleneck];
+                queue.pkts_per_s = rate.packets_per_sec(self.model.bottlenecks[bottleneck].packet);
+                queue.port.set_rate(rate);
+            }
+            What::Buffer {
+                bottleneck,
+                buffer_pkts,
+            } => {
+                self.queues[bottleneck].buffer_pkts = buffer_pkts;
+                self.queues[bottleneck].port.set_buffer(buffer_pkts);
+            }
+            What::Rtt { class, rtt } => self.sources[class].rtt_s = rtt.as_secs_f64(),
+            What::Flows { class, flows } => {
+                let source = &mut self.sources[class];
+                let come = flows - source.flows;
+                if source.flows == 0.0 {
+                    source.since_s = now.as_secs_f64();
+                }
+                if come > 0.0 {
+                    let new = come * source.class.initial_window_pkts;
+                    self.state[class] = (source.flows * self.state[class] + new) / flows;
+                }
+                source.flows = flows;
+            }
+        }
+    }
+
+    fn record(&mut self, now: Time) {
+        let classes = self.sources.len();
+        let since_s = now.since(self.last_row).as_secs_f64();
+        self.last_row = now;
+        self.trace.time_s.push(now.as_secs_f64());
+        for (v, queue) in self.queues.iter().enumerate() {
+            let signal_s = std::mem::take(&mut self.signal_s[v]);
+            let mean = if since_s > 0.0 {
+                signal_s / since_s
+            } else {
+                queue.port.probability
+            };
+            self.trace.probability[v].push(mean);
+            self.trace.queue_pkts[v].push(self.state[classes + v]);
+        }
+        for (i, source) in self.sources.iter().enumerate() {
+            let waiting_s = |v: &usize| self.state[classes + v] / self.queues[*v].pkts_per_s;
+            let rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
+            self.trace.rtt_s[i].push(rtt_s);
+            self.trace.window_pkts[i].push(self.state[i]);
+        }
+    }
+}

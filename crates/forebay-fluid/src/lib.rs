@@ -1,0 +1,30 @@
+//! The fluid model of TCP and AQM, integrated around the real law object.
+//!
+//! Misra, Gong and Towsley (2000), as linearised in pi-pd eq. (1) and staqm section II: for a
+//! class i of N_i flows with window W_i over bottlenecks v of queue q_v, capacity C_v,
+//!
+//! ```text
+//! R_i(t)  = T_i + Σ_v q_v(t)/C_v                      x_i = W_i/R_i   (packets/s of one flow)
+//! dW_i/dt = 1/R_i(t) − (W_i(t)/2)·x_i(t − R_i)·p_i(t − R_i)
+//! dq_v/dt = Σ_i N_i·x_i − C_v                         within 0 ≤ q_v ≤ B_v
+//! ```
+//!
+//! with p_i the probability that one of the queues on the way signals. Timeouts and slow start
+//! are left out. Beyond the paper: a signal that drops keeps its packets out of the queue; what
+//! leaves a queue, not what enters it, reaches the next one; delayed ACKs halve the growth.
+//!
+//! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
+//! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its
+//! [`intensity`](forebay_core::Law::intensity); a law that has none is taken at its verdicts.
+
+mod history;
+mod integrate;
+mod model;
+mod port;
+mod scenario;
+mod trace;
+
+pub use integrate::run;
+pub use model::{Bottleneck, Change, Class, Model, What};
+pub use scenario::from_scenario;
+pub use trace::{halving, Halving, Trace};

@@ -1,0 +1,233 @@
+//! What the fluid model is given.
+
+use forebay_core::{Bytes, ParamError, Rate, Site, Span, Time};
+use forebay_scenario::LawChoice;
+
+/// Most steps of one run: memory grows with them.
+const MOST_STEPS: f64 = 2e7;
+
+/// Everything about one run.
+#[derive(Clone)]
+pub struct Model {
+    /// Numbered downstream: every route visits them in this order.
+    pub bottlenecks: Vec<Bottleneck>,
+    pub classes: Vec<Class>,
+    /// In order of time.
+    pub changes: Vec<Change>,
+    pub duration: Span,
+    /// Longest integration step. Steps also end where a law's clock ticks, where something
+    /// changes, and where either of these reaches a sender.
+    pub step: Span,
+    /// Time between two rows of the trace.
+    pub sample: Span,
+    /// For laws that draw at random; nothing else does.
+    pub seed: u64,
+}
+
+/// A queue under a law, and its link.
+#[derive(Clone)]
+pub struct Bottleneck {
+    pub rate: Rate,
+    /// Size of every packet.
+    pub packet: Bytes,
+    pub buffer_pkts: f64,
+    pub law: LawChoice,
+}
+
+/// Like flows: one window stands for all of them.
+#[derive(Clone, Debug)]
+pub struct Class {
+    pub label: String,
+    /// At the start; need not be whole.
+    pub flows: f64,
+    /// Round-trip time without queueing.
+    pub rtt: Span,
+    /// Bottlenecks on the way, by index, each larger than the last.
+    pub route: Vec<usize>,
+    /// Window of a flow that starts.
+    pub initial_window_pkts: f64,
+    /// Largest window.
+    pub window_pkts: f64,
+    /// 1, or 1/2 with delayed ACKs (RFC 5681 section 3.1).
+    pub growth_pkts_per_rtt: f64,
+    /// Whether a law's signal marks packets of this class instead of dropping them.
+    pub marks: bool,
+}
+
+/// Something that changes while the model runs.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub at: Time,
+    pub what: What,
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Rate {
+        bottleneck: usize,
+        rate: Rate,
+    },
+    Buffer {
+        bottleneck: usize,
+        buffer_pkts: f64,
+    },
+    Rtt {
+        class: usize,
+        rtt: Span,
+    },
+    /// Flows that come bring the initial window into the class's mean.
+    Flows {
+        class: usize,
+        flows: f64,
+    },
+}
+
+impl Bottleneck {
+    pub fn pkts_per_s(&self) -> f64 {
+        self.rate.packets_per_sec(self.packet)
+    }
+
+    pub fn site(&self) -> Site {
+        Site {
+            rate: self.rate,
+            buffer_pkts: self.buffer_pkts,
+            packet: self.packet,
+        }
+    }
+}
+
+impl Class {
+    /// Flows of Reno as RFC 5681 has it, over the first bottleneck.
+    pub fn new(label: impl Into<String>, flows: f64, rtt: Span) -> Class {
+        Class {
+            label: label.into(),
+            flows,
+            rtt,
+            route: vec![0],
+            initial_window_pkts: 2.0,
+            window_pkts: 1e9,
+            growth_pkts_per_rtt: 1.0,
+            marks: false,
+        }
+    }
+}
+
+fn positive(key: String, value: f64, unit: &str) -> Result<(), ParamError> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    let allowed = format!("a finite number of {unit} above 0");
+    Err(ParamError::new(&key, value, allowed))
+}
+
+fn known(key: String, index: usize, count: usize) -> Result<(), ParamError> {
+    if index < count {
+        return Ok(());
+    }
+    Err(ParamError::new(&key, index, format!("less than {count}")))
+}
+
+fn flows(key: String, flows: f64) -> Result<(), ParamError> {
+    if (0.0..=1e9).contains(&flows) {
+        return Ok(());
+    }
+    Err(ParamError::new(&key, flows, "0 to 1e9 flows"))
+}
+
+impl Model {
+    /// # Errors
+    /// The first value that makes no sense, or a step that is too long or too short.
+    pub fn check(&self) -> Result<(), ParamError> {
+        let queues = self.bottlenecks.len();
+        if queues == 0 {
+            return Err(ParamError::new("bottlenecks", "none", "at least one"));
+        }
+        for (v, bottleneck) in self.bottlenecks.iter().enumerate() {
+            let key = |name| format!("bottlenecks.{v}.{name}");
+            positive(key("rate"), bottleneck.pkts_per_s(), "packets/s")?;
+            positive(key("buffer_pkts"), bottleneck.buffer_pkts, "packets")?;
+        }
+        for (i, class) in self.classes.iter().enumerate() {
+            let key = |name| format!("classes.{i}.{name}");
+            flows(key("flows"), class.flows)?;
+            positive(
+                key("initial_window_pkts"),
+                class.initial_window_pkts,
+                "packets",
+            )?;
+            positive(key("window_pkts"), class.window_pkts, "packets")?;
+            positive(
+                key("growth_pkts_per_rtt"),
+                class.growth_pkts_per_rtt,
+                "packets",
+            )?;
+            self.check_rtt(key("rtt"), class.rtt)?;
+            if class.route.is_empty() || !class.route.is_sorted_by(|a, b| a < b) {
+                return Err(ParamError::new(
+                    key("route"),
+                    format!("{:?}", class.route),
+                    "at least one bottleneck, in the order of their numbers",
+                ));
+            }
+            class
+                .route
+                .iter()
+                .try_for_each(|v| known(key("route"), *v, queues))?;
+        }
+        for (k, change) in self.changes.iter().enumerate() {
+            let key = |name| format!("changes.{k}.{name}");
+            if k > 0 && change.at < self.changes[k - 1].at {
+                return Err(ParamError::new(
+                    key("at"),
+                    change.at,
+                    "changes in order of time",
+                ));
+            }
+            match change.what {
+                What::Rate { bottleneck, rate } => {
+                    known(key("bottleneck"), bottleneck, queues)?;
+                    positive(key("rate"), rate.as_bps() as f64, "bit/s")?;
+                }
+                What::Buffer {
+                    bottleneck,
+                    buffer_pkts,
+                } => {
+                    known(key("bottleneck"), bottleneck, queues)?;
+                    positive(key("buffer_pkts"), buffer_pkts, "packets")?;
+                }
+                What::Rtt { class, rtt } => {
+                    known(key("class"), class, self.classes.len())?;
+                    self.check_rtt(key("rtt"), rtt)?;
+                }
+                What::Flows {
+                    class,
+                    flows: count,
+                } => {
+                    known(key("class"), class, self.classes.len())?;
+                    flows(key("flows"), count)?;
+                }
+            }
+        }
+        positive("sample".into(), self.sample.as_secs_f64(), "seconds")?;
+        positive("step".into(), self.step.as_secs_f64(), "seconds")?;
+        let shortest = self.step.min(self.sample).as_secs_f64();
+        let steps = self.duration.as_secs_f64() / shortest;
+        if steps > MOST_STEPS {
+            return Err(ParamError::new(
+                "step",
+                format!("{steps:.1e} steps"),
+                format!("at most {MOST_STEPS:.0e} steps in a run"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// A step must not need what it has yet to compute.
+    fn check_rtt(&self, key: String, rtt: Span) -> Result<(), ParamError> {
+        if rtt >= self.step && rtt > Span::ZERO {
+            return Ok(());
+        }
+        let allowed = format!("at least one integration step, \"{}\"", self.step);
+        Err(ParamError::new(&key, format!("\"{rtt}\""), allowed))
+    }
+}

@@ -1,0 +1,177 @@
+//! A scenario as a fluid, as far as a fluid can be one.
+
+use forebay_core::{ParamError, Rate, Span, Time};
+use forebay_scenario::{Instant, LawChoice, Scenario, Setting, Traffic, TrafficKind};
+
+use crate::model::{Bottleneck, Change, Class, Model, What};
+
+/// One law of a scenario, in steps of at most `step`.
+///
+/// Flows of one traffic that share an RTT and come and go together become a class. A start (or
+/// stop) drawn at random falls in the middle of its range. To the RTT come the times that a
+/// packet takes to pass the bottleneck and its access links.
+///
+/// # Errors
+/// The key that the model cannot express: traffic other than ftp, packets of several sizes.
+pub fn from_scenario(
+    scenario: &Scenario,
+    law: &LawChoice,
+    step: Span,
+) -> Result<Model, ParamError> {
+    let site = scenario.site();
+    let mut classes = Vec::new();
+    let mut changes = Vec::new();
+    // Which classes a traffic has become.
+    let mut members: Vec<Vec<Member>> = Vec::new();
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        let key = |name| format!("traffic.{index}.{name}");
+        let TrafficKind::Ftp(tcp) = &traffic.kind else {
+            let found = match traffic.kind {
+                TrafficKind::Mice { .. } => "\"mice\"",
+                _ => "\"cbr\"",
+            };
+            let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
+            return Err(ParamError::new(key("kind"), found, allowed));
+        };
+        if traffic.packet != site.packet {
+            let found = format!("\"{}\"", traffic.packet);
+            let allowed = format!(
+                "\"{}\" as elsewhere: the fluid model has one packet size",
+                site.packet
+            );
+            return Err(ParamError::new(key("packet"), found, allowed));
+        }
+        let mut own = Vec::new();
+        for (first, last) in cohorts(index, traffic, scenario) {
+            for (turn, rtt) in traffic.rtts.iter().enumerate() {
+                let turns = traffic.pairs.map_or(u32::MAX, |pairs| pairs);
+                let flows = (first..last)
+                    .filter(|flow| (flow % turns) as usize % traffic.rtts.len() == turn)
+                    .count() as f64;
+                if flows == 0.0 {
+                    continue;
+                }
+                own.push(Member {
+                    class: classes.len(),
+                    first,
+                    flows,
+                });
+                classes.push(Class {
+                    label: match (traffic.rtts.len(), first) {
+                        (1, 0) => traffic.label.clone(),
+                        (_, 0) => format!("{} {rtt}", traffic.label),
+                        _ => format!("{} {rtt} from {first}", traffic.label),
+                    },
+                    flows: 0.0,
+                    rtt: *rtt + transmission(site.rate, traffic),
+                    route: vec![0],
+                    initial_window_pkts: f64::from(tcp.initial_window_pkts),
+                    window_pkts: f64::from(tcp.window_pkts),
+                    growth_pkts_per_rtt: if tcp.delayed_ack { 0.5 } else { 1.0 },
+                    marks: tcp.ecn && scenario.bottleneck.ecn,
+                });
+            }
+        }
+        for member in &own {
+            if member.first < traffic.flows {
+                changes.push(member.flows_at(middle(traffic.start), true));
+            }
+            if let Some(stop) = traffic.stop {
+                changes.push(member.flows_at(middle(stop), false));
+            }
+        }
+        members.push(own);
+    }
+    for change in &scenario.changes {
+        let at = change.at;
+        let mut add = |what| changes.push(Change { at, what });
+        match change.what {
+            Setting::Rate(rate) => add(What::Rate {
+                bottleneck: 0,
+                rate,
+            }),
+            Setting::Buffer(buffer) => {
+                let mut changed = scenario.clone();
+                changed.bottleneck.buffer = buffer;
+                let buffer_pkts = changed.site().buffer_pkts;
+                add(What::Buffer {
+                    bottleneck: 0,
+                    buffer_pkts,
+                });
+            }
+            Setting::Delay(new) => {
+                let delay = scenario.bottleneck.delay;
+                // The access links stay as they are: the RTT moves by twice the difference.
+                let moved = 2.0 * (new.as_secs_f64() - delay.as_secs_f64());
+                for (class, it) in classes.iter_mut().enumerate() {
+                    let rtt = Span::from_secs_f64(it.rtt.as_secs_f64() + moved);
+                    add(What::Rtt { class, rtt });
+                }
+            }
+            Setting::Flows { traffic, flows } => members[traffic]
+                .iter()
+                .for_each(|member| changes.push(member.flows_at(at, member.first < flows))),
+        }
+    }
+    changes.sort_by_key(|change| change.at);
+    let model = Model {
+        bottlenecks: vec![Bottleneck {
+            rate: site.rate,
+            packet: site.packet,
+            buffer_pkts: site.buffer_pkts,
+            law: law.clone(),
+        }],
+        classes,
+        changes,
+        duration: scenario.duration,
+        step,
+        sample: scenario.sample,
+        seed: 1,
+    };
+    model.check()?;
+    Ok(model)
+}
+
+/// A class of a traffic: `flows` of those from number `first` on.
+struct Member {
+    class: usize,
+    first: u32,
+    flows: f64,
+}
+
+impl Member {
+    fn flows_at(&self, at: Time, on: bool) -> Change {
+        let flows = if on { self.flows } else { 0.0 };
+        let class = self.class;
+        Change {
+            at,
+            what: What::Flows { class, flows },
+        }
+    }
+}
+
+/// Ranges of flows that come and go together: a change makes the first so many run.
+fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u32)> {
+    let changed = scenario
+        .changes
+        .iter()
+        .filter_map(|change| match change.what {
+            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
+            _ => None,
+        });
+    let mut ends: Vec<u32> = changed.chain([0, traffic.flows]).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+fn middle(instant: Instant) -> Time {
+    let (first, last) = instant.bounds();
+    Time::from_nanos(first.as_nanos() / 2 + last.as_nanos() / 2)
+}
+
+/// A packet crosses the bottleneck and the access link at either end.
+fn transmission(rate: Rate, traffic: &Traffic) -> Span {
+    let one = |rate: Rate| Span::from_secs_f64(1.0 / rate.packets_per_sec(traffic.packet));
+    one(rate) + one(traffic.access) * 2
+}

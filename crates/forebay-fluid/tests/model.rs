@@ -1,0 +1,306 @@
+//! The model against what can be worked out by hand.
+
+use forebay_core::{laws, Bytes, Rate, Span, Time, Value};
+use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Trace, What};
+use forebay_scenario::LawChoice;
+
+fn law(kind: &str, given: &[(&str, Value)]) -> LawChoice {
+    LawChoice {
+        label: kind.into(),
+        spec: laws::find(kind).unwrap(),
+        given: given
+            .iter()
+            .map(|(name, value)| ((*name).into(), value.clone()))
+            .collect(),
+    }
+}
+
+/// PI as staqm designs it for N = 60, C = 3750/s, R = 0.2467 s. Told of bytes, it sees the queue
+/// to 1e-6 packets.
+fn pi() -> LawChoice {
+    law(
+        "pi",
+        &[
+            ("target", Value::Text("175p".into())),
+            ("a", Value::Number(7.853e-5)),
+            ("b", Value::Number(7.827e-5)),
+            ("queue_in_bytes", Value::Flag(true)),
+        ],
+    )
+}
+
+/// 60 flows of 200 ms over 3750 packets/s. Packets of 1 MB, so that a byte is little.
+fn model(law: LawChoice) -> Model {
+    Model {
+        bottlenecks: vec![Bottleneck {
+            rate: Rate::from_bps(3750 * 8_000_000),
+            packet: Bytes(1_000_000),
+            buffer_pkts: 800.0,
+            law,
+        }],
+        classes: vec![Class {
+            marks: true,
+            ..Class::new("ftp", 60.0, Span::from_millis(200))
+        }],
+        changes: Vec::new(),
+        duration: Span::from_secs(100),
+        step: Span::from_millis(1),
+        sample: Span::from_millis(10),
+        seed: 1,
+    }
+}
+
+/// Mean over the last `share` of the rows.
+fn late(column: &[f64], share: f64) -> f64 {
+    let from = ((1.0 - share) * column.len() as f64) as usize;
+    column[from..].iter().sum::<f64>() / (column.len() - from) as f64
+}
+
+fn close(got: f64, want: f64, relative: f64) {
+    assert!((got / want - 1.0).abs() < relative, "{got}, not {want}");
+}
+
+#[test]
+fn marks_settle_where_the_equations_are_zero() {
+    // dq = 0: W0 = R0·C/N. dW = 0: p0·W0² = 2. PI holds q at its target (staqm appendix D).
+    let trace = run(&model(pi())).unwrap();
+    let r0 = 0.2 + 175.0 / 3750.0;
+    let w0 = r0 * 3750.0 / 60.0;
+    close(late(&trace.queue_pkts[0], 0.1), 175.0, 1e-4);
+    close(late(&trace.window_pkts[0], 0.1), w0, 1e-4);
+    close(late(&trace.probability[0], 0.1), 2.0 / (w0 * w0), 1e-4);
+}
+
+#[test]
+fn drops_stay_out_of_the_queue() {
+    // N·x·(1 − p) = C now, so W0 = R0·C/(N(1 − p0)) and still p0·W0² = 2.
+    let mut dropping = model(pi());
+    dropping.classes[0].marks = false;
+    let trace = run(&dropping).unwrap();
+    let w0 = late(&trace.window_pkts[0], 0.1);
+    let p0 = late(&trace.probability[0], 0.1);
+    close(p0 * w0 * w0, 2.0, 1e-4);
+    close(
+        w0 * 60.0 * (1.0 - p0),
+        (0.2 + 175.0 / 3750.0) * 3750.0,
+        1e-4,
+    );
+}
+
+#[test]
+fn delayed_acks_halve_the_probability_needed() {
+    let mut delayed = model(pi());
+    delayed.classes[0].growth_pkts_per_rtt = 0.5;
+    let trace = run(&delayed).unwrap();
+    let w0 = late(&trace.window_pkts[0], 0.1);
+    close(late(&trace.probability[0], 0.1) * w0 * w0, 1.0, 1e-3);
+}
+
+#[test]
+fn classes_share_by_their_round_trips() {
+    // All see one p, so all windows are √(2/p), and rates go as 1/R.
+    let mut mixed = model(pi());
+    mixed.classes = [40, 100, 200]
+        .map(|ms| Class {
+            marks: true,
+            ..Class::new(format!("{ms} ms"), 20.0, Span::from_millis(ms))
+        })
+        .into();
+    let trace = run(&mixed).unwrap();
+    let w0 = late(&trace.window_pkts[0], 0.1);
+    close(late(&trace.window_pkts[1], 0.1), w0, 2e-3);
+    close(late(&trace.window_pkts[2], 0.1), w0, 2e-3);
+    let carried: f64 = [0.04, 0.1, 0.2]
+        .map(|rtt| 20.0 * w0 / (rtt + 175.0 / 3750.0))
+        .iter()
+        .sum();
+    close(carried, 3750.0, 2e-3);
+}
+
+#[test]
+fn changes_of_flows_capacity_and_rtt_move_the_equilibrium() {
+    let mut changing = model(pi());
+    let at = |s| Time::ZERO + Span::from_secs(s);
+    let rate = Rate::from_bps(3000 * 8_000_000);
+    let change = |s, what| Change { at: at(s), what };
+    changing.changes = vec![
+        change(
+            50,
+            What::Flows {
+                class: 0,
+                flows: 80.0,
+            },
+        ),
+        change(
+            100,
+            What::Rate {
+                bottleneck: 0,
+                rate,
+            },
+        ),
+        change(
+            150,
+            What::Rtt {
+                class: 0,
+                rtt: Span::from_millis(150),
+            },
+        ),
+    ];
+    changing.duration = Span::from_secs(200);
+    let trace = run(&changing).unwrap();
+    let row = |s: f64| (s * 100.0) as usize;
+    for (from, to, flows, capacity, rtt) in [
+        (45.0, 50.0, 60.0, 3750.0, 0.2),
+        (95.0, 100.0, 80.0, 3750.0, 0.2),
+        (145.0, 150.0, 80.0, 3000.0, 0.2),
+        (195.0, 200.0, 80.0, 3000.0, 0.15),
+    ] {
+        let part = row(from)..row(to);
+        let w0 = (rtt + 175.0 / capacity) * capacity / flows;
+        close(late(&trace.queue_pkts[0][part.clone()], 1.0), 175.0, 2e-3);
+        close(late(&trace.window_pkts[0][part], 1.0), w0, 2e-3);
+    }
+}
+
+#[test]
+fn a_wrong_gain_unsettles_the_queue() {
+    let mut bad = pi();
+    bad.given[1].1 = Value::Number(4.0 * 7.853e-5);
+    bad.given[2].1 = Value::Number(4.0 * 7.827e-5);
+    let spread = |trace: &Trace| {
+        let queue = &trace.queue_pkts[0][5000..];
+        let (low, high) = queue
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(l, h), q| (l.min(*q), h.max(*q)));
+        high - low
+    };
+    let wrong = spread(&run(&model(bad)).unwrap());
+    assert!(wrong > 50.0, "{wrong}");
+    assert!(spread(&run(&model(pi())).unwrap()) < 1.0);
+}
+
+#[test]
+fn half_the_step_changes_little() {
+    let at_step = |us| {
+        let mut model = model(pi());
+        model.duration = Span::from_secs(20);
+        model.classes[0].initial_window_pkts = 15.0;
+        model.step = Span::from_micros(us);
+        halving(&model).unwrap()
+    };
+    let (coarse, fine) = (at_step(4000), at_step(1000));
+    assert!(fine.queue_pkts < 1e-4, "{fine:?}");
+    assert!(fine.window_pkts < 1e-5, "{fine:?}");
+    // Second order, from the moments at which jumps reach the senders: 16 times less.
+    assert!(
+        fine.queue_pkts < coarse.queue_pkts / 5.0,
+        "{coarse:?} {fine:?}"
+    );
+}
+
+#[test]
+fn the_queue_stays_within_its_buffer_and_overflow_signals() {
+    // Nothing but overflow: DropTail. The queue must reach the buffer, and never pass it.
+    let trace = run(&model(law("droptail", &[]))).unwrap();
+    let highest = trace.queue_pkts[0].iter().fold(0.0_f64, |a, b| a.max(*b));
+    assert_eq!(highest, 800.0);
+    assert!(trace.queue_pkts[0]
+        .iter()
+        .all(|q| (0.0..=800.0).contains(q)));
+    // A full queue halves windows: the mean must stay near a full pipe.
+    let w = late(&trace.window_pkts[0], 0.5);
+    assert!(w < 1.2 * (0.2 * 3750.0 + 800.0) / 60.0, "{w}");
+}
+
+#[test]
+fn two_queues_in_a_row() {
+    // The second link is the slower: it alone holds a queue, at PI's target.
+    let mut row = model(pi());
+    let mut second = row.bottlenecks[0].clone();
+    second.rate = Rate::from_bps(3000 * 8_000_000);
+    row.bottlenecks.push(second);
+    row.classes[0].route = vec![0, 1];
+    let trace = run(&row).unwrap();
+    assert!(late(&trace.queue_pkts[0], 0.2) < 1e-6);
+    close(late(&trace.queue_pkts[1], 0.2), 175.0, 1e-3);
+    // And with cross traffic at both, both links are full and probabilities add up.
+    row.bottlenecks[1].rate = row.bottlenecks[0].rate;
+    row.duration = Span::from_secs(200);
+    let mut cross = |route: usize| {
+        let mut class = Class {
+            marks: true,
+            ..Class::new("cross", 30.0, Span::from_millis(200))
+        };
+        class.route = vec![route];
+        row.classes.push(class);
+    };
+    cross(0);
+    cross(1);
+    let trace = run(&row).unwrap();
+    let p = [0, 1].map(|v| late(&trace.probability[v], 0.2));
+    let w = [0, 1, 2].map(|i| late(&trace.window_pkts[i], 0.2));
+    close(late(&trace.queue_pkts[0], 0.2), 175.0, 5e-3);
+    close(late(&trace.queue_pkts[1], 0.2), 175.0, 5e-3);
+    close(p[0] * w[1] * w[1], 2.0, 5e-3);
+    close((1.0 - (1.0 - p[0]) * (1.0 - p[1])) * w[0] * w[0], 2.0, 5e-3);
+}
+
+#[test]
+fn laws_driven_by_packets_work_too() {
+    // AVQ has no intensity: its signals are counted. It keeps arrivals at γC.
+    let trace = run(&model(law("avq", &[]))).unwrap();
+    let sent = 60.0 * late(&trace.window_pkts[0], 0.3) / late(&trace.rtt_s[0], 0.3);
+    close(sent, 0.98 * 3750.0, 0.01);
+    // RED settles where its line meets p = 2/W².
+    let red = law(
+        "red",
+        &[
+            ("min_th", Value::Text("70p".into())),
+            ("max_th", Value::Text("270p".into())),
+            ("max_p", Value::Number(0.05)),
+            ("w_q", Value::Number(1e-5)),
+        ],
+    );
+    let trace = run(&model(red)).unwrap();
+    let (q, p) = (
+        late(&trace.queue_pkts[0], 0.2),
+        late(&trace.probability[0], 0.2),
+    );
+    close(p, 0.05 * (q - 70.0) / 200.0 / 1.5, 0.01);
+    close(p, 2.0 / ((0.2 * 3750.0 + q) / 60.0).powi(2), 0.01);
+}
+
+#[test]
+fn every_law_runs_the_same_twice() {
+    for spec in laws::LAWS {
+        let mut model = model(law(spec.kind, &[]));
+        model.bottlenecks[0].packet = Bytes(1000);
+        model.bottlenecks[0].rate = Rate::from_bps(30_000_000);
+        model.duration = Span::from_secs(10);
+        let trace = run(&model).unwrap();
+        assert!(trace == run(&model).unwrap(), "{}", spec.kind);
+        let queue = &trace.queue_pkts[0];
+        assert!(
+            queue.iter().all(|q| (0.0..=800.0).contains(q)),
+            "{}",
+            spec.kind
+        );
+        assert_eq!(trace.time_s.len(), 1001);
+    }
+}
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let key = |change: fn(&mut Model)| {
+        let mut model = model(pi());
+        change(&mut model);
+        run(&model).unwrap_err().key
+    };
+    assert_eq!(key(|m| m.step = Span::from_millis(300)), "classes.0.rtt");
+    assert_eq!(key(|m| m.step = Span::from_nanos(1)), "step");
+    assert_eq!(key(|m| m.classes[0].route = vec![]), "classes.0.route");
+    assert_eq!(key(|m| m.classes[0].route = vec![1]), "classes.0.route");
+    assert_eq!(key(|m| m.classes[0].flows = f64::NAN), "classes.0.flows");
+    assert_eq!(key(|m| m.bottlenecks.clear()), "bottlenecks");
+    assert_eq!(key(|m| m.bottlenecks[0].buffer_pkts = 100.0), "target");
+}
