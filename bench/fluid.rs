@@ -10,7 +10,7 @@ use forebay_scenario::LawChoice;
 const RUNS: usize = 20;
 
 fn main() {
-    for kind in ["pi", "pi-pd", "red", "ared", "stpi", "avq"] {
+    for kind in ["pi", "pi-pd", "red", "stpi"] {
         for classes in [1, 9] {
             let model = model(kind, classes);
             let mut times_ms: Vec<f64> = (0..RUNS)

@@ -1,0 +1,64 @@
+# `make run` and `make test` set up what they need: a virtual environment and the Rust build.
+# The second time they start at once.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := .make
+
+RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+.PHONY: run test lint fidelity bench docs clean help
+
+help:
+	@echo "make run       a paper's experiment, shortened; says where its report is"
+	@echo "make test      every test"
+	@echo "make lint      formatters, linters and type checks"
+	@echo "make fidelity  docs/fidelity.md: our runs beside ns-2's (needs the reference)"
+	@echo "make bench     speed beside ns-2 (needs Debian's ns2)"
+	@echo "make docs      the generated pages of docs/"
+
+run: $(STAMPS)/native
+	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
+
+test: $(STAMPS)/native
+	cargo test --workspace --quiet
+	$(BIN)/python -m pytest
+
+lint: $(STAMPS)/native
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff format --check python bench
+	$(BIN)/ruff check python bench
+	$(BIN)/mypy
+
+REFERENCE ?= ../shared/reference
+
+fidelity: $(STAMPS)/native
+	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json --out docs/fidelity.md
+
+bench: $(STAMPS)/native
+	$(BIN)/python bench/speed.py --reference $(REFERENCE)
+
+docs: $(STAMPS)/native
+	$(BIN)/python -m forebay.docs docs
+
+# Debian's Python comes without venv; its package is the one thing that may need root.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV) || { \
+	  rm -rf $(VENV); \
+	  $$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install -y -qq python3-venv && \
+	  $(PYTHON) -m venv $(VENV); }
+
+$(STAMPS)/venv: pyproject.toml | $(VENV)/bin/python
+	@mkdir -p $(STAMPS)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(STAMPS)/native: $(STAMPS)/venv $(RUST)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(STAMPS) target results
