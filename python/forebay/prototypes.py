@@ -45,7 +45,7 @@ def load(text: str) -> str | Prototype:
     path, separator, name = text.rpartition(":")
     if not separator or not path.endswith(".py"):
         return text
-    file = Path(path)
+    file = Path(path).absolute()
     if not file.is_file():
         raise ScenarioError(f"--law: found {text}, allowed: FILE.py:CLASS with a file that exists")
     spec = importlib.util.spec_from_file_location(f"forebay_prototype_{file.stem}", file)
@@ -57,7 +57,7 @@ def load(text: str) -> str | Prototype:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == file]
         line = f" in line {frames[-1].lineno}" if frames else ""
         raise ScenarioError(f"{path}: failed{line}: {type(error).__name__}: {error}") from error
     prototype = getattr(module, name, None)

@@ -1,0 +1,105 @@
+"""`forebay.run`, and the tables of its result."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from scipy import stats
+
+import forebay
+
+
+def test_tables(scenario: Path) -> None:
+    result = forebay.run(scenario)
+    assert not result.partial
+    metrics = result.metrics
+    assert metrics.columns[:4] == ["law", "point", "traffic.0.flows", "seed"]
+    assert metrics["traffic.0.flows"].to_list() == [5] * 4 + [20] * 4
+    # In the order of the file, not of the alphabet.
+    assert metrics["law"].to_list() == ["pi", "pi", "droptail", "droptail"] * 2
+    assert metrics.sort("law")["law"][0] == "pi"
+
+    samples = result.samples
+    assert samples.filter(pl.col("law") == "droptail")["p"].null_count() == 400 * 4
+    assert samples.filter(pl.col("law") == "pi")["p"].null_count() == 0
+    first = samples.filter(law="pi", point="traffic.0.flows = 5", seed=1)
+    assert first["time_s"].to_list() == pytest.approx([0.01 * (i + 1) for i in range(400)])
+    measured = first.filter(pl.col("time_s") > 2)
+    drops = measured.select(
+        pl.sum("early_drops", "forced_drops", "overflow_drops")
+    ).sum_horizontal()
+    row = metrics.row(0, named=True)
+    assert row["queue_mean_pkts"] == pytest.approx(measured["queue_pkts"].mean())
+    assert row["drop_rate"] == pytest.approx(drops[0] / measured["arrivals"].sum())
+
+    flows = result.flows.filter(law="pi", point="traffic.0.flows = 20", seed=2)
+    same = metrics.filter(law="pi", point="traffic.0.flows = 20", seed=2)
+    assert len(flows) == 20
+    assert flows["goodput_bps"].sum() == pytest.approx(same["goodput_bps"][0])
+    delays = result.delays.filter(law="pi", point="traffic.0.flows = 5", seed=1)
+    mean = np.average(delays["delay_s"], weights=delays["packets"])
+    assert mean == pytest.approx(row["delay_mean_s"], rel=2e-3)
+
+
+def test_summary_is_students_interval(scenario: Path) -> None:
+    result = forebay.run(scenario, laws=["pi"], sets={"traffic.0.flows": 5}, seeds=4)
+    drops = result.metrics["drop_rate"].to_numpy()
+    row = result.summary().filter(metric="drop_rate").row(0, named=True)
+    low, high = stats.t.interval(0.95, 3, drops.mean(), stats.sem(drops))
+    assert row["mean"] == pytest.approx(drops.mean())
+    assert row["ci95"] == pytest.approx((high - low) / 2)
+    assert (row["law"], row["point"], row["seeds"]) == ("pi", "", 4)
+
+
+def test_the_same_on_any_number_of_threads_and_again(scenario: Path) -> None:
+    def tables(threads: int) -> list[pl.DataFrame]:
+        result = forebay.run(scenario, threads=threads)
+        return [result.metrics.drop("user_cpu_s"), result.samples, result.delays, result.flows]
+
+    first = tables(1)
+    for other in (tables(2), tables(2)):
+        for a, b in zip(first, other, strict=True):
+            assert_frame_equal(a, b, check_exact=True)
+    seeds = first[1].partition_by("seed", include_key=False)
+    assert not seeds[0].equals(seeds[1])
+
+
+def test_what_is_set(scenario: Path) -> None:
+    by_map = forebay.run(scenario, sets={"traffic.0.flows": 3, "law.pi.target": "30p"}, seeds=1)
+    by_text = forebay.run(scenario, sets=["traffic.0.flows=3", "law.pi.target=30p"], seeds=1)
+    assert by_map.plan.points[0].traffic[0].flows == 3
+    assert dict(by_map.plan.points[0].laws[0].params)["target"] == "30p"
+    assert_frame_equal(by_map.samples, by_text.samples, check_exact=True)
+
+
+def test_a_sweep_may_mix_lists_and_texts(scenario: Path) -> None:
+    text = scenario.read_text().split("[sweep]")[0]
+    scenario.write_text(f'{text}[sweep]\n"traffic.0.rtt" = ["40ms", ["40ms", "80ms"]]\n')
+    result = forebay.run(scenario, laws=["pi"], seeds=1)
+    assert result.metrics["traffic.0.rtt"].to_list() == ["40ms", '["40ms", "80ms"]']
+
+
+def test_a_wrong_scenario_raises(scenario: Path) -> None:
+    with pytest.raises(forebay.ScenarioError, match=r"bottleneck\.rate: found"):
+        forebay.run(scenario, sets={"bottleneck.rate": 5})
+    assert issubclass(forebay.ScenarioError, ValueError)
+
+
+def test_a_notebook_shows_the_summary(scenario: Path) -> None:
+    result = forebay.run(scenario, sets={"title": "<b>bold</b> & co"})
+    shown = result._repr_html_()
+    assert "&lt;b&gt;bold&lt;/b&gt; &amp; co" in shown
+    assert shown.count("<table>") == 2
+    assert "±" in shown
+    assert result.plot()._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_metric_that_does_not_apply_is_nan(scenario: Path) -> None:
+    result = forebay.run(scenario, laws=["droptail"], seeds=1)
+    assert all(math.isnan(value) for value in result.metrics["qacd_pkts"])
+    assert "qacd_pkts" not in result.compared()

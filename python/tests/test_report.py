@@ -1,0 +1,175 @@
+"""The report and its pictures."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+import forebay
+from forebay import plots
+from forebay.metrics import with_interval
+from forebay.result import Result
+
+LAWS = ["pi", "droptail"]
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    from conftest import SCENARIO
+
+    path = tmp_path_factory.mktemp("report") / "two.toml"
+    path.write_text(SCENARIO.replace("Two laws", "Two <laws> &"))
+    return forebay.run(path, seeds=3)
+
+
+@pytest.fixture(scope="module")
+def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("out") / "result"
+    result.report(directory)
+    return directory
+
+
+class Page(HTMLParser):
+    """What a page refers to, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("href", "src", "xlink:href", "data", "action"):
+                self.links.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_is_self_contained(out: Path) -> None:
+    text = (out / "report.html").read_text()
+    page = Page(text)
+    assert all(link.startswith("#") for link in page.links), page.links
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    # QACD, loss and utilisation; queue, loss and delay at each of two points
+    assert page.tags.count("svg") == 8
+    assert len(text) < 6_000_000
+
+
+def test_the_page_says_what_was_run(out: Path, result: Result) -> None:
+    page = Page((out / "report.html").read_text())
+    text = " ".join(page.text.split())
+    for expected in [
+        "Two <laws> &, two loads",
+        "After nothing but a test",
+        "a link of 10 Mbit/s with a one-way delay of 5 ms and a buffer of 100 packets",
+        "5 ftp flows: TCP",
+        "packets of 1000 bytes",
+        "4 round-trip times from 40 ms to 100 ms",
+        "first of 2 points",
+        "2 laws ran at 2 points with seeds 1 to 3: 12 runs of 4 s",
+        "from 2 s to 4 s",
+        "target = 40 packets",
+        f"Forebay {forebay.__version__}",
+        result.experiment.command,
+        "paired t-test over 3 common seeds",
+        'buffer = "100p"',
+    ]:
+        assert expected in text, expected
+    for point in range(2):
+        for law in range(2):
+            cell = result.cell(point, law, "queue_mean_pkts")
+            assert with_interval(cell.mean, cell.half_width) in text
+    assert "Partial" not in text
+
+
+def test_the_same_result_gives_the_same_page(out: Path, result: Result, tmp_path: Path) -> None:
+    result.report(tmp_path / "again")
+    assert (tmp_path / "again" / "report.html").read_text() == (out / "report.html").read_text()
+
+
+def test_pictures_show_every_law(out: Path) -> None:
+    pictures = sorted(path.name for path in (out / "figures").iterdir())
+    assert pictures == [
+        *("delay-1.png", "delay-2.png", "load.png", "loss-1.png", "loss-2.png"),
+        *("qacd.png", "queue-1.png", "queue-2.png"),
+    ]
+    for name in pictures:
+        pixels = np.round(matplotlib.image.imread(out / "figures" / name)[..., :3] * 255)
+        assert pixels.shape[1] >= 1000
+        for law, colour in zip(LAWS, plots.COLOURS, strict=False):
+            rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+            drawn = int((np.abs(pixels - rgb).max(axis=-1) <= 2).sum())
+            assert drawn > 50 or (name, law) == ("qacd.png", "droptail"), (name, law, drawn)
+
+
+def text_of(figure: plots.Plot) -> str:
+    return " ".join(re.findall(r">([^<>]+)</text>", figure.svg()))
+
+
+def test_axes_have_units_and_a_legend(result: Result) -> None:
+    expected = {
+        "queue": ["Queue [packets]", "Time [s]", "set-point, 40 packets", "not in the metrics"],
+        "loss": ["Loss rate in 0.1 s [%]", "Time [s]"],
+        "delay": ["Queuing delay [ms]", "pi", "droptail"],
+        "qacd": ["QACD [packets]", "traffic.0.flows", "5", "20"],
+        "load": ["Drops [%]", "Utilisation [%]", "traffic.0.flows"],
+    }
+    for kind, texts in expected.items():
+        text = text_of(result.plot(kind))
+        for one in texts:
+            assert one in text, (kind, one, text)
+    with pytest.raises(ValueError, match="kind: found 'pie', allowed: queue, loss"):
+        result.plot("pie")
+
+
+def test_changes_are_marked(scenario: Path) -> None:
+    text = scenario.read_text() + '[[at]]\ntime = "3s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'
+    scenario.write_text(text)
+    result = forebay.run(scenario, seeds=1)
+    assert "3 s: rate 5Mbit/s" in text_of(result.plot("queue"))
+
+
+class Axes:
+    """Takes what a curve draws."""
+
+    def __init__(self) -> None:
+        self.drawn: Any = None
+
+    def plot(self, times: Any, values: Any, **_: Any) -> None:
+        self.drawn = SimpleNamespace(times=times, low=values, high=values)
+
+    def fill_between(self, times: Any, low: Any, high: Any, **_: Any) -> None:
+        self.drawn = SimpleNamespace(times=times, low=low, high=high)
+
+
+def test_a_long_curve_hides_no_spike() -> None:
+    times = np.arange(1, 100_001) / 100
+    values = np.full(len(times), 50.0)
+    values[31_416], values[77_777] = 500.0, 0.0
+    axes = Axes()
+    plots._curve(axes, times, values, "#000000", 900)  # type: ignore[arg-type]
+    assert len(axes.drawn.times) <= 900
+    assert axes.drawn.high.max() == 500
+    assert axes.drawn.low.min() == 0
+    # A spike widens its own step, and the next at most.
+    assert (axes.drawn.high > 50).sum() <= 2
+    short = Axes()
+    plots._curve(short, times[:100], values[:100], "#000000", 900)  # type: ignore[arg-type]
+    assert len(short.drawn.times) == 100

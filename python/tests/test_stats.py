@@ -1,0 +1,70 @@
+"""Intervals and comparisons, against numbers worked by hand or by another way."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from forebay import stats
+from forebay.metrics import with_interval
+
+
+def test_an_interval_worked_by_hand() -> None:
+    # 1, 2, 3: s = 1, t(0.975, 2) = 4.302653, half width 4.302653 / sqrt(3)
+    mean, half_width = stats.mean_and_interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert half_width == pytest.approx(2.484138, abs=1e-6)
+
+
+def test_an_interval_needs_two_values() -> None:
+    nan = float("nan")
+    mean, half_width = stats.mean_and_interval([5.0, nan])
+    assert mean == 5.0
+    assert math.isnan(half_width)
+    assert all(math.isnan(value) for value in stats.mean_and_interval([nan]))
+
+
+def test_holm_worked_by_hand() -> None:
+    # Sorted: 0.005·4, 0.01·3, 0.03·2, 0.04·1, each at least the one before.
+    adjusted = stats.holm([0.01, 0.04, 0.03, 0.005])
+    assert adjusted == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([0.6, 0.7]) == [1.0, 1.0]
+    assert stats.holm([]) == []
+
+
+def test_comparisons_are_paired_over_common_seeds() -> None:
+    # Seeds differ a lot, laws by 1 in every seed: only a paired test sees it.
+    a = {seed: 100.0 * seed for seed in range(1, 6)}
+    b = {seed: value + 1 + 0.01 * seed for seed, value in a.items()} | {9: 0.0}
+    c = {seed: value + (-1) ** seed for seed, value in a.items()}
+    ab, ac, bc = stats.compare({"a": a, "b": b, "c": c})
+    assert (ab.first, ab.second, ab.seeds) == ("a", "b", 5)
+    assert ab.difference == pytest.approx(-1.03)
+    assert ab.significant
+    assert not ac.significant
+    assert bc.seeds == 5
+
+
+def test_values_without_spread() -> None:
+    same, other = {1: 1.0, 2: 2.0}, {1: 2.0, 2: 3.0}
+    assert stats.compare({"a": same, "b": dict(same)})[0].p == 1.0
+    assert stats.compare({"a": same, "b": other})[0].p == 0.0
+    assert stats.compare({"a": {1: 1.0}, "b": {1: 2.0}}) == []
+
+
+@pytest.mark.parametrize(
+    ("mean", "half_width", "text"),
+    [
+        (197.71, 2.84, "197.7 ± 2.8"),
+        (648.2, 11.4, "648 ± 11"),
+        (0.05472, 0.00012, "0.05472 ± 0.00012"),
+        (100.00001, 0.00002, "100.00 ± 0.00"),
+        (173.2, 152.0, "173 ± 152"),
+        (5.0, float("nan"), "5"),
+        (float("nan"), float("nan"), "–"),
+        (0.0, 0.0, "0.000 ± 0.000"),
+    ],
+)
+def test_how_intervals_are_written(mean: float, half_width: float, text: str) -> None:
+    assert with_interval(mean, half_width) == text
