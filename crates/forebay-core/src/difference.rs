@@ -1,5 +1,7 @@
 //! The one difference equation behind P, PI, PD, PID and PI-PD.
 
+use crate::linear::Sampled;
+
 /// Δp = a·e_k − b·e_{k−1} + c·e_{k−2} (pi-pd eq. 6).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficients {
@@ -19,6 +21,24 @@ impl Coefficients {
             a: k_p + derivative + integral,
             b: k_p + 2.0 * derivative - integral,
             c: derivative,
+        }
+    }
+
+    /// As a transfer function from error to probability, (a − b·z⁻¹ + c·z⁻²)/(1 − z⁻¹), with its
+    /// numerator times `scale`.
+    pub fn sampled(self, interval_s: f64, scale: f64) -> Sampled {
+        let Coefficients { a, b, c } = self;
+        // Without an integral the numerator has a zero on the pole at z = 1, but for rounding.
+        let integral = a - b + c;
+        let (numerator, denominator) = if integral.abs() <= 1e-12 * (a.abs() + b.abs() + c.abs()) {
+            (vec![a, a - b], vec![1.0])
+        } else {
+            (vec![a, -b, c], vec![1.0, -1.0])
+        };
+        Sampled {
+            interval_s,
+            numerator: numerator.into_iter().map(|n| scale * n).collect(),
+            denominator,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What an AQM law is: it judges packets, and holds none.
 
+use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params, Value};
 use crate::rng::Rng;
 use crate::units::{Bytes, Rate, Span, Time};
@@ -139,6 +140,44 @@ pub trait Recipe: Params + 'static {
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law>;
+
+    /// The law near an operating point; `None` where it has no linear model, or no equilibrium.
+    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        None
+    }
+
+    /// What the design rule can be asked for besides the law's own parameters.
+    const GOALS: &'static [ParamSpec] = &[];
+
+    /// The law's design rule, with what it does not design left as it is in `self`; `None` where
+    /// there is no rule.
+    ///
+    /// # Errors
+    /// A goal that is unknown or out of range, or a wish that cannot be met.
+    fn design(&self, _wish: &Wish, _goals: &Given) -> Result<Option<Design>, ParamError> {
+        Ok(None)
+    }
+}
+
+/// What a design rule is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The network at the wanted queue length.
+    pub point: OperatingPoint,
+    /// Queue length to hold.
+    pub target_pkts: f64,
+    pub site: Site,
+}
+
+/// What a design rule gives.
+#[derive(Clone, Debug, Default)]
+pub struct Design {
+    /// The designed numbers under the paper's names, with those on the way to them.
+    pub gains: Vec<(&'static str, f64)>,
+    /// The law's parameters, as a scenario takes them.
+    pub params: Vec<(&'static str, Value)>,
+    /// Why these: sentences.
+    pub notes: Vec<String>,
 }
 
 /// Named parameter values, as a scenario gives them.
@@ -146,6 +185,8 @@ pub type Given = [(String, Value)];
 
 type Built = Result<Box<dyn Law>, ParamError>;
 type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
+type Linear = Result<Option<LoopFilter>, ParamError>;
+type Designed = Result<Option<Design>, ParamError>;
 
 /// A law's entry in the registry.
 pub struct LawSpec {
@@ -154,8 +195,12 @@ pub struct LawSpec {
     pub title: &'static str,
     pub source: &'static str,
     pub params: &'static [ParamSpec],
+    /// What a design can be asked for besides the law's own parameters.
+    pub goals: &'static [ParamSpec],
     build: fn(&Given, &Site) -> Built,
     resolve: fn(&Given) -> Resolved,
+    linear: fn(&Given, &OperatingPoint, &Site) -> Linear,
+    design: fn(&Given, &Wish, &Given) -> Designed,
 }
 
 impl LawSpec {
@@ -169,6 +214,7 @@ impl LawSpec {
             title,
             source,
             params: R::SPECS,
+            goals: R::GOALS,
             build: |given, site| {
                 let recipe = R::read(given)?;
                 recipe.check(site)?;
@@ -179,6 +225,12 @@ impl LawSpec {
                 let value = |spec: &ParamSpec| Some((spec.name, recipe.get(spec.name)?));
                 Ok(R::SPECS.iter().filter_map(value).collect())
             },
+            linear: |given, point, site| {
+                let recipe = R::read(given)?;
+                recipe.check(site)?;
+                Ok(recipe.linear(point, site))
+            },
+            design: |given, wish, goals| R::read(given)?.design(wish, goals),
         }
     }
 
@@ -196,6 +248,92 @@ impl LawSpec {
     /// A parameter that is unknown or out of range.
     pub fn resolve(&self, given: &Given) -> Resolved {
         (self.resolve)(given)
+    }
+
+    /// The law near an operating point; `None` where it has no linear model, or no equilibrium.
+    ///
+    /// # Errors
+    /// As [`build`](LawSpec::build).
+    pub fn linear(&self, given: &Given, point: &OperatingPoint, site: &Site) -> Linear {
+        (self.linear)(given, point, site)
+    }
+
+    /// Where `flows` with this propagation RTT settle under the law, and its model there.
+    ///
+    /// The longer the queue, the longer the RTT and the smaller the probability that TCP needs,
+    /// so that the queue at which both agree can be found by bisection. It may exceed the buffer.
+    ///
+    /// # Errors
+    /// As [`build`](LawSpec::build).
+    pub fn operate(
+        &self,
+        given: &Given,
+        flows: f64,
+        propagation_s: f64,
+        site: &Site,
+    ) -> Result<Option<(OperatingPoint, LoopFilter)>, ParamError> {
+        let capacity = site.rate.packets_per_sec(site.packet);
+        let at = |queue_pkts: f64| {
+            let rtt_s = propagation_s + queue_pkts / capacity;
+            let point = OperatingPoint::of_flows(flows, rtt_s, capacity);
+            Ok(self
+                .linear(given, &point, site)?
+                .map(|model| (point, model)))
+        };
+        let settles_above = |queue_pkts: f64| -> Result<bool, ParamError> {
+            // Without an equilibrium the law cannot signal enough: the queue is longer.
+            Ok(at(queue_pkts)?.is_none_or(|(_, model)| model.queue_pkts > queue_pkts))
+        };
+        let (mut low, mut high) = (0.0, 1.0);
+        while settles_above(high)? {
+            if high > 1e12 {
+                return Ok(None);
+            }
+            high *= 2.0;
+        }
+        for _ in 0..100 {
+            let middle = 0.5 * (low + high);
+            if settles_above(middle)? {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        at(high)
+    }
+
+    /// The law's design rule with `given` for what it does not design, and `goals` of
+    /// [`goals`](LawSpec::goals); `None` where there is no rule.
+    ///
+    /// # Errors
+    /// A parameter or a goal that is unknown or out of range, or a wish that cannot be met.
+    pub fn design(&self, given: &Given, wish: &Wish, goals: &Given) -> Designed {
+        (self.design)(given, wish, goals)
+    }
+}
+
+impl Design {
+    /// `names` of a recipe that carries the designed values.
+    pub fn of<R: Params>(
+        gains: Vec<(&'static str, f64)>,
+        recipe: &R,
+        names: &[&'static str],
+        notes: Vec<String>,
+    ) -> Design {
+        let value = |name: &&'static str| Some((*name, rounded(recipe.get(name)?)));
+        Design {
+            gains,
+            params: names.iter().filter_map(value).collect(),
+            notes,
+        }
+    }
+}
+
+/// Ten digits are enough for a gain, and bearable in a file.
+fn rounded(value: Value) -> Value {
+    match value {
+        Value::Number(x) => Value::Number(format!("{x:.9e}").parse().unwrap_or(x)),
+        other => other,
     }
 }
 

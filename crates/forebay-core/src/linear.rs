@@ -1,4 +1,4 @@
-//! What linear control theory works on: data only.
+//! What linear control theory works on: data, and how to read it.
 
 /// The point around which TCP and a queue are linearised: N flows of round-trip time R on a link
 /// of capacity C.
@@ -27,6 +27,16 @@ impl OperatingPoint {
         self.load * self.rtt_s * self.capacity_pkts_per_s
     }
 
+    /// W0 = RC/N, from q' = 0 in the fluid model (staqm section III.B).
+    pub fn window_pkts(&self) -> f64 {
+        1.0 / self.load
+    }
+
+    /// p0 = 2/W0², from W' = 0 in the fluid model (staqm section III.B).
+    pub fn probability(&self) -> f64 {
+        2.0 * self.load.powi(2)
+    }
+
     /// The pole of TCP's window, 2N/(R²C), in rad/s (pi-pd eq. 1).
     pub fn tcp_pole(&self) -> f64 {
         2.0 * self.load / self.rtt_s
@@ -42,6 +52,135 @@ impl OperatingPoint {
     pub fn plant_gain(&self) -> f64 {
         self.capacity_pkts_per_s.powi(2) / (2.0 * self.flows())
     }
+
+    /// (RC)³/(2N)², the plant's gain at rest, in packets.
+    pub fn gain_at_rest(&self) -> f64 {
+        self.plant_gain() / (self.tcp_pole() * self.queue_pole())
+    }
+}
+
+/// A law near an operating point: from queue length, in packets, to signals per arriving packet.
+///
+/// The queue is averaged, where there is an average. What comes out of that acts at once with
+/// the gain `direct`, and through `sampled`, whose output is held until the next sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopFilter {
+    /// Where the queue settles when TCP needs the operating point's probability.
+    pub queue_pkts: f64,
+    pub average: Option<Average>,
+    /// Probability per packet of (averaged) queue.
+    pub direct: f64,
+    pub sampled: Option<Sampled>,
+    /// The model only holds while the queue stays on one side of `queue_pkts`.
+    pub one_sided: bool,
+}
+
+/// An average that moves by `weight` of the difference every `interval_s`: at every arrival.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Average {
+    pub weight: f64,
+    pub interval_s: f64,
+}
+
+/// A transfer function in z, sampled and held at an interval. Coefficients go with z⁰, z⁻¹, …;
+/// the numerator's unit is probability per packet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    pub interval_s: f64,
+    pub numerator: Vec<f64>,
+    pub denominator: Vec<f64>,
+}
+
+impl Sampled {
+    /// This after an average that is taken at the same samples.
+    pub fn averaged(self, weight: f64) -> Sampled {
+        // w/(1 − (1 − w)z⁻¹)
+        let mut denominator = self.denominator.clone();
+        denominator.push(0.0);
+        for (i, d) in self.denominator.iter().enumerate() {
+            denominator[i + 1] -= (1.0 - weight) * d;
+        }
+        Sampled {
+            numerator: self.numerator.iter().map(|n| weight * n).collect(),
+            denominator,
+            ..self
+        }
+    }
+}
+
+impl LoopFilter {
+    /// A law that is one sampled filter.
+    pub fn sampled(queue_pkts: f64, sampled: Sampled) -> LoopFilter {
+        LoopFilter {
+            queue_pkts,
+            average: None,
+            direct: 0.0,
+            sampled: Some(sampled),
+            one_sided: false,
+        }
+    }
+
+    /// What a sine of the queue length at `omega` rad/s becomes, as a complex gain (re, im); of
+    /// a held output, its component at that frequency.
+    pub fn response(&self, omega: f64) -> (f64, f64) {
+        let mut paths = Complex(self.direct, 0.0);
+        if let Some(sampled) = &self.sampled {
+            let z_1 = Complex::turn(-omega * sampled.interval_s);
+            let filter = z_1.polynomial(&sampled.numerator) / z_1.polynomial(&sampled.denominator);
+            paths = paths + filter * Complex::hold(omega * sampled.interval_s);
+        }
+        if let Some(Average { weight, interval_s }) = self.average {
+            let z_1 = Complex::turn(-omega * interval_s);
+            paths = paths * (Complex(weight, 0.0) / z_1.polynomial(&[1.0, weight - 1.0]));
+        }
+        (paths.0, paths.1)
+    }
+}
+
+/// Just enough complex arithmetic for [`LoopFilter::response`].
+#[derive(Clone, Copy)]
+struct Complex(f64, f64);
+
+impl Complex {
+    /// e^{jφ}
+    fn turn(phi: f64) -> Complex {
+        Complex(phi.cos(), phi.sin())
+    }
+
+    /// A zero-order hold at φ = ωT: (1 − e^{−jφ})/(jφ) = e^{−jφ/2}·sin(φ/2)/(φ/2).
+    fn hold(phi: f64) -> Complex {
+        let half = phi / 2.0;
+        let sinc = if half == 0.0 { 1.0 } else { half.sin() / half };
+        Complex::turn(-half) * Complex(sinc, 0.0)
+    }
+
+    /// Σ cᵢ·selfⁱ
+    fn polynomial(self, coefficients: &[f64]) -> Complex {
+        let add = |sum, c: &f64| sum * self + Complex(*c, 0.0);
+        coefficients.iter().rev().fold(Complex(0.0, 0.0), add)
+    }
+}
+
+impl std::ops::Add for Complex {
+    type Output = Complex;
+    fn add(self, b: Complex) -> Complex {
+        Complex(self.0 + b.0, self.1 + b.1)
+    }
+}
+
+impl std::ops::Mul for Complex {
+    type Output = Complex;
+    fn mul(self, b: Complex) -> Complex {
+        Complex(self.0 * b.0 - self.1 * b.1, self.0 * b.1 + self.1 * b.0)
+    }
+}
+
+impl std::ops::Div for Complex {
+    type Output = Complex;
+    fn div(self, b: Complex) -> Complex {
+        let square = b.0 * b.0 + b.1 * b.1;
+        self * Complex(b.0 / square, -b.1 / square)
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +193,39 @@ mod tests {
         assert!((point.plant_gain() - 117_187.5).abs() < 1e-6);
         assert!((point.tcp_pole() - 0.53).abs() < 5e-3);
         assert!((point.queue_pole() - 4.05).abs() < 5e-3);
+        // p0·W0² = 2 with W0 = 0.2467·3750/60 = 15.42.
+        assert!((point.window_pkts() - 15.418_75).abs() < 1e-9);
+        assert!((point.probability() * point.window_pkts().powi(2) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_response_by_hand() {
+        // Held differences (1 − z⁻¹)/(1) at T = π/2 and ω = 1: z⁻¹ = −j, so 1 + j; the hold is
+        // (1 + j)/(jπ/2) = (1 − j)·2/π. Together 4/π. The direct path adds 1.
+        let filter = LoopFilter {
+            direct: 1.0,
+            ..LoopFilter::sampled(
+                0.0,
+                Sampled {
+                    interval_s: std::f64::consts::FRAC_PI_2,
+                    numerator: vec![1.0, -1.0],
+                    denominator: vec![1.0],
+                },
+            )
+        };
+        let (re, im) = filter.response(1.0);
+        assert!((re - 1.0 - 4.0 / std::f64::consts::PI).abs() < 1e-12 && im.abs() < 1e-12);
+        // An average of weight ½ at the same T: ½/(1 + j/2) = (0.4 − 0.2j).
+        let averaged = LoopFilter {
+            average: Some(Average {
+                weight: 0.5,
+                interval_s: std::f64::consts::FRAC_PI_2,
+            }),
+            direct: 1.0,
+            sampled: None,
+            ..filter
+        };
+        let (re, im) = averaged.response(1.0);
+        assert!((re - 0.4).abs() < 1e-12 && (im + 0.2).abs() < 1e-12);
     }
 }

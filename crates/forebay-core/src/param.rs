@@ -281,6 +281,16 @@ fn base(bound: f64, spec: &ParamSpec) -> String {
     format!("{bound}{}", spec.unit)
 }
 
+/// Refuses goals for a design rule that has none.
+///
+/// # Errors
+/// The first goal.
+pub fn no_goals(goals: &[(String, Value)]) -> Result<(), ParamError> {
+    goals.first().map_or(Ok(()), |(name, _)| {
+        Err(unknown_key(name, std::iter::empty()))
+    })
+}
+
 /// The error for a key that is not declared, with the nearest declared one as a suggestion.
 pub fn unknown_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> ParamError {
     let known: Vec<&str> = known.collect();

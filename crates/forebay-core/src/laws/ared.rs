@@ -1,9 +1,10 @@
 //! Adaptive RED of Floyd, Gummadi and Shenker, as ns-2.35 runs it: RED whose max_p is raised by
 //! steps and lowered by a factor, to keep the average queue in the middle of its range.
 
-use crate::law::{Law, LawSpec, Recipe, Site};
-use crate::laws::red::{Red, RedParams};
-use crate::param::ParamError;
+use crate::law::{Design, Given, Law, LawSpec, Recipe, Site, Wish};
+use crate::laws::red::{Red, RedGoals, RedParams};
+use crate::linear::{LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::tuner::{Tuned, Tuner};
 use crate::units::{Packets, Span, Time};
@@ -106,6 +107,29 @@ impl Recipe for AredParams {
             last_change: Time::ZERO,
         };
         Box::new(Tuned::new(Red::new(red, site), tuner))
+    }
+
+    /// RED with max_p as it starts: adaptation is slow, and rests while the average stays in the
+    /// middle fifth of its range.
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        self.red(site).linear(point, site)
+    }
+
+    const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
+
+    /// RED's rule for what adaptation does not move, and a max_p to start from.
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let mut red = RedParams::defaults();
+        red.wait = self.wait;
+        let Some(mut design) = red.design(wish, goals)? else {
+            return Ok(None);
+        };
+        design.notes.push(
+            "Adaptation moves max_p from there, up to twice the designed loop gain and beyond \
+             where the load differs."
+                .into(),
+        );
+        Ok(Some(design))
     }
 }
 

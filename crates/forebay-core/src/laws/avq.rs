@@ -1,8 +1,13 @@
 //! AVQ of Kunniyur and Srikant: signal what would overflow a slower, virtual copy of the queue,
 //! whose capacity is steered so that arrivals fill a wanted share of the link.
 
-use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict};
-use crate::param::ParamError;
+use std::f64::consts::PI;
+
+use crate::law::{
+    Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict, Wish,
+};
+use crate::linear::OperatingPoint;
+use crate::param::{no_goals, ParamError};
 use crate::params;
 use crate::rng::Rng;
 use crate::units::{Packets, Time};
@@ -28,6 +33,56 @@ params! {
     }
 }
 
+/// The fluid model of TCP under AVQ (e-avq eq. 18 with C̃' = −α·δλ), which is of rates and has no
+/// queue: δλ' = −K11·δλ − K12·δλ(t − d) + K2·δC̃(t − d), with K2 = K12.
+#[derive(Clone, Copy, Debug)]
+pub struct RateModel {
+    pub k11: f64,
+    pub k12: f64,
+}
+
+impl RateModel {
+    /// β = 2/3, as e-avq takes it.
+    pub fn new(gamma: f64, point: &OperatingPoint) -> RateModel {
+        let window = gamma * point.window_pkts();
+        RateModel {
+            k11: 1.0 / (window * point.rtt_s),
+            k12: (2.0 / 3.0) * window / point.rtt_s,
+        }
+    }
+}
+
+/// The α from which the loop oscillates: where s² + K11·s + (K12·s + α·K2)e^{−sd} has a root jω.
+/// Its two parts are K12 = ω·sin ωd − K11·cos ωd and α·K2 = ω²·cos ωd + K11·ω·sin ωd.
+///
+/// `None` where the loop oscillates with every α: by marking at once with the slope of (4), a
+/// virtual queue of fixed capacity is too steep for a window above some 2.4 packets. Katabi and
+/// Blake 2002 found AVQ's own condition unsolvable for real networks.
+pub fn alpha_bound(gamma: f64, point: &OperatingPoint) -> Option<f64> {
+    let RateModel { k11, k12 } = RateModel::new(gamma, point);
+    let d = point.rtt_s;
+    // The right side rises from −K11 at 0 for ωd in (0, π/2], where α·K2 is positive.
+    let (mut low, mut high) = (0.0, PI / (2.0 * d));
+    let excess = |w: f64| w * (w * d).sin() - k11 * (w * d).cos() - k12;
+    let alpha = |w: f64| (w * w * (w * d).cos() + k11 * w * (w * d).sin()) / k12;
+    // Past π/2, α falls through zero at tan ωd = −ω/K11.
+    while alpha(high) > 0.0 {
+        high += 0.01 / d;
+    }
+    if excess(high) <= 0.0 {
+        return None;
+    }
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if excess(middle) < 0.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(alpha(low)).filter(|alpha| *alpha > 0.0)
+}
+
 impl Recipe for AvqParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         virtual_buffer_pkts(self.virtual_buffer, site).map(|_| ())
@@ -39,6 +94,35 @@ impl Recipe for AvqParams {
             queue: VirtualQueue::new(self.virtual_buffer, self.start_share, site),
             last: Time::ZERO,
         })
+    }
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        no_goals(goals)?;
+        let model = RateModel::new(self.gamma, &wish.point);
+        let mut designed = self.clone();
+        let mut gains = vec![("k11", model.k11), ("k12", model.k12)];
+        let note = match alpha_bound(self.gamma, &wish.point) {
+            Some(bound) => {
+                designed.alpha = (bound / 2.0).min(1e3);
+                gains.push(("alpha_bound", bound));
+                format!(
+                    "The loop of rates oscillates from alpha = {bound:.4} on; half of that is \
+                     taken."
+                )
+            }
+            None => format!(
+                "No alpha makes the loop of rates stable: with a window of {:.1} packets, marking \
+                 answers the rate too steeply. alpha is left as it is.",
+                wish.point.window_pkts()
+            ),
+        };
+        gains.push(("alpha", designed.alpha));
+        Ok(Some(Design::of(
+            gains,
+            &designed,
+            &["gamma", "alpha"],
+            vec![note],
+        )))
     }
 }
 
@@ -96,6 +180,27 @@ mod tests {
         want += 0.15 * (3.675e6 - 1000.0);
         assert!((arrive(1_002_000, 1000) - want).abs() < 1e-6);
         assert_eq!(arrive(2_002_000, 1000), 3.75e6);
+    }
+
+    #[test]
+    fn the_bound_on_alpha_is_a_root_on_the_axis() {
+        // A window of two packets: N = 50, C = 1000/s, d = 0.1 s.
+        let point = OperatingPoint::of_flows(50.0, 0.1, 1000.0);
+        let RateModel { k11, k12 } = RateModel::new(0.98, &point);
+        assert!((k11 - 50.0 / (0.98 * 1000.0 * 0.01)).abs() < 1e-9);
+        assert!((k12 - (2.0 / 3.0) * 0.98 * 1000.0 / 50.0).abs() < 1e-9);
+        let bound = alpha_bound(0.98, &point).unwrap();
+        // |jω(jω + K11)| = |jωK12 + αK2| has its root where the phases meet, too.
+        let residue = |w: f64| {
+            let (re, im) = ((w * 0.1).cos(), -(w * 0.1).sin());
+            let a = -w * w + bound * k12 * re - k12 * w * im;
+            let b = k11 * w + bound * k12 * im + k12 * w * re;
+            a.hypot(b)
+        };
+        let least = (1..200_000).map(|k| residue(f64::from(k) * 2e-4)).fold(f64::MAX, f64::min);
+        assert!(least < 1e-2, "{least}");
+        // Twenty packets: nothing helps.
+        assert_eq!(alpha_bound(0.98, &OperatingPoint::of_flows(5.0, 0.1, 1000.0)), None);
     }
 
     #[test]

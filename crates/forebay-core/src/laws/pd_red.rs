@@ -1,9 +1,13 @@
 //! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{fits_buffer, needs_packet_buffer, Law, LawSpec, QueueView, Recipe, Site};
-use crate::laws::red::{Red, RedParams};
-use crate::param::ParamError;
+use crate::law::{
+    fits_buffer, needs_packet_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Site, Wish,
+};
+use crate::laws::pi::PiGoals;
+use crate::laws::red::{signals_per_probability, Red, RedParams};
+use crate::linear::{Average, LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::tuner::{Tuned, Tuner};
 use crate::units::{Packets, Span, Time};
@@ -46,6 +50,16 @@ params! {
 }
 
 impl PdRedParams {
+    /// (3) is the difference equation with a = k_p + k_d and b = k_d. Unlike a PID's, its k_p is
+    /// already an integral gain: it acts on e, not on its change.
+    fn coefficients(&self) -> Coefficients {
+        Coefficients {
+            a: self.k_p + self.k_d,
+            b: self.k_d,
+            c: 0.0,
+        }
+    }
+
     fn red(&self) -> RedParams {
         RedParams {
             min_th: self.min_th,
@@ -72,16 +86,81 @@ impl Recipe for PdRedParams {
             target_pkts: self.target.0,
             buffer_pkts: site.buffer_pkts,
             interval: self.interval,
-            // (3) is the difference equation with a = k_p + k_d and b = k_d. Unlike a PID's, its
-            // k_p is already an integral gain: it acts on e, not on its change.
-            gains: Coefficients {
-                a: self.k_p + self.k_d,
-                b: self.k_d,
-                c: 0.0,
-            },
+            gains: self.coefficients(),
             state: Difference::starting_at(self.max_p),
         };
         Box::new(Tuned::new(Red::new(self.red(), site), tuner))
+    }
+
+    /// p_b = max_p·(x − min_th)/(max_th − min_th): RED's own slope with max_p as it must be at
+    /// rest, and the controller's path through max_p. The controller integrates, so the average
+    /// rests at the target.
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let rate = signals_per_probability(self.wait);
+        let p_b = point.probability() / rate;
+        let above_min = self.target.0 - self.min_th.0;
+        let share = above_min / (self.max_th.0 - self.min_th.0);
+        // Beyond share·max_p with max_p = 1, the slope ends.
+        if !(0.0 < share && share < 1.0 && p_b < share) {
+            return None;
+        }
+        let interval_s = self.interval.as_secs_f64();
+        let path = rate * share / site.buffer_pkts;
+        Some(LoopFilter {
+            average: Some(Average {
+                weight: self.w_q,
+                interval_s: 1.0 / point.capacity_pkts_per_s,
+            }),
+            direct: rate * p_b / above_min,
+            ..LoopFilter::sampled(self.target.0, self.coefficients().sampled(interval_s, path))
+        })
+    }
+
+    const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
+
+    /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
+    /// controller of the average, and get PI's gains. The average is left as it is.
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let goals = PiGoals::read(goals)?;
+        let (k_p, k_i) = goals.gains(&wish.point);
+        // Thresholds about the target, as the paper's 15 and 785 are about 400.
+        let min_th = (15.0 / 400.0) * wish.target_pkts;
+        let max_th = 2.0 * wish.target_pkts - min_th;
+        let rate = signals_per_probability(self.wait);
+        let above_min = wish.target_pkts - min_th;
+        let max_p = 2.0 * wish.point.probability() / rate;
+        let own_slope = wish.point.probability() / above_min;
+        let path = rate * 0.5 / wish.site.buffer_pkts;
+        let designed = PdRedParams {
+            target: Packets(wish.target_pkts),
+            k_p: k_i * self.interval.as_secs_f64() / path,
+            k_d: ((k_p - own_slope) / path).max(0.0),
+            min_th: Packets(min_th),
+            max_th: Packets(max_th),
+            max_p: max_p.min(1.0),
+            ..self.clone()
+        };
+        designed.check(&wish.site)?;
+        let mut notes = vec![
+            goals.note(&wish.point),
+            format!(
+                "RED's own slope gives {own_slope:.4e} of the proportional gain {k_p:.4e}, the \
+                 controller's derivative the rest, and its proportional term is the integral."
+            ),
+        ];
+        let average = -wish.point.capacity_pkts_per_s * (-self.w_q).ln_1p();
+        if average < 10.0 * k_i / k_p {
+            notes.push(format!(
+                "The average is slow, with a pole at {average:.3} rad/s, and takes phase away: a \
+                 larger w_q would give it back."
+            ));
+        }
+        Ok(Some(Design::of(
+            vec![("k_p", designed.k_p), ("k_d", designed.k_d), ("max_p", designed.max_p)],
+            &designed,
+            &["target", "k_p", "k_d", "min_th", "max_th", "max_p", "w_q", "interval"],
+            notes,
+        )))
     }
 }
 

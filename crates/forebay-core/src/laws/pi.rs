@@ -1,9 +1,11 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Scale, Site};
-use crate::linear::OperatingPoint;
-use crate::param::ParamError;
+use crate::law::{
+    fits_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Scale, Site, Wish,
+};
+use crate::linear::{LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic};
 use crate::units::{Packets, Span};
@@ -30,15 +32,58 @@ params! {
     }
 }
 
+params! {
+    /// What PI is designed for.
+    pub struct PiGoals {
+        /// Crossover frequency times RTT, staqm's responsiveness. Zero: crossover at TCP's pole,
+        /// the slower rule of Hollot et al.
+        beta: f64 = 0.5, 0.0 => 0.85;
+    }
+}
+
+impl PiGoals {
+    /// K_p per packet, K_i per packet and second, by the rule that the goals ask for.
+    pub fn gains(&self, point: &OperatingPoint) -> (f64, f64) {
+        if self.beta > 0.0 {
+            gains(self.beta, point)
+        } else {
+            design(point)
+        }
+    }
+
+    /// The rule in a sentence.
+    pub fn note(&self, point: &OperatingPoint) -> String {
+        let omega_g = if self.beta > 0.0 {
+            self.beta / point.rtt_s
+        } else {
+            point.tcp_pole()
+        };
+        format!(
+            "The zero of the PI controller cancels TCP's pole at 2N/(R²C) = {:.4} rad/s, and the \
+             gain puts the crossover at {omega_g:.4} rad/s, before sampling and averaging.",
+            point.tcp_pole()
+        )
+    }
+}
+
+/// PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
+///
+/// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p. The zero cancels TCP's
+/// pole, and the loop gain crosses one at β/R.
+pub fn gains(beta: f64, point: &OperatingPoint) -> (f64, f64) {
+    let OperatingPoint {
+        load,
+        capacity_pkts_per_s,
+        rtt_s,
+    } = *point;
+    let k_p = 2.0 * beta * beta.hypot(1.0) * load / (rtt_s * capacity_pkts_per_s);
+    (k_p, point.tcp_pole() * k_p)
+}
+
 /// Gains by the rule of Hollot et al. (pi-pd eq. 4), for the fewest flows and the longest RTT to
-/// be stable at: K_p per packet, K_i per packet and second. The zero cancels TCP's pole, where
-/// the loop gain also crosses one.
+/// be stable at: the loop gain crosses one at the zero itself, TCP's pole.
 pub fn design(point: &OperatingPoint) -> (f64, f64) {
-    let omega_g = point.tcp_pole();
-    // (RC)³/(2N)², the plant's gain at rest.
-    let at_rest = point.plant_gain() / (point.tcp_pole() * point.queue_pole());
-    let k_pi = omega_g * (omega_g / point.queue_pole()).hypot(1.0) / at_rest;
-    (k_pi / omega_g, k_pi)
+    gains(point.tcp_pole() * point.rtt_s, point)
 }
 
 impl Recipe for PiParams {
@@ -62,6 +107,36 @@ impl Recipe for PiParams {
             self.target.0,
             self.interval,
             scale,
+        )))
+    }
+
+    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let gains = Coefficients {
+            a: self.a,
+            b: self.b,
+            c: 0.0,
+        };
+        let filter = gains.sampled(self.interval.as_secs_f64(), 1.0);
+        Some(LoopFilter::sampled(self.target.0, filter))
+    }
+
+    const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let goals = PiGoals::read(goals)?;
+        let (k_p, k_i) = goals.gains(&wish.point);
+        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let designed = PiParams {
+            target: Packets(wish.target_pkts),
+            a: k.a,
+            b: k.b,
+            ..self.clone()
+        };
+        Ok(Some(Design::of(
+            vec![("a", k.a), ("b", k.b), ("k_p", k_p), ("k_i", k_i)],
+            &designed,
+            &["target", "a", "b", "interval"],
+            vec![goals.note(&wish.point)],
         )))
     }
 }

@@ -1,9 +1,14 @@
 //! The PI-PD controller of Ryu, Ryu, Jeong and Park: integral control while the queue stays on
 //! one side of its set-point, predictive control when it crosses.
 
+use std::f64::consts::FRAC_PI_2;
+
 use crate::difference::{Coefficients, Difference};
-use crate::law::{needs_packet_buffer, Law, LawSpec, QueueView, Recipe, Site};
-use crate::param::ParamError;
+use crate::law::{
+    needs_packet_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Site, Wish,
+};
+use crate::linear::{LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic};
 use crate::units::{Packets, Span};
@@ -27,6 +32,44 @@ params! {
     }
 }
 
+params! {
+    /// What PI-PD is designed for.
+    pub struct PiPdGoals {
+        /// Factor by which alpha stays below its bound.
+        gain_margin: f64 = 2.0, 1.0 => 1e6;
+    }
+}
+
+/// The longest sampling time for which the queue cannot empty between two samples while the link
+/// sends, target/C; the paper takes 50 ms where this is 53.3 ms (section 4.1).
+pub fn interval_bound_s(target_pkts: f64, capacity_pkts_per_s: f64) -> f64 {
+    target_pkts / capacity_pkts_per_s
+}
+
+/// The gain at which the loop, on one side of the set-point, starts to oscillate. The paper finds
+/// its alpha by simulation and gives no bound; this one is ours.
+///
+/// (11) is an integrator by Tustin's rule: with x = ωT/2 its gain is α/(2·Q_ref)·cot x and its
+/// phase −90°; the hold adds sin x/x and −x. The loop's phase reaches −180° where
+/// atan(ω/p1) + atan(ω/p2) + ωR + x = 90°, and α is the inverse of the rest of the gain there.
+pub fn alpha_bound(target_pkts: f64, interval_s: f64, point: &OperatingPoint) -> f64 {
+    let (p1, p2) = (point.tcp_pole(), point.queue_pole());
+    let delay_s = point.rtt_s + 0.5 * interval_s;
+    let lag = |w: f64| (w / p1).atan() + (w / p2).atan() + w * delay_s;
+    let (mut low, mut high) = (0.0, FRAC_PI_2 / delay_s);
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if lag(middle) < FRAC_PI_2 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let (omega, x) = (low, 0.5 * low * interval_s);
+    let plant = point.plant_gain() / (omega.hypot(p1) * omega.hypot(p2));
+    2.0 * target_pkts / (plant * x.cos() / x)
+}
+
 impl Recipe for PiPdParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         needs_packet_buffer("target", self.target.0, site)?;
@@ -47,6 +90,64 @@ impl Recipe for PiPdParams {
             buffer_pkts: site.buffer_pkts,
             state: Difference::default(),
         }))
+    }
+
+    /// PI (11): on one side of the set-point the law is linear, and of a slow oscillation only two
+    /// samples a period fall to PD (15), whose γ̂ is a ratio of samples: no linear model has it.
+    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let filter = pi_gains(self.alpha, self.target.0).sampled(self.interval.as_secs_f64(), 1.0);
+        Some(LoopFilter {
+            one_sided: true,
+            ..LoopFilter::sampled(self.target.0, filter)
+        })
+    }
+
+    const GOALS: &'static [ParamSpec] = PiPdGoals::SPECS;
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let goals = PiPdGoals::read(goals)?;
+        let capacity = wish.point.capacity_pkts_per_s;
+        let longest_s = interval_bound_s(wish.target_pkts, capacity);
+        // As the paper rounds 53.3 ms to 50, and never so slow that a round trip passes unseen.
+        let interval_s = (50.0 / 53.333 * longest_s).min(wish.point.rtt_s / 4.0);
+        let bound = alpha_bound(wish.target_pkts, interval_s, &wish.point);
+        let designed = PiPdParams {
+            target: Packets(wish.target_pkts),
+            alpha: (bound / goals.gain_margin).min(1.0),
+            interval: Span::from_secs_f64(interval_s),
+        };
+        designed.check(&wish.site)?;
+        Ok(Some(Design::of(
+            vec![
+                ("alpha", designed.alpha),
+                ("interval_s", interval_s),
+                ("alpha_bound", bound),
+                ("interval_bound_s", longest_s),
+            ],
+            &designed,
+            &["target", "alpha", "interval"],
+            vec![
+                format!(
+                    "The queue could empty between two samples more than target/C = {:.4} s apart, \
+                     and the loop oscillates from alpha = {bound:.4e} on.",
+                    longest_s
+                ),
+                format!(
+                    "The paper's rule of thumb, 1e-6 per packet of buffer, would give {:.4e}.",
+                    1e-6 * wish.site.buffer_pkts
+                ),
+            ],
+        )))
+    }
+}
+
+/// (11): α·((e_k + e_{k−1})/2)/Q_ref
+fn pi_gains(alpha: f64, target_pkts: f64) -> Coefficients {
+    let half = alpha / (2.0 * target_pkts);
+    Coefficients {
+        a: half,
+        b: -half,
+        c: 0.0,
     }
 }
 
@@ -75,13 +176,7 @@ impl PiPd {
         let (error_1, error_2) = (self.state.error_1(), self.state.error_2());
         let target_pkts = self.params.target.0;
         if (error >= 0.0) == (error_1 >= 0.0) {
-            // (11): α·((e_k + e_{k−1})/2)/Q_ref
-            let half = self.params.alpha / (2.0 * target_pkts);
-            return Coefficients {
-                a: half,
-                b: -half,
-                c: 0.0,
-            };
+            return pi_gains(self.params.alpha, target_pkts);
         }
         // (15): α·(e_k + γ̂)/(B − Q_ref), with γ̂ = ratio·(e_k − e_{k−1}).
         // A crossing means e_k ≠ e_{k−1}.

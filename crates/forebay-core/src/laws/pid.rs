@@ -1,9 +1,9 @@
 //! The PID controller of Ryu and Rump, designed in the time domain.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{fits_buffer, Law, LawSpec, QueueView, Recipe, Site};
-use crate::linear::OperatingPoint;
-use crate::param::ParamError;
+use crate::law::{fits_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Site, Wish};
+use crate::linear::{LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic};
 use crate::units::{Packets, Span};
@@ -31,22 +31,108 @@ params! {
     }
 }
 
-/// Gains K_P, K_I, K_D by Ryu and Rump's pole placement (pi-pd section 4.1), before the paper's
-/// tuning constant. `overshoot` is a share of the step, in (0, 1).
+params! {
+    /// What PID is designed for.
+    pub struct PidGoals {
+        /// Overshoot of the response to a step, as a share of the step.
+        overshoot: f64 = 0.05, 1e-6 => 0.999;
+        /// Time to come and stay within 2 % of a step, without the integral; zero: 2R.
+        settling: Span = Span::ZERO, 0.0 => 3600.0;
+        /// Factor on the designed gains: the pole placement leaves out the loop's delay, and the
+        /// paper multiplies its result by 0.05 before use.
+        tuning: f64 = 0.05, 1e-6 => 1.0;
+    }
+}
+
+impl PidGoals {
+    /// τ in 4τ = settling time.
+    fn time_constant_s(&self, point: &OperatingPoint) -> f64 {
+        match self.settling {
+            Span::ZERO => 0.5 * point.rtt_s,
+            settling => 0.25 * settling.as_secs_f64(),
+        }
+    }
+
+    pub fn placement(&self, point: &OperatingPoint) -> Placement {
+        place(self.overshoot, self.time_constant_s(point), point)
+    }
+
+    /// The rule in a sentence.
+    pub fn note(&self, point: &OperatingPoint) -> String {
+        let placed = self.placement(point);
+        format!(
+            "The PD part places the poles of the plant without its delay at a natural frequency of \
+             {:.4} rad/s and a damping ratio of {:.4}, for an overshoot of {:.3} %. The delay is \
+             left to the factor `tuning`, here {}: check the margins, which count it.",
+            placed.omega_n,
+            placed.xi,
+            100.0 * self.overshoot,
+            self.tuning,
+        )
+    }
+}
+
+/// Ryu and Rump's pole placement.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Damping ratio.
+    pub xi: f64,
+    /// Natural frequency, in rad/s.
+    pub omega_n: f64,
+    /// The PD part.
+    pub k_p1: f64,
+    pub k_d1: f64,
+    /// PD and PI in series, before the paper's tuning constant.
+    pub k_p: f64,
+    pub k_i: f64,
+    pub k_d: f64,
+}
+
+/// Ryu and Rump's pole placement (pi-pd section 4.1). `overshoot` is a share of the step, in
+/// (0, 1); a time constant of R/2 is the paper's.
 ///
-/// A PD part puts the poles where the overshoot and a time constant of R/2 ask for; a PI part in
-/// series removes the error at rest.
-pub fn design(overshoot: f64, point: &OperatingPoint) -> (f64, f64, f64) {
+/// A PD part puts the poles where overshoot and time constant ask for; a PI part in series
+/// removes the error at rest.
+pub fn place(overshoot: f64, time_constant_s: f64, point: &OperatingPoint) -> Placement {
     let (p1, p2, k) = (point.tcp_pole(), point.queue_pole(), point.plant_gain());
     let xi = -overshoot.ln() / std::f64::consts::PI.hypot(overshoot.ln());
-    let omega_n = 2.0 / (point.rtt_s * xi);
+    let omega_n = 1.0 / (time_constant_s * xi);
     let k_p1 = (omega_n.powi(2) - p1 * p2) / k;
     let k_d1 = (2.0 * xi * omega_n - p1 - p2) / k;
     let k_p2 = omega_n.powi(2) / (k * k_p1);
     // The paper does not print K_I2; with the PI part's zero on TCP's pole, (16) follows.
     let k_i2 = k_p2 * p1;
-    // (5)
-    (k_p1 * k_p2 + k_d1 * k_i2, k_p1 * k_i2, k_d1 * k_p2)
+    Placement {
+        xi,
+        omega_n,
+        k_p1,
+        k_d1,
+        // (5)
+        k_p: k_p1 * k_p2 + k_d1 * k_i2,
+        k_i: k_p1 * k_i2,
+        k_d: k_d1 * k_p2,
+    }
+}
+
+/// Gains K_P, K_I, K_D by [`place`] with the paper's time constant, before its tuning constant.
+pub fn design(overshoot: f64, point: &OperatingPoint) -> (f64, f64, f64) {
+    let placed = place(overshoot, 0.5 * point.rtt_s, point);
+    (placed.k_p, placed.k_i, placed.k_d)
+}
+
+/// Refuses gains below zero: the plant alone is faster than what is asked for.
+///
+/// # Errors
+/// Where a pole would have to be moved to the right.
+pub fn faster_than_plant(placed: &Placement) -> Result<(), ParamError> {
+    if placed.k_p1 > 0.0 && placed.k_d1 >= 0.0 {
+        return Ok(());
+    }
+    Err(ParamError::new(
+        "settling",
+        "a time longer than the plant takes by itself",
+        "a shorter time, or more overshoot, so that no gain is negative",
+    ))
 }
 
 impl Recipe for PidParams {
@@ -62,6 +148,50 @@ impl Recipe for PidParams {
             gains: Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64()),
             state: Difference::default(),
         }))
+    }
+
+    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let interval_s = self.interval.as_secs_f64();
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
+        let filter = gains.sampled(interval_s, 1.0);
+        Some(LoopFilter::sampled(self.target.0, filter))
+    }
+
+    const GOALS: &'static [ParamSpec] = PidGoals::SPECS;
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let goals = PidGoals::read(goals)?;
+        let placed = goals.placement(&wish.point);
+        faster_than_plant(&placed)?;
+        let designed = PidParams {
+            target: Packets(wish.target_pkts),
+            k_p: goals.tuning * placed.k_p,
+            k_i: goals.tuning * placed.k_i,
+            k_d: goals.tuning * placed.k_d,
+            ..self.clone()
+        };
+        let k = Coefficients::pid(
+            designed.k_p,
+            designed.k_i,
+            designed.k_d,
+            self.interval.as_secs_f64(),
+        );
+        Ok(Some(Design::of(
+            vec![
+                ("k_p", designed.k_p),
+                ("k_i", designed.k_i),
+                ("k_d", designed.k_d),
+                ("a", k.a),
+                ("b", k.b),
+                ("c", k.c),
+                ("k_p_placed", placed.k_p),
+                ("k_i_placed", placed.k_i),
+                ("k_d_placed", placed.k_d),
+            ],
+            &designed,
+            &["target", "k_p", "k_i", "k_d", "interval"],
+            vec![goals.note(&wish.point)],
+        )))
     }
 }
 

@@ -7,9 +7,13 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, needs_packet_buffer, Law, LawSpec, PacketMeta, QueueView, Recipe, Site,
+    fits_buffer, needs_packet_buffer, Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe,
+    Site, Wish,
 };
-use crate::param::ParamError;
+use crate::laws::pi::PiGoals;
+use crate::laws::pid::{faster_than_plant, PidGoals};
+use crate::linear::{Average, LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic};
 use crate::units::{Packets, Span};
@@ -17,7 +21,7 @@ use crate::units::{Packets, Span};
 /// Declares one of the four: its gains and sampling time are Table 1's.
 macro_rules! averaged {
     (
-        $law:ident, $params:ident, $kind:literal, $title:literal, every $interval:expr,
+        $law:ident, $params:ident, $kind:literal, $title:literal, every $interval:expr, by $goals:ty,
         { $( $(#[doc = $doc:literal])+ $gain:ident = $default:literal; )+ }
     ) => {
         pub const $law: LawSpec =
@@ -49,9 +53,50 @@ macro_rules! averaged {
             }
 
             fn build(&self, site: &Site) -> Box<dyn Law> {
+                Box::new(Periodic::new(self.averaged(site)))
+            }
+
+            fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+                self.averaged(site).linear(point)
+            }
+
+            const GOALS: &'static [ParamSpec] = <$goals>::SPECS;
+
+            fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+                let (gains, note) = <$goals>::read(goals)?.rule(&wish.point)?;
+                let mut designed = self.clone();
+                designed.target = Packets(wish.target_pkts);
+                // The law divides its error by the buffer.
+                $( designed.$gain = gains.$gain * wish.site.buffer_pkts; )+
+                designed.check(&wish.site)?;
+                let per_packet = [("k_p", gains.k_p), ("k_i", gains.k_i), ("k_d", gains.k_d)];
+                let has = |name| [$( stringify!($gain) ),+].contains(&name);
+                Ok(Some(Design::of(
+                    vec![$( (stringify!($gain), designed.$gain) ),+],
+                    &designed,
+                    &["target", "w_q", $( stringify!($gain), )+ "interval"],
+                    vec![
+                        note,
+                        format!(
+                            "Per packet that is {}; the law takes it times the buffer, {} packets.",
+                            per_packet
+                                .iter()
+                                .filter(|(name, _)| has(*name))
+                                .map(|(name, gain)| format!("{name} = {gain:.4e}"))
+                                .collect::<Vec<_>>()
+                                .join(", "),
+                            wish.site.buffer_pkts,
+                        ),
+                    ],
+                )))
+            }
+        }
+
+        impl $params {
+            fn averaged(&self, site: &Site) -> Averaged {
                 let mut gains = Gains::default();
                 $( gains.$gain = self.$gain; )+
-                Box::new(Periodic::new(Averaged {
+                Averaged {
                     target_pkts: self.target.0,
                     min_pkts: self.min_th.0,
                     buffer_pkts: site.buffer_pkts,
@@ -61,7 +106,7 @@ macro_rules! averaged {
                     gains: gains.digital(self.interval),
                     average_pkts: 0.0,
                     state: Difference::default(),
-                }))
+                }
             }
         }
     };
@@ -69,7 +114,7 @@ macro_rules! averaged {
 
 averaged! {
     P, PAvgParams, "p-avg", "P on the average queue: proportional control alone",
-    every Span::from_millis(75),
+    every Span::from_millis(75), by PGoals,
     {
         /// Proportional gain.
         k_p = 4.0832e-5;
@@ -78,7 +123,7 @@ averaged! {
 
 averaged! {
     PI, PiAvgParams, "pi-avg", "PI on the average queue: proportional-integral control",
-    every Span::from_micros(6800),
+    every Span::from_micros(6800), by PiGoals,
     {
         /// Proportional gain.
         k_p = 1.741e-4;
@@ -89,7 +134,7 @@ averaged! {
 
 averaged! {
     PD, PdAvgParams, "pd-avg", "PD on the average queue: proportional-derivative control",
-    every Span::from_millis(10),
+    every Span::from_millis(10), by PdGoals,
     {
         /// Proportional gain.
         k_p = 2e-4;
@@ -101,7 +146,7 @@ averaged! {
 averaged! {
     PID, PidAvgParams, "pid-avg",
     "PID on the average queue: proportional-integral-derivative control",
-    every Span::from_millis(20),
+    every Span::from_millis(20), by PidGoals,
     {
         /// Proportional gain.
         k_p = 1.44924e-3;
@@ -127,6 +172,86 @@ impl Gains {
     }
 }
 
+type Ruled = Result<(Gains, String), ParamError>;
+
+params! {
+    /// What P is designed for.
+    pub struct PGoals {
+        /// Factor on the designed gain.
+        tuning: f64 = 1.0, 1e-6 => 1e6;
+    }
+}
+
+impl PGoals {
+    /// Hollot et al. 2001: the loop gain crosses one at the geometric mean of TCP's and the
+    /// queue's pole. bigdeli's K_P in Table 1 is this, for its own network.
+    fn rule(&self, point: &OperatingPoint) -> Ruled {
+        let (p1, p2) = (point.tcp_pole(), point.queue_pole());
+        let omega_g = (p1 * p2).sqrt();
+        let k_p = omega_g.hypot(p1) * omega_g.hypot(p2) / point.plant_gain();
+        let note = format!(
+            "The loop gain crosses one at {omega_g:.4} rad/s, the geometric mean of the poles of \
+             TCP and the queue. Without an integral the queue settles above its target."
+        );
+        let gains = Gains {
+            k_p: self.tuning * k_p,
+            ..Gains::default()
+        };
+        Ok((gains, note))
+    }
+}
+
+impl PiGoals {
+    fn rule(&self, point: &OperatingPoint) -> Ruled {
+        let (k_p, k_i) = self.gains(point);
+        Ok((Gains { k_p, k_i, k_d: 0.0 }, self.note(point)))
+    }
+}
+
+params! {
+    /// What PD is designed for.
+    pub struct PdGoals {
+        /// Overshoot of the response to a step, as a share of the step.
+        overshoot: f64 = 0.05, 1e-6 => 0.999;
+        /// Time to come and stay within 2 % of a step; zero: 2R.
+        settling: Span = Span::ZERO, 0.0 => 3600.0;
+        /// Factor on the designed gains, for the loop's delay, which the design leaves out.
+        tuning: f64 = 0.05, 1e-6 => 1.0;
+    }
+}
+
+impl PdGoals {
+    /// The PD part of PID's pole placement.
+    fn rule(&self, point: &OperatingPoint) -> Ruled {
+        let pid = PidGoals {
+            overshoot: self.overshoot,
+            settling: self.settling,
+            tuning: self.tuning,
+        };
+        let placed = pid.placement(point);
+        faster_than_plant(&placed)?;
+        let gains = Gains {
+            k_p: self.tuning * placed.k_p1,
+            k_i: 0.0,
+            k_d: self.tuning * placed.k_d1,
+        };
+        Ok((gains, pid.note(point)))
+    }
+}
+
+impl PidGoals {
+    fn rule(&self, point: &OperatingPoint) -> Ruled {
+        let placed = self.placement(point);
+        faster_than_plant(&placed)?;
+        let gains = Gains {
+            k_p: self.tuning * placed.k_p,
+            k_i: self.tuning * placed.k_i,
+            k_d: self.tuning * placed.k_d,
+        };
+        Ok((gains, self.note(point)))
+    }
+}
+
 struct Averaged {
     target_pkts: f64,
     min_pkts: f64,
@@ -140,6 +265,31 @@ struct Averaged {
 }
 
 impl Averaged {
+    /// The difference equation after the average, at arrivals or at the samples.
+    fn linear(&self, point: &OperatingPoint) -> Option<LoopFilter> {
+        let Coefficients { a, b, c } = self.gains;
+        let mut filter = self.gains.sampled(self.interval.as_secs_f64(), 1.0 / self.buffer_pkts);
+        let queue_pkts = if filter.denominator.len() > 1 {
+            self.target_pkts
+        } else {
+            // Without an integral p = K_P·e/B at rest, and K_P = a − c.
+            debug_assert!((a - b + c).abs() <= 1e-9 * a.abs());
+            self.target_pkts + point.probability() * self.buffer_pkts / (a - c)
+        };
+        let average = (!self.at_samples).then_some(Average {
+            weight: self.w_q,
+            interval_s: 1.0 / point.capacity_pkts_per_s,
+        });
+        if self.at_samples {
+            filter = filter.averaged(self.w_q);
+        }
+        // A queue that is spared is not signalled at all.
+        (queue_pkts > self.min_pkts && queue_pkts.is_finite()).then(|| LoopFilter {
+            average,
+            ..LoopFilter::sampled(queue_pkts, filter)
+        })
+    }
+
     /// bigdeli eq. (4). The paper does not say whether its t counts arrivals or samples.
     fn average(&mut self, q: &QueueView) {
         self.average_pkts += self.w_q * (f64::from(q.packets) - self.average_pkts);
@@ -255,6 +405,15 @@ mod tests {
         // 0.05·100 = 5, then 0.95·5 + 5 = 9.75; the sample itself adds nothing.
         let average = probed(&*law, "average");
         assert!((average - 9.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn table_1s_proportional_gain_follows_from_the_design() {
+        // bigdeli section 5.1: N = 15, C = 1875/s, R = 0.24 s; error in packets.
+        let point = OperatingPoint::of_flows(15.0, 0.24, 1875.0);
+        let (gains, _) = PGoals::defaults().rule(&point).unwrap();
+        let printed = PAvgParams::defaults().k_p;
+        assert!((gains.k_p / printed - 1.0).abs() < 0.005, "{}", gains.k_p);
     }
 
     #[test]

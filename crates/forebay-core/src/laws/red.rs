@@ -1,7 +1,12 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
-use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site, Verdict};
-use crate::param::ParamError;
+use std::f64::consts::PI;
+
+use crate::law::{
+    Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site, Verdict, Wish,
+};
+use crate::linear::{Average, LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::rng::Rng;
 use crate::units::{Packets, Time};
@@ -35,6 +40,109 @@ params! {
     }
 }
 
+params! {
+    /// What RED is designed for.
+    pub struct RedGoals {
+        /// Phase margin, in degrees.
+        phase_margin: f64 = 85.0, 10.0 => 89.99;
+        /// Crossover frequency, as a share of the slower of TCP's two poles.
+        crossover: f64 = 0.1, 1e-3 => 0.5;
+    }
+}
+
+/// RED as a fluid law, p = L_red·x with x' = −K_red·x + K_red·(q − min_th) (staqm eq. 2).
+#[derive(Clone, Copy, Debug)]
+pub struct RedDesign {
+    /// Crossover frequency, rad/s.
+    pub omega_g: f64,
+    /// Bandwidth of the average, 1/s.
+    pub k_red: f64,
+    /// Slope of the probability, per packet.
+    pub l_red: f64,
+    /// Weight of an arrival in the average.
+    pub w_q: f64,
+    /// Steady average above min_th, in packets.
+    pub q_d_pkts: f64,
+}
+
+/// Designs RED for a network (staqm appendix D): `phase_margin` in degrees, `crossover` as a
+/// share of min(2N/(R²C), 1/R).
+pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> RedDesign {
+    let OperatingPoint {
+        load,
+        capacity_pkts_per_s,
+        rtt_s,
+    } = *point;
+    let omega_g = crossover * point.tcp_pole().min(point.queue_pole());
+    let tan = (phase_margin * PI / 180.0 - omega_g * rtt_s).tan();
+    let k_red = omega_g / tan;
+    // (6); √((ω_g/K_red)² + 1) = √(tan² + 1).
+    let l_red = 4.0 * load.powi(2) * tan.hypot(1.0) / (rtt_s * capacity_pkts_per_s);
+    RedDesign {
+        omega_g,
+        k_red,
+        l_red,
+        // From K_red = −C·ln(1 − w_q).
+        w_q: -(-k_red / capacity_pkts_per_s).exp_m1(),
+        q_d_pkts: rtt_s * capacity_pkts_per_s / (2.0 * tan.hypot(1.0)),
+    }
+}
+
+/// Thresholds with the wanted queue midway, where a stable RED allows it: min_th and max_th in
+/// packets (staqm appendix D). Where q_d exceeds the target, the queue will settle at q_d.
+pub fn thresholds(q_d_pkts: f64, target_pkts: f64) -> (f64, f64) {
+    if q_d_pkts >= target_pkts {
+        (0.0, 2.0 * q_d_pkts)
+    } else {
+        (target_pkts - q_d_pkts, target_pkts + q_d_pkts)
+    }
+}
+
+impl RedDesign {
+    /// Under the paper's names, with max_p for thresholds this far apart.
+    pub fn gains(&self, range_pkts: f64) -> Vec<(&'static str, f64)> {
+        vec![
+            ("k_red", self.k_red),
+            ("l_red", self.l_red),
+            ("w_q", self.w_q),
+            ("q_d", self.q_d_pkts),
+            ("max_p", (self.l_red * range_pkts).min(1.0)),
+            ("omega_g", self.omega_g),
+        ]
+    }
+
+    /// The rule in a sentence.
+    pub fn note(&self, target_pkts: f64) -> String {
+        let settles = if self.q_d_pkts >= target_pkts {
+            format!(
+                "A RED this stable needs the average {:.1} packets above min_th, more than the \
+                 wanted {target_pkts:.1}: min_th is 0 and the queue settles at q_d.",
+                self.q_d_pkts
+            )
+        } else {
+            format!(
+                "The average settles q_d = {:.1} packets above min_th, midway to max_th.",
+                self.q_d_pkts
+            )
+        };
+        format!(
+            "RED has no integral, so its averaging is made slow enough for the phase margin: it \
+             crosses over at {:.4} rad/s and answers in about {:.1} s. {settles}",
+            self.omega_g,
+            1.0 / self.omega_g
+        )
+    }
+}
+
+/// Signals per arrival over p_b: their mean spacing is 1.5/p_b with `wait`, 0.5/p_b without.
+pub fn signals_per_probability(wait: bool) -> f64 {
+    if wait {
+        1.0 / 1.5
+    } else {
+        2.0
+    }
+}
+
 impl Recipe for RedParams {
     fn check(&self, _site: &Site) -> Result<(), ParamError> {
         if self.min_th.0 < self.max_th.0 {
@@ -49,6 +157,60 @@ impl Recipe for RedParams {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Red::new(self.clone(), site))
+    }
+
+    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let rate = signals_per_probability(self.wait);
+        let p_b = point.probability() / rate;
+        // The average and the slope where the profile reaches p_b; see `base_probability`.
+        let (average_pkts, slope) = if p_b < self.max_p {
+            let slope = self.max_p / (self.max_th.0 - self.min_th.0);
+            (self.min_th.0 + p_b / slope, slope)
+        } else if self.gentle && p_b < 1.0 {
+            let slope = (1.0 - self.max_p) / self.max_th.0;
+            (self.max_th.0 + (p_b - self.max_p) / slope, slope)
+        } else {
+            return None;
+        };
+        Some(LoopFilter {
+            queue_pkts: average_pkts,
+            average: Some(Average {
+                weight: self.w_q,
+                interval_s: 1.0 / point.capacity_pkts_per_s,
+            }),
+            direct: rate * slope,
+            sampled: None,
+            one_sided: false,
+        })
+    }
+
+    const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let goals = RedGoals::read(goals)?;
+        let red = design(goals.phase_margin, goals.crossover, &wish.point);
+        let (min_th, max_th) = thresholds(red.q_d_pkts, wish.target_pkts);
+        // The rule speaks of the probability that TCP sees.
+        let max_p = red.l_red * (max_th - min_th) / signals_per_probability(self.wait);
+        let designed = RedParams {
+            min_th: Packets(min_th),
+            max_th: Packets(max_th),
+            max_p: max_p.min(1.0),
+            w_q: red.w_q,
+            ..self.clone()
+        };
+        let spacing = format!(
+            "RED's spacing of signals makes TCP see {:.4} of the probability, so the parameter \
+             max_p is {:.4e}.",
+            signals_per_probability(self.wait),
+            designed.max_p
+        );
+        Ok(Some(Design::of(
+            red.gains(max_th - min_th),
+            &designed,
+            &["min_th", "max_th", "max_p", "w_q"],
+            vec![red.note(wish.target_pkts), spacing],
+        )))
     }
 }
 
@@ -190,11 +352,10 @@ impl Law for Red {
 
     fn intensity(&self, _q: &QueueView) -> Option<f64> {
         let p_b = self.base_probability();
-        // Mean spacing is 1.5/p_b with `wait`, 0.5/p_b without.
-        Some(match self.params.wait {
-            _ if p_b >= 1.0 => 1.0,
-            true => p_b / 1.5,
-            false => (2.0 * p_b).min(1.0),
+        Some(if p_b >= 1.0 {
+            1.0
+        } else {
+            (signals_per_probability(self.params.wait) * p_b).min(1.0)
         })
     }
 

@@ -1,8 +1,13 @@
 //! REM of Athuraliya, Low, Li and Yin: a price that rises with backlog and with excess rate, and
 //! a probability exponential in it, so that the prices along a path add up.
 
-use crate::law::{fits_buffer, Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site};
-use crate::param::ParamError;
+use crate::difference::Coefficients;
+use crate::law::{
+    fits_buffer, Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site, Wish,
+};
+use crate::laws::pi::PiGoals;
+use crate::linear::{LoopFilter, OperatingPoint};
+use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic};
 use crate::units::{Bytes, Packets, Span};
@@ -44,6 +49,52 @@ impl Recipe for RemParams {
             arrived_pkts: 0.0,
             price: 0.0,
         }))
+    }
+
+    /// While the link is busy the excess of arrivals over capacity is the queue's change, so the
+    /// price is PI control of the queue; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
+    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let slope = (1.0 - point.probability()) * self.phi.ln();
+        let gains = Coefficients {
+            a: self.gamma * (1.0 + self.alpha),
+            b: self.gamma,
+            c: 0.0,
+        };
+        (slope > 0.0).then(|| {
+            let filter = gains.sampled(self.interval.as_secs_f64(), slope);
+            LoopFilter::sampled(self.target.0, filter)
+        })
+    }
+
+    const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
+
+    /// PI's gains, as REM is PI control near its operating point.
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+        let goals = PiGoals::read(goals)?;
+        let (k_p, k_i) = goals.gains(&wish.point);
+        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let slope = (1.0 - wish.point.probability()).max(0.01) * self.phi.ln();
+        let designed = RemParams {
+            target: Packets(wish.target_pkts),
+            gamma: k.b / slope,
+            alpha: k.a / k.b - 1.0,
+            ..self.clone()
+        };
+        designed.check(&wish.site)?;
+        Ok(Some(Design::of(
+            vec![
+                ("gamma", designed.gamma),
+                ("alpha", designed.alpha),
+                ("k_p", k_p),
+                ("k_i", k_i),
+            ],
+            &designed,
+            &["target", "gamma", "alpha", "phi", "interval"],
+            vec![
+                "Near its operating point REM is PI control of the queue, and gets PI's gains.".into(),
+                goals.note(&wish.point),
+            ],
+        )))
     }
 }
 

@@ -2,12 +2,14 @@
 //! estimated capacity and load.
 
 use crate::difference::Coefficients;
-use crate::law::{fits_buffer, Law, LawSpec, Recipe, Scale, Site};
-use crate::laws::pi::Pi;
+use crate::law::{
+    fits_buffer, Design as Designed, Given, Law, LawSpec, Recipe, Scale, Site, Wish,
+};
+use crate::laws::pi::{gains, Pi, PiGoals};
+use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::Periodic;
-use crate::linear::OperatingPoint;
 use crate::self_tuning::{Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 use crate::units::{Packets, Span};
@@ -42,17 +44,38 @@ params! {
     }
 }
 
-/// PI's gains for a network (staqm section III.A): K_p per packet, K_i per packet and second.
+/// 1/K_rc below which self-tuning as the paper writes it is unstable (theorem 1, figure 11):
+/// where s³ + s²/R + (g/R²)(s + K_rc)e^{−sR} has a root s = jx/R, with g = β√(β²+1).
 ///
-/// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p: the zero cancels TCP's pole.
-pub fn gains(beta: f64, point: &OperatingPoint) -> (f64, f64) {
-    let OperatingPoint {
-        load,
-        capacity_pkts_per_s,
-        rtt_s,
-    } = *point;
-    let k_p = 2.0 * beta * beta.hypot(1.0) * load / (rtt_s * capacity_pkts_per_s);
-    (k_p, point.tcp_pole() * k_p)
+/// Its two parts are g = x·sin x + x²·cos x and K_rc·R = (x²·cos x − x³·sin x)/g. Infinite where
+/// no time constant is long enough, as PI's own loop is unstable.
+///
+/// The paper's (5) scales the whole integral with a new gain. This law's difference form leaves
+/// the integral alone, so near equilibrium its estimate does not feed back at all, and the bound
+/// is on the safe side.
+pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
+    let g = beta * beta.hypot(1.0);
+    let gain = |x: f64| x * x.sin() + x * x * x.cos();
+    // `gain` rises from 0 up to x = 1.077.
+    let (mut low, mut high) = (0.0, 1.0768);
+    if gain(high) < g {
+        return f64::INFINITY;
+    }
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if gain(middle) < g {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let x = high;
+    let k_rc = (x * x * x.cos() - x.powi(3) * x.sin()) / g;
+    if k_rc > 0.0 {
+        rtt_s / k_rc
+    } else {
+        f64::INFINITY
+    }
 }
 
 struct PiDesign {
@@ -107,6 +130,56 @@ impl Recipe for StpiParams {
         let tuner = SelfTuning::new(design, how, &start, scale);
         Box::new(Tuned::new(Periodic::new(pi), tuner))
     }
+
+    /// PI as designed for the estimates at rest. Their small changes do not count: they multiply
+    /// a small error.
+    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let interval_s = self.interval.as_secs_f64();
+        let design = PiDesign {
+            beta: self.beta,
+            interval_s,
+        };
+        // The law takes its own `rtt` for R; the load and the capacity it measures.
+        let estimate = OperatingPoint {
+            rtt_s: self.rtt.as_secs_f64(),
+            ..*point
+        };
+        let filter = design.coefficients(&estimate).sampled(interval_s, 1.0);
+        Some(LoopFilter::sampled(self.target.0, filter))
+    }
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Designed>, ParamError> {
+        crate::param::no_goals(goals)?;
+        let (k_p, k_i) = gains(self.beta, &wish.point);
+        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let critical_s = critical_load_time_s(self.beta, wish.point.rtt_s);
+        let designed = StpiParams {
+            target: Packets(wish.target_pkts),
+            rtt: Span::from_secs_f64(wish.point.rtt_s),
+            flows: wish.point.flows(),
+            load_time: self.load_time.max(Span::from_secs_f64(3.0 * critical_s.min(1e3))),
+            ..self.clone()
+        };
+        designed.check(&wish.site)?;
+        Ok(Some(Designed::of(
+            vec![
+                ("a", k.a),
+                ("b", k.b),
+                ("k_p", k_p),
+                ("k_i", k_i),
+                ("critical_load_time_s", critical_s),
+            ],
+            &designed,
+            &["target", "beta", "rtt", "flows", "load_time", "interval"],
+            vec![
+                PiGoals { beta: self.beta }.note(&wish.point),
+                format!(
+                    "a and b are the first design; the law renews them from its estimates. The load \
+                     estimate needs a time constant above {critical_s:.3} s."
+                ),
+            ],
+        )))
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +229,16 @@ mod tests {
         assert!((point.load - 0.08).abs() < 1e-15 && (point.flows() - 60.0).abs() < 1e-12);
         assert!((k_p - 1.192_570e-4).abs() < 1e-10, "{k_p}");
         assert!((k_i - 0.8 * k_p).abs() < 1e-18);
+    }
+
+    #[test]
+    fn the_critical_time_constants_are_figure_11s() {
+        let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
+        close(critical_load_time_s(0.5, 0.1), 0.325);
+        close(critical_load_time_s(0.5, 0.25), 0.81);
+        // It blows up at β = 0.858, where PI itself is at the edge.
+        assert!(critical_load_time_s(0.855, 0.1) > 5.0);
+        assert!(critical_load_time_s(0.86, 0.1).is_infinite());
     }
 
     /// Runs `law` for `seconds` from `start_s` with a packet leaving each 1/`rate` s.

@@ -1,13 +1,11 @@
 //! STRED, the self-tuning RED of Zhang, Hollot, Towsley and Misra: RED whose w_q and max_p are
 //! redesigned on-line for the estimated capacity and load.
 
-use std::f64::consts::PI;
-
-use crate::law::{Law, LawSpec, Recipe, Scale, Site};
-use crate::laws::red::{Red, RedParams};
+use crate::law::{Design as Designed, Given, Law, LawSpec, Recipe, Scale, Site, Wish};
+use crate::laws::red::{design, thresholds, Red, RedParams};
+use crate::linear::{Average, LoopFilter, OperatingPoint, Sampled};
 use crate::param::ParamError;
 use crate::params;
-use crate::linear::OperatingPoint;
 use crate::self_tuning::{Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 use crate::units::{Packets, Span};
@@ -53,54 +51,6 @@ params! {
     }
 }
 
-/// RED as a fluid law, p = L_red·x with x' = −K_red·x + K_red·(q − min_th) (staqm eq. 2).
-#[derive(Clone, Copy, Debug)]
-pub struct RedDesign {
-    /// Crossover frequency, rad/s.
-    pub omega_g: f64,
-    /// Bandwidth of the average, 1/s.
-    pub k_red: f64,
-    /// Slope of the probability, per packet.
-    pub l_red: f64,
-    /// Weight of an arrival in the average.
-    pub w_q: f64,
-    /// Steady average above min_th, in packets.
-    pub q_d_pkts: f64,
-}
-
-/// Designs RED for a network (staqm appendix D): `phase_margin` in degrees, `crossover` as a
-/// share of min(2N/(R²C), 1/R).
-pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> RedDesign {
-    let OperatingPoint {
-        load,
-        capacity_pkts_per_s,
-        rtt_s,
-    } = *point;
-    let omega_g = crossover * point.tcp_pole().min(point.queue_pole());
-    let tan = (phase_margin * PI / 180.0 - omega_g * rtt_s).tan();
-    let k_red = omega_g / tan;
-    // (6); √((ω_g/K_red)² + 1) = √(tan² + 1).
-    let l_red = 4.0 * load.powi(2) * tan.hypot(1.0) / (rtt_s * capacity_pkts_per_s);
-    RedDesign {
-        omega_g,
-        k_red,
-        l_red,
-        // From K_red = −C·ln(1 − w_q).
-        w_q: -(-k_red / capacity_pkts_per_s).exp_m1(),
-        q_d_pkts: rtt_s * capacity_pkts_per_s / (2.0 * tan.hypot(1.0)),
-    }
-}
-
-/// Thresholds with the wanted queue midway, where a stable RED allows it: min_th and max_th in
-/// packets (staqm appendix D). Where q_d exceeds the target, the queue will settle at q_d.
-pub fn thresholds(q_d_pkts: f64, target_pkts: f64) -> (f64, f64) {
-    if q_d_pkts >= target_pkts {
-        (0.0, 2.0 * q_d_pkts)
-    } else {
-        (target_pkts - q_d_pkts, target_pkts + q_d_pkts)
-    }
-}
-
 struct RedRule {
     phase_margin: f64,
     crossover: f64,
@@ -133,6 +83,11 @@ impl StredParams {
             crossover: self.crossover,
             range_pkts: self.max_th.0 - self.min_th.0,
         }
+    }
+
+    /// What TCP sees of p_b.
+    fn signal_rate(&self) -> f64 {
+        crate::laws::red::signals_per_probability(self.wait)
     }
 
     fn start(&self, site: &Site) -> OperatingPoint {
@@ -170,6 +125,84 @@ impl Recipe for StredParams {
         let scale = Scale::new(site, self.queue_in_bytes);
         let tuner = SelfTuning::new(self.rule(), how, &self.start(site), scale);
         Box::new(Tuned::new(Red::new(self.red(site), site), tuner))
+    }
+
+    /// RED as designed for the estimates at rest, and the loop that closes over the estimate of
+    /// the load: (6) makes the whole of p follow θ_rc, which follows p.
+    ///
+    /// The estimate reads p_b, which is `wait`'s 1.5 times what TCP sees, so θ_rc is too high by
+    /// √1.5 and L_red by 1.5, and what TCP sees has the designed slope.
+    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+        let rule = self.rule();
+        let (rate, interval_s) = (self.signal_rate(), self.interval.as_secs_f64());
+        let p_b = point.probability() / rate;
+        let at = |load: f64| {
+            // The law takes its own `rtt` for R; the load and the capacity it measures.
+            let estimate = OperatingPoint {
+                load,
+                rtt_s: self.rtt.as_secs_f64(),
+                ..*point
+            };
+            let (w_q, max_p) = rule.settings(&estimate);
+            (w_q, max_p / rule.range_pkts)
+        };
+        let load = (p_b / 2.0).sqrt();
+        let (w_q, slope) = at(load);
+        let above_min = p_b / slope;
+        if above_min > rule.range_pkts {
+            return None; // max_p is held to 1, or gentle mode keeps the first design's slope
+        }
+        // δp_b = L·δx + g·δθ with g = (dL/dθ)·x, and each sample moves θ by w·(h·δp_b − δθ),
+        // where h = d√(p/2)/dp. The new θ acts after its sample, as all that is sampled does.
+        let step = 1e-5 * load;
+        let g = above_min * (at(load + step).1 - at(load - step).1) / (2.0 * step);
+        let h = 1.0 / (4.0 * load);
+        let w = -(-interval_s / self.load_time.as_secs_f64()).exp_m1();
+        Some(LoopFilter {
+            queue_pkts: self.min_th.0 + above_min,
+            average: Some(Average {
+                weight: w_q,
+                interval_s: 1.0 / point.capacity_pkts_per_s,
+            }),
+            direct: rate * slope,
+            sampled: Some(Sampled {
+                interval_s,
+                numerator: vec![rate * g * w * h * slope],
+                denominator: vec![1.0, -(1.0 - w + w * h * g)],
+            }),
+            one_sided: false,
+        })
+    }
+
+    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Designed>, ParamError> {
+        crate::param::no_goals(goals)?;
+        let red = design(self.phase_margin, self.crossover, &wish.point);
+        let (min_th, max_th) = thresholds(red.q_d_pkts, wish.target_pkts);
+        let designed = StredParams {
+            min_th: Packets(min_th),
+            max_th: Packets(max_th),
+            rtt: Span::from_secs_f64(wish.point.rtt_s),
+            flows: wish.point.flows(),
+            ..self.clone()
+        };
+        Ok(Some(Designed::of(
+            red.gains(max_th - min_th),
+            &designed,
+            &[
+                "min_th",
+                "max_th",
+                "phase_margin",
+                "crossover",
+                "rtt",
+                "flows",
+                "load_time",
+            ],
+            vec![
+                red.note(wish.target_pkts),
+                "w_q and max_p are the first design; the law renews them from its estimates."
+                    .into(),
+            ],
+        )))
     }
 }
 
