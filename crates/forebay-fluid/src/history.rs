@@ -13,32 +13,56 @@ pub struct Segment {
 }
 
 impl Segment {
-    fn rate_at(&self, time_s: f64) -> f64 {
-        let step = self.end_s - self.start_s;
-        let s = (time_s - self.start_s) / step;
+    /// At `s`, the part of the step that has passed.
+    fn rate_at(&self, s: f64) -> f64 {
         let r = 1.0 - s;
         let values =
             r * r * (1.0 + 2.0 * s) * self.rate[0] + s * s * (3.0 - 2.0 * s) * self.rate[1];
-        values + step * s * r * (r * self.slope[0] - s * self.slope[1])
+        let slopes = r * self.slope[0] - s * self.slope[1];
+        values + (self.end_s - self.start_s) * s * r * slopes
     }
 
-    fn probability_at(&self, time_s: f64) -> f64 {
-        let s = (time_s - self.start_s) / (self.end_s - self.start_s);
+    fn probability_at(&self, s: f64) -> f64 {
         self.probability[0] + s.clamp(0.0, 1.0) * (self.probability[1] - self.probability[0])
+    }
+
+    fn part(&self, time_s: f64) -> f64 {
+        (time_s - self.start_s) / (self.end_s - self.start_s)
     }
 }
 
+/// Segments to make room for at first.
+const SOME: usize = 1024;
+
 /// Segments in order of time, without gaps.
-#[derive(Default)]
 pub struct History {
     segments: Vec<Segment>,
+    /// Nobody looks further back than this.
+    reach_s: f64,
     /// Where the last look was: looks move forward, but for a round trip that grows faster
     /// than time passes.
     cursor: usize,
 }
 
 impl History {
+    pub fn new(reach_s: f64) -> History {
+        History {
+            segments: Vec::with_capacity(SOME),
+            reach_s,
+            cursor: 0,
+        }
+    }
+
     pub fn push(&mut self, segment: Segment) {
+        if self.segments.len() == self.segments.capacity() {
+            // Room is made by forgetting first, so that all of it stays in the cache.
+            let old = segment.start_s - self.reach_s;
+            let forgotten = self.segments.partition_point(|known| known.end_s < old);
+            if forgotten > SOME / 2 {
+                self.segments.drain(..forgotten);
+                self.cursor = self.cursor.saturating_sub(forgotten);
+            }
+        }
         self.segments.push(segment);
     }
 
@@ -64,12 +88,13 @@ impl History {
         if time_s < segment.start_s {
             return 0.0;
         }
-        let rate = segment.rate_at(time_s);
+        let part = segment.part(time_s);
+        let rate = segment.rate_at(part);
         if probability_time_s == time_s {
-            return rate * segment.probability_at(time_s);
+            return rate * segment.probability_at(part);
         }
         self.seek(probability_time_s).map_or(0.0, |segment| {
-            rate * segment.probability_at(probability_time_s)
+            rate * segment.probability_at(segment.part(probability_time_s))
         })
     }
 }
@@ -84,7 +109,7 @@ mod tests {
             |t: f64| t.powi(3) - 2.0 * t + 5.0,
             |t: f64| 3.0 * t * t - 2.0,
         );
-        let mut history = History::default();
+        let mut history = History::new(3.0);
         for k in 0..10 {
             let (a, b) = (0.3 * f64::from(k), 0.3 * f64::from(k + 1));
             history.push(Segment {

@@ -61,9 +61,12 @@ impl Source {
 struct Queue {
     port: Port,
     pkts_per_s: f64,
+    s_per_pkt: f64,
     buffer_pkts: f64,
     /// Classes that pass, by index.
     passing: Vec<usize>,
+    /// Whether some of them pass another queue later.
+    feeds: bool,
 }
 
 /// Flows through a queue at one moment, packets/s.
@@ -77,15 +80,25 @@ struct Through {
     overflow: f64,
 }
 
+/// A class at one moment.
+#[derive(Clone, Copy, Default)]
+struct Moving {
+    /// R, 1/R and dR/dt.
+    rtt_s: f64,
+    per_rtt: f64,
+    rtt_slope: f64,
+    /// Rate of one flow.
+    rate: f64,
+    /// What the class sends past the queues so far.
+    passing_on: f64,
+}
+
 /// Right-hand side at one moment.
 #[derive(Clone, Default)]
 struct Slopes {
     /// Of windows, then of queues.
     state: Vec<f64>,
-    /// By class: R, dR/dt, and rate of a flow.
-    rtt_s: Vec<f64>,
-    rtt_slope: Vec<f64>,
-    rate: Vec<f64>,
+    moving: Vec<Moving>,
     through: Vec<Through>,
 }
 
@@ -95,8 +108,6 @@ struct Engine<'a> {
     queues: Vec<Queue>,
     /// Windows, then queues.
     state: Vec<f64>,
-    /// Scratch: by class, what it sends past the queues so far.
-    passing_on: Vec<f64>,
     /// Scratch: the state at the start of a step.
     before: Vec<f64>,
     /// Scratch: by queue, share of packets without a signal at both ends of a step.
@@ -109,13 +120,11 @@ struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     fn new(model: &'a Model) -> Result<Engine<'a>, ParamError> {
-        let sources: Vec<Source> = model
-            .classes
-            .iter()
-            .map(|class| Source {
+        let sources: Vec<Source> = (model.classes.iter().enumerate())
+            .map(|(i, class)| Source {
                 flows: class.flows,
                 rtt_s: class.rtt.as_secs_f64(),
-                history: History::default(),
+                history: History::new(model.longest_rtt_s(i)),
                 since_s: 0.0,
                 jumps_s: Vec::new(),
                 seen: 0,
@@ -130,7 +139,10 @@ impl<'a> Engine<'a> {
             queues.push(Queue {
                 port: Port::new(bottleneck, law, rng),
                 pkts_per_s: bottleneck.pkts_per_s(),
+                s_per_pkt: 1.0 / bottleneck.pkts_per_s(),
                 buffer_pkts: bottleneck.buffer_pkts,
+                feeds: (model.classes.iter())
+                    .any(|class| class.route.contains(&v) && class.route.last() != Some(&v)),
                 passing: (0..model.classes.len()).filter(passes).collect(),
             });
         }
@@ -149,7 +161,6 @@ impl<'a> Engine<'a> {
                 window_pkts: columns(sources.len()),
                 rtt_s: columns(sources.len()),
             },
-            passing_on: vec![0.0; sources.len()],
             before: state.clone(),
             kept: vec![[1.0; 2]; queues.len()],
             signal_s: vec![0.0; queues.len()],
@@ -209,12 +220,9 @@ impl<'a> Engine<'a> {
     }
 
     fn no_slopes(&self) -> Slopes {
-        let classes = vec![0.0; self.sources.len()];
         Slopes {
             state: vec![0.0; self.state.len()],
-            rtt_s: classes.clone(),
-            rtt_slope: classes.clone(),
-            rate: classes,
+            moving: vec![Moving::default(); self.sources.len()],
             through: vec![Through::default(); self.queues.len()],
         }
     }
@@ -228,21 +236,24 @@ impl<'a> Engine<'a> {
     /// The equations.
     fn slopes(&mut self, now_s: f64, state: &[f64], out: &mut Slopes) {
         let (windows, queues_pkts) = state.split_at(self.sources.len());
-        for (i, source) in self.sources.iter().enumerate() {
-            let waiting_s = |v: &usize| queues_pkts[*v] / self.queues[*v].pkts_per_s;
-            out.rtt_s[i] = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
-            out.rate[i] = windows[i] / out.rtt_s[i];
-            self.passing_on[i] = source.flows * out.rate[i];
+        let (window_slopes, queue_slopes) = out.state.split_at_mut(windows.len());
+        let moving = &mut out.moving;
+        for ((source, window), moving) in self.sources.iter().zip(windows).zip(moving.iter_mut()) {
+            let waiting_s = |v: &usize| queues_pkts[*v] * self.queues[*v].s_per_pkt;
+            moving.rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
+            moving.per_rtt = 1.0 / moving.rtt_s;
+            moving.rate = window * moving.per_rtt;
+            moving.passing_on = source.flows * moving.rate;
         }
         for (v, queue) in self.queues.iter().enumerate() {
             let mut through = Through::default();
             for &i in &queue.passing {
-                through.arriving += self.passing_on[i];
+                through.arriving += moving[i].passing_on;
                 if !self.sources[i].class.marks {
                     // A dropped packet does not enter the queue.
-                    self.passing_on[i] *= (1.0 - queue.port.probability).max(0.0);
+                    moving[i].passing_on *= (1.0 - queue.port.probability).max(0.0);
                 }
-                through.admitted += self.passing_on[i];
+                through.admitted += moving[i].passing_on;
             }
             let capacity = queue.pkts_per_s;
             let backlog = queues_pkts[v];
@@ -257,35 +268,30 @@ impl<'a> Engine<'a> {
                 through.overflow = growth / through.admitted;
             }
             // What leaves is taken to be mixed as what enters at the same time.
-            if through.admitted > 0.0 {
+            if queue.feeds && through.admitted > 0.0 {
                 let share = through.leaving / through.admitted;
-                queue
-                    .passing
-                    .iter()
-                    .for_each(|&i| self.passing_on[i] *= share);
+                for &i in &queue.passing {
+                    moving[i].passing_on *= share;
+                }
             }
             let slope = if full {
                 0.0
             } else {
                 through.admitted - through.leaving
             };
-            out.state[windows.len() + v] = slope;
+            queue_slopes[v] = slope;
             out.through[v] = through;
         }
         for (i, source) in self.sources.iter_mut().enumerate() {
-            let queue_slopes = &out.state[windows.len()..];
-            let queues = &self.queues;
-            let waiting = |v: &usize| queue_slopes[*v] / queues[*v].pkts_per_s;
-            out.rtt_slope[i] = source.class.route.iter().map(waiting).sum();
-            let signals_per_s = source.signals_per_s(now_s - out.rtt_s[i]);
-            let growth = source.class.growth_pkts_per_rtt / out.rtt_s[i];
-            let slope = growth - windows[i] / 2.0 * signals_per_s;
-            let held = windows[i] >= source.class.window_pkts && slope > 0.0;
-            out.state[i] = if held || source.flows == 0.0 {
-                0.0
-            } else {
-                slope
-            };
+            let (moving, window) = (&mut moving[i], windows[i]);
+            let waiting = |v: &usize| queue_slopes[*v] * self.queues[*v].s_per_pkt;
+            moving.rtt_slope = source.class.route.iter().map(waiting).sum();
+            let signals_per_s = source.signals_per_s(now_s - moving.rtt_s);
+            let growth = source.class.growth_pkts_per_rtt * moving.per_rtt;
+            let slope = growth - window / 2.0 * signals_per_s;
+            let held = window >= source.class.window_pkts && slope > 0.0;
+            let frozen = held || source.flows == 0.0;
+            window_slopes[i] = if frozen { 0.0 } else { slope };
         }
     }
 
@@ -353,9 +359,14 @@ impl<'a> Engine<'a> {
         for (i, source) in self.sources.iter_mut().enumerate() {
             let side = |side: usize| {
                 let slopes = &slopes[4 * side];
-                let rate = slopes.rate[i];
+                let Moving {
+                    rate,
+                    per_rtt,
+                    rtt_slope,
+                    ..
+                } = slopes.moving[i];
                 // x = W/R
-                let slope = (slopes.state[i] - rate * slopes.rtt_slope[i]) / slopes.rtt_s[i];
+                let slope = (slopes.state[i] - rate * rtt_slope) * per_rtt;
                 let through = source.class.route.iter().map(|v| self.kept[*v][side]);
                 (rate, slope, 1.0 - through.product::<f64>())
             };
@@ -376,8 +387,8 @@ impl<'a> Engine<'a> {
     /// Lets senders see the jumps that have reached them; true if there were any.
     fn see_jumps(&mut self, now: Time, slopes: &Slopes) -> bool {
         let mut any = false;
-        for (source, rtt_s) in self.sources.iter_mut().zip(&slopes.rtt_s) {
-            let looks_at = now.as_secs_f64() - rtt_s;
+        for (source, moving) in self.sources.iter_mut().zip(&slopes.moving) {
+            let looks_at = now.as_secs_f64() - moving.rtt_s;
             let reached = |at: &f64| at - looks_at < NEAR_S;
             while source.jumps_s.get(source.seen).is_some_and(reached) {
                 source.seen += 1;
@@ -393,8 +404,8 @@ impl<'a> Engine<'a> {
         let now_s = now.as_secs_f64();
         let mut until_s = until.as_secs_f64();
         for (i, source) in self.sources.iter().enumerate() {
-            let looks_at = now_s - slopes.rtt_s[i];
-            let passes = 1.0 - slopes.rtt_slope[i];
+            let looks_at = now_s - slopes.moving[i].rtt_s;
+            let passes = 1.0 - slopes.moving[i].rtt_slope;
             if let Some(at) = source.jumps_s.get(source.seen) {
                 if passes > 0.0 {
                     until_s = until_s.min(now_s + (at - looks_at) / passes);
@@ -425,6 +436,7 @@ impl<'a> Engine<'a> {
             What::Rate { bottleneck, rate } => {
                 let queue = &mut self.queues[bottleneck];
                 queue.pkts_per_s = rate.packets_per_sec(self.model.bottlenecks[bottleneck].packet);
+                queue.s_per_pkt = 1.0 / queue.pkts_per_s;
                 queue.port.set_rate(rate);
             }
             What::Buffer {
@@ -466,7 +478,7 @@ impl<'a> Engine<'a> {
             self.trace.queue_pkts[v].push(self.state[classes + v]);
         }
         for (i, source) in self.sources.iter().enumerate() {
-            let waiting_s = |v: &usize| self.state[classes + v] / self.queues[*v].pkts_per_s;
+            let waiting_s = |v: &usize| self.state[classes + v] * self.queues[*v].s_per_pkt;
             let rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
             self.trace.rtt_s[i].push(rtt_s);
             self.trace.window_pkts[i].push(self.state[i]);

@@ -222,6 +222,39 @@ impl Model {
         Ok(())
     }
 
+    /// Longest round trip that a class can have during the run, all queues full.
+    pub(crate) fn longest_rtt_s(&self, class: usize) -> f64 {
+        let mut rtt_s = self.classes[class].rtt.as_secs_f64();
+        let mut links: Vec<(f64, f64)> = self
+            .bottlenecks
+            .iter()
+            .map(|link| (link.pkts_per_s(), link.buffer_pkts))
+            .collect();
+        for change in &self.changes {
+            match change.what {
+                What::Rtt { class: of, rtt } if of == class => {
+                    rtt_s = rtt_s.max(rtt.as_secs_f64());
+                }
+                What::Rate {
+                    bottleneck: v,
+                    rate,
+                } => {
+                    let packet = self.bottlenecks[v].packet;
+                    links[v].0 = links[v].0.min(rate.packets_per_sec(packet));
+                }
+                What::Buffer {
+                    bottleneck: v,
+                    buffer_pkts,
+                } => {
+                    links[v].1 = links[v].1.max(buffer_pkts);
+                }
+                _ => {}
+            }
+        }
+        let route = self.classes[class].route.iter();
+        rtt_s + route.map(|v| links[*v].1 / links[*v].0).sum::<f64>()
+    }
+
     /// A step must not need what it has yet to compute.
     fn check_rtt(&self, key: String, rtt: Span) -> Result<(), ParamError> {
         if rtt >= self.step && rtt > Span::ZERO {

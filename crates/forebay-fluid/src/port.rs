@@ -28,14 +28,14 @@ pub struct Port {
 #[derive(Default)]
 struct Count {
     fluid: f64,
-    told: f64,
+    told: u64,
 }
 
 impl Count {
     /// Lets `more` flow; the answer is how many packets that completes.
     fn flow(&mut self, more: f64) -> u32 {
         self.fluid += more;
-        let whole = (self.fluid.floor() - self.told).max(0.0);
+        let whole = (self.fluid as u64).saturating_sub(self.told);
         self.told += whole;
         whole as u32
     }
@@ -171,14 +171,22 @@ impl Port {
     }
 
     fn view(&self, now: Time, queue_pkts: f64) -> QueueView {
-        // An empty link is idle from when it has sent the last packet.
-        let sent = self.last_arrival + self.rate.transmission(self.packet_bytes as u32, 0).0;
         QueueView {
-            packets: queue_pkts.round() as u32,
-            bytes: (queue_pkts * self.packet_bytes).round() as u64,
+            packets: (queue_pkts + 0.5) as u32,
+            bytes: (queue_pkts * self.packet_bytes + 0.5) as u64,
             limit_packets: self.buffer_pkts as u32,
             rate: self.rate,
-            idle_since: (queue_pkts <= 0.0 && sent < now).then_some(sent),
+            idle_since: if queue_pkts > 0.0 {
+                None
+            } else {
+                self.idle_since(now)
+            },
         }
+    }
+
+    /// An empty link is idle from when it has sent the last packet.
+    fn idle_since(&self, now: Time) -> Option<Time> {
+        let sent = self.last_arrival + self.rate.transmission(self.packet_bytes as u32, 0).0;
+        (sent < now).then_some(sent)
     }
 }
