@@ -13,15 +13,20 @@ pub struct Entry<E> {
     pub event: E,
 }
 
+/// Part of a bucket's list: up to `K` entries side by side.
 #[derive(Clone, Copy)]
-struct Slot<E> {
-    entry: Entry<E>,
+struct Slot<E, const K: usize> {
+    entries: [Entry<E>; K],
+    len: u32,
     next: u32,
 }
 
 /// Pops events in order of time. Events of one time come in an order that depends on the
 /// pushes alone, so a run repeats exactly.
-pub struct Calendar<E> {
+///
+/// `K` entries of a bucket lie side by side in memory: 1 where a bucket holds about one, more
+/// where it holds many.
+pub struct Calendar<E, const K: usize = 1> {
     /// A bucket is 2^shift ns wide.
     shift: u32,
     /// Number of buckets − 1; a power of two less one.
@@ -30,7 +35,7 @@ pub struct Calendar<E> {
     heads: Vec<u32>,
     /// One bit per bucket that holds something.
     occupied: Vec<u64>,
-    slots: Vec<Slot<E>>,
+    slots: Vec<Slot<E, K>>,
     free: u32,
     /// Bucket number that `current` was taken from; everything before it has been popped.
     bucket: u64,
@@ -42,7 +47,7 @@ pub struct Calendar<E> {
     pushed_far: u64,
 }
 
-impl<E: Copy> Calendar<E> {
+impl<E: Copy, const K: usize> Calendar<E, K> {
     /// A calendar for events about `spacing_ns` apart, of which most lie within `horizon_ns`.
     pub fn new(spacing_ns: u64, horizon_ns: u64) -> Self {
         let shift = spacing_ns.clamp(64, 1 << 30).ilog2();
@@ -73,10 +78,10 @@ impl<E: Copy> Calendar<E> {
             self.push_current(entry);
             return;
         }
-        let slot = self.take_slot(entry);
         if bucket - self.bucket <= self.mask {
-            self.link(bucket, slot);
+            self.file(bucket, entry);
         } else {
+            let slot = self.take_slot(entry);
             self.far.push(Reverse((time, self.pushed_far, slot)));
             self.pushed_far += 1;
         }
@@ -116,7 +121,11 @@ impl<E: Copy> Calendar<E> {
     }
 
     fn take_slot(&mut self, entry: Entry<E>) -> u32 {
-        let slot = Slot { entry, next: NONE };
+        let slot = Slot {
+            entries: [entry; K],
+            len: 1,
+            next: NONE,
+        };
         if self.free == NONE {
             self.slots.push(slot);
             return (self.slots.len() - 1) as u32;
@@ -127,9 +136,26 @@ impl<E: Copy> Calendar<E> {
         index
     }
 
-    fn link(&mut self, bucket: u64, slot: u32) {
+    fn free_slot(&mut self, slot: u32) {
+        self.slots[slot as usize].next = self.free;
+        self.free = slot;
+    }
+
+    /// Puts an entry into a bucket of the wheel.
+    #[inline]
+    fn file(&mut self, bucket: u64, entry: Entry<E>) {
         let at = (bucket & self.mask) as usize;
-        self.slots[slot as usize].next = self.heads[at];
+        let head = self.heads[at];
+        if K > 1 && head != NONE {
+            let slot = &mut self.slots[head as usize];
+            if (slot.len as usize) < K {
+                slot.entries[slot.len as usize] = entry;
+                slot.len += 1;
+                return;
+            }
+        }
+        let slot = self.take_slot(entry);
+        self.slots[slot as usize].next = head;
         self.heads[at] = slot;
         self.occupied[at / 64] |= 1 << (at % 64);
     }
@@ -159,10 +185,11 @@ impl<E: Copy> Calendar<E> {
         let mut slot = std::mem::replace(&mut self.heads[at], NONE);
         self.occupied[at / 64] &= !(1 << (at % 64));
         while slot != NONE {
-            let Slot { entry, next } = self.slots[slot as usize];
-            self.current.push(entry);
-            self.slots[slot as usize].next = self.free;
-            self.free = slot;
+            let list = &self.slots[slot as usize];
+            let next = list.next;
+            let entries = &list.entries[..list.len as usize];
+            self.current.extend(entries.iter().rev());
+            self.free_slot(slot);
             slot = next;
         }
         // What was far may be within the wheel now, or in this very bucket.
@@ -172,12 +199,12 @@ impl<E: Copy> Calendar<E> {
                 break;
             }
             self.far.pop();
+            let entry = self.slots[slot as usize].entries[0];
+            self.free_slot(slot);
             if bucket == self.bucket {
-                self.current.push(self.slots[slot as usize].entry);
-                self.slots[slot as usize].next = self.free;
-                self.free = slot;
+                self.current.push(entry);
             } else {
-                self.link(bucket, slot);
+                self.file(bucket, entry);
             }
         }
         // The list is last in, first out: reversed and sorted stably, ties keep their order.
@@ -220,7 +247,7 @@ mod tests {
     fn pops_in_order_of_time() {
         let mut rng = Rng::new(3, "calendar");
         for spacing in [64, 1000, 1 << 20] {
-            let mut calendar = Calendar::new(spacing, spacing * 2000);
+            let mut calendar = Calendar::<u32, 3>::new(spacing, spacing * 2000);
             let mut want: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
             let mut now = 0;
             for i in 0..20_000u32 {
@@ -244,7 +271,7 @@ mod tests {
 
     #[test]
     fn events_of_one_time_keep_their_order() {
-        let mut calendar = Calendar::new(1000, 1_000_000);
+        let mut calendar = Calendar::<i32, 4>::new(1000, 1_000_000);
         for i in 0..50 {
             calendar.push(5_000, i);
         }
@@ -254,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_lone_far_event_is_found_without_turning_the_wheel() {
-        let mut calendar = Calendar::new(64, 1 << 16);
+        let mut calendar = Calendar::<char>::new(64, 1 << 16);
         calendar.push(3_600_000_000_000, 'x');
         assert_eq!(calendar.pop().map(|e| e.event), Some('x'));
         assert!(calendar.pop().is_none());

@@ -66,7 +66,8 @@ pub struct Engine<'a> {
     back: Wire,
     back_free: u64,
     packets: EventQueue<Event>,
-    alarms: Calendar<Alarm>,
+    /// A bucket holds many of them.
+    alarms: Calendar<Alarm, 16>,
     blocks: BlockStore,
     segments: Vec<Segment>,
     changes: std::slice::Iter<'a, Change>,
@@ -290,11 +291,17 @@ impl<'a> Engine<'a> {
     #[inline]
     fn send_ack(&mut self, now: u64, flow: u32) {
         let receiver = &self.network.receivers[flow as usize];
-        let pair = &mut self.network.pairs[self.network.routes[flow as usize].pair as usize];
+        let route = self.network.routes[flow as usize];
+        let pair = &mut self.network.pairs[route.pair as usize];
+        let class = &self.network.classes[route.class as usize];
+        let blocks = match &class.tcp {
+            Some(config) if config.sack => self.blocks.put(receiver.blocks()),
+            _ => NO_BLOCKS,
+        };
         let ack = Packet {
             flow,
             seq: receiver.next(),
-            blocks: self.blocks.put(receiver.blocks()),
+            blocks,
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
             ecn: Ecn::NotEct,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use forebay_core::{Rng, Span};
-use forebay_scenario::{Change, Scenario, Setting, Tcp, Traffic, TrafficKind};
+use forebay_scenario::{Change, Recovery, Scenario, Setting, Tcp, Traffic, TrafficKind};
 
 use crate::cc;
 use crate::line::Wire;
@@ -212,6 +212,7 @@ fn config(tcp: &Tcp, packet_bytes: u16, ns2_reset: bool) -> Config {
         ecn: tcp.ecn,
         limited_transmit: tcp.limited_transmit,
         delayed_ack: tcp.delayed_ack,
+        sack: tcp.recovery == Recovery::Sack,
         ns2_reset,
     }
 }

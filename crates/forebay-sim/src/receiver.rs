@@ -2,6 +2,7 @@
 //! delayed ACKs, and the echo of ECN marks.
 
 use forebay_core::Ecn;
+use smallvec::SmallVec;
 
 use crate::packet::{Flags, Packet};
 
@@ -23,7 +24,7 @@ pub struct Receiver {
     /// When a delayed ACK is due; `u64::MAX` if none waits.
     pub ack_due: u64,
     /// Out-of-order data, most recently changed first, as SACK wants it (RFC 2018 section 4).
-    held: Vec<Block>,
+    held: SmallVec<[Block; 2]>,
     next: u32,
     connection: u16,
     /// A mark was seen and the sender has not answered with CWR.
@@ -46,7 +47,7 @@ impl Receiver {
         Receiver {
             delivered_bytes: 0,
             ack_due: u64::MAX,
-            held: Vec::new(),
+            held: SmallVec::new(),
             next: 0,
             connection: 0,
             echo: false,
@@ -127,7 +128,7 @@ impl Receiver {
             }
         } else if seq > self.next {
             let (mut start, mut end) = (seq, seq + 1);
-            self.held.retain(|&(s, e)| {
+            self.held.retain(|&mut (s, e)| {
                 let touches = s <= end && start <= e;
                 if touches {
                     start = start.min(s);

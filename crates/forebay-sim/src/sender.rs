@@ -23,6 +23,8 @@ pub struct Config {
     pub ecn: bool,
     pub limited_transmit: bool,
     pub delayed_ack: bool,
+    /// The sender reads SACK blocks.
+    pub sack: bool,
     /// A new connection keeps what ns-2's agents do not reset.
     pub ns2_reset: bool,
 }
