@@ -236,9 +236,9 @@ mod tests {
         let close = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.01, "{got} {want}");
         close(critical_load_time_s(0.5, 0.1), 0.325);
         close(critical_load_time_s(0.5, 0.25), 0.81);
-        // It blows up at β = 0.858, where PI itself is at the edge.
+        // It blows up at β = 0.8603, where PI itself is at the edge.
         assert!(critical_load_time_s(0.855, 0.1) > 5.0);
-        assert!(critical_load_time_s(0.86, 0.1).is_infinite());
+        assert!(critical_load_time_s(0.861, 0.1).is_infinite());
     }
 
     /// Runs `law` for `seconds` from `start_s` with a packet leaving each 1/`rate` s.
