@@ -2,6 +2,8 @@
 //! what is done with it, and `python/forebay/_native.pyi` has its types.
 
 mod batch;
+mod control;
+mod fluid;
 mod laws;
 mod plan;
 mod prototype;
@@ -30,6 +32,10 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(laws::laws, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(fluid::fluid_run, module)?)?;
+    module.add_function(wrap_pyfunction!(fluid::fluid_halving, module)?)?;
+    module.add_function(wrap_pyfunction!(fluid::fluid_scenario, module)?)?;
+    module.add_class::<fluid::FluidTrace>()?;
     module.add_class::<plan::Plan>()?;
     module.add_class::<plan::PointInfo>()?;
     module.add_class::<plan::LawInfo>()?;
@@ -37,5 +43,6 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<batch::Run>()?;
     module.add_class::<batch::Fault>()?;
+    control::register(module)?;
     module.add_class::<prototype::Queue>()
 }

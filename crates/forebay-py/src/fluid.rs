@@ -1,0 +1,267 @@
+//! The fluid model from Python. `python/forebay/fluid.py` has the classes that are read here.
+
+use forebay_core::{laws, Bytes, ParamError, Rate, Span, Time, Value};
+use forebay_fluid::{from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What};
+use forebay_scenario::{parse, LawChoice, Options};
+use numpy::{PyArray1, PyArray2};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::ScenarioError;
+
+/// A quantity as a scenario writes it.
+fn quantity<T>(
+    key: &str,
+    text: &str,
+    read: fn(&str) -> Result<T, String>,
+) -> Result<T, ParamError> {
+    read(text).map_err(|allowed| ParamError::new(key, format!("{text:?}"), allowed))
+}
+
+#[derive(FromPyObject)]
+struct PyBottleneck {
+    rate: String,
+    packet: String,
+    buffer_pkts: f64,
+    law: String,
+    params: Vec<(String, Param)>,
+}
+
+#[derive(FromPyObject)]
+enum Param {
+    Flag(bool),
+    Integer(i64),
+    Number(f64),
+    Text(String),
+}
+
+#[derive(FromPyObject)]
+struct PyClass {
+    label: String,
+    flows: f64,
+    rtt: String,
+    route: Vec<usize>,
+    initial_window_pkts: f64,
+    window_pkts: f64,
+    growth_pkts_per_rtt: f64,
+    marks: bool,
+}
+
+#[derive(FromPyObject)]
+struct PyChange {
+    at: String,
+    what: String,
+    index: usize,
+    value: Amount,
+}
+
+/// A quantity, or a plain number.
+#[derive(FromPyObject)]
+enum Amount {
+    Number(f64),
+    Text(String),
+}
+
+#[derive(FromPyObject)]
+pub struct PyModel {
+    bottlenecks: Vec<PyBottleneck>,
+    classes: Vec<PyClass>,
+    changes: Vec<PyChange>,
+    duration: String,
+    step: String,
+    sample: String,
+    seed: u64,
+}
+
+impl PyBottleneck {
+    fn read(self, v: usize) -> Result<Bottleneck, ParamError> {
+        let key = |name| format!("bottlenecks.{v}.{name}");
+        let spec = laws::find(&self.law).ok_or_else(|| {
+            ParamError::new(
+                key("law"),
+                format!("{:?}", self.law),
+                "a name in `forebay laws`",
+            )
+        })?;
+        let value = |param| match param {
+            Param::Flag(it) => Value::Flag(it),
+            Param::Integer(it) => Value::Integer(it),
+            Param::Number(it) => Value::Number(it),
+            Param::Text(it) => Value::Text(it),
+        };
+        Ok(Bottleneck {
+            rate: quantity(&key("rate"), &self.rate, Rate::parse)?,
+            packet: quantity(&key("packet"), &self.packet, Bytes::parse)?,
+            buffer_pkts: self.buffer_pkts,
+            law: LawChoice {
+                label: self.law,
+                spec,
+                given: (self.params.into_iter())
+                    .map(|(name, param)| (name, value(param)))
+                    .collect(),
+            },
+        })
+    }
+}
+
+impl PyChange {
+    fn read(self, k: usize) -> Result<Change, ParamError> {
+        let key = |name| format!("changes.{k}.{name}");
+        let index = self.index;
+        let what = match (self.what.as_str(), self.value) {
+            ("flows", Amount::Number(flows)) => What::Flows {
+                class: index,
+                flows,
+            },
+            ("buffer_pkts", Amount::Number(buffer_pkts)) => What::Buffer {
+                bottleneck: index,
+                buffer_pkts,
+            },
+            ("rate", Amount::Text(rate)) => What::Rate {
+                bottleneck: index,
+                rate: quantity(&key("value"), &rate, Rate::parse)?,
+            },
+            ("rtt", Amount::Text(rtt)) => What::Rtt {
+                class: index,
+                rtt: quantity(&key("value"), &rtt, Span::parse)?,
+            },
+            (what, _) => {
+                let allowed =
+                    "\"flows\" or \"buffer_pkts\" with a number, \"rate\" or \"rtt\" with a text";
+                return Err(ParamError::new(key("what"), format!("{what:?}"), allowed));
+            }
+        };
+        let at = Time::ZERO + quantity(&key("at"), &self.at, Span::parse)?;
+        Ok(Change { at, what })
+    }
+}
+
+impl PyModel {
+    fn read(self) -> Result<Model, ParamError> {
+        let class = |(i, class): (usize, PyClass)| {
+            Ok(Class {
+                rtt: quantity(&format!("classes.{i}.rtt"), &class.rtt, Span::parse)?,
+                label: class.label,
+                flows: class.flows,
+                route: class.route,
+                initial_window_pkts: class.initial_window_pkts,
+                window_pkts: class.window_pkts,
+                growth_pkts_per_rtt: class.growth_pkts_per_rtt,
+                marks: class.marks,
+            })
+        };
+        Ok(Model {
+            bottlenecks: (self.bottlenecks.into_iter().enumerate())
+                .map(|(v, bottleneck)| bottleneck.read(v))
+                .collect::<Result<_, _>>()?,
+            classes: (self.classes.into_iter().enumerate())
+                .map(class)
+                .collect::<Result<_, _>>()?,
+            changes: (self.changes.into_iter().enumerate())
+                .map(|(k, change)| change.read(k))
+                .collect::<Result<_, _>>()?,
+            duration: quantity("duration", &self.duration, Span::parse)?,
+            step: quantity("step", &self.step, Span::parse)?,
+            sample: quantity("sample", &self.sample, Span::parse)?,
+            seed: self.seed,
+        })
+    }
+}
+
+fn refused(file: &str, error: &ParamError) -> PyErr {
+    ScenarioError::new_err(format!("{file}: {error}"))
+}
+
+/// Columns of one run.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct FluidTrace {
+    point: String,
+    law: String,
+    classes: Vec<String>,
+    time_s: Py<PyArray1<f64>>,
+    queue_pkts: Py<PyArray2<f64>>,
+    probability: Py<PyArray2<f64>>,
+    window_pkts: Py<PyArray2<f64>>,
+    rtt_s: Py<PyArray2<f64>>,
+}
+
+impl FluidTrace {
+    fn new(py: Python, point: String, law: String, model: &Model, trace: Trace) -> PyResult<Self> {
+        let columns = |columns: &[Vec<f64>]| -> PyResult<_> {
+            Ok(PyArray2::from_vec2(py, columns)?.unbind())
+        };
+        Ok(FluidTrace {
+            point,
+            law,
+            classes: model
+                .classes
+                .iter()
+                .map(|class| class.label.clone())
+                .collect(),
+            queue_pkts: columns(&trace.queue_pkts)?,
+            probability: columns(&trace.probability)?,
+            window_pkts: columns(&trace.window_pkts)?,
+            rtt_s: columns(&trace.rtt_s)?,
+            time_s: PyArray1::from_vec(py, trace.time_s).unbind(),
+        })
+    }
+}
+
+/// Runs a model.
+#[pyfunction]
+pub fn fluid_run(py: Python, model: PyModel) -> PyResult<FluidTrace> {
+    let refuse = |error: ParamError| refused("fluid model", &error);
+    let model = model.read().map_err(refuse)?;
+    let trace = py.detach(|| run(&model)).map_err(refuse)?;
+    let laws: Vec<&str> = model
+        .bottlenecks
+        .iter()
+        .map(|it| it.law.label.as_str())
+        .collect();
+    FluidTrace::new(py, String::new(), laws.join(", "), &model, trace)
+}
+
+/// Greatest differences between a run and one with half its step.
+#[pyfunction]
+pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
+    let refuse = |error: ParamError| refused("fluid model", &error);
+    let model = model.read().map_err(refuse)?;
+    let found = py.detach(|| halving(&model)).map_err(refuse)?;
+    let table = PyDict::new(py);
+    table.set_item("queue_pkts", found.queue_pkts)?;
+    table.set_item("window_pkts", found.window_pkts)?;
+    table.set_item("probability", found.probability)?;
+    Ok(table.unbind())
+}
+
+/// Runs every law at every point of a scenario as a fluid.
+#[pyfunction]
+#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), step="1ms"))]
+pub fn fluid_scenario(
+    text: &Bound<PyBytes>,
+    file: &str,
+    sets: Vec<(String, String)>,
+    laws: Vec<String>,
+    step: &str,
+) -> PyResult<Vec<FluidTrace>> {
+    let py = text.py();
+    let step = quantity("step", step, Span::parse).map_err(|error| refused("--step", &error))?;
+    let options = Options {
+        sets,
+        laws,
+        ..Options::default()
+    };
+    let experiment = parse(text.as_bytes(), file, &options)
+        .map_err(|error| ScenarioError::new_err(error.to_string()))?;
+    let mut traces = Vec::new();
+    for point in &experiment.points {
+        for law in &point.laws {
+            let refuse = |error: ParamError| refused(file, &error);
+            let model = from_scenario(&point.scenario, law, step).map_err(refuse)?;
+            let trace = py.detach(|| run(&model)).map_err(refuse)?;
+            let (point, law) = (point.label.clone(), law.label.clone());
+            traces.push(FluidTrace::new(py, point, law, &model, trace)?);
+        }
+    }
+    Ok(traces)
+}
