@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay.fluid import Model
 from forebay.prototypes import Prototype
 
 __version__: str
@@ -39,6 +40,19 @@ class Queue:
 
 def laws() -> list[LawEntry]: ...
 def schema() -> str: ...
+
+class KeyInfo(TypedDict):
+    section: str
+    name: str
+    unit: str
+    default: str | None
+    required: bool
+    min: float | None
+    max: float | None
+    allowed: str
+    doc: str
+
+def keys() -> list[KeyInfo]: ...
 def plan(
     text: bytes,
     file: str,
@@ -92,8 +106,8 @@ class PointInfo:
     ecn: bool
     laws: list[LawInfo]
     traffic: list[TrafficInfo]
-    #: (time in s, what changes)
-    changes: list[tuple[float, str]]
+    #: (time in s, what changes, to what)
+    changes: list[tuple[float, str, str]]
 
 class Plan:
     """Every law at every point with every seed; `laws` are labels."""
@@ -130,3 +144,27 @@ class Fault:
     law: int
     seed: int
     message: str
+
+def fluid_run(model: Model) -> FluidTrace: ...
+def fluid_halving(model: Model) -> dict[str, float]: ...
+def fluid_scenario(
+    text: bytes,
+    file: str,
+    *,
+    sets: list[tuple[str, str]] = ...,
+    laws: list[str] = ...,
+    step: str = "1ms",
+) -> list[FluidTrace]: ...
+
+class FluidTrace:
+    """Columns of a fluid run; the two-dimensional ones have a row per bottleneck or class."""
+
+    point: str
+    law: str
+    #: labels
+    classes: list[str]
+    time_s: NDArray[np.float64]
+    queue_pkts: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    window_pkts: NDArray[np.float64]
+    rtt_s: NDArray[np.float64]

@@ -43,6 +43,7 @@ def run_command(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return BAD_INPUT
     except (typer.Abort, KeyboardInterrupt):
+        print("interrupted; nothing is written", file=sys.stderr)
         return INTERRUPTED
     except typer.TyperException as error:
         # A wrong option. Without any argument, the help has been shown, and this is empty.

@@ -54,12 +54,12 @@ def write(result: Result, out: str | os.PathLike[str], *, report: bool = True) -
         if report:
             _write_report(result, temporary)
         _publish(temporary, path)
-    except BaseException:
-        for parent in reversed(made):
-            parent.rmdir() if not any(parent.iterdir()) else None
-        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        # Innermost first: parents made for nothing are empty, others stay.
+        for parent in reversed(made):
+            if not any(parent.iterdir()):
+                parent.rmdir()
 
 
 def as_json(result: Result) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
+from forebay import words
 from forebay.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -259,16 +260,21 @@ def _loss_rate(run: Run, point: PointInfo, interval_s: float) -> tuple[Floats, F
 
 
 def _curve(axes: Axes, times: Floats, values: Floats, colour: str, steps: int) -> None:
-    """A curve; a long one as the band between the least and greatest value of each step."""
+    """A curve; a long one as the mean of each step in the band from its least to greatest."""
     if len(times) <= 2 * steps:
         axes.plot(times, values, color=colour, linewidth=0.8)
         return
     starts = np.arange(0, len(times), math.ceil(len(times) / steps))
     low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
+    known = ~np.isnan(values)
+    count = np.add.reduceat(known.astype(float), starts)
+    mean = np.full(len(starts), np.nan)
+    np.divide(np.add.reduceat(np.where(known, values, 0), starts), count, mean, where=count > 0)
     # Each step takes in the value before it, so that neighbours meet as the curve does.
     before = values[starts[1:] - 1]
     low[1:], high[1:] = np.fmin(low[1:], before), np.fmax(high[1:], before)
-    axes.fill_between(times[starts], low, high, step="post", color=colour, linewidth=0.5)
+    axes.fill_between(times[starts], low, high, step="post", color=colour, alpha=0.35, linewidth=0)
+    axes.step(times[starts], mean, where="post", color=colour, linewidth=0.8)
 
 
 def _histogram(axes: Axes, values: Floats, bins: Floats, colour: str) -> None:
@@ -320,7 +326,7 @@ def _time_and_spread(
         for low, high in unmeasured:
             if high > low:
                 left.axvspan(low, high, **UNMEASURED_STYLE)
-        for time_s, _ in info.changes:
+        for time_s, _, _ in info.changes:
             left.axvline(time_s, **CHANGE_STYLE)
         left.set_title(f"{law.label}, seed {runs[0].seed}")
         if len(runs) > 1:
@@ -347,17 +353,19 @@ def _legend(
     if has_unmeasured:
         handles.append(Patch(facecolor=UNMEASURED_STYLE["color"], label="not in the metrics"))
     if info.changes:
-        whats = "; ".join(f"{time_s:g} s: {what}" for time_s, what in info.changes)
-        handles.append(Line2D([], [], label=f"change ({whats})", **CHANGE_STYLE))
+        label = "; ".join(words.changes(info, 2))
+        handles.append(Line2D([], [], label=label, **CHANGE_STYLE))
     if handles:
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
 
 
 def _by_point(result: Result, names: list[str]) -> Plot:
-    """Dots with intervals: points along the axis, laws side by side at each."""
+    """Dots with intervals: points along the axis, laws side by side at each.
+
+    With one point, the laws are along the axis.
+    """
     points = list(result.points())
     laws = result.plan.laws
-    step = 0.8 / len(laws)
     width = min(16.0, max(10.0, 3.0 + 0.25 * len(points) * len(laws)))
     figure = Plot(figsize=(width, 0.7 + 2.4 * len(names)), layout="constrained")
     grid = figure.subplots(len(names), 1, sharex=True, squeeze=False)
@@ -370,7 +378,7 @@ def _by_point(result: Result, names: list[str]) -> Plot:
             means = [metric.scale * cell.mean for cell in cells]
             all_means += means
             axes.errorbar(
-                [place + (i - (len(laws) - 1) / 2) * step for place in places],
+                [place + _aside(i, result) for place in places],
                 means,
                 yerr=[metric.scale * np.nan_to_num(cell.half_width) for cell in cells],
                 fmt=MARKERS[i % len(MARKERS)],
@@ -386,13 +394,21 @@ def _by_point(result: Result, names: list[str]) -> Plot:
         for place in range(1, len(points)):
             axes.axvline(place - 0.5, color="#e4e4e4", linewidth=0.8)
         axes.set_xlim(-0.5, len(points) - 0.5)
-    keys = ", ".join(points[0][1].settings)
-    ticks = [", ".join(map(str, point.settings.values())) for _, point in points]
     bottom = grid[-1][0]
+    if len(points) == 1:
+        bottom.set_xticks([_aside(i, result) for i in range(len(laws))], laws)
+        return figure
+    ticks = [", ".join(map(str, point.settings.values())) for _, point in points]
     bottom.set_xticks(range(len(points)), ticks, rotation=0 if len(points) <= 10 else 45)
-    bottom.set_xlabel(keys)
+    bottom.set_xlabel(", ".join(points[0][1].settings))
     grid[0][0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def _aside(law: int, result: Result) -> float:
+    """Where a law stands within the room of its point, from −0.4 to 0.4."""
+    laws = len(result.plan.laws)
+    return (law - (laws - 1) / 2) * 0.8 / laws
 
 
 def _scale(axes: Axes, means: list[float]) -> None:
@@ -409,9 +425,10 @@ def _scale(axes: Axes, means: list[float]) -> None:
         axes.yaxis.set_minor_formatter(FuncFormatter(lambda _y, _p: ""))
         return
     bottom, top = axes.get_ylim()
+    if low < 0.9 * high:
+        bottom, top = min(bottom, 0.0), 1.05 * top
     # Differences of less than a percent must not fill the axis.
-    missing = 0.02 * abs(high) - (top - bottom)
-    if missing > 0:
+    elif (missing := 0.02 * abs(high) - (top - bottom)) > 0:
         bottom, top = bottom - missing / 2, top + missing / 2
     if "%" in axes.get_ylabel():
         top = min(top, 100 + 0.05 * (100 - bottom))

@@ -168,7 +168,7 @@ def _notes(result: Result, point: int) -> Notes:
             continue
         notes.seeds = max(notes.seeds, *(one.seeds for one in comparisons))
         pairs = [
-            f"{c.first} and {c.second} (p = {c.p:.2g})" for c in comparisons if not c.significant
+            f"{c.first} and {c.second} (p = {c.p:.3g})" for c in comparisons if not c.significant
         ]
         if len(pairs) == len(comparisons) > 1:
             notes.lines.append(f"{METRICS[name].title}: every pair of laws.")
@@ -188,7 +188,8 @@ def _caption(kind: str, result: Result, point: PointInfo) -> tuple[str, str]:
         steps = plots.steps_of(result)
         size = -(-rows // steps)
         thinned = (
-            f" The curve is a band from the least to the greatest of every {size} samples."
+            f" The curve is the mean of every {size} samples, in a band from their least to their "
+            "greatest."
             if rows > 2 * steps
             else ""
         )

@@ -35,9 +35,20 @@ def laws(entries: list[LawEntry]) -> Iterator[Group]:
         table.add_column("range", no_wrap=True)
         table.add_column("meaning")
         for param in law["params"]:
-            default = "required" if param["default"] is None else param["default_text"]
-            table.add_row(param["name"], words.quantity(default), _range(param), param["doc"])
+            table.add_row(param["name"], _default(param), _range(param), param["doc"])
         yield Group(heading, source, table)
+    yield Group(
+        Text.assemble("Try one:  ", ("forebay run FILE --law pi --set law.pi.target=150p", "bold"))
+    )
+
+
+def _default(param: ParamInfo) -> str:
+    """As a scenario has it, but for the quotes: "200p", "6.25ms"."""
+    if param["default"] is None:
+        return "required"
+    if isinstance(param["default"], float) and not param["unit"]:
+        return f"{param['default']:g}"
+    return param["default_text"]
 
 
 def _range(param: ParamInfo) -> str:

@@ -17,12 +17,15 @@ TCP = {"reno": "TCP Reno", "newreno": "TCP NewReno", "sack": "TCP with SACK"}
 
 
 def quantity(text: str) -> str:
-    """ "30Mbit/s" as "30 Mbit/s", "800p" as "800 packets"."""
-    match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([^\d\s].*)", text)
+    """ "30Mbit/s" as "30 Mbit/s", "800p" as "800 packets", "0.00002" as "2e-05"."""
+    match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)", text)
     if not match:
         return text
     number, unit = match.groups()
-    return f"{number} {UNITS.get(unit, unit)}"
+    if "." in number:
+        number = repr(float(number))
+    # A space at which no line breaks.
+    return f"{number}\N{NO-BREAK SPACE}{UNITS.get(unit, unit)}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Description:
 def describe(result: Result) -> Description:
     plan = result.plan
     first = plan.points[0]
-    rest = [f"At {time_s:g} s it changes: {what}." for time_s, what in first.changes]
+    rest = [_changes(first)] if first.changes else []
     if first.settings:
         keys = " and ".join(first.settings)
         rest.append(
@@ -46,6 +49,19 @@ def describe(result: Result) -> Description:
         )
     rest += [_runs(result), _metrics(first), f"Made with Forebay {__version__}."]
     return Description(_link(first), [_traffic(one) for one in first.traffic], " ".join(rest))
+
+
+def changes(point: PointInfo, most: int) -> list[str]:
+    """What changes while it runs, the first `most` of it."""
+    texts = [
+        f"{time_s:g} s: {what} {quantity(value)}" for time_s, what, value in point.changes[:most]
+    ]
+    left = len(point.changes) - most
+    return [*texts, f"{left} more"] if left > 0 else texts
+
+
+def _changes(point: PointInfo) -> str:
+    return f"While it runs, something changes ({'; '.join(changes(point, 10))})."
 
 
 def _link(point: PointInfo) -> str:

@@ -12,6 +12,8 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 import forebay
+from forebay import experiment
+from forebay.result import Result
 
 
 def test_tables(scenario: Path) -> None:
@@ -103,3 +105,19 @@ def test_a_metric_that_does_not_apply_is_nan(scenario: Path) -> None:
     result = forebay.run(scenario, laws=["droptail"], seeds=1)
     assert all(math.isnan(value) for value in result.metrics["qacd_pkts"])
     assert "qacd_pkts" not in result.compared()
+
+
+class Interrupting(Result):
+    """Is interrupted while its tables are written."""
+
+    @property
+    def flows(self) -> pl.DataFrame:  # type: ignore[override]
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_report_leaves_nothing(scenario: Path) -> None:
+    read = experiment.read(scenario, laws=["pi"], seeds=1)
+    result = Interrupting(read, experiment.execute(read))
+    with pytest.raises(KeyboardInterrupt):
+        result.report(scenario.parent / "a" / "b" / "c")
+    assert [path.name for path in scenario.parent.iterdir()] == ["two.toml"]

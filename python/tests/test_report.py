@@ -120,7 +120,7 @@ def test_pictures_show_every_law(out: Path) -> None:
 
 
 def text_of(figure: plots.Plot) -> str:
-    return " ".join(re.findall(r">([^<>]+)</text>", figure.svg()))
+    return " ".join(" ".join(re.findall(r">([^<>]+)</text>", figure.svg())).split())
 
 
 def test_axes_have_units_and_a_legend(result: Result) -> None:
@@ -143,7 +143,7 @@ def test_changes_are_marked(scenario: Path) -> None:
     text = scenario.read_text() + '[[at]]\ntime = "3s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'
     scenario.write_text(text)
     result = forebay.run(scenario, seeds=1)
-    assert "3 s: rate 5Mbit/s" in text_of(result.plot("queue"))
+    assert "3 s: rate 5 Mbit/s" in text_of(result.plot("queue"))
 
 
 class Axes:
@@ -154,6 +154,9 @@ class Axes:
 
     def plot(self, times: Any, values: Any, **_: Any) -> None:
         self.drawn = SimpleNamespace(times=times, low=values, high=values)
+
+    def step(self, times: Any, mean: Any, **_: Any) -> None:
+        self.drawn.mean = mean
 
     def fill_between(self, times: Any, low: Any, high: Any, **_: Any) -> None:
         self.drawn = SimpleNamespace(times=times, low=low, high=high)
@@ -168,6 +171,7 @@ def test_a_long_curve_hides_no_spike() -> None:
     assert len(axes.drawn.times) <= 900
     assert axes.drawn.high.max() == 500
     assert axes.drawn.low.min() == 0
+    assert axes.drawn.mean.mean() == pytest.approx(50, abs=0.1)
     # A spike widens its own step, and the next at most.
     assert (axes.drawn.high > 50).sum() <= 2
     short = Axes()

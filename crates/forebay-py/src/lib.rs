@@ -4,6 +4,7 @@
 mod batch;
 mod control;
 mod fluid;
+mod keys;
 mod laws;
 mod plan;
 mod prototype;
@@ -31,6 +32,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
     module.add_function(wrap_pyfunction!(laws::laws, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(keys::keys, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_run, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_halving, module)?)?;

@@ -191,7 +191,7 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
         changes: scenario
             .changes
             .iter()
-            .map(|change| change_in_words(change, &scenario.traffic))
+            .map(|change| what_changes(change, &scenario.traffic))
             .collect(),
     })
 }
@@ -211,7 +211,8 @@ pub struct PointInfo {
     ecn: bool,
     laws: Vec<Py<LawInfo>>,
     traffic: Vec<Py<TrafficInfo>>,
-    changes: Vec<(f64, String)>,
+    /// Time in s, what changes, and to what.
+    changes: Vec<(f64, String, String)>,
 }
 
 /// A law at one point.
@@ -318,12 +319,15 @@ fn buffer(buffer: Buffer) -> String {
     }
 }
 
-fn change_in_words(change: &Change, traffic: &[Traffic]) -> (f64, String) {
-    let what = match &change.what {
-        Setting::Rate(rate) => format!("rate {rate}"),
-        Setting::Delay(delay) => format!("delay {delay}"),
-        Setting::Buffer(size) => format!("buffer {}", buffer(*size)),
-        Setting::Flows { traffic: i, flows } => format!("{flows} {} flows", traffic[*i].label),
+fn what_changes(change: &Change, traffic: &[Traffic]) -> (f64, String, String) {
+    let (what, value) = match &change.what {
+        Setting::Rate(rate) => ("rate".into(), rate.to_string()),
+        Setting::Delay(delay) => ("one-way delay".into(), delay.to_string()),
+        Setting::Buffer(size) => ("buffer".into(), buffer(*size)),
+        Setting::Flows { traffic: i, flows } => (
+            format!("number of {} flows", traffic[*i].label),
+            flows.to_string(),
+        ),
     };
-    (change.at.as_secs_f64(), what)
+    (change.at.as_secs_f64(), what, value)
 }

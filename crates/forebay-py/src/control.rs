@@ -1,0 +1,239 @@
+//! Linear models, operating points and design rules as Python values.
+
+use crate::ScenarioError;
+use forebay_core::law::{Design, Wish};
+use forebay_core::laws::{find, LAWS};
+use forebay_core::linear::{LoopFilter, OperatingPoint};
+use forebay_core::param::{nearest, ParamError, Value};
+use forebay_core::{Bytes, LawSpec, Packets, Rate, Site, Span};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// A parameter as the command line gives it: its name and a text.
+type Texts = Vec<(String, String)>;
+
+/// A law with parameters, on a link.
+#[pyclass(frozen, module = "forebay._native")]
+pub struct LawModel {
+    spec: &'static LawSpec,
+    given: Vec<(String, Value)>,
+    site: Site,
+}
+
+#[pymethods]
+impl LawModel {
+    /// Raises `ScenarioError` where the law, a parameter or a quantity is wrong.
+    #[new]
+    fn new(
+        kind: &str,
+        params: Texts,
+        rate: &str,
+        packet: &str,
+        buffer_pkts: f64,
+    ) -> PyResult<Self> {
+        let wrong = |key: &str, found: &str, allowed: String| {
+            fault(ParamError::new(key, format!("{found:?}"), allowed))
+        };
+        let spec = find(kind).ok_or_else(|| {
+            let kinds: Vec<_> = LAWS.iter().map(|law| law.kind).collect();
+            let near = nearest(kind, &kinds).map(|near| format!(" (did you mean {near:?}?)"));
+            wrong("law", kind, kinds.join(", ") + &near.unwrap_or_default())
+        })?;
+        let site = Site {
+            rate: Rate::parse(rate).map_err(|allowed| wrong("rate", rate, allowed))?,
+            packet: Bytes::parse(packet).map_err(|allowed| wrong("packet", packet, allowed))?,
+            buffer_pkts,
+        };
+        if site.rate.as_bps() == 0 {
+            return Err(wrong("rate", rate, "a rate above zero".into()));
+        }
+        if site.packet.0 == 0 {
+            return Err(wrong("packet", packet, "a size above zero".into()));
+        }
+        let given = values(params);
+        spec.resolve(&given).map_err(fault)?;
+        Ok(LawModel { spec, given, site })
+    }
+
+    /// C, in packets per second.
+    #[getter]
+    fn capacity_pkts_per_s(&self) -> f64 {
+        self.site.rate.packets_per_sec(self.site.packet)
+    }
+
+    #[getter]
+    fn buffer_pkts(&self) -> f64 {
+        self.site.buffer_pkts
+    }
+
+    /// What the design rule can be asked for: [(name, default, doc)].
+    #[getter]
+    fn goals(&self) -> Vec<(&'static str, String, &'static str)> {
+        let goals = self.spec.goals.iter();
+        goals
+            .map(|goal| {
+                (
+                    goal.name,
+                    crate::laws::text(&(goal.default)()),
+                    goal.doc.trim(),
+                )
+            })
+            .collect()
+    }
+
+    /// Where flows with this propagation RTT settle and the law's model there:
+    /// (rtt_s, filter), or None where the law has no linear model, or no equilibrium.
+    fn operate<'py>(
+        &self,
+        py: Python<'py>,
+        flows: f64,
+        propagation_s: f64,
+    ) -> PyResult<Option<(f64, Bound<'py, PyDict>)>> {
+        let found = self
+            .spec
+            .operate(&self.given, flows, propagation_s, &self.site)
+            .map_err(fault)?;
+        found
+            .map(|(point, model)| Ok((point.rtt_s, filter(py, &model)?)))
+            .transpose()
+    }
+
+    /// The law's model where flows with this RTT, queueing included, need their probability.
+    fn linear<'py>(
+        &self,
+        py: Python<'py>,
+        flows: f64,
+        rtt_s: f64,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let point = OperatingPoint::of_flows(flows, rtt_s, self.capacity_pkts_per_s());
+        let found = self.spec.linear(&self.given, &point, &self.site);
+        found
+            .map_err(fault)?
+            .map(|model| filter(py, &model))
+            .transpose()
+    }
+
+    /// The law's design rule for flows with this RTT, queueing included: {gains, params, notes},
+    /// or None where it has none.
+    fn design<'py>(
+        &self,
+        py: Python<'py>,
+        flows: f64,
+        rtt_s: f64,
+        target_pkts: f64,
+        goals: Texts,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let wish = Wish {
+            point: OperatingPoint::of_flows(flows, rtt_s, self.capacity_pkts_per_s()),
+            target_pkts,
+            site: self.site,
+        };
+        let found = self.spec.design(&self.given, &wish, &values(goals));
+        found
+            .map_err(fault)?
+            .map(|it| designed(py, &it))
+            .transpose()
+    }
+}
+
+fn fault(error: ParamError) -> PyErr {
+    ScenarioError::new_err(error.to_string())
+}
+
+/// Texts as a scenario would have them: flags and numbers bare, all else in quotes.
+fn values(texts: Texts) -> Vec<(String, Value)> {
+    let value = |text: String| match text.parse::<f64>() {
+        Ok(number) if number.fract() == 0.0 && number.abs() < 1e15 => Value::Integer(number as i64),
+        Ok(number) => Value::Number(number),
+        Err(_) => match text.as_str() {
+            "true" => Value::Flag(true),
+            "false" => Value::Flag(false),
+            _ => Value::Text(text),
+        },
+    };
+    texts
+        .into_iter()
+        .map(|(name, text)| (name, value(text)))
+        .collect()
+}
+
+fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDict>> {
+    let entry = PyDict::new(py);
+    entry.set_item("queue_pkts", model.queue_pkts)?;
+    entry.set_item(
+        "average",
+        model.average.map(|it| (it.weight, it.interval_s)),
+    )?;
+    entry.set_item("direct", model.direct)?;
+    let sampled = model.sampled.as_ref();
+    entry.set_item(
+        "sampled",
+        sampled.map(|it| (it.interval_s, it.numerator.clone(), it.denominator.clone())),
+    )?;
+    entry.set_item("one_sided", model.one_sided)?;
+    Ok(entry)
+}
+
+fn designed<'py>(py: Python<'py>, design: &Design) -> PyResult<Bound<'py, PyDict>> {
+    let entry = PyDict::new(py);
+    let gains = PyDict::new(py);
+    for (name, gain) in &design.gains {
+        gains.set_item(name, gain)?;
+    }
+    entry.set_item("gains", gains)?;
+    // As the text of a scenario: quantities in quotes.
+    let params = design
+        .params
+        .iter()
+        .map(|(name, value)| (*name, value.to_string()));
+    entry.set_item("params", params.collect::<Vec<_>>())?;
+    entry.set_item("notes", PyList::new(py, &design.notes)?)?;
+    Ok(entry)
+}
+
+/// A quantity in base units: "time" in seconds, "rate" in bit/s, "size" in bytes, "queue" in
+/// packets. Raises `ScenarioError` with what is allowed.
+#[pyfunction]
+pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
+    let read = match kind {
+        "time" => Span::parse(text).map(Span::as_secs_f64),
+        "rate" => Rate::parse(text).map(|rate| rate.as_bps() as f64),
+        "size" => Bytes::parse(text).map(|bytes| bytes.0 as f64),
+        _ => Packets::parse(text).map(|packets| packets.0),
+    };
+    read.map_err(|allowed| fault(ParamError::new(key, format!("{text:?}"), allowed)))
+}
+
+/// 1/K_rc above which self-tuning is stable (staqm theorem 1), in seconds; inf where none is.
+#[pyfunction]
+pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
+    forebay_core::laws::stpi::critical_load_time_s(beta, rtt_s)
+}
+
+/// RED designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q, q_d_pkts}.
+#[pyfunction]
+pub fn red_design<'py>(
+    py: Python<'py>,
+    phase_margin: f64,
+    crossover: f64,
+    flows: f64,
+    rtt_s: f64,
+    capacity_pkts_per_s: f64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let point = OperatingPoint::of_flows(flows, rtt_s, capacity_pkts_per_s);
+    let red = forebay_core::laws::red::design(phase_margin, crossover, &point);
+    let entry = PyDict::new(py);
+    for (name, value) in red.gains(0.0) {
+        if name != "max_p" {
+            entry.set_item(name, value)?;
+        }
+    }
+    Ok(entry)
+}
+
+pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_class::<LawModel>()?;
+    module.add_function(wrap_pyfunction!(quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(critical_load_time_s, module)?)?;
+    module.add_function(wrap_pyfunction!(red_design, module)?)
+}

@@ -1,0 +1,135 @@
+"""The fluid model: TCP's windows and the queues as delay-differential equations.
+
+The equations are those of Misra, Gong and Towsley (2000), without timeouts and slow start; the
+law in them is the object that the packet simulator runs. `run` takes a model built here,
+`scenario` one from a scenario file, and `compare` lays the fluid beside the packets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay import _native
+from forebay._native import ScenarioError
+
+if TYPE_CHECKING:
+    from forebay._native import FluidTrace
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """A queue under a law, and its link.
+
+    law: its name in `forebay laws`.
+    rate: such as "30Mbit/s".
+    buffer_pkts: most packets that can wait.
+    packet: size of every packet.
+    params: of the law, such as {"target": "200p", "a": 1.8e-5}; the others have their defaults.
+    """
+
+    law: str
+    rate: str
+    buffer_pkts: float
+    packet: str = "1000B"
+    params: Mapping[str, bool | float | str] | Sequence[tuple[str, bool | float | str]] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.params, Mapping):
+            object.__setattr__(self, "params", tuple(self.params.items()))
+
+
+@dataclass(frozen=True)
+class Class:
+    """Like flows: one window stands for all of them.
+
+    flows: how many; need not be whole.
+    rtt: without queueing, such as "200ms".
+    route: bottlenecks on the way, by index, in rising order.
+    initial_window_pkts: window of a flow that starts.
+    window_pkts: largest window.
+    growth_pkts_per_rtt: 1, or 1/2 with delayed ACKs.
+    marks: whether a signal marks a packet instead of dropping it.
+    """
+
+    flows: float
+    rtt: str
+    route: Sequence[int] = (0,)
+    label: str = ""
+    initial_window_pkts: float = 2.0
+    window_pkts: float = 1e9
+    growth_pkts_per_rtt: float = 1.0
+    marks: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that changes at a time.
+
+    what: "flows" or "rtt" of a class, "rate" or "buffer_pkts" of a bottleneck.
+    value: a number of flows or packets, or a text such as "20Mbit/s" or "100ms".
+    index: which class or bottleneck.
+    """
+
+    at: str
+    what: str
+    value: float | str
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """All of a run. `step` is the longest integration step, `sample` the time between rows."""
+
+    bottlenecks: Sequence[Bottleneck]
+    classes: Sequence[Class]
+    duration: str = "100s"
+    changes: Sequence[Change] = field(default=())
+    step: str = "1ms"
+    sample: str = "10ms"
+    seed: int = 1
+
+
+def run(model: Model) -> FluidTrace:
+    """Runs a model.
+
+    Returns columns over `time_s` (s), one row per bottleneck or class: `queue_pkts`,
+    `probability` (signals per packet that the law asks for, its mean since the last sample),
+    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` where the model makes no
+    sense.
+    """
+    return _native.fluid_run(model)
+
+
+def halving(model: Model) -> dict[str, float]:
+    """Greatest difference anywhere between a run and one with half its step.
+
+    Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
+    """
+    return _native.fluid_halving(model)
+
+
+def scenario(
+    path: str | os.PathLike[str],
+    *,
+    laws: Sequence[str] = (),
+    sets: Sequence[tuple[str, str]] = (),
+    step: str = "1ms",
+) -> list[FluidTrace]:
+    """Runs every law at every point of a scenario file as a fluid; see `run`.
+
+    laws: names, to run instead of the file's; sets: keys and values to set on top of it.
+
+    Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
+    long-lived TCP flows (ftp) with packets of one size.
+    """
+    name = os.fspath(path)
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    return _native.fluid_scenario(text, name, sets=list(sets), laws=list(laws), step=step)

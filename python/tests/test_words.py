@@ -1,0 +1,25 @@
+"""What was run, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from forebay.words import quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30Mbit/s", "30 Mbit/s"),
+        ("800p", "800 packets"),
+        ("1000B", "1000 bytes"),
+        ("33.898305ms", "33.898305 ms"),
+        ("0.0008", "0.0008"),
+        ("0.00001822", "1.822e-05"),
+        ("5", "5"),
+        ("true", "true"),
+        ('["40ms", "60ms"]', '["40ms", "60ms"]'),
+    ],
+)
+def test_quantities_are_written_as_in_prose(text: str, expected: str) -> None:
+    assert quantity(text).replace("\N{NO-BREAK SPACE}", " ") == expected
