@@ -43,7 +43,6 @@ def run_command(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return BAD_INPUT
     except (typer.Abort, KeyboardInterrupt):
-        print("interrupted; nothing is written", file=sys.stderr)
         return INTERRUPTED
     except typer.TyperException as error:
         # A wrong option. Without any argument, the help has been shown, and this is empty.
@@ -154,8 +153,12 @@ def run(
     for fault in execution.faults:
         print(fault_in_words(read.plan, fault), file=sys.stderr)
     if result.runs and out is not None:
-        with progress.status("writing the report"):
-            files.write(result, out, report=not no_report)
+        try:
+            with progress.status("writing the report"):
+                files.write(result, out, report=not no_report)
+        except KeyboardInterrupt:
+            print("interrupted while writing: nothing is left", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
     if as_json:
         for finished in result.runs:
             print(files.line(result, finished))

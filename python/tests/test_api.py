@@ -111,7 +111,7 @@ class Interrupting(Result):
     """Is interrupted while its tables are written."""
 
     @property
-    def flows(self) -> pl.DataFrame:  # type: ignore[override]
+    def flows(self) -> pl.DataFrame:
         raise KeyboardInterrupt
 
 
