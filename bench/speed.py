@@ -56,7 +56,9 @@ def forebay_run(params: dict[str, object], duration_s: float) -> dict[str, float
 
 
 def beside_ns2(script: Path, repeats: int) -> None:
-    print(f"{'flows':>6} {'Forebay':>10} {'engine':>10} {'ns-2':>10} {'ratio':>7}   Mpackets/s of user CPU")
+    print(
+        f"{'flows':>6} {'Forebay':>10} {'engine':>10} {'ns-2':>10} {'ratio':>7}   Mpackets/s of user CPU"
+    )
     for flows in (100, 2000):
         params = {**CASE_A, "nftp": flows}
         # Long enough that Python's start counts little; ns-2 is given the reference's 100 s.
@@ -77,8 +79,10 @@ def beside_ns2(script: Path, repeats: int) -> None:
 
 def over_flows(rate_bps: float) -> None:
     """Cost per packet, and memory per flow, at one total rate."""
-    print(f"\n{'flows':>6} {'ns per packet':>14} {'ns per arrival':>15} {'bytes per flow':>15}"
-          f"   at {rate_bps / 1e9:g} Gbit/s")
+    print(
+        f"\n{'flows':>6} {'ns per packet':>14} {'ns per arrival':>15} {'bytes per flow':>15}"
+        f"   at {rate_bps / 1e9:g} Gbit/s"
+    )
     base_kb = 0.0
     for flows in (100, 1000, 10_000, 100_000):
         params = {**CASE_A, "nftp": flows, "bw": rate_bps, "accbw": 1e9}

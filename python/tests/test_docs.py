@@ -1,0 +1,70 @@
+"""The documentation runs: every command, snippet and scenario in README.md and docs/.
+
+Blocks of one page run in order, in one folder of their own: a `toml` block that begins with
+`# NAME.toml` is that file, a `python` block shares its names with those before it, and of a
+`console` block every line after `$ ` is run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from forebay import docs
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return [(m[1], m[2]) for m in BLOCK.finditer(page.read_text())]
+
+
+def runnable(page: Path) -> bool:
+    return any(kind in {"python", "console", "toml"} for kind, _ in blocks(page))
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "experiments").symlink_to(ROOT / "experiments")
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("agg")
+    names: dict[str, object] = {"__name__": "page"}
+    for kind, text in blocks(page):
+        if kind == "toml":
+            name = re.match(r"# ([\w-]+\.toml)\n", text)
+            if name:
+                (tmp_path / name[1]).write_text(text)
+        elif kind == "console":
+            for line in re.findall(r"^\$ (.+)$", text, re.MULTILINE):
+                _run(line)
+        elif kind == "python":
+            exec(compile(text, str(page), "exec"), names)
+
+
+def _run(line: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("name", docs.pages())
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    """`make docs` writes them."""
+    assert (ROOT / "docs" / name).read_text() == docs.pages()[name]
