@@ -280,6 +280,15 @@ impl LawSpec {
                 .linear(given, &point, site)?
                 .map(|model| (point, model)))
         };
+        // Where the law integrates, its queue does not depend on the network.
+        if let Some((_, model)) = at(0.0)? {
+            let there = at(model.queue_pkts)?;
+            if let Some((_, again)) = &there {
+                if again.queue_pkts == model.queue_pkts {
+                    return Ok(there);
+                }
+            }
+        }
         let settles_above = |queue_pkts: f64| -> Result<bool, ParamError> {
             // Without an equilibrium the law cannot signal enough: the queue is longer.
             Ok(at(queue_pkts)?.is_none_or(|(_, model)| model.queue_pkts > queue_pkts))
@@ -291,7 +300,7 @@ impl LawSpec {
             }
             high *= 2.0;
         }
-        for _ in 0..100 {
+        while high - low > 1e-12 * high {
             let middle = 0.5 * (low + high);
             if settles_above(middle)? {
                 low = middle;

@@ -3,7 +3,7 @@
 use crate::ScenarioError;
 use forebay_core::law::{Design, Wish};
 use forebay_core::laws::{find, LAWS};
-use forebay_core::linear::{LoopFilter, OperatingPoint};
+use forebay_core::linear::{self, LoopFilter};
 use forebay_core::param::{nearest, ParamError, Value};
 use forebay_core::{Bytes, LawSpec, Packets, Rate, Site, Span};
 use pyo3::prelude::*;
@@ -11,6 +11,75 @@ use pyo3::types::{PyDict, PyList};
 
 /// A parameter as the command line gives it: its name and a text.
 type Texts = Vec<(String, String)>;
+
+/// Flows on a link, and TCP and the queue linearised there.
+#[pyclass(frozen, module = "forebay._native")]
+pub struct OperatingPoint(linear::OperatingPoint);
+
+#[pymethods]
+impl OperatingPoint {
+    #[new]
+    fn new(flows: f64, rtt_s: f64, capacity_pkts_per_s: f64) -> Self {
+        OperatingPoint(linear::OperatingPoint::of_flows(
+            flows,
+            rtt_s,
+            capacity_pkts_per_s,
+        ))
+    }
+    /// N.
+    #[getter]
+    fn flows(&self) -> f64 {
+        self.0.flows()
+    }
+    /// R, with queueing delay.
+    #[getter]
+    fn rtt_s(&self) -> f64 {
+        self.0.rtt_s
+    }
+    /// C.
+    #[getter]
+    fn capacity_pkts_per_s(&self) -> f64 {
+        self.0.capacity_pkts_per_s
+    }
+    /// W0 = RC/N.
+    #[getter]
+    fn window_pkts(&self) -> f64 {
+        self.0.window_pkts()
+    }
+    /// p0 = 2/W0².
+    #[getter]
+    fn probability(&self) -> f64 {
+        self.0.probability()
+    }
+    /// 2N/(R²C), in rad/s.
+    #[getter]
+    fn tcp_pole(&self) -> f64 {
+        self.0.tcp_pole()
+    }
+    /// 1/R, in rad/s.
+    #[getter]
+    fn queue_pole(&self) -> f64 {
+        self.0.queue_pole()
+    }
+    /// C²/(2N).
+    #[getter]
+    fn plant_gain(&self) -> f64 {
+        self.0.plant_gain()
+    }
+    /// (RC)³/(2N)², in packets.
+    #[getter]
+    fn gain_at_rest(&self) -> f64 {
+        self.0.gain_at_rest()
+    }
+    fn __repr__(&self) -> String {
+        format!(
+            "OperatingPoint(flows={}, rtt_s={}, capacity_pkts_per_s={})",
+            self.0.flows(),
+            self.0.rtt_s,
+            self.0.capacity_pkts_per_s
+        )
+    }
+}
 
 /// A law with parameters, on a link.
 #[pyclass(frozen, module = "forebay._native")]
@@ -82,49 +151,44 @@ impl LawModel {
     }
 
     /// Where flows with this propagation RTT settle and the law's model there:
-    /// (rtt_s, filter), or None where the law has no linear model, or no equilibrium.
+    /// (point, filter), or None where the law has no linear model, or no equilibrium.
     fn operate<'py>(
         &self,
         py: Python<'py>,
         flows: f64,
         propagation_s: f64,
-    ) -> PyResult<Option<(f64, Bound<'py, PyDict>)>> {
+    ) -> PyResult<Option<(OperatingPoint, Bound<'py, PyDict>)>> {
         let found = self
             .spec
             .operate(&self.given, flows, propagation_s, &self.site)
             .map_err(fault)?;
         found
-            .map(|(point, model)| Ok((point.rtt_s, filter(py, &model)?)))
+            .map(|(point, model)| Ok((OperatingPoint(point), filter(py, &model)?)))
             .transpose()
     }
 
-    /// The law's model where flows with this RTT, queueing included, need their probability.
+    /// The law's model where this point's probability is needed, or None.
     fn linear<'py>(
         &self,
         py: Python<'py>,
-        flows: f64,
-        rtt_s: f64,
+        point: &OperatingPoint,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let point = OperatingPoint::of_flows(flows, rtt_s, self.capacity_pkts_per_s());
-        let found = self.spec.linear(&self.given, &point, &self.site);
-        found
-            .map_err(fault)?
-            .map(|model| filter(py, &model))
-            .transpose()
+        let found = self.spec.linear(&self.given, &point.0, &self.site);
+        let found = found.map_err(fault)?;
+        found.map(|model| filter(py, &model)).transpose()
     }
 
-    /// The law's design rule for flows with this RTT, queueing included: {gains, params, notes},
-    /// or None where it has none.
+    /// The law's design rule for a point at the wanted queue: {gains, params, notes}, or None
+    /// where it has none.
     fn design<'py>(
         &self,
         py: Python<'py>,
-        flows: f64,
-        rtt_s: f64,
+        point: &OperatingPoint,
         target_pkts: f64,
         goals: Texts,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let wish = Wish {
-            point: OperatingPoint::of_flows(flows, rtt_s, self.capacity_pkts_per_s()),
+            point: point.0,
             target_pkts,
             site: self.site,
         };
@@ -210,18 +274,15 @@ pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
     forebay_core::laws::stpi::critical_load_time_s(beta, rtt_s)
 }
 
-/// RED designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q, q_d_pkts}.
+/// RED designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q, q_d}.
 #[pyfunction]
 pub fn red_design<'py>(
     py: Python<'py>,
     phase_margin: f64,
     crossover: f64,
-    flows: f64,
-    rtt_s: f64,
-    capacity_pkts_per_s: f64,
+    point: &OperatingPoint,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let point = OperatingPoint::of_flows(flows, rtt_s, capacity_pkts_per_s);
-    let red = forebay_core::laws::red::design(phase_margin, crossover, &point);
+    let red = forebay_core::laws::red::design(phase_margin, crossover, &point.0);
     let entry = PyDict::new(py);
     for (name, value) in red.gains(0.0) {
         if name != "max_p" {
@@ -232,6 +293,7 @@ pub fn red_design<'py>(
 }
 
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_class::<OperatingPoint>()?;
     module.add_class::<LawModel>()?;
     module.add_function(wrap_pyfunction!(quantity, module)?)?;
     module.add_function(wrap_pyfunction!(critical_load_time_s, module)?)?;
