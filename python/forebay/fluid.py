@@ -53,6 +53,8 @@ class Class:
     window_pkts: largest window.
     growth_pkts_per_rtt: 1, or 1/2 with delayed ACKs.
     marks: whether a signal marks a packet instead of dropping it.
+    sawtooth: describe windows more closely than the published equations: whole packets in
+        flight, growth by the ACKs that come back, and the spread of windows between flows.
     """
 
     flows: float
@@ -63,6 +65,7 @@ class Class:
     window_pkts: float = 1e9
     growth_pkts_per_rtt: float = 1.0
     marks: bool = False
+    sawtooth: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,13 @@ def scenario(
     *,
     laws: Sequence[str] = (),
     sets: Sequence[tuple[str, str]] = (),
+    sawtooth: bool = False,
     step: str = "1ms",
 ) -> list[FluidTrace]:
     """Runs every law at every point of a scenario file as a fluid; see `run`.
 
-    laws: names, to run instead of the file's; sets: keys and values to set on top of it.
+    laws: names, to run instead of the file's; sets: keys and values to set on top of it;
+    sawtooth: as in `Class`.
 
     Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
     long-lived TCP flows (ftp) with packets of one size.
@@ -132,4 +137,6 @@ def scenario(
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
-    return _native.fluid_scenario(text, name, sets=list(sets), laws=list(laws), step=step)
+    return _native.fluid_scenario(
+        text, name, sets=list(sets), laws=list(laws), sawtooth=sawtooth, step=step
+    )

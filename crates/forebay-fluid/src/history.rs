@@ -79,23 +79,24 @@ impl History {
         Some(&self.segments[at])
     }
 
-    /// Signals per second that one flow caused at `time_s`, with the probability read at
+    /// What one flow sent at `time_s`, in packets/s, and the probability at
     /// `probability_time_s`.
-    pub fn signals_per_s(&mut self, time_s: f64, probability_time_s: f64) -> f64 {
+    pub fn sent(&mut self, time_s: f64, probability_time_s: f64) -> (f64, f64) {
         let Some(segment) = self.seek(time_s) else {
-            return 0.0;
+            return (0.0, 0.0);
         };
         if time_s < segment.start_s {
-            return 0.0;
+            return (0.0, 0.0);
         }
         let part = segment.part(time_s);
         let rate = segment.rate_at(part);
         if probability_time_s == time_s {
-            return rate * segment.probability_at(part);
+            return (rate, segment.probability_at(part));
         }
-        self.seek(probability_time_s).map_or(0.0, |segment| {
-            rate * segment.probability_at(segment.part(probability_time_s))
-        })
+        let probability = self.seek(probability_time_s).map_or(0.0, |segment| {
+            segment.probability_at(segment.part(probability_time_s))
+        });
+        (rate, probability)
     }
 }
 
@@ -122,9 +123,10 @@ mod tests {
         }
         // Forward, and back.
         for t in [0.0, 0.1, 1.23, 2.9, 0.4, 2.0] {
-            let want = f(t) * (1.0 + t);
-            assert!((history.signals_per_s(t, t) - want).abs() < 1e-9, "{t}");
+            let (rate, probability) = history.sent(t, t);
+            assert!((rate - f(t)).abs() < 1e-9, "{t}");
+            assert!((probability - (1.0 + t)).abs() < 1e-9, "{t}");
         }
-        assert_eq!(history.signals_per_s(-0.1, -0.1), 0.0);
+        assert_eq!(history.sent(-0.1, -0.1), (0.0, 0.0));
     }
 }

@@ -10,7 +10,7 @@
 use forebay_core::{ParamError, Rng, Time};
 
 use crate::history::{History, Segment};
-use crate::model::{Class, Model, What};
+use crate::model::{Class, Model, What, Windows, SPREAD};
 use crate::port::{Passed, Port};
 use crate::trace::Trace;
 
@@ -41,10 +41,10 @@ struct Source {
 }
 
 impl Source {
-    /// Signals per second that reach one flow which looks back to `time_s`.
-    fn signals_per_s(&mut self, time_s: f64) -> f64 {
+    /// What one flow learns of from `time_s`: its rate then, and the probability of a signal.
+    fn sent(&mut self, time_s: f64) -> (f64, f64) {
         if time_s < self.since_s {
-            return 0.0;
+            return (0.0, 0.0);
         }
         // All stages of a step look at the same side of a jump, whatever rounding says.
         let low = self.seen.checked_sub(1).map_or(0.0, |k| self.jumps_s[k]);
@@ -52,8 +52,7 @@ impl Source {
             .jumps_s
             .get(self.seen)
             .map_or(f64::INFINITY, |s| s - 1e-9);
-        self.history
-            .signals_per_s(time_s, time_s.min(high).max(low))
+        self.history.sent(time_s, time_s.min(high).max(low))
     }
 }
 
@@ -242,7 +241,7 @@ impl<'a> Engine<'a> {
             let waiting_s = |v: &usize| queues_pkts[*v] * self.queues[*v].s_per_pkt;
             moving.rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
             moving.per_rtt = 1.0 / moving.rtt_s;
-            moving.rate = window * moving.per_rtt;
+            moving.rate = source.class.windows.in_flight(*window) * moving.per_rtt;
             moving.passing_on = source.flows * moving.rate;
         }
         for (v, queue) in self.queues.iter().enumerate() {
@@ -286,9 +285,26 @@ impl<'a> Engine<'a> {
             let (moving, window) = (&mut moving[i], windows[i]);
             let waiting = |v: &usize| queue_slopes[*v] * self.queues[*v].s_per_pkt;
             moving.rtt_slope = source.class.route.iter().map(waiting).sum();
-            let signals_per_s = source.signals_per_s(now_s - moving.rtt_s);
-            let growth = source.class.growth_pkts_per_rtt * moving.per_rtt;
-            let slope = growth - window / 2.0 * signals_per_s;
+            let (sent, probability) = source.sent(now_s - moving.rtt_s);
+            let class = &source.class;
+            let slope = match class.windows {
+                Windows::Smooth => {
+                    let growth = class.growth_pkts_per_rtt * moving.per_rtt;
+                    growth - window / 2.0 * sent * probability
+                }
+                Windows::Sawtooth => {
+                    // A flow is signalled λ times in a round trip, and then spends one in
+                    // recovery, with half of the window that was hit.
+                    let signals = sent * probability * moving.rtt_s;
+                    let recovering = signals / (1.0 + signals);
+                    let taller = 1.0 / (1.0 - (1.0 - SPREAD / 2.0) * recovering);
+                    let tall = window * taller;
+                    // An ACK brings 1/W; a signal takes half of a window, more likely a large one.
+                    let growth = class.growth_pkts_per_rtt / tall * (1.0 - probability);
+                    let per_packet = growth - SPREAD * tall / 2.0 * probability;
+                    (1.0 - recovering) * sent * taller * per_packet
+                }
+            };
             let held = window >= source.class.window_pkts && slope > 0.0;
             let frozen = held || source.flows == 0.0;
             window_slopes[i] = if frozen { 0.0 } else { slope };
@@ -319,7 +335,8 @@ impl<'a> Engine<'a> {
         }
         let (windows, queues_pkts) = state.split_at_mut(self.sources.len());
         for (window, source) in windows.iter_mut().zip(&self.sources) {
-            *window = window.clamp(0.0, source.class.window_pkts);
+            let class = &source.class;
+            *window = window.clamp(class.windows.least(), class.window_pkts);
         }
         for (backlog, queue) in queues_pkts.iter_mut().zip(&self.queues) {
             *backlog = backlog.clamp(0.0, queue.buffer_pkts);
@@ -365,7 +382,7 @@ impl<'a> Engine<'a> {
                     rtt_slope,
                     ..
                 } = slopes.moving[i];
-                // x = W/R
+                // x = W/R, or (W − ½)/R
                 let slope = (slopes.state[i] - rate * rtt_slope) * per_rtt;
                 let through = source.class.route.iter().map(|v| self.kept[*v][side]);
                 (rate, slope, 1.0 - through.product::<f64>())

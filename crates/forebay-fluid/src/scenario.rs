@@ -3,7 +3,7 @@
 use forebay_core::{ParamError, Rate, Span, Time};
 use forebay_scenario::{Instant, LawChoice, Scenario, Setting, Traffic, TrafficKind};
 
-use crate::model::{Bottleneck, Change, Class, Model, What};
+use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 
 /// One law of a scenario, in steps of at most `step`.
 ///
@@ -16,6 +16,7 @@ use crate::model::{Bottleneck, Change, Class, Model, What};
 pub fn from_scenario(
     scenario: &Scenario,
     law: &LawChoice,
+    windows: Windows,
     step: Span,
 ) -> Result<Model, ParamError> {
     let site = scenario.site();
@@ -69,6 +70,7 @@ pub fn from_scenario(
                     window_pkts: f64::from(tcp.window_pkts),
                     growth_pkts_per_rtt: if tcp.delayed_ack { 0.5 } else { 1.0 },
                     marks: tcp.ecn && scenario.bottleneck.ecn,
+                    windows,
                 });
             }
         }

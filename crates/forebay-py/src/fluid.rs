@@ -1,7 +1,8 @@
 //! The fluid model from Python. `python/forebay/fluid.py` has the classes that are read here.
 
 use forebay_core::{laws, Bytes, ParamError, Rate, Span, Time, Value};
-use forebay_fluid::{from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What};
+use forebay_fluid::{from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What,
+    Windows,};
 use forebay_scenario::{parse, LawChoice, Options};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
@@ -45,6 +46,7 @@ struct PyClass {
     window_pkts: f64,
     growth_pkts_per_rtt: f64,
     marks: bool,
+    sawtooth: bool,
 }
 
 #[derive(FromPyObject)]
@@ -148,6 +150,7 @@ impl PyModel {
                 window_pkts: class.window_pkts,
                 growth_pkts_per_rtt: class.growth_pkts_per_rtt,
                 marks: class.marks,
+                windows: windows(class.sawtooth),
             })
         };
         Ok(Model {
@@ -165,6 +168,14 @@ impl PyModel {
             sample: quantity("sample", &self.sample, Span::parse)?,
             seed: self.seed,
         })
+    }
+}
+
+fn windows(sawtooth: bool) -> Windows {
+    if sawtooth {
+        Windows::Sawtooth
+    } else {
+        Windows::Smooth
     }
 }
 
@@ -236,12 +247,13 @@ pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
 
 /// Runs every law at every point of a scenario as a fluid.
 #[pyfunction]
-#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), step="1ms"))]
+#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), sawtooth=false, step="1ms"))]
 pub fn fluid_scenario(
     text: &Bound<PyBytes>,
     file: &str,
     sets: Vec<(String, String)>,
     laws: Vec<String>,
+    sawtooth: bool,
     step: &str,
 ) -> PyResult<Vec<FluidTrace>> {
     let py = text.py();
@@ -257,7 +269,7 @@ pub fn fluid_scenario(
     for point in &experiment.points {
         for law in &point.laws {
             let refuse = |error: ParamError| refused(file, &error);
-            let model = from_scenario(&point.scenario, law, step).map_err(refuse)?;
+            let model = from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
             let trace = py.detach(|| run(&model)).map_err(refuse)?;
             let (point, law) = (point.label.clone(), law.label.clone());
             traces.push(FluidTrace::new(py, point, law, &model, trace)?);
