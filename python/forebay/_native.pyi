@@ -153,6 +153,7 @@ def fluid_scenario(
     *,
     sets: list[tuple[str, str]] = ...,
     laws: list[str] = ...,
+    sawtooth: bool = False,
     step: str = "1ms",
 ) -> list[FluidTrace]: ...
 
@@ -168,3 +169,95 @@ class FluidTrace:
     probability: NDArray[np.float64]
     window_pkts: NDArray[np.float64]
     rtt_s: NDArray[np.float64]
+
+class OperatingPoint:
+    """Flows on a link, and TCP and the queue linearised there (pi-pd eq. 1)."""
+
+    def __init__(self, flows: float, rtt_s: float, capacity_pkts_per_s: float) -> None: ...
+    @property
+    def flows(self) -> float:
+        """N."""
+    @property
+    def rtt_s(self) -> float:
+        """R, with queueing delay."""
+    @property
+    def capacity_pkts_per_s(self) -> float:
+        """C."""
+    @property
+    def window_pkts(self) -> float:
+        """W0 = RC/N."""
+    @property
+    def probability(self) -> float:
+        """p0 = 2/W0²."""
+    @property
+    def tcp_pole(self) -> float:
+        """2N/(R²C), in rad/s."""
+    @property
+    def queue_pole(self) -> float:
+        """1/R, in rad/s."""
+    @property
+    def plant_gain(self) -> float:
+        """C²/(2N)."""
+    @property
+    def gain_at_rest(self) -> float:
+        """(RC)³/(2N)², in packets."""
+
+class LinearModel(TypedDict):
+    """A law near an operating point, from queue length in packets to probability."""
+
+    #: where the queue settles
+    queue_pkts: float
+    #: weight and time between two arrivals
+    average: tuple[float, float] | None
+    #: gain that acts without a sampler
+    direct: float
+    #: interval, and numerator and denominator in z⁰, z⁻¹, …
+    sampled: tuple[float, list[float], list[float]] | None
+    #: whether it only holds on one side of `queue_pkts`
+    one_sided: bool
+
+class DesignedLaw(TypedDict):
+    gains: dict[str, float]
+    #: name and value as TOML
+    params: list[tuple[str, str]]
+    notes: list[str]
+
+class LawModel:
+    """A law with parameters, given as texts, on a link."""
+
+    def __init__(
+        self,
+        kind: str,
+        params: Sequence[tuple[str, str]],
+        rate: str,
+        packet: str,
+        buffer_pkts: float,
+    ) -> None: ...
+    @property
+    def capacity_pkts_per_s(self) -> float: ...
+    @property
+    def buffer_pkts(self) -> float: ...
+    @property
+    def goals(self) -> list[tuple[str, str, str]]:
+        """What the design rule can be asked for: name, default, doc."""
+    def operate(
+        self, flows: float, propagation_s: float
+    ) -> tuple[OperatingPoint, LinearModel] | None:
+        """Where the flows settle under the law; None where it has no model or equilibrium."""
+    def linear(self, point: OperatingPoint) -> LinearModel | None: ...
+    def design(
+        self,
+        point: OperatingPoint,
+        target_pkts: float,
+        goals: Sequence[tuple[str, str]],
+    ) -> DesignedLaw | None:
+        """The law's design rule at the wanted queue; None where it has none."""
+
+def quantity(key: str, text: str, kind: str) -> float:
+    """A "time" in s, a "rate" in bit/s, a "size" in bytes or a "queue" in packets."""
+
+def critical_load_time_s(beta: float, rtt_s: float) -> float:
+    """1/K_rc above which self-tuning is stable (staqm theorem 1); inf where none is."""
+
+def red_design(phase_margin: float, crossover: float, point: OperatingPoint) -> dict[str, float]:
+    """RED by staqm appendix D: k_red, l_red, w_q, q_d, omega_g."""
