@@ -91,10 +91,15 @@ pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> RedD
 /// Thresholds with the wanted queue midway, where a stable RED allows it: min_th and max_th in
 /// packets (staqm appendix D). Where q_d exceeds the target, the queue will settle at q_d.
 pub fn thresholds(q_d_pkts: f64, target_pkts: f64) -> (f64, f64) {
+    // To a hundredth of a packet, so that files stay readable.
+    let hundredths = |pkts: f64| (100.0 * pkts).round() / 100.0;
     if q_d_pkts >= target_pkts {
-        (0.0, 2.0 * q_d_pkts)
+        (0.0, hundredths(2.0 * q_d_pkts))
     } else {
-        (target_pkts - q_d_pkts, target_pkts + q_d_pkts)
+        (
+            hundredths(target_pkts - q_d_pkts),
+            hundredths(target_pkts + q_d_pkts),
+        )
     }
 }
 
