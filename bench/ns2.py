@@ -72,7 +72,8 @@ def law(p: Mapping[str, Any]) -> list[str]:
             f'interval = "{1e9 / p["piw"]:.0f}ns"',
         ]
     if p["aqm"] == "Vq":
-        return ['kind = "avq"', f"gamma = {p['gamma']}"]
+        # ns-2 adapts to the packets it accepts.
+        return ['kind = "avq"', f"gamma = {p['gamma']}", "count_drops = false"]
     red = [
         f'min_th = "{p["min"]}p"',
         f'max_th = "{p["max"]}p"',

@@ -4,7 +4,7 @@
 use std::f64::consts::PI;
 
 use crate::law::{
-    Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict, Wish,
+    Design, Ecn, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict, Wish,
 };
 use crate::linear::OperatingPoint;
 use crate::param::{no_goals, ParamError};
@@ -30,6 +30,9 @@ params! {
         start_share: f64 = 0.8, 0.0 => 1.0;
         /// Size of the virtual buffer; zero: as large as the real one.
         virtual_buffer: Packets = Packets(0.0), 0.0 => 1e9;
+        /// Count packets that are dropped as arrivals, as the papers do; ns-2 does not, so that
+        /// without ECN what is carried comes to gamma.
+        count_drops: bool = true, 0.0 => 1.0;
     }
 }
 
@@ -136,8 +139,10 @@ struct Avq {
 impl Law for Avq {
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
-        // e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet. ns-2.35 leaves
-        // C̃ alone when the packet is dropped rather than marked; the papers do not.
+        if overflow && p.ecn == Ecn::NotEct && !self.params.count_drops {
+            return Verdict::Mark;
+        }
+        // e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet.
         let link = link_bytes_per_s(q);
         let elapsed_s = now.since(self.last).as_secs_f64();
         self.last = now;
