@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._native import ScenarioError, __version__
+from forebay.commands.fluid import fluid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,31 +148,35 @@ def run(
         execution = experiment.execute(read, threads, watch, samples=out is not None)
 
     from forebay.api import fault_in_words
-    from forebay.result import Result
 
-    result = Result(read, execution)
     for fault in execution.faults:
         print(fault_in_words(read.plan, fault), file=sys.stderr)
-    if result.runs and out is not None:
+    if as_json:
+        for finished in execution.runs:
+            print(files.line(read.plan, finished))
+    if execution.runs and out is not None:
+        from forebay.result import Result
+
+        result = Result(read, execution)
         try:
             with progress.status("writing the report"):
                 files.write(result, out, report=not no_report)
         except KeyboardInterrupt:
             print("interrupted while writing: nothing is left", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
-    if as_json:
-        for finished in result.runs:
-            print(files.line(result, finished))
-    elif result.runs:
-        _show(result, out, no_report)
-    if result.partial:
+        if not as_json:
+            _show(result, out, no_report)
+    if len(execution.runs) < read.runs:
         why = "interrupted" if execution.interrupted else "stopped"
         print(
-            f"{why}: {len(result.runs)} of {read.runs} runs had finished"
-            f"{' and are reported' if result.runs else ''}",
+            f"{why}: {len(execution.runs)} of {read.runs} runs had finished"
+            f"{' and are reported' if execution.runs else ''}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED if execution.interrupted else FAILED)
+
+
+app.command()(fluid)
 
 
 @app.command()

@@ -498,7 +498,9 @@ impl<'a> Engine<'a> {
             let waiting_s = |v: &usize| self.state[classes + v] * self.queues[*v].s_per_pkt;
             let rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
             self.trace.rtt_s[i].push(rtt_s);
-            self.trace.window_pkts[i].push(self.state[i]);
+            // No flows, no window.
+            let running = source.flows > 0.0;
+            self.trace.window_pkts[i].push(if running { self.state[i] } else { f64::NAN });
         }
     }
 }

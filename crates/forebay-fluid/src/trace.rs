@@ -12,7 +12,7 @@ pub struct Trace {
     pub queue_pkts: Vec<Vec<f64>>,
     /// By bottleneck: signals per packet that the law asks for, its mean since the last row.
     pub probability: Vec<Vec<f64>>,
-    /// By class: window of one flow.
+    /// By class: window of one flow; NaN while there is none.
     pub window_pkts: Vec<Vec<f64>>,
     /// By class: round-trip time with queueing.
     pub rtt_s: Vec<Vec<f64>>,

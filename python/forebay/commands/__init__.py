@@ -1,0 +1,1 @@
+"""Commands of the control bench, one module each; `forebay.cli` registers them."""
