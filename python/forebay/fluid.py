@@ -48,7 +48,7 @@ class Class:
 
     flows: how many; need not be whole.
     rtt: without queueing, such as "200ms".
-    route: bottlenecks on the way, by index, in rising order.
+    route: bottlenecks on the way, by index, the first first.
     initial_window_pkts: window of a flow that starts.
     window_pkts: largest window.
     growth_pkts_per_rtt: 1, or 1/2 with delayed ACKs.

@@ -105,6 +105,8 @@ struct Engine<'a> {
     model: &'a Model,
     sources: Vec<Source>,
     queues: Vec<Queue>,
+    /// Indices of queues, upstream first.
+    order: Vec<usize>,
     /// Windows, then queues.
     state: Vec<f64>,
     /// Scratch: the state at the start of a step.
@@ -160,6 +162,7 @@ impl<'a> Engine<'a> {
                 window_pkts: columns(sources.len()),
                 rtt_s: columns(sources.len()),
             },
+            order: model.order(),
             before: state.clone(),
             kept: vec![[1.0; 2]; queues.len()],
             signal_s: vec![0.0; queues.len()],
@@ -244,7 +247,8 @@ impl<'a> Engine<'a> {
             moving.rate = source.class.windows.in_flight(*window) * moving.per_rtt;
             moving.passing_on = source.flows * moving.rate;
         }
-        for (v, queue) in self.queues.iter().enumerate() {
+        for &v in &self.order {
+            let queue = &self.queues[v];
             let mut through = Through::default();
             for &i in &queue.passing {
                 through.arriving += moving[i].passing_on;

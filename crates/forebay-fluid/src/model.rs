@@ -9,7 +9,6 @@ const MOST_STEPS: f64 = 2e7;
 /// Everything about one run.
 #[derive(Clone)]
 pub struct Model {
-    /// Numbered downstream: every route visits them in this order.
     pub bottlenecks: Vec<Bottleneck>,
     pub classes: Vec<Class>,
     /// In order of time.
@@ -42,7 +41,7 @@ pub struct Class {
     pub flows: f64,
     /// Round-trip time without queueing.
     pub rtt: Span,
-    /// Bottlenecks on the way, by index, each larger than the last.
+    /// Bottlenecks on the way, by index, the first first.
     pub route: Vec<usize>,
     /// Window of a flow that starts.
     pub initial_window_pkts: f64,
@@ -200,17 +199,15 @@ impl Model {
                 "packets",
             )?;
             self.check_rtt(key("rtt"), class.rtt)?;
-            if class.route.is_empty() || !class.route.is_sorted_by(|a, b| a < b) {
-                return Err(ParamError::new(
-                    key("route"),
-                    format!("{:?}", class.route),
-                    "at least one bottleneck, in the order of their numbers",
-                ));
+            if class.route.is_empty() {
+                let allowed = "at least one bottleneck";
+                return Err(ParamError::new(key("route"), "none", allowed));
             }
-            class
-                .route
-                .iter()
-                .try_for_each(|v| known(key("route"), *v, queues))?;
+            (class.route.iter()).try_for_each(|v| known(key("route"), *v, queues))?;
+        }
+        if self.order().len() < queues {
+            let allowed = "routes that no bottleneck both follows and precedes";
+            return Err(ParamError::new("classes", "routes in a circle", allowed));
         }
         for (k, change) in self.changes.iter().enumerate() {
             let key = |name| format!("changes.{k}.{name}");
@@ -258,6 +255,24 @@ impl Model {
             ));
         }
         Ok(())
+    }
+
+    /// The bottlenecks from first to last on every route; those in a circle are left out.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let hops = |class: &Class| -> Vec<(usize, usize)> {
+            class.route.windows(2).map(|hop| (hop[0], hop[1])).collect()
+        };
+        let hops: Vec<_> = self.classes.iter().flat_map(hops).collect();
+        let mut order: Vec<usize> = Vec::new();
+        let ready = |order: &[usize]| {
+            let done = |v| order.contains(&v);
+            let free = |v: &usize| hops.iter().all(|(from, to)| to != v || done(*from));
+            (0..self.bottlenecks.len()).find(|v| !done(*v) && free(v))
+        };
+        while let Some(next) = ready(&order) {
+            order.push(next);
+        }
+        order
     }
 
     /// Longest round trip that a class can have during the run, all queues full.

@@ -223,6 +223,13 @@ fn two_queues_in_a_row() {
     let trace = run(&row).unwrap();
     assert!(late(&trace.queue_pkts[0], 0.2) < 1e-6);
     close(late(&trace.queue_pkts[1], 0.2), 175.0, 1e-3);
+    // Numbers do not matter, order does.
+    row.bottlenecks.swap(0, 1);
+    row.classes[0].route = vec![1, 0];
+    let swapped = run(&row).unwrap();
+    assert_eq!(swapped.queue_pkts[0], trace.queue_pkts[1]);
+    row.bottlenecks.swap(0, 1);
+    row.classes[0].route = vec![0, 1];
     // And with cross traffic at both, both links are full and probabilities add up.
     row.bottlenecks[1].rate = row.bottlenecks[0].rate;
     row.duration = Span::from_secs(200);
@@ -300,6 +307,14 @@ fn nonsense_is_refused_by_name() {
     assert_eq!(key(|m| m.step = Span::from_nanos(1)), "step");
     assert_eq!(key(|m| m.classes[0].route = vec![]), "classes.0.route");
     assert_eq!(key(|m| m.classes[0].route = vec![1]), "classes.0.route");
+    let circle = |m: &mut Model| {
+        m.bottlenecks.push(m.bottlenecks[0].clone());
+        m.classes.push(m.classes[0].clone());
+        m.classes[0].route = vec![0, 1];
+        m.classes[1].route = vec![1, 0];
+    };
+    assert_eq!(key(circle), "classes");
+    assert_eq!(key(|m| m.classes[0].route = vec![0, 0]), "classes");
     assert_eq!(key(|m| m.classes[0].flows = f64::NAN), "classes.0.flows");
     assert_eq!(key(|m| m.bottlenecks.clear()), "bottlenecks");
     assert_eq!(key(|m| m.bottlenecks[0].buffer_pkts = 100.0), "target");
