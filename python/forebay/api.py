@@ -29,7 +29,7 @@ class RunError(RuntimeError):
         self.seed = fault.seed
         self.message = fault.message
         self.result = result
-        super().__init__(fault_in_words(plan, fault))
+        super().__init__(experiment.fault_in_words(plan, fault))
 
 
 class Interrupted(KeyboardInterrupt):
@@ -72,13 +72,6 @@ def run(
             raise Interrupted(result)
         warnings.warn("interrupted; the result is partial", stacklevel=2)
     return result
-
-
-def fault_in_words(plan: Plan, fault: Fault) -> str:
-    """Which run failed, and how."""
-    point = plan.points[fault.point].label
-    at = f" at {point}" if point else ""
-    return f"{plan.laws[fault.law]}{at}, seed {fault.seed}, failed: {fault.message.rstrip()}"
 
 
 def _value(value: object) -> str:

@@ -147,10 +147,8 @@ def run(
     with progress.bar() as watch:
         execution = experiment.execute(read, threads, watch, samples=out is not None)
 
-    from forebay.api import fault_in_words
-
     for fault in execution.faults:
-        print(fault_in_words(read.plan, fault), file=sys.stderr)
+        print(experiment.fault_in_words(read.plan, fault), file=sys.stderr)
     if as_json:
         for finished in execution.runs:
             print(files.line(read.plan, finished))

@@ -194,3 +194,10 @@ def _on_interrupt(interrupted: threading.Event) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, former)
+
+
+def fault_in_words(plan: Plan, fault: Fault) -> str:
+    """Which run failed, and how."""
+    point = plan.points[fault.point].label
+    at = f" at {point}" if point else ""
+    return f"{plan.laws[fault.law]}{at}, seed {fault.seed}, failed: {fault.message.rstrip()}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from forebay._native import ScenarioError, __version__
 
 if TYPE_CHECKING:
-    from forebay._native import Run
+    from forebay._native import Plan, Run
     from forebay.result import Result
 
 REPORT = "report.html"
@@ -84,9 +84,8 @@ def as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def line(result: Result, run: Run) -> str:
+def line(plan: Plan, run: Run) -> str:
     """A run as one line of JSON, as `forebay run --json` prints it."""
-    plan = result.plan
     return json.dumps(
         {
             "law": plan.laws[run.law],

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from forebay.experiment import Progress
 
 #: Least time between two lines where there is no terminal.
@@ -17,10 +19,8 @@ LINE_EVERY_S = 2.0
 @contextmanager
 def bar(*, only_on_terminal: bool = False) -> Iterator[Callable[[Progress], None]]:
     """Something to call with the progress while the context lasts."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if console.is_terminal or console.is_jupyter:
+    console = _terminal()
+    if console is not None:
         from rich import progress
 
         with progress.Progress(
@@ -53,10 +53,18 @@ def bar(*, only_on_terminal: bool = False) -> Iterator[Callable[[Progress], None
 
 def status(text: str) -> AbstractContextManager[object]:
     """Shows on a terminal what takes a while."""
+    console = _terminal()
+    return nullcontext() if console is None else console.status(text)
+
+
+def _terminal() -> Console | None:
+    """Where something can move: a terminal or a notebook. Loads rich only if it may be one."""
+    if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        return None
     from rich.console import Console
 
     console = Console(stderr=True)
-    return console.status(text) if console.is_terminal else nullcontext()
+    return console if console.is_terminal or console.is_jupyter else None
 
 
 def _runs(now: Progress) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 #: Level of every interval, and of every test as 1 − LEVEL.
 LEVEL = 0.95
@@ -26,7 +26,7 @@ def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[fl
         return float("nan"), float("nan")
     if len(x) == 1:
         return float(x[0]), float("nan")
-    quantile = float(stats.t.ppf((1 + LEVEL) / 2, len(x) - 1))
+    quantile = float(special.stdtrit(len(x) - 1, (1 + LEVEL) / 2))
     return float(x.mean()), quantile * float(x.std(ddof=1)) / float(np.sqrt(len(x)))
 
 
@@ -82,4 +82,6 @@ def _paired_t(difference: NDArray[np.float64]) -> float:
     """Two-sided p of a mean difference; without any spread it is 0, or 1 for no difference."""
     if np.ptp(difference) == 0:
         return 1.0 if difference[0] == 0 else 0.0
+    from scipy import stats  # half a second to load, which only a report needs
+
     return float(stats.ttest_1samp(difference, 0.0).pvalue)

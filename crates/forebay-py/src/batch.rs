@@ -2,7 +2,7 @@
 
 use forebay_batch::{Batch, Outcome};
 use forebay_core::Span;
-use forebay_trace::Samples;
+use forebay_trace::{Samples, Trace};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -72,16 +72,17 @@ pub struct Run {
     seed: u64,
     /// Name to value; NaN where a metric does not apply.
     metrics: Py<PyDict>,
-    /// Name to column; all of one length.
+    /// Name to column; all of one length. Empty, and the columns below None, for a run that
+    /// keeps only metrics: it should not make Python load numpy.
     samples: Py<PyDict>,
     /// Upper end of each bin of the queuing delay, s.
-    delay_s: Py<PyArray1<f64>>,
+    delay_s: Option<Py<PyArray1<f64>>>,
     /// Packets in each bin.
-    delay_packets: Py<PyArray1<u64>>,
+    delay_packets: Option<Py<PyArray1<u64>>>,
     /// Index into the point's traffic, by flow.
-    flow_traffic: Py<PyArray1<u32>>,
+    flow_traffic: Option<Py<PyArray1<u32>>>,
     /// By flow, over the window of measurement.
-    flow_goodput_bps: Py<PyArray1<f64>>,
+    flow_goodput_bps: Option<Py<PyArray1<f64>>>,
 }
 
 /// A run that failed.
@@ -102,34 +103,42 @@ impl Run {
         }
         metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
 
-        let trace = outcome.trace;
-        let (mut delay_s, mut delay_packets) = (Vec::new(), Vec::new());
-        let (mut flow_traffic, mut flow_goodput_bps) = (Vec::new(), Vec::new());
-        let mut table = PyDict::new(py);
-        if samples {
-            for bin in trace.delay_ns.iter_recorded() {
-                delay_s.push(bin.value_iterated_to() as f64 / 1e9);
-                delay_packets.push(bin.count_at_value());
-            }
-            let (start, end) = trace.settings.window;
-            let window_s = end.since(start).as_secs_f64();
-            for flow in &trace.flows {
-                flow_traffic.push(flow.traffic);
-                flow_goodput_bps.push(8.0 * flow.delivered_bytes as f64 / window_s);
-            }
-            table = columns(py, trace.settings.interval, trace.samples)?;
-        }
-        Ok(Run {
+        let mut run = Run {
             point: key.point,
             law: key.law,
             seed: key.seed,
             metrics: metrics.unbind(),
-            samples: table.unbind(),
-            delay_s: delay_s.into_pyarray(py).unbind(),
-            delay_packets: delay_packets.into_pyarray(py).unbind(),
-            flow_traffic: flow_traffic.into_pyarray(py).unbind(),
-            flow_goodput_bps: flow_goodput_bps.into_pyarray(py).unbind(),
-        })
+            samples: PyDict::new(py).unbind(),
+            delay_s: None,
+            delay_packets: None,
+            flow_traffic: None,
+            flow_goodput_bps: None,
+        };
+        if samples {
+            run.keep(py, outcome.trace)?;
+        }
+        Ok(run)
+    }
+
+    fn keep(&mut self, py: Python, trace: Trace) -> PyResult<()> {
+        let (delay_s, delay_packets): (Vec<f64>, Vec<u64>) = trace
+            .delay_ns
+            .iter_recorded()
+            .map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
+            .unzip();
+        let (start, end) = trace.settings.window;
+        let window_s = end.since(start).as_secs_f64();
+        let (flow_traffic, flow_goodput_bps): (Vec<u32>, Vec<f64>) = trace
+            .flows
+            .iter()
+            .map(|flow| (flow.traffic, 8.0 * flow.delivered_bytes as f64 / window_s))
+            .unzip();
+        self.samples = columns(py, trace.settings.interval, trace.samples)?.unbind();
+        self.delay_s = Some(delay_s.into_pyarray(py).unbind());
+        self.delay_packets = Some(delay_packets.into_pyarray(py).unbind());
+        self.flow_traffic = Some(flow_traffic.into_pyarray(py).unbind());
+        self.flow_goodput_bps = Some(flow_goodput_bps.into_pyarray(py).unbind());
+        Ok(())
     }
 }
 
