@@ -1,0 +1,93 @@
+//! Scenarios as fluids: what becomes of their keys, and what is refused.
+
+use forebay_core::Span;
+use forebay_fluid::{from_scenario, run, Model, What, Windows};
+use forebay_scenario::{parse, Options};
+
+const BASE: &str = r#"
+duration = "40s"
+[bottleneck]
+rate = "30Mbit/s"
+delay = "10ms"
+buffer = "800p"
+[[law]]
+kind = "pi"
+"#;
+
+fn model(more: &str) -> Result<Model, String> {
+    let text = format!("{BASE}{more}");
+    let read =
+        parse(text.as_bytes(), "test.toml", &Options::default()).map_err(|e| e.to_string())?;
+    let point = &read.points[0];
+    let step = Span::from_millis(1);
+    from_scenario(&point.scenario, &point.laws[0], Windows::Smooth, step).map_err(|e| e.to_string())
+}
+
+const FTP: &str = r#"
+[[traffic]]
+kind = "ftp"
+flows = 60
+packet = "1000B"
+rtt = ["100ms", "200ms"]
+access = "80Mbit/s"
+"#;
+
+#[test]
+fn flows_are_dealt_over_round_trips() {
+    let model = model(&FTP.replace("flows = 60", "flows = 61")).unwrap();
+    // 1000 bytes take 8/30 ms at the bottleneck and twice 0.1 ms on access links.
+    let own = 8e-3 / 30.0 + 2e-4;
+    let rtts: Vec<f64> = model
+        .classes
+        .iter()
+        .map(|class| class.rtt.as_secs_f64())
+        .collect();
+    assert!((rtts[0] - 0.1 - own).abs() < 1e-9 && (rtts[1] - 0.2 - own).abs() < 1e-9);
+    // All start at zero, 31 with the first RTT.
+    let started: Vec<f64> = (model.changes.iter())
+        .map(|change| match change.what {
+            What::Flows { flows, .. } => flows,
+            _ => panic!("nothing else changes"),
+        })
+        .collect();
+    assert_eq!(started, [31.0, 30.0]);
+    run(&model).unwrap();
+}
+
+#[test]
+fn flows_that_come_later_are_a_class_of_their_own() {
+    let more = "[[at]]\ntime = \"20s\"\nset = { \"traffic.0.flows\" = 90 }\n\
+                [[at]]\ntime = \"30s\"\nset = { \"traffic.0.flows\" = 60 }\n";
+    let model = model(&format!("{FTP}{more}")).unwrap();
+    assert_eq!(model.classes.len(), 4);
+    let trace = run(&model).unwrap();
+    let window = |class: usize, s: f64| trace.window_pkts[class][(s / 0.01) as usize];
+    // NaN where there is no flow.
+    assert!(window(2, 19.0).is_nan() && window(2, 31.0).is_nan());
+    assert!(window(0, 19.0) > 5.0 && window(2, 20.02) < 3.0 && window(2, 29.0) > 3.0);
+}
+
+#[test]
+fn a_longer_link_lengthens_both_ways() {
+    let more = "[[at]]\ntime = \"20s\"\nset = { \"bottleneck.delay\" = \"35ms\" }\n";
+    let model = model(&format!("{FTP}{more}")).unwrap();
+    let trace = run(&model).unwrap();
+    let queueing = |s: f64| trace.queue_pkts[0][(s / 0.01) as usize] / 3750.0;
+    let base = |s: f64| trace.rtt_s[1][(s / 0.01) as usize] - queueing(s);
+    assert!((base(21.0) - base(19.0) - 0.05).abs() < 1e-9);
+}
+
+#[test]
+fn what_a_fluid_cannot_be_is_refused_by_key() {
+    let error = model(&FTP.replace("ftp", "mice")).err().unwrap();
+    assert!(
+        error.starts_with("traffic.0.kind: found \"mice\""),
+        "{error}"
+    );
+    let other = FTP.replace("1000B", "500B");
+    let error = model(&format!("{FTP}{other}")).err().unwrap();
+    assert!(
+        error.starts_with("traffic.1.packet: found \"500B\""),
+        "{error}"
+    );
+}
