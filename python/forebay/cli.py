@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._native import ScenarioError, __version__
+from forebay.commands import design as design_command, figure as figure_command, map as map_command
 from forebay.commands.fluid import fluid
 
 if TYPE_CHECKING:
@@ -183,6 +184,11 @@ def schema() -> None:
     from forebay import _native
 
     print(_native.schema())
+
+
+app.command()(design_command.design)
+app.command("map")(map_command.stability_map)
+app.command()(figure_command.figure)
 
 
 def _show(result: Result, out: Path | None, no_report: bool) -> None:

@@ -1,1 +1,1 @@
-"""Commands of the control bench, one module each; `forebay.cli` registers them."""
+"""Commands, one module each; `forebay.cli` registers them."""

@@ -36,7 +36,7 @@ params! {
     /// What PI-PD is designed for.
     pub struct PiPdGoals {
         /// Factor by which alpha stays below its bound.
-        gain_margin: f64 = 2.0, 1.0 => 1e6;
+        gain_margin: f64 = 4.0, 1.0 => 1e6;
     }
 }
 

@@ -1,0 +1,34 @@
+"""`forebay figure`: the papers' control figures, made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def figure(
+    name: Annotated[
+        list[str] | None,
+        typer.Argument(help="Figures to draw; without any, their names.", metavar="[NAME]..."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where they go.", metavar="DIR")] = Path("results"),
+) -> None:
+    """Draw the papers' control figures from our own code."""
+    from forebay import files
+    from forebay.control.figures import FIGURES
+
+    if not name:
+        for known, draw in FIGURES.items():
+            print(f"{known:14} {(draw.__doc__ or '').splitlines()[0]}")
+        return
+    for each in name:
+        if each not in FIGURES:
+            raise typer.BadParameter(f"NAME: found {each!r}, allowed: {', '.join(FIGURES)}")
+    files.check(out)
+    out.mkdir(parents=True, exist_ok=True)
+    for each in name:
+        path = out / f"{each}.png"
+        path.write_bytes(FIGURES[each]().png())
+        print(f"Figure: {path}")

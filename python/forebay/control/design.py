@@ -1,0 +1,436 @@
+"""A law designed for a link: operating point, gains, margins, reasons, and a file that runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from forebay import _native
+from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.control.loop import Loop, Margins
+from forebay.control.rates import RateLoop
+from forebay.words import quantity as spaced
+
+if TYPE_CHECKING:
+    from forebay._native import LinearModel
+
+#: The set-point where none is given: this share of what is under way without a queue.
+TARGET_SHARE = 0.25
+#: A set-point is at least this, or there is no queue to control.
+LEAST_TARGET_PKTS = 5.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link and its load, as texts with units.
+
+    rtt: propagation both ways, without queueing.
+    target_pkts: queue length to hold; buffer_pkts: most packets that can wait.
+    """
+
+    rate: str
+    packet: str
+    flows: float
+    rtt: str
+    target_pkts: float
+    buffer_pkts: int
+
+    @staticmethod
+    def of(
+        rate: str,
+        packet: str,
+        flows: float,
+        rtt: str,
+        target: str | None = None,
+        buffer: str | None = None,
+    ) -> Link:
+        """With a set-point of a quarter of the bandwidth-delay product where none is given, and
+        a buffer of one such product or twice the set-point, whichever is more.
+
+        Raises `ScenarioError`.
+        """
+        rate_bps = _native.quantity("--rate", rate, "rate")
+        packet_bytes = _native.quantity("--packet", packet, "size")
+        rtt_s = _native.quantity("--rtt", rtt, "time")
+        for key, value in [("--rate", rate_bps), ("--packet", packet_bytes), ("--rtt", rtt_s)]:
+            if value <= 0:
+                raise ScenarioError(f"{key}: found 0, allowed: more than zero")
+        if not (math.isfinite(flows) and flows > 0):
+            raise ScenarioError(f"--flows: found {flows:g}, allowed: more than zero")
+        product_pkts = rate_bps * rtt_s / (8 * packet_bytes)
+        target_pkts = (
+            max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
+            if target is None
+            else _native.quantity("--target", target, "queue")
+        )
+        if not target_pkts > 0:
+            raise ScenarioError("--target: found 0, allowed: more than zero packets")
+        buffer_pkts = (
+            max(product_pkts, 2 * target_pkts)
+            if buffer is None
+            else _native.quantity("--buffer", buffer, "queue")
+        )
+        if buffer_pkts < target_pkts:
+            raise ScenarioError(
+                f'--target: found "{target_pkts:g}p", allowed: at most the buffer, '
+                f'"{buffer_pkts:g}p"'
+            )
+        return Link(rate, packet, flows, rtt, target_pkts, math.ceil(buffer_pkts))
+
+    @property
+    def rtt_s(self) -> float:
+        return _native.quantity("--rtt", self.rtt, "time")
+
+    @property
+    def rate_bps(self) -> float:
+        return _native.quantity("--rate", self.rate, "rate")
+
+
+@dataclass(frozen=True)
+class Design:
+    """A designed law on its link.
+
+    gains: the designed numbers, under the papers' names.
+    params: the law's parameters, name and value as TOML.
+    point: the network at the queue where the law settles.
+    loop: None for laws of rates, which have no loop of queue and probability.
+    """
+
+    law: str
+    link: Link
+    gains: dict[str, float]
+    params: list[tuple[str, str]]
+    notes: list[str]
+    point: OperatingPoint
+    loop: Loop | None
+    rates: RateLoop | None = None
+
+    @property
+    def queue_pkts(self) -> float:
+        """Where the queue settles."""
+        return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
+
+    @property
+    def stable(self) -> bool:
+        """By the exact test: every root of the loop decays."""
+        if self.loop is not None:
+            return self.loop.stable
+        assert self.rates is not None
+        return self.rates.system.stable()
+
+    @property
+    def margins(self) -> Margins | None:
+        return None if self.loop is None else self.loop.margins
+
+    @property
+    def settling_s(self) -> float:
+        """4/|Re s| of the slowest root: 2 % of a disturbance are left."""
+        if self.loop is not None:
+            return self.loop.settling_s
+        assert self.rates is not None
+        root = self.rates.system.rightmost().real
+        return -4 / root if root < 0 else math.inf
+
+    def as_json(self) -> dict[str, Any]:
+        """What `forebay design --json` prints; what is not finite is None."""
+        margins = self.margins
+        values: dict[str, Any] = {
+            "law": self.law,
+            "gains": {name: _finite(gain) for name, gain in self.gains.items()},
+            "params": {name: value.strip('"') for name, value in self.params},
+            "operating_point": {
+                "window_pkts": self.point.window_pkts,
+                "probability": self.point.probability,
+                "rtt_s": self.point.rtt_s,
+                "queue_pkts": self.queue_pkts,
+            },
+            "margins": {
+                "phase_deg": margins and _finite(margins.phase_deg),
+                "gain_db": margins and _finite(margins.gain_db),
+                "delay_s": margins and _finite(margins.delay_s),
+                "sensitivity_peak": margins and _finite(margins.sensitivity),
+            },
+            "crossover_rad_s": margins and _finite(margins.crossover_rad_s),
+            "settling_s": _finite(self.settling_s),
+            "stable": self.stable,
+        }
+        return values
+
+    def toml(self) -> str:
+        """A scenario with the designed law, ready for `forebay run`."""
+        title = f"{self.law} designed for {self.link.flows:g} flows"
+        target_pkts = self.queue_pkts
+        return f"# {self.law}.toml\n" + scenario(
+            self.link, self.law, self.params, title, target_pkts
+        )
+
+    def commands(self) -> list[str]:
+        """Command lines that use the gains; the first runs the file of `toml`."""
+        name = f"{self.law}.toml"
+        sets = " ".join(f"--set {key}={value.strip(chr(34))}" for key, value in self.params)
+        link = self.link
+        few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
+        commands = [
+            f"forebay run {name}",
+            f"forebay run {name} --set traffic.0.flows={many} --seeds 5",
+        ]
+        if self.loop is not None:
+            commands.append(
+                f"forebay map {self.law} --rate {link.rate} --packet {link.packet} "
+                f"--flows {few}..{many} --rtt {_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)} "
+                f"--buffer {link.buffer_pkts}p {sets}"
+            )
+        return commands
+
+    def reasons(self) -> str:
+        """One paragraph from the link to the margins."""
+        link, point = self.link, self.point
+        per_s = point.capacity_pkts_per_s
+        sentences = [
+            f"{link.flows:g} flows with {spaced(link.rtt)} of propagation share "
+            f"{per_s:,.0f} packets per second. With {self.queue_pkts:.1f} packets in the queue the "
+            f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
+            f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one packet "
+            f"in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
+            f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
+            f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of R.",
+            *self.notes,
+        ]
+        if abs(self.queue_pkts - link.target_pkts) > 0.01 * link.target_pkts:
+            sentences.append(
+                f"The law does not hold the wanted {link.target_pkts:g} packets: where TCP has its "
+                f"p0, the queue is at {self.queue_pkts:.1f}."
+            )
+        if self.loop is None:
+            sentences.append(self._rate_reasons())
+        else:
+            sentences += self._loop_reasons(self.loop)
+        return " ".join(sentences)
+
+    def _rate_reasons(self) -> str:
+        assert self.rates is not None
+        root = self.rates.system.rightmost()
+        verdict = "stable" if self.stable else "unstable"
+        return (
+            f"The law acts on rates, not on the queue: its loop is {verdict}, with the rightmost "
+            f"root at {root.real:.3g} ± {root.imag:.3g}j rad/s."
+        )
+
+    def _loop_reasons(self, loop: Loop) -> list[str]:
+        margins = loop.margins
+        sampled = (
+            f"With the sampler at {1e3 * loop.interval_s:.4g} ms counted exactly, the"
+            if loop.interval_s
+            else "The"
+        )
+        if math.isnan(margins.crossover_rad_s):
+            cross = f"{sampled} loop gain stays below one"
+        else:
+            cross = (
+                f"{sampled} loop gain falls through one at {margins.crossover_rad_s:.3g} rad/s with "
+                f"a phase margin of {margins.phase_deg:.1f}°"
+            )
+        gain = (
+            f"a gain margin of {margins.gain_db:.1f} dB"
+            if math.isfinite(margins.gain_db)
+            else "no gain that would make it oscillate"
+        )
+        sentences = [f"{cross} and {gain}."]
+        if not loop.stable:
+            root = loop.roots[0]
+            sentences.append(
+                f"The loop is unstable: its rightmost root, {root.real:.3g} ± {abs(root.imag):.3g}j "
+                "rad/s, grows."
+            )
+        else:
+            delay = (
+                f"It would bear {1e3 * margins.delay_s:.0f} ms more delay. "
+                if math.isfinite(margins.delay_s)
+                else ""
+            )
+            sentences.append(
+                f"{delay}A disturbance is amplified {margins.sensitivity:.2f} times at worst, and "
+                f"falls to 2 % in about {loop.settling_s:.3g} s."
+            )
+            sentences.append(self._reach())
+        if loop.model["one_sided"]:
+            sentences.append(
+                "All this holds while the queue stays on one side of its set-point; samples in "
+                "which it crosses are predictive, and nonlinear."
+            )
+        return sentences
+
+    def _reach(self) -> str:
+        """How far the load and the RTT may move before these gains oscillate."""
+        law, link = self._model(), self.link
+
+        def stable(flows: float, rtt_s: float) -> bool:
+            loop = Loop.at(law, flows, rtt_s)
+            return loop is not None and loop.stable
+
+        fewest = _edge(lambda factor: stable(link.flows * factor, link.rtt_s), 1e-3)
+        longest = _edge(lambda factor: stable(link.flows, link.rtt_s * factor), 1e3)
+        parts = []
+        if fewest is not None:
+            parts.append(f"down to {link.flows * fewest:.3g} flows")
+        if longest is not None:
+            parts.append(f"up to {1e3 * link.rtt_s * longest:.3g} ms of propagation")
+        if not parts:
+            return "The same parameters stay stable for a thousandth of the flows and longer RTTs."
+        return f"The same parameters stay stable {' at this RTT, or '.join(parts)} at this load." if (
+            len(parts) == 2
+        ) else f"The same parameters stay stable {parts[0]}."
+
+    def _model(self) -> LawModel:
+        params = [(name, value.strip('"')) for name, value in self.params]
+        return LawModel(
+            self.law, params, self.link.rate, self.link.packet, float(self.link.buffer_pkts)
+        )
+
+
+def scenario(
+    link: Link,
+    law: str,
+    params: Sequence[tuple[str, str]],
+    title: str,
+    target_pkts: float,
+    duration_s: float = 60.0,
+) -> str:
+    """A scenario of long-lived flows over the link, in TOML; the first third is not measured."""
+    lines = [
+        f'title    = "{title}"',
+        f'duration = "{duration_s:g}s"',
+        f'measure  = ["{duration_s / 3:g}s", "{duration_s:g}s"]',
+        f'target   = "{target_pkts:.6g}p"',
+        "",
+        "[bottleneck]",
+        f'rate   = "{link.rate}"',
+        f'delay  = "{250 * link.rtt_s:.6g}ms"',
+        f'buffer = "{link.buffer_pkts}p"',
+        "",
+        "[[traffic]]",
+        'kind   = "ftp"',
+        f"flows  = {max(1, round(link.flows))}",
+        f'packet = "{link.packet}"',
+        f'rtt    = "{link.rtt}"',
+        f'access = "{max(100.0, 2e-6 * link.rate_bps):.6g}Mbit/s"',
+        'start  = { uniform = ["0s", "1s"] }',
+        "",
+        "[[law]]",
+        f'kind = "{law}"',
+        *(f"{name} = {value}" for name, value in params),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def design(
+    law: str,
+    rate: str,
+    flows: float,
+    rtt: str,
+    packet: str = "1000B",
+    target: str | None = None,
+    buffer: str | None = None,
+    sets: Mapping[str, Any] | None = None,
+) -> Design:
+    """Designs a law for a link.
+
+    law: its name in `forebay laws`.
+    rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
+    target: queue length to hold, such as "175p"; a quarter of the bandwidth-delay product if None.
+    buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
+    sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
+        alone ({"interval": "10ms"}).
+
+    A law without a design rule is analysed with its parameters as they are. Raises
+    `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
+    neither a design rule nor a linear model.
+    """
+    link = Link.of(rate, packet, flows, rtt, target, buffer)
+    buffer_pkts = float(link.buffer_pkts)
+    given = [(key, _text(value)) for key, value in (sets or {}).items()]
+    names = [name for name, _, _ in LawModel(law, [], rate, packet, buffer_pkts).goals]
+    params = [(key, value) for key, value in given if key not in names]
+    if ("target" not in dict(params)) and _has(law, "target"):
+        params.append(("target", f"{link.target_pkts:.12g}p"))
+    base = LawModel(law, params, rate, packet, buffer_pkts)
+    capacity = base.capacity_pkts_per_s
+    wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
+    goals = [(key, value) for key, value in given if key in names]
+    designed = base.design(wanted, link.target_pkts, goals)
+    values = dict(params)
+    if designed is not None:
+        values |= {name: value.strip('"') for name, value in designed["params"]}
+        # What was set by hand stays, even where the rule has its own opinion.
+        values |= {key: value for key, value in given if key not in names}
+    final = LawModel(law, list(values.items()), rate, packet, buffer_pkts)
+    shown = [(name, toml_value(value)) for name, value in values.items()]
+    gains = designed["gains"] if designed is not None else {}
+    notes = (
+        designed["notes"]
+        if designed is not None
+        else ["The law has no design rule: these are its parameters as they are."]
+    )
+    found: tuple[OperatingPoint, LinearModel] | None = final.operate(flows, link.rtt_s)
+    if found is not None:
+        return Design(law, link, gains, shown, notes, found[0], Loop(*found))
+    if designed is not None and "k11" in gains:
+        rates = RateLoop(
+            capacity, flows, wanted.rtt_s, k_i=gains["alpha"], gamma=float(values["gamma"])
+        )
+        return Design(law, link, gains, shown, notes, wanted, None, rates)
+    if final.linear(wanted) is None and designed is None:
+        raise ScenarioError(
+            f"law: found {law}, allowed: a law with a design rule or a linear model; it has neither"
+        )
+    raise ScenarioError(
+        f"law: {law} cannot signal what {flows:g} flows need; allowed: fewer flows or other "
+        "parameters"
+    )
+
+
+def _has(law: str, param: str) -> bool:
+    laws = {entry["name"]: entry for entry in _native.laws()}
+    return law in laws and any(spec["name"] == param for spec in laws[law]["params"])
+
+
+def toml_value(value: str) -> str:
+    """A value as TOML: quantities and texts in quotes."""
+    if value in ("true", "false"):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f'"{value}"'
+    return value
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _edge(stable: Callable[[float], bool], far: float) -> float | None:
+    """The factor between 1 and `far` at which stability ends; None where it does not."""
+    good, step = 1.0, far ** (1 / 24)
+    while stable(good * step):
+        good *= step
+        if abs(math.log(good)) >= abs(math.log(far)) - 1e-9:
+            return None
+    bad = good * step
+    for _ in range(12):
+        middle = math.sqrt(good * bad)
+        if stable(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _scaled(seconds: float, factor: float) -> str:
+    return f"{1e3 * seconds * factor:.4g}ms"

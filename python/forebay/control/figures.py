@@ -1,0 +1,293 @@
+"""The papers' control figures, made anew, and the map of any law.
+
+`FIGURES` names them; each takes nothing and returns a `Plot`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import ListedColormap, TwoSlopeNorm
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from forebay._native import OperatingPoint, critical_load_time_s, red_design
+from forebay.control import selftuning, transient
+from forebay.control.pictures import EDGE, NOTE
+from forebay.control.rates import RateLoop
+from forebay.plots import COLOURS, STYLE, Plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from forebay.control.maps import Map
+
+
+def pi_pd_3() -> Plot:
+    """pi-pd figure 3: TCP and a queue in a loop of gain one, without control and delay."""
+    point = OperatingPoint(60, 0.2467, 3750)
+    figures = transient.without_control(point)
+    time_s, queue = transient.unit_step(point, 2.5, 20_000)
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 3.6), layout="constrained")
+        axes, zoom = figure.subplots(1, 2, width_ratios=[2, 1])
+        for each in (axes, zoom):
+            each.axhline(1, **EDGE)
+            each.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if each is axes else 1.2)
+            each.set(xlabel="time (s)", ylim=(0, 2.2))
+        axes.axvline(figures.settling_s, color=COLOURS[1], linewidth=1.2)
+        axes.annotate(
+            f"settling time {figures.settling_s:.2f} s",
+            (figures.settling_s, 2.0),
+            xytext=(4, 0),
+            textcoords="offset points",
+            **NOTE,
+        )
+        axes.set(xlim=(0, 2.5), ylabel="queue over its set-point")
+        axes.set_title("Unit step, N = 60, R = 0.2467 s, C = 3750/s, delay left out")
+        zoom.set(xlim=(0, 0.06))
+        zoom.annotate(
+            f"overshoot {100 * figures.overshoot:.2f} %",
+            (math.pi / figures.omega_d, 1 + figures.overshoot),
+            xytext=(4, 6),
+            textcoords="offset points",
+            **NOTE,
+        )
+        zoom.set_title("Its start")
+    return figure
+
+
+def staqm_11() -> Plot:
+    """staqm figure 11: how slowly STPI must estimate the load."""
+    betas = np.concatenate([np.linspace(0.05, 0.84, 80), 0.8603 - np.geomspace(0.02, 5e-4, 20)])
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 4.4), layout="constrained")
+        axes = figure.subplots()
+        for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
+            times = [critical_load_time_s(float(beta), rtt_ms / 1e3) for beta in betas]
+            axes.plot(betas, times, color=colour, label=f"R = {rtt_ms} ms")
+            counted = np.arange(0.1, 0.81, 0.1)
+            axes.plot(
+                counted,
+                [selftuning.critical_stpi_s(float(b), rtt_ms / 1e3) for b in counted],
+                "o",
+                color=colour,
+                markersize=4,
+                markerfacecolor="white",
+            )
+        for rtt_s, text, offset in [(0.1, "0.325 s", (6, -12)), (0.25, "0.812 s", (-8, 8))]:
+            axes.annotate(
+                text,
+                (0.5, critical_load_time_s(0.5, rtt_s)),
+                xytext=offset,
+                textcoords="offset points",
+                ha="left" if offset[0] > 0 else "right",
+                **NOTE,
+            )
+        axes.axvline(0.8603, **EDGE)
+        axes.set(
+            xlabel="responsiveness β",
+            ylabel="time constant of the load estimate, 1/K_rc (s)",
+            xlim=(0, 0.9),
+            ylim=(0, 4),
+        )
+        axes.text(0.868, 2, "PI itself is unstable", rotation=90, va="center", **NOTE)
+        axes.legend(loc="upper left", title="stable above the line; ○ by counting roots")
+        axes.set_title("Self-tuning PI: critical time constants (staqm figure 11)")
+    return figure
+
+
+def staqm_12() -> Plot:
+    """staqm figure 12: how slowly a stable RED answers."""
+    ratios = np.geomspace(0.0004, 0.02, 200)
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 4.4), layout="constrained")
+        axes = figure.subplots()
+        for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
+            points = [OperatingPoint(float(ratio), rtt_ms / 1e3, 1.0) for ratio in ratios]
+            times = [1 / red_design(85, 0.1, point)["omega_g"] for point in points]
+            axes.loglog(ratios, times, color=colour, label=f"R = {rtt_ms} ms")
+        for ratio, note in [(0.0064, "17.6 s"), (0.0005, "225 s")]:
+            at = 1 / red_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
+            axes.plot([ratio], [at], "o", color=COLOURS[2], markersize=5)
+            axes.annotate(note, (ratio, at), xytext=(6, 4), textcoords="offset points", **NOTE)
+        axes.set(
+            xlabel="flows over capacity, N/C (s)",
+            ylabel="response time of the loop, 1/ω_g (s)",
+            xlim=(ratios[0], ratios[-1]),
+        )
+        axes.legend()
+        axes.set_title("RED designed for a phase margin of 85°: response time (staqm figure 12)")
+    return figure
+
+
+def staqm_29() -> Plot:
+    """staqm figure 29: how slowly STRED must estimate the load."""
+    phases = np.linspace(50, 88, 20)
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 4.4), layout="constrained")
+        axes = figure.subplots()
+        styles = ["-", "--", ":"]
+        ratios = [0.002, 0.006, 0.02]
+        for colour, rtt_ms in zip(COLOURS, [100, 150, 250], strict=False):
+            for style, ratio in zip(styles, ratios, strict=True):
+                times = [
+                    selftuning.critical_stred_s(float(phase), ratio, rtt_ms / 1e3)
+                    for phase in phases
+                ]
+                axes.semilogy(np.radians(phases), times, style, color=colour)
+        handles = [
+            mpl.lines.Line2D([], [], color=c, label=f"R = {r} ms")
+            for c, r in zip(COLOURS, [100, 150, 250], strict=False)
+        ]
+        handles += [
+            mpl.lines.Line2D([], [], color="#555555", linestyle=s, label=f"N/C = {r:g} s")
+            for s, r in zip(styles, ratios, strict=True)
+        ]
+        axes.legend(handles=handles, ncols=2, title="stable above the line")
+        axes.set(
+            xlabel="aggressiveness β_red (rad)",
+            ylabel="time constant of the load estimate, 1/K_rc (s)",
+            ylim=(0.2, 100),
+        )
+        axes.set_title("Self-tuning RED: critical time constants (staqm figure 29)")
+    return figure
+
+
+#: The network in which e-avq's theorem is looked at; K_p = 0.05 and K_i = 0.5 are the example's.
+EAVQ = {"capacity_pkts_per_s": 1250.0, "flows": 50.0, "rtt_s": 0.1, "k_i": 0.5}
+
+
+def e_avq_theorem() -> Plot:
+    """e-avq's theorem as printed, beside the exact test."""
+    k2 = RateLoop(**EAVQ).k2
+    gains, k_ps = np.linspace(0.02, 1.6, 80), np.linspace(0.0, 1.0, 36)
+    verdict = np.zeros((len(k_ps), len(gains)), int)
+    for i, k_p in enumerate(k_ps):
+        for j, gain in enumerate(gains):
+            loop = RateLoop(**EAVQ, k_p=float(k_p), k_d=float(gain) / k2)
+            verdict[i, j] = 2 * loop.system.stable() + loop.printed_theorem()
+    # Unstable for both, theorem alone says stable, exact test alone does, stable for both.
+    colours = ["#dddddd", "#e08a5c", "#62b99a", "#2c6fa6"]
+    labels = [
+        "unstable, and the theorem says so",
+        "unstable; the theorem says stable",
+        "stable; the theorem says unstable",
+        "stable, and the theorem says so",
+    ]
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(8.8, 4.2), layout="constrained")
+        axes, right = figure.subplots(1, 2)
+        axes.pcolormesh(
+            gains, k_ps, verdict, cmap=ListedColormap(colours), vmin=-0.5, vmax=3.5, rasterized=True
+        )
+        axes.axvline(1, **EDGE)
+        for gain in (0.5, 1.2):
+            axes.plot([gain], [0.05], "o", color="#000000", markersize=5)
+        axes.set(xlabel="K2·Kd", ylabel="Kp")
+        axes.grid(False)
+        present = [i for i in range(4) if (verdict == i).any()]
+        figure.legend(
+            handles=[Patch(color=colours[i], label=labels[i]) for i in present],
+            loc="outside lower center",
+            ncols=len(present),
+        )
+        axes.set_title("C = 1250/s, N = 50, d = 0.1 s, Ki = 0.5")
+        gains = np.linspace(0.05, 1.6, 60)
+        near, far = [], []
+        for gain in gains:
+            loop = RateLoop(**EAVQ, k_p=0.05, k_d=float(gain) / k2)
+            near.append(loop.system.rightmost().real)
+            far.append(loop.far_roots_real_s())
+        right.axhline(0, **EDGE)
+        right.plot(gains, near, color=COLOURS[0], label="rightmost root")
+        right.plot(gains, far, color=COLOURS[1], label="ln(K2·Kd)/d: roots far from 0")
+        for gain, text in [(0.5, "−0.399"), (1.2, "3.05 ± 28.3j")]:
+            at = float(np.interp(gain, gains, near))
+            right.plot([gain], [at], "o", color="#000000", markersize=5)
+            right.annotate(text, (gain, at), xytext=(-2, 7), textcoords="offset points", ha="right", **NOTE)
+        right.set(xlabel="K2·Kd", ylabel="Re s (1/s)", ylim=(-12, 8))
+        right.legend(loc="lower right")
+        right.set_title("Kp = 0.05: where the roots are")
+    return figure
+
+
+FIGURES: dict[str, Callable[[], Plot]] = {
+    "pi-pd-3": pi_pd_3,
+    "staqm-11": staqm_11,
+    "staqm-12": staqm_12,
+    "staqm-29": staqm_29,
+    "e-avq-theorem": e_avq_theorem,
+}
+
+
+def draw_map(drawn: Map) -> Plot:
+    """A map of stability, with the simulated points on it."""
+    scale = 1e-6 if drawn.axis == "rate" else 1e3
+    values = drawn.values * scale
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 5.0), layout="constrained")
+        axes = figure.subplots()
+        axes.set_facecolor("#eeeeee")
+        shades: Any = axes.pcolormesh(
+            drawn.flows,
+            values,
+            np.clip(drawn.gain_margin_db, -20, 20),
+            cmap="RdBu",
+            norm=TwoSlopeNorm(0, -20, 20),
+            rasterized=True,
+            alpha=0.75,
+        )
+        bar = figure.colorbar(shades, ax=axes, pad=0.02)
+        bar.set_label("gain margin by theory (dB); unstable below 0")
+        bar.outline.set_visible(False)
+        if drawn.stable.any() and not drawn.stable.all():
+            margin = np.where(np.isnan(drawn.gain_margin_db), -20, drawn.gain_margin_db)
+            axes.contour(drawn.flows, values, margin, [0.0], colors="#000000", linewidths=1.6)
+        axes.set(xscale="log", yscale="log", xlim=drawn.flows[[0, -1]], ylim=values[[0, -1]])
+        for each in (axes.xaxis, axes.yaxis):
+            each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            each.set_minor_formatter(FuncFormatter(_minor(each is axes.xaxis)))
+        axes.grid(False)
+        axes.set_xlabel("flows")
+        axes.set_ylabel("rate (Mbit/s)" if drawn.axis == "rate" else "propagation RTT (ms)")
+        _oscillation(axes, drawn, scale)
+        fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
+        axes.set_title(f"{drawn.law} on {fixed}: where its loop is stable")
+    return figure
+
+
+def _minor(_: bool) -> Callable[[float, int], str]:
+    """Labels for 2 and 5 of a decade: an axis of one decade needs them."""
+
+    def label(value: float, _position: int) -> str:
+        lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
+        return f"{value:g}" if round(lead) in (2, 5) else ""
+
+    return label
+
+
+def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
+    if not drawn.oscillation:
+        return
+    flows, values, deviation = (np.array(column) for column in zip(*drawn.oscillation, strict=True))
+    shown = np.clip(deviation, 0, 1)
+    axes.scatter(
+        flows,
+        values * scale,
+        s=30 + 330 * shown,
+        facecolor="#ffffff",
+        edgecolor="#222222",
+        linewidth=1.1,
+        zorder=3,
+    )
+    for x, y, value in zip(flows, values * scale, deviation, strict=True):
+        axes.annotate(f"{value:.2f}", (x, y), ha="center", va="center", fontsize=7, zorder=4)
+    axes.plot([], [], "o", color="#ffffff", markeredgecolor="#222222", label="packet simulation:\nqueue's deviation over mean")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.1), frameon=False)
+
+
