@@ -160,10 +160,9 @@ def run(script: Path, params: Mapping[str, Any], seed: int) -> Ns2Run:
     """Runs the reference's script in real ns-2 (Debian package `ns2`)."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
-        arguments = [f"{k}={v}" for k, v in params.items()]
+        arguments = [f"{k}={v}" for k, v in {**params, "out": trace, "seed": seed}.items()]
         done = subprocess.run(
-            ["/usr/bin/env", "bash", "-c", 'TIMEFORMAT="%U"; time ns "$@"', "ns", str(script)]
-            + [f"out={trace}", f"seed={seed}", *arguments],
+            ["bash", "-c", 'TIMEFORMAT="%U"; time ns "$@"', "ns", str(script), *arguments],
             capture_output=True,
             text=True,
             check=True,
