@@ -38,20 +38,24 @@ struct Source {
     jumps_s: Vec<f64>,
     /// How many of them the sender has seen.
     seen: usize,
+    /// The last one seen, and just before the next: all stages of a step look at one side of a
+    /// jump, whatever rounding says.
+    between_s: (f64, f64),
 }
 
 impl Source {
+    fn look_between_jumps(&mut self) {
+        let last = self.seen.checked_sub(1).map_or(0.0, |k| self.jumps_s[k]);
+        let next = self.jumps_s.get(self.seen);
+        self.between_s = (last, next.map_or(f64::INFINITY, |at| at - 1e-9));
+    }
+
     /// What one flow learns of from `time_s`: its rate then, and the probability of a signal.
     fn sent(&mut self, time_s: f64) -> (f64, f64) {
         if time_s < self.since_s {
             return (0.0, 0.0);
         }
-        // All stages of a step look at the same side of a jump, whatever rounding says.
-        let low = self.seen.checked_sub(1).map_or(0.0, |k| self.jumps_s[k]);
-        let high = self
-            .jumps_s
-            .get(self.seen)
-            .map_or(f64::INFINITY, |s| s - 1e-9);
+        let (low, high) = self.between_s;
         self.history.sent(time_s, time_s.min(high).max(low))
     }
 }
@@ -129,6 +133,7 @@ impl<'a> Engine<'a> {
                 since_s: 0.0,
                 jumps_s: Vec::new(),
                 seen: 0,
+                between_s: (0.0, f64::INFINITY),
                 class: class.clone(),
             })
             .collect();
@@ -214,7 +219,8 @@ impl<'a> Engine<'a> {
                 }
             }
             until = self.before_jumps(now, until, &slopes[0]);
-            fresh = self.advance(now, until, &mut slopes);
+            self.advance(now, until, &mut slopes);
+            fresh = true;
             // The last one was taken at the end of the step.
             slopes.swap(0, 4);
             now = until;
@@ -316,8 +322,8 @@ impl<'a> Engine<'a> {
     }
 
     /// One step; `slopes[0]` are those at its start, and become those at its end in
-    /// `slopes[4]`. False if these no longer hold.
-    fn advance(&mut self, start: Time, end: Time, slopes: &mut [Slopes; 5]) -> bool {
+    /// `slopes[4]`.
+    fn advance(&mut self, start: Time, end: Time, slopes: &mut [Slopes; 5]) {
         let (start_s, end_s) = (start.as_secs_f64(), end.as_secs_f64());
         let h = end_s - start_s;
         let mut before = std::mem::take(&mut self.before);
@@ -345,9 +351,6 @@ impl<'a> Engine<'a> {
         for (backlog, queue) in queues_pkts.iter_mut().zip(&self.queues) {
             *backlog = backlog.clamp(0.0, queue.buffer_pkts);
         }
-        self.slopes(end_s, &state, &mut slopes[4]);
-
-        let mut moved = false;
         for (v, queue) in self.queues.iter_mut().enumerate() {
             let k = self.sources.len() + v;
             let total = |of: fn(&Through) -> f64| {
@@ -356,7 +359,6 @@ impl<'a> Engine<'a> {
             };
             let left = total(|through| through.leaving);
             let no_room = total(|through| through.admitted) - left - (state[k] - before[k]);
-            let was = queue.port.probability;
             let p = queue.port.pass(&Passed {
                 start,
                 end,
@@ -370,12 +372,13 @@ impl<'a> Engine<'a> {
                 },
                 left,
             });
-            moved |= queue.port.probability != was;
             self.signal_s[v] += h * (p[0] + p[1]) / 2.0;
-            for side in 0..2 {
-                let through = &slopes[4 * side].through[v];
-                self.kept[v][side] = (1.0 - p[side]) * (1.0 - through.overflow);
-            }
+            self.kept[v] = [1.0 - p[0], 1.0 - p[1]];
+        }
+        self.slopes(end_s, &state, &mut slopes[4]);
+        for (v, kept) in self.kept.iter_mut().enumerate() {
+            kept[0] *= 1.0 - slopes[0].through[v].overflow;
+            kept[1] *= 1.0 - slopes[4].through[v].overflow;
         }
         for (i, source) in self.sources.iter_mut().enumerate() {
             let side = |side: usize| {
@@ -402,7 +405,6 @@ impl<'a> Engine<'a> {
         }
         self.state = state;
         self.before = before;
-        !moved
     }
 
     /// Lets senders see the jumps that have reached them; true if there were any.
@@ -415,6 +417,7 @@ impl<'a> Engine<'a> {
                 source.seen += 1;
                 any = true;
             }
+            source.look_between_jumps();
         }
         any
     }

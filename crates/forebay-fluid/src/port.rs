@@ -15,6 +15,7 @@ pub struct Port {
     packet_bytes: f64,
     buffer_pkts: f64,
     rate: Rate,
+    ns_per_pkt: f64,
     /// Packets since the start that arrived, overflowed and left, and how many of each the law
     /// has been told of.
     arrived: Count,
@@ -61,6 +62,7 @@ impl Port {
             packet_bytes: bottleneck.packet.0 as f64,
             buffer_pkts: bottleneck.buffer_pkts,
             rate: bottleneck.rate,
+            ns_per_pkt: 1e9 / bottleneck.pkts_per_s(),
             arrived: Count::default(),
             overflowed: Count::default(),
             left: Count::default(),
@@ -74,6 +76,7 @@ impl Port {
 
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
+        self.ns_per_pkt = 8e9 * self.packet_bytes / rate.as_bps() as f64;
     }
 
     pub fn set_buffer(&mut self, buffer_pkts: f64) {
@@ -103,15 +106,15 @@ impl Port {
         let [first, last] = step.queue_pkts;
         let idle = last <= 0.0;
         let length = step.end.since(step.start).as_nanos() as f64;
-        let at = |k: u32, of: u32| {
-            let part = f64::from(k + 1) / f64::from(of);
+        let at = |part: f64| {
             let time = step.start + Span::from_nanos((part * length) as u64);
             (time, first + part * (last - first))
         };
+        let (arrival, departure) = (1.0 / f64::from(arrivals), 1.0 / f64::from(departures));
         let mut signals = 0.0;
         let mut left = 0;
         for k in 0..arrivals {
-            let (now, queue_pkts) = at(k, arrivals);
+            let (now, queue_pkts) = at(f64::from(k + 1) * arrival);
             let view = self.view(now, queue_pkts);
             let packet = self.packet(Span::ZERO);
             if self.law.on_enqueue(now, &view, &packet, &mut self.rng) != Verdict::Pass {
@@ -134,7 +137,7 @@ impl Port {
             }
         }
         for k in left..departures {
-            let (now, queue_pkts) = at(k, departures);
+            let (now, queue_pkts) = at(f64::from(k + 1) * departure);
             signals += self.depart(now, queue_pkts);
         }
         let before = self.probability;
@@ -154,9 +157,9 @@ impl Port {
 
     /// A packet leaves; one if the law signals it.
     fn depart(&mut self, now: Time, queue_pkts: f64) -> f64 {
-        let wait_s = 8.0 * self.packet_bytes * queue_pkts / self.rate.as_bps() as f64;
+        let wait_ns = queue_pkts * self.ns_per_pkt;
         let view = self.view(now, queue_pkts);
-        let packet = self.packet(Span::from_secs_f64(wait_s));
+        let packet = self.packet(Span::from_nanos(wait_ns as u64));
         let verdict = self.law.on_dequeue(now, &view, &packet, &mut self.rng);
         f64::from(u8::from(verdict != Verdict::Pass))
     }

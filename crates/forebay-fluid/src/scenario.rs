@@ -1,7 +1,7 @@
 //! A scenario as a fluid, as far as a fluid can be one.
 
 use forebay_core::{ParamError, Rate, Span, Time};
-use forebay_scenario::{Instant, LawChoice, Scenario, Setting, Traffic, TrafficKind};
+use forebay_scenario::{Instant, LawChoice, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
 
 use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 
@@ -19,6 +19,11 @@ pub fn from_scenario(
     windows: Windows,
     step: Span,
 ) -> Result<Model, ParamError> {
+    if !scenario.links.is_empty() {
+        let allowed = "none: the fluid model reads scenarios with one bottleneck";
+        let found = format!("{} links", scenario.links.len());
+        return Err(ParamError::new("link", found, allowed));
+    }
     let site = scenario.site();
     let mut classes = Vec::new();
     let mut changes = Vec::new();
@@ -27,10 +32,7 @@ pub fn from_scenario(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let key = |name| format!("traffic.{index}.{name}");
         let TrafficKind::Ftp(tcp) = &traffic.kind else {
-            let found = match traffic.kind {
-                TrafficKind::Mice { .. } => "\"mice\"",
-                _ => "\"cbr\"",
-            };
+            let found = format!("{:?}", traffic.kind.name());
             let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
             return Err(ParamError::new(key("kind"), found, allowed));
         };
@@ -88,11 +90,12 @@ pub fn from_scenario(
         let at = change.at;
         let mut add = |what| changes.push(Change { at, what });
         match change.what {
-            Setting::Rate(rate) => add(What::Rate {
+            Setting::Link { what, .. } => match what {
+            LinkSetting::Rate(rate) => add(What::Rate {
                 bottleneck: 0,
                 rate,
             }),
-            Setting::Buffer(buffer) => {
+            LinkSetting::Buffer(buffer) => {
                 let mut changed = scenario.clone();
                 changed.bottleneck.buffer = buffer;
                 let buffer_pkts = changed.site().buffer_pkts;
@@ -101,7 +104,7 @@ pub fn from_scenario(
                     buffer_pkts,
                 });
             }
-            Setting::Delay(new) => {
+            LinkSetting::Delay(new) => {
                 let delay = scenario.bottleneck.delay;
                 // The access links stay as they are: the RTT moves by twice the difference.
                 let moved = 2.0 * (new.as_secs_f64() - delay.as_secs_f64());
@@ -110,6 +113,7 @@ pub fn from_scenario(
                     add(What::Rtt { class, rtt });
                 }
             }
+            },
             Setting::Flows { traffic, flows } => members[traffic]
                 .iter()
                 .for_each(|member| changes.push(member.flows_at(at, member.first < flows))),
