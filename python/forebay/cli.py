@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forebay._native import ScenarioError, __version__
-from forebay.commands import design as design_command, figure as figure_command, map as map_command
+from forebay.commands import design as design_command
+from forebay.commands import figure as figure_command
+from forebay.commands import map as map_command
 from forebay.commands.fluid import fluid
 
 if TYPE_CHECKING:
