@@ -57,18 +57,22 @@ class DelaySystem:
 
     def __call__(self, s: ArrayLike) -> Complexes:
         s = np.asarray(s, complex)
-        return np.polyval(self.a, s) + np.polyval(self.b, s) * np.exp(-s * self.delay_s)
+        f = np.polyval(self.a, s) + np.polyval(self.b, s) * np.exp(-s * self.delay_s)
+        return np.asarray(f, complex)
 
     def slope(self, s: ArrayLike) -> Complexes:
         """df/ds."""
         s = np.asarray(s, complex)
         b = np.polyval(np.polyder(self.b), s) - self.delay_s * np.polyval(self.b, s)
-        return np.polyval(np.polyder(self.a), s) + b * np.exp(-s * self.delay_s)
+        slope = np.polyval(np.polyder(self.a), s) + b * np.exp(-s * self.delay_s)
+        return np.asarray(slope, complex)
 
     def shifted(self, by: float) -> DelaySystem:
         """The same system with its roots moved to the left by `by`."""
         weight = math.exp(-by * self.delay_s)
-        return DelaySystem(_shift(self.a, by), [weight * c for c in _shift(self.b, by)], self.delay_s)
+        return DelaySystem(
+            _shift(self.a, by), [weight * c for c in _shift(self.b, by)], self.delay_s
+        )
 
     def unstable_roots(self) -> float:
         """How many roots have Re s > 0; infinite for a neutral system with |b_n/a_n| ≥ 1.
@@ -121,7 +125,8 @@ class DelaySystem:
         # (|a_n| − |b_n|)rⁿ − Σ(|a_i| + |b_i|)rⁱ has one positive root, by Descartes' rule.
         bound = -(np.abs(self.a) + b)
         bound[0] = 1 - b[0]
-        return 1.01 * max([r.real for r in np.roots(bound) if abs(r.imag) < 1e-9 * abs(r)] or [1.0])
+        real = [float(r.real) for r in np.roots(bound) if abs(r.imag) < 1e-9 * abs(r)]
+        return 1.01 * max(real, default=1.0)
 
     def _turn(self, radius: float) -> float:
         """How far arg f(jω) turns from ω = 0 to `radius`."""
@@ -160,7 +165,7 @@ class DelaySystem:
         right[:n] = 0
         right[:n, :n] = now
         right[:n, -n:] = past
-        return linalg.eigvals(linalg.solve(left, right)) / unit
+        return np.asarray(linalg.eigvals(linalg.solve(left, right)) / unit, complex)
 
     def _newton(self, guesses: Complexes) -> Complexes:
         """Roots near the guesses, once each; guesses that wander off are dropped."""
@@ -171,9 +176,9 @@ class DelaySystem:
                 s = s - step
         unit = 1 / self.delay_s
         near = np.abs(s - guesses) < 0.5 * (np.abs(guesses) * 0.1 + unit)
-        size = np.polyval(np.abs(self.a), np.abs(s)) + np.polyval(np.abs(self.b), np.abs(s)) * np.exp(
-            np.minimum(-s.real * self.delay_s, 700)
-        )
+        size = np.polyval(np.abs(self.a), np.abs(s)) + np.polyval(
+            np.abs(self.b), np.abs(s)
+        ) * np.exp(np.minimum(-s.real * self.delay_s, 700))
         with np.errstate(all="ignore"):
             good = near & np.isfinite(s) & (np.abs(self(s)) < 1e-9 * size)
         kept: list[complex] = []

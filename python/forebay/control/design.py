@@ -179,7 +179,8 @@ class Design:
         if self.loop is not None:
             commands.append(
                 f"forebay map {self.law} --rate {link.rate} --packet {link.packet} "
-                f"--flows {few}..{many} --rtt {_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)} "
+                f"--flows {few}..{many} "
+                f"--rtt {_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)} "
                 f"--buffer {link.buffer_pkts}p {sets}"
             )
         return commands
@@ -192,10 +193,11 @@ class Design:
             f"{link.flows:g} flows with {spaced(link.rtt)} of propagation share "
             f"{per_s:,.0f} packets per second. With {self.queue_pkts:.1f} packets in the queue the "
             f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
-            f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one packet "
-            f"in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
+            f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
+            f"packet in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
             f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
-            f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of R.",
+            f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of "
+            "R.",
             *self.notes,
         ]
         if abs(self.queue_pkts - link.target_pkts) > 0.01 * link.target_pkts:
@@ -229,8 +231,8 @@ class Design:
             cross = f"{sampled} loop gain stays below one"
         else:
             cross = (
-                f"{sampled} loop gain falls through one at {margins.crossover_rad_s:.3g} rad/s with "
-                f"a phase margin of {margins.phase_deg:.1f}°"
+                f"{sampled} loop gain falls through one at {margins.crossover_rad_s:.3g} rad/s "
+                f"with a phase margin of {margins.phase_deg:.1f}°"
             )
         gain = (
             f"a gain margin of {margins.gain_db:.1f} dB"
@@ -241,8 +243,8 @@ class Design:
         if not loop.stable:
             root = loop.roots[0]
             sentences.append(
-                f"The loop is unstable: its rightmost root, {root.real:.3g} ± {abs(root.imag):.3g}j "
-                "rad/s, grows."
+                f"The loop is unstable: its rightmost root, {root.real:.3g} ± "
+                f"{abs(root.imag):.3g}j rad/s, grows."
             )
         else:
             delay = (
@@ -278,10 +280,8 @@ class Design:
         if longest is not None:
             parts.append(f"up to {1e3 * link.rtt_s * longest:.3g} ms of propagation")
         if not parts:
-            return "The same parameters stay stable for a thousandth of the flows and longer RTTs."
-        return f"The same parameters stay stable {' at this RTT, or '.join(parts)} at this load." if (
-            len(parts) == 2
-        ) else f"The same parameters stay stable {parts[0]}."
+            return "The same parameters stay stable at any load and RTT that is not absurd."
+        return f"At the other numbers as given, they stay stable {' or '.join(parts)}."
 
     def _model(self) -> LawModel:
         params = [(name, value.strip('"')) for name, value in self.params]

@@ -131,7 +131,7 @@ def staqm_29() -> Plot:
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(7.2, 4.4), layout="constrained")
         axes = figure.subplots()
-        styles = ["-", "--", ":"]
+        styles: list[Any] = ["-", "--", ":"]
         ratios = [0.002, 0.006, 0.02]
         for colour, rtt_ms in zip(COLOURS, [100, 150, 250], strict=False):
             for style, ratio in zip(styles, ratios, strict=True):
@@ -209,7 +209,9 @@ def e_avq_theorem() -> Plot:
         for gain, text in [(0.5, "−0.399"), (1.2, "3.05 ± 28.3j")]:
             at = float(np.interp(gain, gains, near))
             right.plot([gain], [at], "o", color="#000000", markersize=5)
-            right.annotate(text, (gain, at), xytext=(-2, 7), textcoords="offset points", ha="right", **NOTE)
+            right.annotate(
+                text, (gain, at), xytext=(-2, 7), textcoords="offset points", ha="right", **NOTE
+            )
         right.set(xlabel="K2·Kd", ylabel="Re s (1/s)", ylim=(-12, 8))
         right.legend(loc="lower right")
         right.set_title("Kp = 0.05: where the roots are")
@@ -251,7 +253,7 @@ def draw_map(drawn: Map) -> Plot:
         axes.set(xscale="log", yscale="log", xlim=drawn.flows[[0, -1]], ylim=values[[0, -1]])
         for each in (axes.xaxis, axes.yaxis):
             each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            each.set_minor_formatter(FuncFormatter(_minor(each is axes.xaxis)))
+            each.set_minor_formatter(FuncFormatter(_minor))
         axes.grid(False)
         axes.set_xlabel("flows")
         axes.set_ylabel("rate (Mbit/s)" if drawn.axis == "rate" else "propagation RTT (ms)")
@@ -261,33 +263,36 @@ def draw_map(drawn: Map) -> Plot:
     return figure
 
 
-def _minor(_: bool) -> Callable[[float, int], str]:
+def _minor(value: float, _position: int) -> str:
     """Labels for 2 and 5 of a decade: an axis of one decade needs them."""
-
-    def label(value: float, _position: int) -> str:
-        lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
-        return f"{value:g}" if round(lead) in (2, 5) else ""
-
-    return label
+    lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
+    return f"{value:g}" if round(lead) in (2, 5) else ""
 
 
 def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
     if not drawn.oscillation:
         return
     flows, values, deviation = (np.array(column) for column in zip(*drawn.oscillation, strict=True))
-    shown = np.clip(deviation, 0, 1)
     axes.scatter(
         flows,
         values * scale,
-        s=30 + 330 * shown,
-        facecolor="#ffffff",
+        s=420,
+        c=np.clip(deviation, 0, 1),
+        cmap="Oranges",
+        vmin=0,
+        vmax=1.2,
         edgecolor="#222222",
-        linewidth=1.1,
+        linewidth=0.9,
         zorder=3,
     )
     for x, y, value in zip(flows, values * scale, deviation, strict=True):
-        axes.annotate(f"{value:.2f}", (x, y), ha="center", va="center", fontsize=7, zorder=4)
-    axes.plot([], [], "o", color="#ffffff", markeredgecolor="#222222", label="packet simulation:\nqueue's deviation over mean")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.1), frameon=False)
-
-
+        axes.annotate(
+            f"{value:.2f}", (x, y), ha="center", va="center_baseline", fontsize=7, zorder=4
+        )
+    axes.text(
+        0,
+        -0.13,
+        "Circles: packet simulation, the queue's standard deviation over its mean.",
+        transform=axes.transAxes,
+        **NOTE,
+    )

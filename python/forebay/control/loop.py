@@ -63,8 +63,8 @@ class Plant:
 
     def response(self, omega: ArrayLike) -> Complexes:
         """P(jω)."""
-        s = 1j * np.asarray(omega, float)
-        result = self.gain * np.exp(-s * self.delay_s)
+        s = np.asarray(1j * np.asarray(omega, float), complex)
+        result = np.asarray(self.gain * np.exp(-s * self.delay_s), complex)
         for pole in self.poles:
             result = result / (s + pole)
         return result
@@ -73,12 +73,11 @@ class Plant:
         """(r, p) of the partial fractions Σ r/(s + p). Poles that meet are held 1e-6 apart."""
         poles: list[float] = []
         for pole in self.poles:
-            while any(abs(pole - other) < 1e-6 * pole for other in poles):
-                pole *= 1 + 2e-6
-            poles.append(pole)
-        return [
-            (self.gain / math.prod(q - p for q in poles if q is not p), p) for p in poles
-        ]
+            apart = pole
+            while any(abs(apart - other) < 1e-6 * apart for other in poles):
+                apart *= 1 + 2e-6
+            poles.append(apart)
+        return [(self.gain / math.prod(q - p for q in poles if q is not p), p) for p in poles]
 
 
 class Loop:
@@ -127,7 +126,7 @@ class Loop:
 
     def grid(self, points: int = 4000) -> Floats:
         """Frequencies that show all of the loop, in rad/s."""
-        low = 1e-3 * min(min(self.plant.poles), 1 / self.point.rtt_s)
+        low = 1e-3 * min(*self.plant.poles, 1 / self.point.rtt_s)
         high = self.highest_rad_s
         fine = np.linspace(0, min(high, 40 / self.point.rtt_s), points)[1:]
         return np.union1d(np.geomspace(low, high, points), fine)
@@ -150,7 +149,8 @@ class Loop:
             return law * pulse_response(self.plant, interval_s, z_1)
         half = 0.5 * omega * interval_s
         hold = np.exp(-1j * half) * np.sinc(half / math.pi)
-        return (self.model["direct"] + law * hold) * self.plant.response(omega)
+        result: Complexes = (self.model["direct"] + law * hold) * self.plant.response(omega)
+        return result
 
     @cached_property
     def margins(self) -> Margins:
@@ -189,9 +189,7 @@ class Loop:
             phase_crossover_rad_s=min(turns, default=math.nan),
         )
 
-    def _where(
-        self, omega: Floats, values: Floats, of: Callable[[complex], float]
-    ) -> list[float]:
+    def _where(self, omega: Floats, values: Floats, of: Callable[[complex], float]) -> list[float]:
         """Where a function of L changes sign, to twelve digits; `values` has it on the grid."""
         at = np.flatnonzero(np.signbit(values[1:]) != np.signbit(values[:-1]))
 
@@ -213,14 +211,15 @@ class Loop:
         delay_s = self.plant.delay_s
         sampled = self.model["sampled"]
         if sampled is None:
-            return DelaySystem(a, self.model["direct"] * b, delay_s)
+            return DelaySystem(a.tolist(), (self.model["direct"] * b).tolist(), delay_s)
         interval_s, numerator, denominator = sampled
         order = max(len(numerator), len(denominator)) - 1
         top, bottom = (_tustin(c, order, interval_s) for c in (numerator, denominator))
         law = np.polyadd(top, self.model["direct"] * bottom)
         if self.sampler_only:
             delay_s += 0.5 * interval_s
-        return DelaySystem(np.polymul(a, bottom), np.polymul(b, law), delay_s)
+        a, b = np.polymul(a, bottom), np.polymul(b, law)
+        return DelaySystem(a.tolist(), b.tolist(), delay_s)
 
     @cached_property
     def roots(self) -> Complexes:
@@ -233,7 +232,8 @@ class Loop:
             assert self.interval_s is not None
             with np.errstate(divide="ignore"):
                 s = np.log(z[z != 0]) / self.interval_s
-            return s[np.argsort(-s.real)]
+            ordered: Complexes = s[np.argsort(-s.real)]
+            return ordered
         return self.system.roots()
 
     @cached_property
@@ -256,7 +256,7 @@ class Loop:
     @property
     def settling_s(self) -> float:
         """Time in which the slowest root falls to 2 %, 4/|Re s|; inf where it does not."""
-        rate = -self.roots[0].real
+        rate = -float(self.roots[0].real)
         return 4 / rate if rate > 0 and self.stable else math.inf
 
     def step(self, duration_s: float, points: int = 2000) -> tuple[Floats, Floats]:
@@ -339,9 +339,7 @@ def _wrapped(degrees: float) -> float:
     return 180 - (180 - degrees) % 360
 
 
-def _simulate(
-    loop: Loop, step: float, duration_s: float, points: int
-) -> tuple[Floats, Floats]:
+def _simulate(loop: Loop, step: float, duration_s: float, points: int) -> tuple[Floats, Floats]:
     """The linear loop in time: each mode of the plant exactly over steps with a held input.
 
     A step of the probability's set-point acts at the plant's input, undelayed by it for the
@@ -372,7 +370,9 @@ def _simulate(
         seen = smoothed if pole is not None else q
         if sampled and k % per_sample == 0:
             inputs = np.concatenate([[seen], inputs[:-1]])
-            held = (np.dot(numerator, inputs) - np.dot(denominator[1:], outputs[:-1])) / denominator[0]
+            held = (
+                np.dot(numerator, inputs) - np.dot(denominator[1:], outputs[:-1])
+            ) / denominator[0]
             outputs = np.concatenate([[held], outputs[:-1]])
         # `history` runs `whole` + 1 steps ahead of the plant.
         history[k + whole + 1] = step - (held + loop.model["direct"] * seen)
@@ -382,4 +382,4 @@ def _simulate(
         queue[k + 1] = modes.sum()
         if pole is not None:
             smoothed += -math.expm1(-pole * dt) * (0.5 * (queue[k + 1] + q) - smoothed)
-    return dt * np.arange(steps + 1), queue
+    return np.arange(steps + 1, dtype=float) * dt, queue

@@ -102,7 +102,7 @@ def stability_map(
     def work(chunk: list[int]) -> tuple[Floats, Flags]:
         return count([cell for i in chunk if (cell := cells[i]) is not None])
 
-    with ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         for chunk, (of_chunk, flags) in zip(chunks, pool.map(work, chunks), strict=True):
             margin[chunk], stable[chunk] = of_chunk, flags
     shape = (points, points)
@@ -120,7 +120,9 @@ def count(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> tuple[Floats, 
     rtt_s = _column([p.rtt_s for p in points])
     poles = [_column([p.tcp_pole for p in points]), _column([p.queue_pole for p in points])]
     # Poles that meet are held apart, for the partial fractions.
-    poles[1] = np.where(np.abs(poles[1] - poles[0]) < 1e-6 * poles[0], poles[0] * 1.000002, poles[1])
+    poles[1] = np.where(
+        np.abs(poles[1] - poles[0]) < 1e-6 * poles[0], poles[0] * 1.000002, poles[1]
+    )
     gain = _column([p.plant_gain for p in points])
     averages = [model["average"] for model in models]
     if averages[0] is not None:
@@ -161,7 +163,7 @@ def _plant(
     gain: Floats, poles: list[Floats], rtt_s: Floats, omega: Floats
 ) -> NDArray[np.complex128]:
     s = 1j * omega
-    total = gain * np.exp(-s * rtt_s)
+    total = np.asarray(gain * np.exp(-s * rtt_s), complex)
     for pole in poles:
         total = total / (s + pole)
     return total
@@ -187,7 +189,7 @@ def _pulse(
         late = np.exp(-pole * (intervals - rest))
         new, old = (1 - late) / pole, late * -np.expm1(-pole * rest) / pole
         total += residue * (new + old * z_1) / (1 - np.exp(-pole * intervals) * z_1)
-    return total * np.exp(-1j * omega * intervals * (whole + 1))
+    return np.asarray(total * np.exp(-1j * omega * intervals * (whole + 1)), complex)
 
 
 def _crossings(loop: NDArray[np.complex128]) -> tuple[Floats, Flags]:

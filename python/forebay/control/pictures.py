@@ -68,13 +68,14 @@ def bode(loop: Loop, title: str = "") -> Plot:
             top.plot([turn] * 2, [gain, 0], color=MARGIN, linewidth=2.2)
             top.annotate(
                 f"gain margin {margins.gain_db:.1f} dB at {turn:.3g} rad/s",
-                (turn, 0),
-                xytext=(6, 8),
+                (turn, gain),
+                xytext=(-6, 0),
                 textcoords="offset points",
-                va="bottom",
+                ha="right",
+                va="top",
                 **NOTE,
             )
-        top.set_title(title or "Loop gain")
+        top.set_title(_titled(title, "loop gain"))
         _verdict(top, loop)
     return figure
 
@@ -88,9 +89,7 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
         turn = np.linspace(0, 2 * np.pi, 200)
         axes.plot(np.cos(turn), np.sin(turn), **{**EDGE, "color": "#999999"})
         nearest = 1 / loop.margins.sensitivity
-        axes.plot(
-            -1 + nearest * np.cos(turn), nearest * np.sin(turn), color=MARGIN, linewidth=1.0
-        )
+        axes.plot(-1 + nearest * np.cos(turn), nearest * np.sin(turn), color=MARGIN, linewidth=1.0)
         axes.plot(response.real, response.imag, color=LINE)
         axes.plot([-1], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6)
         axes.set(xlim=(-3, 1.5), ylim=(-2.5, 2), aspect="equal", xlabel="Re L", ylabel="Im L")
@@ -103,7 +102,7 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
             va="bottom",
             **NOTE,
         )
-        axes.set_title(title or "Nyquist curve, frequencies above 0")
+        axes.set_title(_titled(title, "Nyquist curve, frequencies above 0"))
     return figure
 
 
@@ -130,25 +129,30 @@ def step(loop: Loop, title: str = "") -> Plot:
                 textcoords="offset points",
                 **NOTE,
             )
-        axes.set_title(title or "A tenth more flows, by the linear loop")
+        axes.set_title(_titled(title, "a tenth more flows, by the linear loop"))
     return figure
 
 
 def roots(loop: Loop, title: str = "") -> Plot:
     """The rightmost closed-loop roots in the s plane; of a sampled loop, ln z/T."""
-    s = loop.roots
-    shown = s[: min(len(s), 12)]
+    # What decides is near the origin; the chain that the delay adds goes on to the left.
+    near = 12 / loop.point.rtt_s
+    shown = np.array([s for s in loop.roots if s.real > -near and abs(s.imag) < near])
     with mpl.rc_context(STYLE):
-        figure = Plot(figsize=(5.4, 4.6), layout="constrained")
+        figure = Plot(figsize=(5.4, 4.2), layout="constrained")
         axes = figure.subplots()
         axes.axvline(0, **EDGE)
         colours = [MARGIN if root.real >= 0 else LINE for root in shown]
         axes.scatter(shown.real, shown.imag, marker="x", c=colours, s=42)
-        reach = 1.15 * max(0.2, *np.abs(shown.real))
+        reach = 1.1 * float(np.abs(shown.real).max())
         axes.set_xlim(-reach, max(0.15 * reach, 1.15 * float(shown.real.max())))
         axes.set(xlabel="Re s (1/s)", ylabel="Im s (rad/s)")
-        axes.set_title(title or "Rightmost roots of the closed loop")
+        axes.set_title(_titled(title, "rightmost roots of the closed loop"))
     return figure
+
+
+def _titled(title: str, what: str) -> str:
+    return f"{title}: {what}" if title else what[0].upper() + what[1:]
 
 
 def _verdict(axes: Axes, loop: Loop) -> None:

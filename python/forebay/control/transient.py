@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import control
+    import control  # type: ignore[import-untyped]
+    import numpy as np
     from numpy.typing import NDArray
 
     from forebay._native import OperatingPoint
@@ -70,7 +71,7 @@ def rational(point: OperatingPoint) -> control.TransferFunction:
 
 def unit_step(
     point: OperatingPoint, duration_s: float, points: int = 4000
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(t, q) of that loop after a unit step (pi-pd figure 3)."""
     import control
     import numpy as np
