@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.commands.options import settings
+
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
     from forebay.plots import Plot
@@ -85,7 +87,7 @@ def fluid(
         out = Path("results") / f"{file.stem}-fluid"
     if out is not None:
         files.check(out)
-    sets = [_split(item) for item in set_ or ()]
+    sets = list(settings(set_).items())
     rows: list[Row]
     if compare:
         from forebay import fluid_vs_packets
@@ -116,15 +118,6 @@ def fluid(
         return
     _print(rows)
     print(f"Figures: {out}")
-
-
-def _split(item: str) -> tuple[str, str]:
-    key, separator, value = item.partition("=")
-    if not separator:
-        from forebay._native import ScenarioError
-
-        raise ScenarioError(f"--set: found {item}, allowed: KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 def _row(trace: FluidTrace) -> Row:
