@@ -12,16 +12,16 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_core::Law;
+use forebay_core::{Law, Site};
 use forebay_scenario::Scenario;
 use forebay_sim::Watch;
 use forebay_trace::{Metrics, Trace};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
 
-/// Makes the law of a run; called once, on the run's thread. The law may keep the control to
-/// end its run with [`Control::fail`].
-pub type Build = Arc<dyn Fn(&Arc<Control>) -> Result<Box<dyn Law>, String> + Send + Sync>;
+/// Makes the law of a run for one queue; called on the run's thread, once for each queue under
+/// test. The law may keep the control to end its run with [`Control::fail`].
+pub type Build = Arc<dyn Fn(&Arc<Control>, &Site) -> Result<Box<dyn Law>, String> + Send + Sync>;
 
 /// One run to make.
 #[derive(Clone)]
@@ -174,7 +174,9 @@ impl Shared {
         } = &self.jobs[job];
         let control = &self.controls[job];
         let start_s = user_cpu_s()?;
-        let trace = forebay_sim::run(scenario, law(control)?, *seed, &control.watch);
+        let sites = scenario.tested();
+        let laws: Result<_, _> = sites.iter().map(|site| law(control, site)).collect();
+        let trace = forebay_sim::run_network(scenario, laws?, *seed, &control.watch);
         if let Some(why) = lock(&control.fault).take() {
             return Err(why);
         }

@@ -32,8 +32,8 @@ fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
     };
     let experiment = parse(text.as_bytes(), "test", &options).unwrap();
     let point = &experiment.points[0];
-    let (choice, site) = (point.laws[0].clone(), point.scenario.site());
-    let law: Build = Arc::new(move |_| choice.build(&site).map_err(|error| error.to_string()));
+    let choice = point.laws[0].clone();
+    let law: Build = Arc::new(move |_, site| choice.build(site).map_err(|error| error.to_string()));
     let job = |seed: &u64| Job {
         scenario: Arc::new(point.scenario.clone()),
         law: Arc::clone(&law),
@@ -53,7 +53,7 @@ fn finish(batch: &Batch) -> Vec<Finished> {
 }
 
 fn with_law(mut job: Job, law: impl Law + Clone + Sync + 'static) -> Job {
-    job.law = Arc::new(move |_| Ok(Box::new(law.clone())));
+    job.law = Arc::new(move |_, _| Ok(Box::new(law.clone())));
     job
 }
 
@@ -137,7 +137,7 @@ impl Law for GivesUp {
 fn a_law_can_end_its_run_and_the_first_reason_counts() {
     // Nobody would wait for the end of it.
     let mut jobs = jobs("100h", 1);
-    jobs[0].law = Arc::new(|control| {
+    jobs[0].law = Arc::new(|control, _| {
         let control = Arc::clone(control);
         Ok(Box::new(GivesUp { control, calls: 0 }))
     });
@@ -149,7 +149,7 @@ fn a_law_can_end_its_run_and_the_first_reason_counts() {
 #[test]
 fn a_law_that_cannot_be_built_is_a_fault() {
     let mut jobs = jobs("1s", 1);
-    jobs[0].law = Arc::new(|_| Err("no such thing".into()));
+    jobs[0].law = Arc::new(|_, _| Err("no such thing".into()));
     let finished = finish(&Batch::start(jobs, 1).unwrap());
     assert_eq!(finished[0].result.as_ref().err().unwrap(), "no such thing");
 }

@@ -1,7 +1,9 @@
 //! A scenario as a fluid, as far as a fluid can be one.
 
 use forebay_core::{ParamError, Rate, Span, Time};
-use forebay_scenario::{Instant, LawChoice, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
+use forebay_scenario::{
+    Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind,
+};
 
 use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 
@@ -9,22 +11,24 @@ use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 ///
 /// Flows of one traffic that share an RTT and come and go together become a class. A start (or
 /// stop) drawn at random falls in the middle of its range. To the RTT come the times that a
-/// packet takes to pass the bottleneck and its access links.
+/// packet takes to pass the links of its path and its access links.
 ///
 /// # Errors
-/// The key that the model cannot express: traffic other than ftp, packets of several sizes.
+/// The key that the model cannot express: traffic other than ftp, packets of several sizes,
+/// links whose ACKs would wait.
 pub fn from_scenario(
     scenario: &Scenario,
     law: &LawChoice,
     windows: Windows,
     step: Span,
 ) -> Result<Model, ParamError> {
-    if !scenario.links.is_empty() {
-        let allowed = "none: the fluid model reads scenarios with one bottleneck";
-        let found = format!("{} links", scenario.links.len());
+    let site = scenario.site();
+    let links: Vec<&Link> = scenario.all_links().collect();
+    if let Some(link) = (0..links.len()).find(|link| scenario.opposite(*link).is_some()) {
+        let found = format!("{:?} and a link the other way", links[link].name);
+        let allowed = "links one way: in the fluid model no ACK waits";
         return Err(ParamError::new("link", found, allowed));
     }
-    let site = scenario.site();
     let mut classes = Vec::new();
     let mut changes = Vec::new();
     // Which classes a traffic has become.
@@ -32,7 +36,13 @@ pub fn from_scenario(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let key = |name| format!("traffic.{index}.{name}");
         let TrafficKind::Ftp(tcp) = &traffic.kind else {
-            let found = format!("{:?}", traffic.kind.name());
+            let found = match traffic.kind {
+                TrafficKind::Mice { .. } => "\"mice\"",
+                TrafficKind::Web(_) => "\"web\"",
+                TrafficKind::Pages(_) => "\"pages\"",
+                TrafficKind::OnOff(_) => "\"onoff\"",
+                _ => "\"cbr\"",
+            };
             let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
             return Err(ParamError::new(key("kind"), found, allowed));
         };
@@ -66,12 +76,12 @@ pub fn from_scenario(
                         _ => format!("{} {rtt} from {first}", traffic.label),
                     },
                     flows: 0.0,
-                    rtt: *rtt + transmission(site.rate, traffic),
-                    route: vec![0],
+                    rtt: *rtt + transmission(&links, traffic),
+                    route: traffic.path.clone(),
                     initial_window_pkts: f64::from(tcp.initial_window_pkts),
                     window_pkts: f64::from(tcp.window_pkts),
                     growth_pkts_per_rtt: if tcp.delayed_ack { 0.5 } else { 1.0 },
-                    marks: tcp.ecn && scenario.bottleneck.ecn,
+                    marks: tcp.ecn && traffic.path.iter().all(|link| links[*link].ecn),
                     windows,
                 });
             }
@@ -86,33 +96,38 @@ pub fn from_scenario(
         }
         members.push(own);
     }
+    let mut delays: Vec<Span> = links.iter().map(|link| link.delay).collect();
     for change in &scenario.changes {
         let at = change.at;
         let mut add = |what| changes.push(Change { at, what });
         match change.what {
-            Setting::Link { what, .. } => match what {
-            LinkSetting::Rate(rate) => add(What::Rate {
-                bottleneck: 0,
-                rate,
-            }),
-            LinkSetting::Buffer(buffer) => {
-                let mut changed = scenario.clone();
-                changed.bottleneck.buffer = buffer;
-                let buffer_pkts = changed.site().buffer_pkts;
-                add(What::Buffer {
-                    bottleneck: 0,
-                    buffer_pkts,
-                });
-            }
-            LinkSetting::Delay(new) => {
-                let delay = scenario.bottleneck.delay;
-                // The access links stay as they are: the RTT moves by twice the difference.
-                let moved = 2.0 * (new.as_secs_f64() - delay.as_secs_f64());
-                for (class, it) in classes.iter_mut().enumerate() {
-                    let rtt = Span::from_secs_f64(it.rtt.as_secs_f64() + moved);
-                    add(What::Rtt { class, rtt });
+            Setting::Link { link, what } => match what {
+                LinkSetting::Rate(rate) => add(What::Rate {
+                    bottleneck: link,
+                    rate,
+                }),
+                LinkSetting::Buffer(buffer) => {
+                    let changed = Link {
+                        buffer,
+                        ..links[link].clone()
+                    };
+                    add(What::Buffer {
+                        bottleneck: link,
+                        buffer_pkts: scenario.site_of(&changed).buffer_pkts,
+                    });
                 }
-            }
+                LinkSetting::Delay(delay) => {
+                    // The access links stay as they are: RTTs move by twice the difference.
+                    delays[link] = delay;
+                    for (class, it) in classes.iter().enumerate() {
+                        let moved = it.route.iter().map(|v| {
+                            2.0 * (delays[*v].as_secs_f64() - links[*v].delay.as_secs_f64())
+                        });
+                        let rtt = it.rtt.as_secs_f64() + moved.sum::<f64>();
+                        let rtt = Span::from_secs_f64(rtt);
+                        add(What::Rtt { class, rtt });
+                    }
+                }
             },
             Setting::Flows { traffic, flows } => members[traffic]
                 .iter()
@@ -121,12 +136,15 @@ pub fn from_scenario(
     }
     changes.sort_by_key(|change| change.at);
     let model = Model {
-        bottlenecks: vec![Bottleneck {
-            rate: site.rate,
-            packet: site.packet,
-            buffer_pkts: site.buffer_pkts,
-            law: law.clone(),
-        }],
+        bottlenecks: links
+            .iter()
+            .map(|link| Bottleneck {
+                rate: link.rate,
+                packet: site.packet,
+                buffer_pkts: scenario.site_of(link).buffer_pkts,
+                law: link.law.clone().unwrap_or_else(|| law.clone()),
+            })
+            .collect(),
         classes,
         changes,
         duration: scenario.duration,
@@ -176,8 +194,10 @@ fn middle(instant: Instant) -> Time {
     Time::from_nanos(first.as_nanos() / 2 + last.as_nanos() / 2)
 }
 
-/// A packet crosses the bottleneck and the access link at either end.
-fn transmission(rate: Rate, traffic: &Traffic) -> Span {
-    let one = |rate: Rate| Span::from_secs_f64(1.0 / rate.packets_per_sec(traffic.packet));
-    one(rate) + one(traffic.access) * 2
+/// A packet crosses the links of its path and the access link at either end.
+fn transmission(links: &[&Link], traffic: &Traffic) -> Span {
+    let rates = traffic.path.iter().map(|link| links[*link].rate);
+    let one = |rate: Rate| 1.0 / rate.packets_per_sec(traffic.packet);
+    let whole: f64 = rates.chain([traffic.access; 2]).map(one).sum();
+    Span::from_secs_f64(whole)
 }

@@ -7,8 +7,8 @@ use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
 use forebay_core::{Packets, Span};
 use forebay_scenario::{
-    parse, Change, Experiment, Instant, LawChoice, Options, Point, Setting, Tcp, Traffic,
-    TrafficKind,
+    parse, Change, Experiment, Instant, LawChoice, LinkSetting, Options, Point, Scenario, Setting,
+    Tcp, Traffic, TrafficKind,
 };
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -140,11 +140,10 @@ impl Plan {
 impl Plan {
     /// How to make each law at `point`, and its set-point.
     fn builds(&self, py: Python, point: &Point) -> Vec<(Build, Option<f64>)> {
-        let site = point.scenario.site();
         let of_scenario = point.laws.iter().cloned().map(|choice| {
             let target_pkts = choice.target_pkts();
             let build: Build =
-                Arc::new(move |_| choice.build(&site).map_err(|error| error.to_string()));
+                Arc::new(move |_, site| choice.build(site).map_err(|error| error.to_string()));
             (build, target_pkts)
         });
         let of_python = self
@@ -191,7 +190,7 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
         changes: scenario
             .changes
             .iter()
-            .map(|change| what_changes(change, &scenario.traffic))
+            .map(|change| what_changes(change, scenario))
             .collect(),
     })
 }
@@ -290,6 +289,31 @@ impl TrafficInfo {
                 ("mice", recovery(tcp), tcp.ecn, params)
             }
             TrafficKind::Cbr { rate, ecn } => ("cbr", None, *ecn, vec![("rate", rate.to_string())]),
+            TrafficKind::Web(web) => {
+                let params = vec![
+                    ("requests per second", web.requests_per_s.to_string()),
+                    ("size shape", web.size.shape.to_string()),
+                    ("size scale", web.size.scale.to_string()),
+                ];
+                ("web", recovery(&web.tcp), web.tcp.ecn, params)
+            }
+            TrafficKind::Pages(pages) => {
+                let params = vec![
+                    ("mean time between pages", pages.page_gap.to_string()),
+                    ("objects per page", pages.objects.to_string()),
+                    ("size shape", pages.size.shape.to_string()),
+                    ("size scale", pages.size.scale.to_string()),
+                ];
+                ("pages", recovery(&pages.tcp), pages.tcp.ecn, params)
+            }
+            TrafficKind::OnOff(onoff) => {
+                let params = vec![
+                    ("rate in a burst", onoff.rate.to_string()),
+                    ("mean burst", onoff.on.to_string()),
+                    ("mean pause", onoff.off.to_string()),
+                ];
+                ("onoff", None, onoff.ecn, params)
+            }
         };
         TrafficInfo {
             label: traffic.label.clone(),
@@ -319,13 +343,21 @@ fn buffer(buffer: Buffer) -> String {
     }
 }
 
-fn what_changes(change: &Change, traffic: &[Traffic]) -> (f64, String, String) {
+fn what_changes(change: &Change, scenario: &Scenario) -> (f64, String, String) {
     let (what, value) = match &change.what {
-        Setting::Rate(rate) => ("rate".into(), rate.to_string()),
-        Setting::Delay(delay) => ("one-way delay".into(), delay.to_string()),
-        Setting::Buffer(size) => ("buffer".into(), buffer(*size)),
+        Setting::Link { link, what } => {
+            let (what, value) = match what {
+                LinkSetting::Rate(rate) => ("rate", rate.to_string()),
+                LinkSetting::Delay(delay) => ("one-way delay", delay.to_string()),
+                LinkSetting::Buffer(size) => ("buffer", buffer(*size)),
+            };
+            match link {
+                0 => (what.into(), value),
+                other => (format!("{what} of {}", scenario.links[other - 1].name), value),
+            }
+        }
         Setting::Flows { traffic: i, flows } => (
-            format!("number of {} flows", traffic[*i].label),
+            format!("number of {} flows", scenario.traffic[*i].label),
             flows.to_string(),
         ),
     };

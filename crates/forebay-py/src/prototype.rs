@@ -71,7 +71,7 @@ impl Prototype {
 
     pub fn build(&self, py: Python) -> Build {
         let factory = self.factory.clone_ref(py);
-        Arc::new(move |control| {
+        Arc::new(move |control, _| {
             Python::attach(|py| {
                 let instance = factory.bind(py).call0()?;
                 let controller = PyController {

@@ -2,10 +2,10 @@
 
 use forebay_core::{params, ParamError, Params, Span, Time, Value};
 
-use crate::bottleneck::BottleneckKeys;
 use crate::document::{Data, Document, Entry, Section};
 use crate::error::Fault;
-use crate::model::{Change, Setting};
+use crate::links::LinkKeys;
+use crate::model::{Change, LinkSetting, Setting};
 use crate::path::Place;
 use crate::traffic::FlowKeys;
 
@@ -17,15 +17,13 @@ params! {
     }
 }
 
-/// Keys of `[bottleneck]` that may change.
-pub const BOTTLENECK: &[&str] = &["rate", "delay", "buffer"];
+/// Keys of `[bottleneck]` and `[[link]]` that may change.
+pub const LINK: &[&str] = &["rate", "delay", "buffer"];
 
 /// What `set` may name, in words.
 pub fn changeable() -> String {
-    let mut all: Vec<String> = BOTTLENECK
-        .iter()
-        .map(|key| format!("bottleneck.{key}"))
-        .collect();
+    let mut all: Vec<String> = LINK.iter().map(|key| format!("bottleneck.{key}")).collect();
+    all.push("link.N.KEY with the same keys".into());
     all.push("traffic.N.flows".into());
     all.join(", ")
 }
@@ -80,15 +78,14 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
     let value = entry.node.to_value();
     let target = document.target(&entry.name)?;
     match (target.place, target.key.as_str()) {
-        (Place::Bottleneck, key) if BOTTLENECK.contains(&key) => {
-            let mut keys = BottleneckKeys::defaults();
-            keys.set(key, &value)?;
-            Ok(match key {
-                "rate" => Setting::Rate(keys.rate),
-                "delay" => Setting::Delay(keys.delay),
-                _ => Setting::Buffer(keys.buffer.0),
-            })
-        }
+        (Place::Bottleneck, key) if LINK.contains(&key) => Ok(Setting::Link {
+            link: 0,
+            what: link_setting(key, &value)?,
+        }),
+        (Place::Link(i), key) if LINK.contains(&key) => Ok(Setting::Link {
+            link: 1 + i,
+            what: link_setting(key, &value)?,
+        }),
         (Place::Traffic(traffic), "flows") => {
             // Unlike a declared number of flows, this one may be 0.
             if value == Value::Integer(0) {
@@ -105,4 +102,14 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
             changeable(),
         )),
     }
+}
+
+fn link_setting(key: &str, value: &Value) -> Result<LinkSetting, ParamError> {
+    let mut keys = LinkKeys::defaults();
+    keys.set(key, value)?;
+    Ok(match key {
+        "rate" => LinkSetting::Rate(keys.rate),
+        "delay" => LinkSetting::Delay(keys.delay),
+        _ => LinkSetting::Buffer(keys.buffer.0),
+    })
 }

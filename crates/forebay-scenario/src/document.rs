@@ -13,7 +13,7 @@ const LONGEST: usize = 1 << 20;
 const MOST_TABLES: usize = 1000;
 
 /// Tables that stand beside the keys at the top.
-pub const SECTIONS: &[&str] = &["bottleneck", "traffic", "law", "sweep", "at"];
+pub const SECTIONS: &[&str] = &["bottleneck", "link", "traffic", "law", "sweep", "at"];
 
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -195,6 +195,7 @@ impl Section<'_> {
 pub struct Document {
     pub top: Table,
     pub bottleneck: Table,
+    pub links: Vec<Table>,
     pub traffic: Vec<Table>,
     pub laws: Vec<Table>,
     /// Dotted keys to lists of values.
@@ -236,6 +237,7 @@ impl Document {
         let mut document = Document {
             top: Table::empty(Origin::File),
             bottleneck: Table::empty(Origin::File),
+            links: Vec::new(),
             traffic: Vec::new(),
             laws: Vec::new(),
             sweep: Table::empty(Origin::File),
@@ -260,6 +262,7 @@ impl Document {
             match entry.name.as_str() {
                 "bottleneck" => document.bottleneck = one_table(entry)?,
                 "sweep" => document.sweep = one_table(entry)?.flattened(),
+                "link" => document.links = tables(entry)?,
                 "traffic" => document.traffic = tables(entry)?,
                 "law" => document.laws = tables(entry)?,
                 "at" => document.at = tables(entry)?,

@@ -3,16 +3,16 @@
 use forebay_core::param::Value;
 use forebay_core::{ParamSpec, Params};
 
-use crate::bottleneck::BottleneckKeys;
 use crate::changes::{changeable, AtKeys};
 use crate::laws::LawKeys;
+use crate::links;
 use crate::top::Top;
 use crate::traffic::KINDS;
 
 /// One key of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyDoc {
-    /// "" at the top, or "bottleneck", "traffic (ftp)", "law", "sweep", "at".
+    /// "" at the top, or "bottleneck", "link", "traffic (ftp)", "law", "sweep", "at".
     pub section: String,
     pub name: String,
     /// Base unit of the range; "" where there is none.
@@ -72,7 +72,12 @@ pub fn keys() -> Vec<KeyDoc> {
         all.extend(specs.iter().map(|spec| KeyDoc::of(section, spec)));
     };
     add("", Top::SPECS);
-    add("bottleneck", BottleneckKeys::SPECS);
+    for part in links::BOTTLENECK {
+        add("bottleneck", part);
+    }
+    for part in links::OTHER {
+        add("link", part);
+    }
     for kind in KINDS {
         let section = format!("traffic ({})", kind.kind);
         for part in kind.parts {

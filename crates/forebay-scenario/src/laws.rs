@@ -118,15 +118,26 @@ pub fn read(
     Ok(choices)
 }
 
+fn kinds() -> Vec<&'static str> {
+    LAWS.iter().map(|spec| spec.kind).collect()
+}
+
+/// The law of this kind.
+///
+/// # Errors
+/// The kinds there are, with a suggestion.
+pub fn kind(written: &str) -> Result<&'static LawSpec, String> {
+    find(written).ok_or_else(|| with_hint(written, &kinds()))
+}
+
 fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoice, Fault> {
-    let kinds = || LAWS.iter().map(|spec| spec.kind).collect::<Vec<_>>();
-    let Some(entry) = section.table.entry("kind") else {
-        return Err(section.fault("kind", "nothing", kinds().join(", ")));
-    };
     let written = section.table.text("kind").unwrap_or("");
-    let Some(spec) = find(written) else {
-        let allowed = with_hint(written, &kinds());
-        return Err(section.fault("kind", entry.node.to_value(), allowed));
+    let spec = match (section.table.entry("kind"), kind(written)) {
+        (Some(_), Ok(spec)) => spec,
+        (Some(entry), Err(allowed)) => {
+            return Err(section.fault("kind", entry.node.to_value(), allowed))
+        }
+        (None, _) => return Err(section.fault("kind", "nothing", kinds().join(", "))),
     };
     section.only(&["kind", "label"], &[spec.params])?;
     let LawKeys { label: _ } = section.read()?;
@@ -135,9 +146,10 @@ fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoic
         spec,
         given: section.given(&["kind", "label"]),
     };
-    choice
-        .build(&scenario.site())
-        .map_err(|error| section.locate(error))?;
+    // The same law acts on every queue that has none of its own.
+    for site in scenario.tested() {
+        choice.build(&site).map_err(|error| section.locate(error))?;
+    }
     check_law(section, &choice, scenario.duration)?;
     Ok(choice)
 }

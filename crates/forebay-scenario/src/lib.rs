@@ -4,13 +4,13 @@
 //! ([`path`], [`sweep`]) → one typed [`Scenario`] and its laws per point ([`parse`]).
 //! Every key is declared once, with `params!`; [`schema`] and [`keys`] derive from that.
 
-mod bottleneck;
 mod changes;
 mod document;
 mod error;
 mod keys;
 mod laws;
 mod limits;
+mod links;
 pub mod model;
 mod parse;
 mod path;

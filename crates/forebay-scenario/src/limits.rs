@@ -2,11 +2,11 @@
 
 use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
-use forebay_core::Span;
+use forebay_core::{Rate, Span};
 
 use crate::document::{Document, Section};
 use crate::error::Fault;
-use crate::model::{LawChoice, Scenario, Setting, TrafficKind};
+use crate::model::{LawChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
 
 /// Most packets of one run: a day of a fast core.
 const MOST_PACKETS: f64 = 1e11;
@@ -38,9 +38,12 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let samples = duration_s / scenario.sample.as_secs_f64();
     refuse(top, "sample", samples, "samples in a run", MOST_SAMPLES)?;
 
-    let flows: f64 = (0..scenario.traffic.len())
-        .map(|i| most_flows(scenario, i))
-        .sum();
+    let connections = |(i, traffic): (usize, &Traffic)| match &traffic.kind {
+        // Each object of a page may be under way.
+        TrafficKind::Pages(pages) => most_flows(scenario, i) * f64::from(pages.objects),
+        _ => most_flows(scenario, i),
+    };
+    let flows: f64 = scenario.traffic.iter().enumerate().map(connections).sum();
     refuse(top, "traffic", flows, "flows", MOST_FLOWS)?;
 
     let packets = packets(scenario);
@@ -86,13 +89,18 @@ fn packets(scenario: &Scenario) -> f64 {
         .enumerate()
         .map(|(i, traffic)| {
             let flows = most_flows(scenario, i);
+            let sent = |rate: Rate| rate.packets_per_sec(traffic.packet) * duration_s;
             match &traffic.kind {
                 TrafficKind::Ftp(_) => flows,
                 TrafficKind::Mice { on, off, .. } => {
                     flows * duration_s / (*on + *off).as_secs_f64()
                 }
-                TrafficKind::Cbr { rate, .. } => {
-                    flows * rate.packets_per_sec(traffic.packet) * duration_s
+                TrafficKind::Cbr { rate, .. } => flows * sent(*rate),
+                TrafficKind::OnOff(onoff) => flows * sent(onoff.rate),
+                TrafficKind::Web(web) => flows * web.requests_per_s * duration_s,
+                TrafficKind::Pages(pages) => {
+                    let page_s = pages.page_gap.max(pages.object_gap).as_secs_f64();
+                    flows * f64::from(pages.objects) * (1.0 + duration_s / page_s)
                 }
             }
         })
@@ -110,23 +118,34 @@ fn most_flows(scenario: &Scenario, index: usize) -> f64 {
     f64::from(changed.fold(declared, u32::max))
 }
 
+/// The links' highest rates, one after another.
 fn highest_rate_pps(scenario: &Scenario) -> f64 {
     let smallest = scenario.traffic.iter().map(|traffic| traffic.packet).min();
     let Some(smallest) = smallest else {
         return 0.0;
     };
-    let changed = scenario
-        .changes
-        .iter()
-        .filter_map(|change| match change.what {
-            Setting::Rate(rate) => Some(rate),
+    let highest = |(i, link): (usize, &Link)| {
+        let changed = link_settings(scenario, i).filter_map(|what| match what {
+            LinkSetting::Rate(rate) => Some(rate),
             _ => None,
         });
-    let highest = changed.fold(scenario.bottleneck.rate, |a, b| a.max(b));
-    highest.packets_per_sec(smallest)
+        changed.fold(link.rate, |a, b| a.max(b))
+    };
+    let rates = scenario.all_links().enumerate().map(highest);
+    rates.map(|rate| rate.packets_per_sec(smallest)).sum()
 }
 
-/// The bandwidth-delay product and a full buffer, or all windows where those are less.
+fn link_settings(scenario: &Scenario, index: usize) -> impl Iterator<Item = LinkSetting> + '_ {
+    scenario
+        .changes
+        .iter()
+        .filter_map(move |change| match change.what {
+            Setting::Link { link, what } if link == index => Some(what),
+            _ => None,
+        })
+}
+
+/// The bandwidth-delay product and full buffers, or all windows where those are less.
 fn in_flight(scenario: &Scenario) -> f64 {
     let smallest = scenario
         .traffic
@@ -139,25 +158,30 @@ fn in_flight(scenario: &Scenario) -> f64 {
     };
     let longest = scenario.traffic.iter().flat_map(|t| &t.rtts).max();
     let mut delay_s = longest.map_or(0.0, |rtt| rtt.as_secs_f64());
-    let mut buffer = buffer_pkts(scenario.bottleneck.buffer);
-    for change in &scenario.changes {
-        match change.what {
-            Setting::Delay(delay) => delay_s = delay_s.max(2.0 * delay.as_secs_f64()),
-            Setting::Buffer(size) => buffer = buffer.max(buffer_pkts(size)),
-            _ => {}
-        }
-    }
-    let room = highest_rate_pps(scenario) * delay_s + buffer;
-    let windows: f64 = scenario
-        .traffic
-        .iter()
-        .enumerate()
-        .map(|(i, traffic)| match &traffic.kind {
-            TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => {
-                most_flows(scenario, i) * f64::from(tcp.window_pkts)
+    let mut buffers = 0.0;
+    for (i, link) in scenario.all_links().enumerate() {
+        let mut buffer = buffer_pkts(link.buffer);
+        for what in link_settings(scenario, i) {
+            match what {
+                LinkSetting::Delay(delay) => delay_s = delay_s.max(2.0 * delay.as_secs_f64()),
+                LinkSetting::Buffer(size) => buffer = buffer.max(buffer_pkts(size)),
+                LinkSetting::Rate(_) => {}
             }
-            TrafficKind::Cbr { .. } => f64::INFINITY,
-        })
-        .sum();
+        }
+        buffers += buffer;
+    }
+    let room = highest_rate_pps(scenario) * delay_s + buffers;
+    let windows = |(i, traffic): (usize, &Traffic)| {
+        let connections = match &traffic.kind {
+            TrafficKind::Web(web) => f64::from(web.most_connections),
+            TrafficKind::Pages(pages) => most_flows(scenario, i) * f64::from(pages.objects),
+            _ => most_flows(scenario, i),
+        };
+        match traffic.kind.tcp() {
+            Some(tcp) => connections * f64::from(tcp.window_pkts),
+            None => f64::INFINITY,
+        }
+    };
+    let windows: f64 = scenario.traffic.iter().enumerate().map(windows).sum();
     room.min(windows)
 }

@@ -15,21 +15,33 @@ pub struct Scenario {
     pub sample: Span,
     /// Set-point that QACD is taken against; a law's own `target` where absent.
     pub target_pkts: Option<f64>,
-    pub bottleneck: Bottleneck,
+    /// The link under test: metrics are taken here.
+    pub bottleneck: Link,
+    /// The other links with a queue. With the bottleneck first, links are numbered from 0.
+    pub links: Vec<Link>,
     pub traffic: Vec<Traffic>,
     /// In order of time.
     pub changes: Vec<Change>,
 }
 
-/// The queue under test and its link.
+/// A link in one direction, and the queue before it. The way back is another link, or, where
+/// there is none, a line of the same rate and delay that is never full.
 #[derive(Clone, Debug)]
-pub struct Bottleneck {
+pub struct Link {
+    /// Name in reports.
+    pub name: String,
+    /// Node where the queue is.
+    pub from: String,
+    /// Node at the far end.
+    pub to: String,
     pub rate: Rate,
     /// One way.
     pub delay: Span,
     pub buffer: Buffer,
     /// Whether a signal may be a CE mark on an ECN-capable packet.
     pub ecn: bool,
+    /// A law of its own; the law under test where there is none.
+    pub law: Option<LawChoice>,
 }
 
 /// A set of like flows.
@@ -40,8 +52,10 @@ pub struct Traffic {
     pub flows: u32,
     /// Size on the wire of every data packet.
     pub packet: Bytes,
-    /// Propagation time both ways, access links and bottleneck together; flows (or pairs) take
-    /// the list in turn.
+    /// The links that its data crosses, by number, in order. ACKs take the same way back.
+    pub path: Vec<usize>,
+    /// Propagation time both ways, access links and path together; flows (or pairs) take the
+    /// list in turn.
     pub rtts: Vec<Span>,
     /// Rate of the access links at both ends.
     pub access: Rate,
@@ -78,7 +92,97 @@ pub enum TrafficKind {
         ns2_reset: bool,
     },
     /// Packets at a constant rate without congestion control; `rate` is per flow.
-    Cbr { rate: Rate, ecn: bool },
+    Cbr {
+        rate: Rate,
+        ecn: bool,
+    },
+    Web(Web),
+    Pages(Pages),
+    OnOff(OnOff),
+}
+
+impl TrafficKind {
+    /// As a scenario writes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            TrafficKind::Ftp(_) => "ftp",
+            TrafficKind::Mice { .. } => "mice",
+            TrafficKind::Cbr { .. } => "cbr",
+            TrafficKind::Web(_) => "web",
+            TrafficKind::Pages(_) => "pages",
+            TrafficKind::OnOff(_) => "onoff",
+        }
+    }
+
+    /// How its connections behave; `None` without congestion control.
+    pub fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => Some(tcp),
+            TrafficKind::Web(web) => Some(&web.tcp),
+            TrafficKind::Pages(pages) => Some(&pages.tcp),
+            TrafficKind::Cbr { .. } | TrafficKind::OnOff(_) => None,
+        }
+    }
+}
+
+/// Each flow is a session that requests objects at Poisson times; each object is sent over a
+/// fresh connection (bigdeli's web traffic).
+#[derive(Clone, Debug)]
+pub struct Web {
+    pub tcp: Tcp,
+    pub requests_per_s: f64,
+    pub size: Pareto2,
+    /// Most connections at one time; a request beyond them is lost.
+    pub most_connections: u32,
+}
+
+/// Each flow is a session that loads one page after another, as in ns-2's PagePool/WebTraf with
+/// times between pages counted from the end of a page. The request itself is not sent.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    pub tcp: Tcp,
+    /// Pages of a session; no end where absent.
+    pub pages: Option<u32>,
+    /// Mean of the exponential time from the end of a page to the next.
+    pub page_gap: Span,
+    /// Objects of each page.
+    pub objects: u32,
+    /// Mean of the exponential time between the starts of a page's objects.
+    pub object_gap: Span,
+    pub size: Pareto2,
+}
+
+/// Bursts of packets at `rate`, without congestion control (staqm, simulation 1).
+#[derive(Clone, Debug)]
+pub struct OnOff {
+    pub rate: Rate,
+    /// Mean length of a burst: Pareto with `on_shape`, exponential where that is absent.
+    pub on: Span,
+    pub on_shape: Option<f64>,
+    /// Mean of the exponential time between bursts.
+    pub off: Span,
+    /// Mean of the geometric number of bursts of a flow; no end where absent.
+    pub bursts: Option<f64>,
+    /// How flows arrive, up to as many as there are at one time; all at their start where
+    /// absent.
+    pub arrivals: Option<Arrivals>,
+    pub ecn: bool,
+}
+
+/// Poisson arrivals at the rate `per_s`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    pub per_s: f64,
+    pub swing: f64,
+    pub period: Span,
+    pub peak: Time,
+}
+
+/// A size with P(size > x) = (1 + x/scale)^−shape: Pareto of the second kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pareto2 {
+    pub shape: f64,
+    pub scale: Bytes,
 }
 
 /// A TCP sender and its receiver.
@@ -114,14 +218,17 @@ pub struct Change {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
+    /// Of the link with this number.
+    Link { link: usize, what: LinkSetting },
+    /// How many flows of `traffic[index]` are active; the rest have stopped, or not started.
+    Flows { traffic: usize, flows: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LinkSetting {
     Rate(Rate),
     Delay(Span),
     Buffer(Buffer),
-    /// How many flows of `traffic[index]` are active; the rest have stopped, or not started.
-    Flows {
-        traffic: usize,
-        flows: u32,
-    },
 }
 
 /// A law with the parameters given for it.
@@ -131,6 +238,12 @@ pub struct LawChoice {
     pub label: String,
     pub spec: &'static LawSpec,
     pub given: Vec<(String, Value)>,
+}
+
+impl std::fmt::Debug for LawChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.spec.kind, self.given)
+    }
 }
 
 impl LawChoice {
@@ -162,12 +275,39 @@ impl Scenario {
             .unwrap_or(Bytes(1000))
     }
 
-    /// Where the law is put.
+    /// Every link, the bottleneck first.
+    pub fn all_links(&self) -> impl Iterator<Item = &Link> {
+        std::iter::once(&self.bottleneck).chain(&self.links)
+    }
+
+    /// Number of the link that joins the ends of `link` the other way.
+    pub fn opposite(&self, link: usize) -> Option<usize> {
+        let ends = |link: &Link| (link.from.clone(), link.to.clone());
+        let (from, to) = ends(self.all_links().nth(link)?);
+        self.all_links()
+            .position(|other| other.from == to && other.to == from)
+    }
+
+    /// The queues that the law under test acts on, in order of their links: the bottleneck, and
+    /// each link without a law of its own.
+    pub fn tested(&self) -> Vec<Site> {
+        self.all_links()
+            .filter(|link| link.law.is_none())
+            .map(|link| self.site_of(link))
+            .collect()
+    }
+
+    /// The bottleneck, where the law is put.
     pub fn site(&self) -> Site {
+        self.site_of(&self.bottleneck)
+    }
+
+    /// A law's place at `link`.
+    pub fn site_of(&self, link: &Link) -> Site {
         let packet = self.packet();
         Site {
-            rate: self.bottleneck.rate,
-            buffer_pkts: match self.bottleneck.buffer {
+            rate: link.rate,
+            buffer_pkts: match link.buffer {
                 Buffer::Packets(packets) => f64::from(packets),
                 Buffer::Bytes(bytes) => bytes as f64 / packet.0 as f64,
             },

@@ -8,8 +8,7 @@ use crate::error::{Fault, Origin, ScenarioError};
 use crate::model::{LawChoice, Scenario};
 use crate::path::Target;
 use crate::top::Top;
-use crate::types::BufferSize;
-use crate::{bottleneck, changes, laws, limits, sweep, traffic};
+use crate::{changes, laws, limits, links, sweep, traffic};
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default)]
@@ -128,38 +127,31 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
 
 fn scenario(document: &Document) -> Result<Scenario, Fault> {
     let top = Top::of(document)?;
-    let bottleneck = bottleneck::read(document)?;
-    let traffic = traffic::read(document, &bottleneck)?;
+    let mut links = links::read(document)?;
+    let traffic = traffic::read(document, &links)?;
     let changes = changes::read(document, top.duration)?;
-    let scenario = Scenario {
+    let mut scenario = Scenario {
         measure: top.window(),
         title: top.title.0,
         source: top.source.0,
         duration: top.duration,
         sample: top.sample,
         target_pkts: top.target.0.map(|packets| packets.0),
-        bottleneck,
+        bottleneck: links.remove(0),
+        links,
         traffic,
         changes,
     };
-    check_buffer(document, &scenario)?;
+    links::check_buffers(document, &scenario)?;
+    check_target(document, &scenario)?;
     limits::check(document, &scenario)?;
+    links::read_laws(document, &mut scenario)?;
     Ok(scenario)
 }
 
-/// What the target and the packets ask of the buffer.
-fn check_buffer(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
+/// What the target asks of the buffer.
+fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let buffer_pkts = scenario.site().buffer_pkts;
-    // A buffer in bytes may be too small for any packet.
-    if buffer_pkts < 1.0 {
-        let section = Section {
-            table: &document.bottleneck,
-            name: "bottleneck",
-        };
-        let found = BufferSize(scenario.bottleneck.buffer).to_value();
-        let allowed = format!("at least the largest packet, \"{}\"", scenario.packet());
-        return Err(section.fault("buffer", found, allowed));
-    }
     match scenario.target_pkts {
         Some(target) if target > buffer_pkts => {
             let section = Section {

@@ -14,6 +14,7 @@ use crate::top::Top;
 pub enum Place {
     Top,
     Bottleneck,
+    Link(usize),
     Traffic(usize),
     Law(usize),
 }
@@ -48,11 +49,21 @@ impl Document {
             return Err(no_such_path(path));
         }
         match path.split_once('.') {
-            Some(("traffic", _)) => at(
-                Place::Traffic(pick(path, "traffic", place, &self.traffic)?),
-                key,
-            ),
-            Some(("law", _)) => at(Place::Law(pick(path, "law", place, &self.laws)?), key),
+            Some(("link", _)) => {
+                let names = link_names(&self.links);
+                let link = pick(path, "link", place, &self.links, &names)?;
+                at(Place::Link(link), key)
+            }
+            Some(("traffic", _)) => {
+                let labels = labels(&self.traffic);
+                let traffic = pick(path, "traffic", place, &self.traffic, &labels)?;
+                at(Place::Traffic(traffic), key)
+            }
+            Some(("law", _)) => {
+                let labels = labels(&self.laws);
+                let law = pick(path, "law", place, &self.laws, &labels)?;
+                at(Place::Law(law), key)
+            }
             _ => Err(no_such_path(path)),
         }
     }
@@ -61,6 +72,7 @@ impl Document {
         match place {
             Place::Top => &mut self.top,
             Place::Bottleneck => &mut self.bottleneck,
+            Place::Link(i) => &mut self.links[i],
             Place::Traffic(i) => &mut self.traffic[i],
             Place::Law(i) => &mut self.laws[i],
         }
@@ -74,7 +86,7 @@ impl Document {
 
 fn no_such_path(path: &str) -> ParamError {
     let mut known: Vec<&str> = Top::SPECS.iter().map(|spec| spec.name).collect();
-    known.extend(["bottleneck.KEY", "traffic.N.KEY", "law.N.KEY"]);
+    known.extend(["bottleneck.KEY", "link.N.KEY", "traffic.N.KEY", "law.N.KEY"]);
     let section = path.split('.').next().unwrap_or("");
     let hint = match nearest(section, SECTIONS) {
         Some(near) if near != section => format!(" (did you mean {near:?}?)"),
@@ -85,13 +97,18 @@ fn no_such_path(path: &str) -> ParamError {
 }
 
 /// The table of `tables` that `name` is the index, the label or the only one of its kind of.
-fn pick(path: &str, section: &str, name: &str, tables: &[Table]) -> Result<usize, ParamError> {
+fn pick(
+    path: &str,
+    section: &str,
+    name: &str,
+    tables: &[Table],
+    labels: &[String],
+) -> Result<usize, ParamError> {
     if let Ok(index) = name.parse::<usize>() {
         if index < tables.len() {
             return Ok(index);
         }
     }
-    let labels = labels(tables);
     if let Some(index) = labels.iter().position(|label| label == name) {
         return Ok(index);
     }
@@ -127,6 +144,18 @@ pub fn labels(tables: &[Table]) -> Vec<String> {
             }
         })
         .collect()
+}
+
+/// The name of each link: its own, or FROM-TO.
+pub fn link_names(tables: &[Table]) -> Vec<String> {
+    let name = |table: &Table| match table.text("name") {
+        Some(name) => name.to_owned(),
+        None => {
+            let end = |key| table.text(key).unwrap_or("");
+            format!("{}-{}", end("from"), end("to"))
+        }
+    };
+    tables.iter().map(name).collect()
 }
 
 /// Like [`labels`], each standing once.

@@ -6,14 +6,14 @@ use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::{ParamSpec, Params};
 use serde_json::{json, Map, Value as Json};
 
-use crate::bottleneck::BottleneckKeys;
-use crate::changes::{AtKeys, BOTTLENECK};
+use crate::changes::{AtKeys, LINK};
 use crate::keys::KeyDoc;
 use crate::laws::LawKeys;
+use crate::links::{self, LinkKeys};
 use crate::model::{Instant, Recovery};
 use crate::top::Top;
 use crate::traffic::{FlowKeys, KINDS};
-use crate::types::{BufferSize, Window};
+use crate::types::{BufferSize, FixedLaw, Window};
 
 /// Spelling of each base unit and its relatives, as `forebay_core::units` reads them.
 const UNITS: &[(&str, &[&str])] = &[
@@ -33,6 +33,7 @@ const UNITS: &[(&str, &[&str])] = &[
 pub fn schema() -> String {
     let mut properties = declared(&[Top::SPECS]);
     properties.insert("bottleneck".into(), bottleneck());
+    properties.insert("link".into(), link());
     properties.insert("traffic".into(), traffic());
     properties.insert("law".into(), law());
     properties.insert("sweep".into(), sweep());
@@ -54,9 +55,24 @@ fn bottleneck() -> Json {
     json!({
         "description": "The queue under test and its link.",
         "type": "object",
-        "properties": declared(&[BottleneckKeys::SPECS]),
-        "required": required(&[BottleneckKeys::SPECS]),
+        "properties": declared(links::BOTTLENECK),
+        "required": required(links::BOTTLENECK),
         "additionalProperties": false,
+    })
+}
+
+fn link() -> Json {
+    let other = json!({
+        "type": "object",
+        "properties": declared(links::OTHER),
+        "required": required(links::OTHER),
+        "additionalProperties": false,
+    });
+    json!({
+        "description": "Further links that have a queue.",
+        "type": "array",
+        "minItems": 1,
+        "items": other,
     })
 }
 
@@ -117,8 +133,8 @@ fn sweep() -> Json {
 }
 
 fn at() -> Json {
-    let mut nested = declared(&[BottleneckKeys::SPECS]);
-    nested.retain(|name, _| BOTTLENECK.contains(&name.as_str()));
+    let mut nested = declared(&[LinkKeys::SPECS]);
+    nested.retain(|name, _| LINK.contains(&name.as_str()));
     for key in nested.values_mut().filter_map(Json::as_object_mut) {
         key.remove("default");
     }
@@ -132,6 +148,7 @@ fn at() -> Json {
         json!({ "type": "object", "properties": nested, "additionalProperties": false }),
     );
     set.insert("traffic".into(), json!({ "type": "object" }));
+    set.insert("link".into(), json!({ "type": "object" }));
     let most = FlowKeys::SPECS
         .iter()
         .find(|spec| spec.name == "flows")
@@ -146,6 +163,7 @@ fn at() -> Json {
             "properties": set,
             "patternProperties": {
                 "^traffic\\..+\\.flows$": { "type": "integer", "minimum": 0, "maximum": most as u64 },
+                "^link\\..+\\.(rate|delay|buffer)$": { "type": "string" },
             },
             "additionalProperties": false,
         }),
@@ -240,6 +258,16 @@ fn own(allowed: &str) -> Json {
         }),
         _ if allowed == BufferSize::ALLOWED => json!({ "anyOf": [quantity("p"), quantity("B")] }),
         _ if allowed == Window::ALLOWED => times,
+        _ if allowed == FixedLaw::ALLOWED => json!({
+            "anyOf": [
+                { "type": "string" },
+                {
+                    "type": "object",
+                    "properties": { "kind": { "type": "string" } },
+                    "required": ["kind"],
+                },
+            ],
+        }),
         _ => json!({}),
     }
 }
@@ -297,9 +325,11 @@ mod tests {
 
     #[test]
     fn every_type_of_its_own_has_a_shape() {
-        let top = [Top::SPECS, BottleneckKeys::SPECS, AtKeys::SPECS];
+        let top = [Top::SPECS, AtKeys::SPECS];
+        let top = top.into_iter().chain(links::BOTTLENECK.iter().copied());
+        let top = top.chain(links::OTHER.iter().copied());
         let traffic = KINDS.iter().flat_map(|kind| kind.parts.iter().copied());
-        for spec in top.into_iter().chain(traffic).flatten() {
+        for spec in top.chain(traffic).flatten() {
             if spec.shape == Shape::Other {
                 assert_ne!(own(spec.allowed), json!({}), "{}", spec.name);
             }

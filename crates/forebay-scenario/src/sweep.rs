@@ -97,7 +97,8 @@ pub fn points(document: &Document, fixed: &[Target]) -> Result<Vec<Settings>, Fa
             product.checked_mul(dimension.rows.len())
         })
         .filter(|count| *count <= MOST_POINTS);
-    let tables = document.traffic.len() + document.laws.len() + document.at.len();
+    let tables =
+        document.links.len() + document.traffic.len() + document.laws.len() + document.at.len();
     match count {
         Some(count) if count * tables <= MOST_TABLES => {
             Ok((0..count).map(|index| point(&dimensions, index)).collect())
@@ -204,7 +205,7 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
     let target = document.target(name)?;
     let fixed = match target.place {
         Place::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
-        Place::Bottleneck => false,
+        Place::Bottleneck | Place::Link(_) => target.key == "name",
         Place::Traffic(_) | Place::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
     };
     if fixed {

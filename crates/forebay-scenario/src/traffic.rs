@@ -5,7 +5,9 @@ use forebay_core::{params, Bytes, ParamSpec, Params, Rate, Span, Time};
 
 use crate::document::{Document, Section};
 use crate::error::Fault;
-use crate::model::{Bottleneck, Instant, Recovery, Tcp, Traffic, TrafficKind};
+use crate::model::{
+    Arrivals, Instant, Link, OnOff, Pages, Pareto2, Recovery, Tcp, Traffic, TrafficKind, Web,
+};
 use crate::path::unique_labels;
 use crate::types::{Label, Maybe, WholePackets};
 
@@ -18,6 +20,9 @@ params! {
         flows: u32 = 100, 1.0 => 5e6, required;
         /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
         packet: Bytes = Bytes(1000), 40.0 => 65535.0;
+        /// Nodes that the data passes, such as ["left", "right"]; ACKs come back the same way.
+        /// The bottleneck's two ends where it is absent.
+        path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
         /// Propagation time both ways, access links and bottleneck together; flows (or pairs)
         /// take a list in turn.
         rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 1e3, required;
@@ -66,6 +71,69 @@ params! {
         /// Begin each connection with what ns-2's agents forget to reset (window inflation,
         /// the packet being timed), to lay runs beside its.
         ns2_reset: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of web sessions that request at random times.
+    pub struct WebKeys {
+        /// Requests per second of each session, at Poisson times; each is answered over a new
+        /// connection.
+        requests: f64 = 10.0, 1e-6 => 1e6;
+        /// Most connections at one time, all sessions together; a request beyond them is lost.
+        connections: u32 = 100_000, 1.0 => 5e6;
+    }
+}
+
+params! {
+    /// Keys of web sessions of pages, as in ns-2's PagePool/WebTraf.
+    pub struct PagesKeys {
+        /// Pages that each session loads; no end where it is absent.
+        pages: Maybe<u32> = Maybe(None), 1.0 => 1e9;
+        /// Mean time from the end of a page to the start of the next, exponential.
+        page_gap: Span = Span::from_secs(1), 1e-6 => 1e6;
+        /// Objects of each page, each sent over a new connection.
+        objects: u32 = 1, 1.0 => 1e4;
+        /// Mean time between the starts of a page's objects, exponential.
+        object_gap: Span = Span::from_millis(10), 1e-6 => 1e6;
+    }
+}
+
+params! {
+    /// Keys of the sizes of what is sent: Pareto of the second kind (Lomax).
+    pub struct SizeKeys {
+        /// Shape of the size: P(size > x) = (1 + x/scale)^-shape.
+        shape: f64 = 1.2, 0.1 => 100.0;
+        /// Scale of the size; the mean is scale/(shape - 1). A transfer is as many packets as
+        /// hold it.
+        scale: Bytes = Bytes(1000), 1.0 => 1e9;
+    }
+}
+
+params! {
+    /// Keys of bursts of packets without congestion control.
+    pub struct OnOffKeys {
+        /// Rate of a flow during a burst, headers included.
+        rate: Rate = Rate::from_bps(20_000_000), 1.0 => 1e12, required;
+        /// Mean length of a burst.
+        on: Span = Span::from_millis(200), 1e-6 => 1e6;
+        /// Shape of the bursts' Pareto lengths; exponential where it is absent.
+        on_shape: Maybe<f64> = Maybe(None), 1.001 => 100.0;
+        /// Mean time between bursts, exponential.
+        off: Span = Span::from_millis(200), 1e-6 => 1e6;
+        /// Mean number of bursts of a flow, geometric; no end where it is absent.
+        bursts: Maybe<f64> = Maybe(None), 1.0 => 1e9;
+        /// Flows that arrive per second, at Poisson times; `flows` is then the most at one time,
+        /// and one beyond them is lost. Where it is absent, all flows start at `start`.
+        arrivals: Maybe<f64> = Maybe(None), 1e-6 => 1e6;
+        /// How far the rate of arrivals swings about its mean, as a share of it, like a cosine.
+        swing: f64 = 0.0, 0.0 => 1.0;
+        /// Period of the swing.
+        period: Span = Span::from_secs(400), 1e-3 => 1e7;
+        /// A time at which arrivals are most frequent.
+        peak: Span = Span::ZERO, 0.0 => 1e7;
+        /// Send ECN-capable packets; a mark changes nothing.
+        ecn: bool = false, 0.0 => 1.0;
     }
 }
 
@@ -119,7 +187,83 @@ pub const KINDS: &[TrafficSpec] = &[
             Ok(TrafficKind::Cbr { rate, ecn })
         },
     },
+    TrafficSpec {
+        kind: "web",
+        title:
+            "Sessions that request objects at Poisson times, each sent over a new TCP connection",
+        parts: &[
+            FlowKeys::SPECS,
+            WebKeys::SPECS,
+            SizeKeys::SPECS,
+            TcpKeys::SPECS,
+        ],
+        read: |section| {
+            let keys: WebKeys = section.read()?;
+            Ok(TrafficKind::Web(Web {
+                tcp: tcp(section)?,
+                requests_per_s: keys.requests,
+                size: size(section)?,
+                most_connections: keys.connections,
+            }))
+        },
+    },
+    TrafficSpec {
+        kind: "pages",
+        title: "Sessions that load page after page, each object over a new TCP connection",
+        parts: &[
+            FlowKeys::SPECS,
+            PagesKeys::SPECS,
+            SizeKeys::SPECS,
+            TcpKeys::SPECS,
+        ],
+        read: |section| {
+            let keys: PagesKeys = section.read()?;
+            Ok(TrafficKind::Pages(Pages {
+                tcp: tcp(section)?,
+                pages: keys.pages.0,
+                page_gap: keys.page_gap,
+                objects: keys.objects,
+                object_gap: keys.object_gap,
+                size: size(section)?,
+            }))
+        },
+    },
+    TrafficSpec {
+        kind: "onoff",
+        title: "Bursts of packets at a constant rate, without congestion control",
+        parts: &[FlowKeys::SPECS, OnOffKeys::SPECS],
+        read: |section| {
+            let keys: OnOffKeys = section.read()?;
+            if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
+                let allowed = "a number: flows that arrive must end";
+                return Err(section.fault("bursts", "nothing", allowed));
+            }
+            if let (None, Some(entry)) = (keys.arrivals.0, section.table.entry("swing")) {
+                let allowed = "no swing where there are no arrivals";
+                return Err(section.fault("swing", entry.node.to_value(), allowed));
+            }
+            Ok(TrafficKind::OnOff(OnOff {
+                rate: keys.rate,
+                on: keys.on,
+                on_shape: keys.on_shape.0,
+                off: keys.off,
+                bursts: keys.bursts.0,
+                arrivals: keys.arrivals.0.map(|per_s| Arrivals {
+                    per_s,
+                    swing: keys.swing,
+                    period: keys.period,
+                    peak: Time::ZERO + keys.peak,
+                }),
+                ecn: keys.ecn,
+            }))
+        },
+    },
 ];
+
+fn size(section: &Section) -> Result<Pareto2, Fault> {
+    let SizeKeys { shape, scale } = section.read()?;
+    Ok(Pareto2 { shape, scale })
+}
 
 fn tcp(section: &Section) -> Result<Tcp, Fault> {
     let keys: TcpKeys = section.read()?;
@@ -143,7 +287,7 @@ fn tcp(section: &Section) -> Result<Tcp, Fault> {
 
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
-pub fn read(document: &Document, bottleneck: &Bottleneck) -> Result<Vec<Traffic>, Fault> {
+pub fn read(document: &Document, links: &[Link]) -> Result<Vec<Traffic>, Fault> {
     let labels = unique_labels(&document.traffic).map_err(|(i, label)| {
         let section = Section {
             table: &document.traffic[i],
@@ -158,15 +302,15 @@ pub fn read(document: &Document, bottleneck: &Bottleneck) -> Result<Vec<Traffic>
             table: &document.traffic[i],
             name: &format!("traffic.{i}"),
         };
-        let traffic = one(&section, label)?;
-        check(&section, &traffic, bottleneck)?;
-        check_group(&section, &traffic, &all)?;
+        let traffic = one(&section, label, links)?;
+        check(&section, &traffic, links)?;
+        check_group(&section, &traffic, &all, links)?;
         all.push(traffic);
     }
     Ok(all)
 }
 
-fn one(section: &Section, label: String) -> Result<Traffic, Fault> {
+fn one(section: &Section, label: String, links: &[Link]) -> Result<Traffic, Fault> {
     let spec = spec(section)?;
     section.only(&["kind"], spec.parts)?;
     let keys: FlowKeys = section.read()?;
@@ -174,6 +318,7 @@ fn one(section: &Section, label: String) -> Result<Traffic, Fault> {
         label,
         flows: keys.flows,
         packet: keys.packet,
+        path: path(section, keys.path.0, links)?,
         rtts: keys.rtt,
         access: keys.access,
         pairs: keys.pairs.0,
@@ -203,15 +348,60 @@ fn spec(section: &Section) -> Result<&'static TrafficSpec, Fault> {
         })
 }
 
-fn check(section: &Section, traffic: &Traffic, bottleneck: &Bottleneck) -> Result<(), Fault> {
-    // The access links share what the bottleneck leaves of each way: (rtt/2 − delay)/2 ≥ 0.
-    let least = bottleneck.delay * 2;
+/// The links along the nodes that `nodes` names.
+fn path(section: &Section, nodes: Option<Vec<Label>>, links: &[Link]) -> Result<Vec<usize>, Fault> {
+    let Some(nodes) = nodes else {
+        return Ok(vec![0]);
+    };
+    if nodes.len() < 2 {
+        let found = section
+            .table
+            .entry("path")
+            .map(|entry| entry.node.to_value());
+        let found = found.map_or(String::new(), |value| value.to_string());
+        return Err(section.fault("path", found, "a list of two nodes or more"));
+    }
+    if let Some(i) = (1..nodes.len()).find(|i| nodes[..*i].contains(&nodes[*i])) {
+        let found = format!("{:?} twice", nodes[i].0);
+        return Err(section.fault("path", found, "each node once"));
+    }
+    let hop = |pair: &[Label]| {
+        let joins = |link: &Link| (&link.from, &link.to) == (&pair[0].0, &pair[1].0);
+        links.iter().position(joins).ok_or_else(|| {
+            let known = links
+                .iter()
+                .map(|link| format!("{:?} to {:?}", link.from, link.to));
+            let known: Vec<String> = known.collect();
+            section.fault(
+                "path",
+                format!("{:?} to {:?}, which no link joins", pair[0].0, pair[1].0),
+                known.join(", "),
+            )
+        })
+    };
+    nodes.windows(2).map(hop).collect()
+}
+
+/// Propagation over the links of a path and back: on the way back over the links that there
+/// are, else over lines like those of the way there.
+fn path_delay(path: &[usize], links: &[Link]) -> Span {
+    let back = |link: &Link| {
+        let opposite = |other: &&Link| (&other.to, &other.from) == (&link.from, &link.to);
+        links.iter().find(opposite).unwrap_or(link).delay
+    };
+    let both = path.iter().map(|i| links[*i].delay + back(&links[*i]));
+    both.fold(Span::ZERO, |sum, delay| sum + delay)
+}
+
+fn check(section: &Section, traffic: &Traffic, links: &[Link]) -> Result<(), Fault> {
+    // The access links share what the path leaves of the round trip.
+    let least = path_delay(&traffic.path, links);
     if let Some(short) = traffic.rtts.iter().find(|rtt| **rtt < least) {
-        return Err(section.fault(
-            "rtt",
-            format!("\"{short}\""),
-            format!("at least twice the bottleneck's delay, \"{least}\""),
-        ));
+        let allowed = match links.len() {
+            1 => format!("at least twice the bottleneck's delay, \"{least}\""),
+            _ => format!("at least its path's delay both ways, \"{least}\""),
+        };
+        return Err(section.fault("rtt", format!("\"{short}\""), allowed));
     }
     if let Some(stop) = traffic.stop {
         let (latest_start, earliest_stop) = (traffic.start.bounds().1, stop.bounds().0);
@@ -227,7 +417,12 @@ fn check(section: &Section, traffic: &Traffic, bottleneck: &Bottleneck) -> Resul
 }
 
 /// Traffic of one group shares its pairs, so it must agree in all that makes a pair.
-fn check_group(section: &Section, traffic: &Traffic, before: &[Traffic]) -> Result<(), Fault> {
+fn check_group(
+    section: &Section,
+    traffic: &Traffic,
+    before: &[Traffic],
+    links: &[Link],
+) -> Result<(), Fault> {
     let Some(group) = &traffic.group else {
         return Ok(());
     };
@@ -252,6 +447,15 @@ fn check_group(section: &Section, traffic: &Traffic, before: &[Traffic]) -> Resu
     if first.pairs != Some(pairs) {
         let theirs = first.pairs.map_or("none".into(), |pairs| pairs.to_string());
         return differs("pairs", pairs.to_string(), theirs);
+    }
+    if first.path != traffic.path {
+        let hops = |path: &[usize]| {
+            let nodes = path.iter().map(|link| format!("{:?}", links[*link].to));
+            let first = format!("{:?}", links[path[0]].from);
+            let nodes: Vec<String> = std::iter::once(first).chain(nodes).collect();
+            format!("[{}]", nodes.join(", "))
+        };
+        return differs("path", hops(&traffic.path), hops(&first.path));
     }
     if first.rtts != traffic.rtts {
         return differs("rtt", list(&traffic.rtts), list(&first.rtts));

@@ -68,6 +68,45 @@ impl ParamType for Label {
     }
 }
 
+/// A law that a link has of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FixedLaw {
+    pub kind: String,
+    pub given: Vec<(String, Value)>,
+}
+
+impl ParamType for FixedLaw {
+    const SHAPE: Shape = Shape::Other;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str =
+        "a law, such as \"droptail\" or { kind = \"red\", min_th = \"15p\" }";
+    fn from_value(value: &Value) -> Result<FixedLaw, String> {
+        match value {
+            Value::Text(kind) => Ok(FixedLaw {
+                kind: kind.clone(),
+                given: Vec::new(),
+            }),
+            Value::Table(fields) => {
+                let mut given = fields.clone();
+                let kind = given.iter().position(|(name, _)| name == "kind");
+                match kind.map(|i| given.remove(i)) {
+                    Some((_, Value::Text(kind))) => Ok(FixedLaw { kind, given }),
+                    _ => Err(Self::ALLOWED.into()),
+                }
+            }
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        let mut fields = vec![("kind".to_owned(), Value::Text(self.kind.clone()))];
+        fields.extend(self.given.iter().cloned());
+        Value::Table(fields)
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
 /// A key that may be absent and then has no value; shown as an empty text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Maybe<T>(pub Option<T>);

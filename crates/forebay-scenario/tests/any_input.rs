@@ -3,9 +3,10 @@
 use forebay_scenario::{parse, Options};
 use proptest::prelude::*;
 
-const SCENARIOS: [&str; 2] = [
+const SCENARIOS: [&str; 3] = [
     include_str!("good/constant.toml"),
     include_str!("good/loads.toml"),
+    include_str!("good/network.toml"),
 ];
 
 /// Pieces that a scenario is made of, and some that break it.
@@ -57,6 +58,15 @@ const PIECES: &[&str] = &[
     "\"ftp\"",
     "\"mice\"",
     "\"cbr\"",
+    "\"web\"",
+    "\"pages\"",
+    "\"onoff\"",
+    "[[link]]",
+    "from",
+    "to",
+    "path",
+    "\"R5\"",
+    "link.0.rate",
     "flows",
     "packet",
     "rtt",

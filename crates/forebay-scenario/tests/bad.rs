@@ -100,7 +100,7 @@ fn faults_of_the_command_line_name_its_option() {
         (
             set("bottleneck.rat", "1Mbit/s"),
             "--set: bottleneck.rat: found a key that is not known here, allowed: rate, delay, \
-             buffer, ecn (did you mean \"rate\"?)",
+             buffer, ecn, name, from, to (did you mean \"rate\"?)",
         ),
         (
             set("law.red 3.max_p", "0.1"),

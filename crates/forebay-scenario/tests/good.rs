@@ -2,7 +2,9 @@
 
 use forebay_core::discipline::Buffer;
 use forebay_core::{Bytes, Rate, Span, Time, Value};
-use forebay_scenario::{parse, Experiment, Instant, Options, Recovery, Setting, TrafficKind};
+use forebay_scenario::{
+    parse, Experiment, Instant, LinkSetting, Options, Recovery, Setting, TrafficKind,
+};
 
 /// PD-RED at a constant load: every part that a scenario can have.
 const CONSTANT: &str = include_str!("good/constant.toml");
@@ -69,7 +71,14 @@ fn every_part_of_a_scenario_is_read() {
         panic!("{:?}", scenario.changes)
     };
     assert_eq!(change.at, second(60.0));
-    assert_eq!(change.what, Setting::Rate(Rate::from_bps(20_000_000)));
+    let rate = LinkSetting::Rate(Rate::from_bps(20_000_000));
+    assert_eq!(
+        change.what,
+        Setting::Link {
+            link: 0,
+            what: rate
+        }
+    );
 
     let red = &experiment.points[0].laws[0];
     assert_eq!(red.spec.kind, "red");
@@ -150,10 +159,15 @@ fn changes_come_in_order_of_time() {
         traffic: 2,
         flows: 0,
     };
+    let bottleneck = |what| Setting::Link { link: 0, what };
+    let delay = LinkSetting::Delay(Span::from_millis(6));
     let want = [
-        (second(60.0), Setting::Delay(Span::from_millis(6))),
+        (second(60.0), bottleneck(delay)),
         (second(120.0), flows),
-        (second(120.0), Setting::Buffer(Buffer::Bytes(64_000))),
+        (
+            second(120.0),
+            bottleneck(LinkSetting::Buffer(Buffer::Bytes(64_000))),
+        ),
     ];
     assert_eq!(changes, want);
 }
@@ -308,4 +322,82 @@ fn seeds_count_from_one() {
         ..Options::default()
     };
     assert_eq!(read(CONSTANT, &options).seeds, [1, 2, 3]);
+}
+
+/// Several links with laws, and every kind of traffic.
+const NETWORK: &str = include_str!("good/network.toml");
+
+#[test]
+fn links_join_nodes_and_paths_follow_them() {
+    let experiment = read(NETWORK, &Options::default());
+    let scenario = &experiment.points[0].scenario;
+    let names: Vec<&str> = scenario
+        .all_links()
+        .map(|link| link.name.as_str())
+        .collect();
+    assert_eq!(names, ["Q2", "Q4", "R3-R4", "R5-R4"]);
+    let paths: Vec<&[usize]> = scenario.traffic.iter().map(|t| t.path.as_slice()).collect();
+    let expected: [&[usize]; 6] = [&[0, 2, 1], &[3], &[0], &[1], &[0], &[0]];
+    assert_eq!(paths, expected);
+    assert_eq!(
+        (
+            scenario.opposite(1),
+            scenario.opposite(3),
+            scenario.opposite(0)
+        ),
+        (Some(3), Some(1), None)
+    );
+    // The law under test acts on the bottleneck and on Q4.
+    assert_eq!(scenario.tested().len(), 2);
+    let own: Vec<Option<&str>> = scenario
+        .all_links()
+        .map(|link| link.law.as_ref().map(|law| law.spec.kind))
+        .collect();
+    assert_eq!(own, [None, None, Some("droptail"), Some("red")]);
+    let what: Vec<&Setting> = scenario.changes.iter().map(|change| &change.what).collect();
+    let rate = LinkSetting::Rate(Rate::from_bps(5_000_000));
+    let buffer = LinkSetting::Buffer(Buffer::Bytes(32_000));
+    let flows = Setting::Flows {
+        traffic: 3,
+        flows: 10,
+    };
+    assert_eq!(
+        what,
+        [
+            &Setting::Link {
+                link: 1,
+                what: rate
+            },
+            &Setting::Link {
+                link: 3,
+                what: buffer
+            },
+            &flows
+        ]
+    );
+}
+
+#[test]
+fn kinds_of_traffic_have_their_numbers() {
+    let experiment = read(NETWORK, &sets(&[("link.Q4.rate", "9Mbit/s")]));
+    let scenario = &experiment.points[0].scenario;
+    assert_eq!(scenario.links[0].rate, Rate::from_bps(9_000_000));
+    let kinds: Vec<&TrafficKind> = scenario.traffic.iter().map(|t| &t.kind).collect();
+    let [_, _, TrafficKind::Web(web), TrafficKind::Pages(pages), TrafficKind::OnOff(onoff), TrafficKind::OnOff(always)] =
+        kinds.as_slice()
+    else {
+        panic!("{kinds:?}")
+    };
+    assert_eq!((web.requests_per_s, web.size.shape), (5.0, 1.2));
+    assert_eq!(web.size.scale, Bytes(2000));
+    assert_eq!((pages.pages, pages.objects), (Some(10), 4));
+    assert_eq!(pages.page_gap, Span::from_secs(3));
+    let arrivals = onoff.arrivals.unwrap();
+    assert_eq!((arrivals.per_s, arrivals.swing), (0.2, 0.9));
+    assert_eq!(
+        (arrivals.period, arrivals.peak),
+        (Span::from_secs(10), second(5.0))
+    );
+    assert_eq!((onoff.on_shape, onoff.bursts), (Some(1.5), Some(50.0)));
+    assert!(always.arrivals.is_none() && always.on_shape.is_none() && always.bursts.is_none());
 }

@@ -38,6 +38,7 @@ fn good_scenarios_are_valid() {
     for text in [
         include_str!("good/constant.toml"),
         include_str!("good/loads.toml"),
+        include_str!("good/network.toml"),
     ] {
         let errors: Vec<_> = validator
             .iter_errors(&json(text))

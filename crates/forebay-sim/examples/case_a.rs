@@ -26,7 +26,12 @@ fn main() {
         ),
         sample: Span::from_millis(10),
         target_pkts: Some(400.0),
-        bottleneck: Bottleneck {
+        links: vec![],
+        bottleneck: Link {
+            name: "bottleneck".into(),
+            from: "left".into(),
+            to: "right".into(),
+            law: None,
             rate: Rate::from_bps(rate),
             delay: Span::from_millis(40),
             buffer: Buffer::Packets(1125),
@@ -36,6 +41,7 @@ fn main() {
             label: "ftp".into(),
             flows: n,
             packet: Bytes(500),
+            path: vec![0],
             rtts: vec![Span::from_millis(100)],
             access: Rate::from_bps(100_000_000),
             pairs: None,

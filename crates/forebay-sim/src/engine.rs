@@ -1,23 +1,24 @@
 //! Runs a network: events in order of time, an event only where order can change.
 //!
-//! A data packet costs three: its arrival at the bottleneck, its ACK's arrival at the shared
-//! way back, and that ACK's arrival at the sender. The link's end of transmission, the law's
-//! clock and the sampler are one pending time each and stay out of the calendar. Everything
-//! else is arithmetic: access links and the link itself are FIFO, so what leaves a queue can
-//! be followed to the receiver, through it, and back to the next place where flows meet.
+//! With one bottleneck a data packet costs three: its arrival there, its ACK's arrival at the
+//! shared way back, and that ACK's arrival at the sender; each further station adds one. The
+//! links' ends of transmission, the laws' clocks and the sampler are one pending time each and
+//! stay out of the calendar. Everything else is arithmetic: access links and the links
+//! themselves are FIFO, so what leaves a queue can be followed to the receiver, through it, and
+//! back to the next place where flows meet.
 
 use std::sync::atomic::Ordering;
 
 use forebay_core::discipline::Fifo;
 use forebay_core::{Ecn, Law, Rng, Time};
-use forebay_scenario::{Change, Scenario, Setting};
+use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
 use forebay_trace::{FlowTotals, Recorder, Settings, Trace};
 
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::{EventQueue, MOST_LINES};
 use crate::line::Wire;
-use crate::network::Network;
+use crate::network::{Hop, Network, Pair};
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
@@ -28,10 +29,12 @@ use crate::Watch;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A data packet reaches the bottleneck.
+    /// A data packet reaches its first port.
     Data(Packet),
     /// An ACK reaches the way back.
     AckReturns(Packet),
+    /// A packet that has left a station reaches the next.
+    Station(Packet),
     /// An ACK reaches its sender.
     Ack(Packet),
 }
@@ -46,6 +49,8 @@ enum Alarm {
     DelayedAck(u32),
     /// The application acts.
     Act(u32),
+    /// Flows of this traffic may arrive.
+    Arrival(u32),
 }
 
 /// Packets from pairs of like links arrive in the order in which they were sent: three delay
@@ -58,13 +63,15 @@ const ACK: usize = 2;
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
 
-pub struct Engine<'a> {
+/// With `ONE` there is one link, and the questions which link it is and where a packet goes next
+/// have answers that the compiler knows.
+pub struct Engine<'a, const ONE: bool> {
     scenario: &'a Scenario,
     network: Network,
-    port: Port,
-    /// The way back: the bottleneck's rate and delay, never full.
-    back: Wire,
-    back_free: u64,
+    /// By link.
+    ports: Vec<Port>,
+    /// By link: the way back where no link is, with the same rate and delay, never full.
+    backs: Vec<Back>,
     packets: EventQueue<Event>,
     /// A bucket holds many of them.
     alarms: Calendar<Alarm, 16>,
@@ -76,33 +83,35 @@ pub struct Engine<'a> {
     agenda: Agenda,
 }
 
-/// The next time of each thing that has only one.
+/// A line and when it is next free.
+struct Back {
+    wire: Wire,
+    free: u64,
+}
+
+/// The next time of each kind of thing that happens at few places.
 struct Agenda {
+    /// A link is free again: `link_at`.
+    link: u64,
+    link_at: usize,
     change: u64,
     tick: u64,
     sample: u64,
     alarm: u64,
 }
 
-impl<'a> Engine<'a> {
-    pub fn new(scenario: &'a Scenario, law: Box<dyn Law>, seed: u64) -> Engine<'a> {
-        let bottleneck = &scenario.bottleneck;
+impl<'a, const ONE: bool> Engine<'a, ONE> {
+    /// `laws` are those of the queues that are under test, in order.
+    pub fn new(scenario: &'a Scenario, laws: Vec<Box<dyn Law>>, seed: u64) -> Self {
         let settings = Settings {
             interval: scenario.sample,
             window: scenario.measure,
         };
-        let port = Port::new(
-            Box::new(Fifo::new(
-                law,
-                bottleneck.buffer,
-                bottleneck.rate,
-                bottleneck.ecn,
-                Rng::new(seed, "law"),
-            )),
-            Recorder::new(settings, bottleneck.rate),
-            bottleneck.rate,
-            bottleneck.delay.as_nanos(),
-        );
+        let ports = ports(scenario, laws, settings, seed);
+        let back = |link: &Link| Back {
+            wire: Wire::new(link.rate.as_bps(), link.delay.as_nanos()),
+            free: 0,
+        };
         let network = Network::new(scenario, seed);
         let (start, end) = scenario.measure;
         let mut engine = Engine {
@@ -112,14 +121,15 @@ impl<'a> Engine<'a> {
             ),
             // 1 ms wide, past the longest timeout of a minute.
             alarms: Calendar::new(1 << 20, 65_000_000_000),
-            back: Wire::new(bottleneck.rate.as_bps(), bottleneck.delay.as_nanos()),
-            back_free: 0,
+            backs: scenario.all_links().map(back).collect(),
             blocks: BlockStore::default(),
             segments: Vec::new(),
             changes: scenario.changes.iter(),
             window: (start.as_nanos(), end.as_nanos()),
             end: scenario.duration.as_nanos(),
             agenda: Agenda {
+                link: NEVER,
+                link_at: 0,
                 change: NEVER,
                 tick: NEVER,
                 sample: scenario.sample.as_nanos(),
@@ -127,12 +137,16 @@ impl<'a> Engine<'a> {
             },
             scenario,
             network,
-            port,
+            ports,
         };
         engine.agenda.change = engine.next_change();
         engine.agenda.tick = engine.next_tick();
         for flow in 0..engine.network.flows.len() as u32 {
             engine.schedule_act(flow);
+        }
+        for class in 0..engine.network.classes.len() {
+            let first = engine.network.classes[class].application.first_arrival();
+            engine.schedule_arrival(class as u32, first.unwrap_or(NEVER));
         }
         engine
     }
@@ -143,7 +157,7 @@ impl<'a> Engine<'a> {
         loop {
             since_watch += 1;
             let agenda = &self.agenda;
-            let single = (self.port.done_at.min(agenda.tick))
+            let single = (agenda.link.min(agenda.tick))
                 .min(agenda.sample.min(agenda.change))
                 .min(agenda.alarm);
             let network = &self.network;
@@ -167,18 +181,40 @@ impl<'a> Engine<'a> {
         Some(self.finish())
     }
 
+    /// The trace of the bottleneck with those of the other links, each with the flows whose data
+    /// crosses it.
     fn finish(self) -> Trace {
-        let flows = self
-            .network
-            .routes
-            .iter()
-            .zip(&self.network.receivers)
-            .map(|(route, receiver)| FlowTotals {
-                traffic: route.class,
-                delivered_bytes: receiver.delivered_bytes,
+        let network = &self.network;
+        let mut delivered = vec![0; network.flows.len()];
+        for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
+            delivered[flow.owner as usize] += receiver.delivered_bytes;
+        }
+        let crossing = |link: usize| {
+            let classes = network.classes.iter().enumerate();
+            let crossing = classes.filter(move |(_, class)| class.links.contains(&link));
+            crossing.flat_map(|(traffic, class)| {
+                let flows = class.first..class.first + class.count;
+                flows.map(move |flow| (traffic, flow as usize))
             })
-            .collect();
-        self.port.recorder.finish(flows)
+        };
+        let traces = self.ports.into_iter().enumerate().map(|(link, port)| {
+            let totals = |(traffic, flow): (usize, usize)| FlowTotals {
+                traffic: traffic as u32,
+                delivered_bytes: delivered[flow],
+            };
+            port.record
+                .recorder
+                .finish(crossing(link).map(totals).collect())
+        });
+        let names = self.scenario.all_links().map(|link| link.name.clone());
+        let mut traces = traces
+            .zip(names)
+            .map(|(trace, name)| Trace { name, ..trace });
+        let bottleneck = traces.next().expect("a scenario has a bottleneck");
+        Trace {
+            others: traces.collect(),
+            ..bottleneck
+        }
     }
 
     /// Things of one time happen in the order: change, tick, link, sample, alarm.
@@ -187,14 +223,25 @@ impl<'a> Engine<'a> {
         if now == self.agenda.change {
             self.apply_change(now);
         } else if now == self.agenda.tick {
-            self.port.discipline.handle_timeout(Time::from_nanos(now));
-            self.agenda.tick = self.next_tick();
-        } else if now == self.port.done_at {
-            if let Some(sent) = self.port.send_next(now) {
-                self.follow(sent);
+            for port in &mut self.ports {
+                if tick_of(port) == now {
+                    port.discipline.handle_timeout(Time::from_nanos(now));
+                }
             }
+            self.agenda.tick = self.next_tick();
+        } else if now == self.agenda.link {
+            let link = if ONE { 0 } else { self.agenda.link_at };
+            if let Some(sent) = self.ports[link].send_next(now) {
+                self.leave_port(link, sent);
+            }
+            self.look_at_links();
         } else if now == self.agenda.sample {
-            self.port.sample(now);
+            for port in &mut self.ports {
+                port.sample(now);
+                for blocks in port.record.lost_blocks.drain(..) {
+                    self.blocks.take(blocks);
+                }
+            }
             self.agenda.sample += self.scenario.sample.as_nanos();
         } else {
             self.handle_alarm(now);
@@ -214,12 +261,117 @@ impl<'a> Engine<'a> {
     fn handle(&mut self, now: u64, event: Event) {
         match event {
             Event::Data(packet) => {
-                if let Some(sent) = self.port.arrive(now, packet) {
-                    self.follow(sent);
-                }
+                let link = match ONE {
+                    true => 0,
+                    false => self.pair_of(&packet).data_enters,
+                };
+                self.arrive_at_port(now, link, packet);
             }
-            Event::AckReturns(ack) => self.return_ack(now, ack),
+            Event::AckReturns(ack) if ONE => self.go_back(now, 0, ack),
+            Event::AckReturns(ack) => match self.pair_of(&ack).ack_enters {
+                Hop::Back(link) => self.go_back(now, link, ack),
+                hop => self.reach(now, hop, ack),
+            },
             Event::Ack(ack) => self.take_ack(now, ack),
+            Event::Station(packet) => {
+                let hop = self.network.station(packet.station);
+                self.reach(now, hop, packet);
+            }
+        }
+    }
+
+    #[inline]
+    fn pair_of(&self, packet: &Packet) -> &Pair {
+        let route = self.network.routes[packet.flow as usize];
+        &self.network.pairs[route.pair as usize]
+    }
+
+    /// A packet reaches a station. Out of line, so that the usual single bottleneck stays fast.
+    #[inline(never)]
+    fn reach(&mut self, now: u64, hop: Hop, packet: Packet) {
+        match hop {
+            Hop::Port(link) => self.arrive_at_port(now, link, packet),
+            Hop::Back(link) => self.go_back(now, link, packet),
+            Hop::Sink | Hop::Source => unreachable!("not a station"),
+        }
+    }
+
+    #[inline(always)]
+    fn arrive_at_port(&mut self, now: u64, link: u16, packet: Packet) {
+        let link = usize::from(link);
+        let port = &mut self.ports[link];
+        let sent = port.arrive(now, packet);
+        if let Some(sent) = sent {
+            self.look_at_links();
+            self.leave_port(link, sent);
+        }
+    }
+
+    /// Finds the link that is free first.
+    #[inline]
+    fn look_at_links(&mut self) {
+        if ONE {
+            self.agenda.link = self.ports[0].done_at;
+            return;
+        }
+        let (mut first, mut at) = (NEVER, 0);
+        for (link, port) in self.ports.iter().enumerate() {
+            if port.done_at < first {
+                (first, at) = (port.done_at, link);
+            }
+        }
+        (self.agenda.link, self.agenda.link_at) = (first, at);
+    }
+
+    /// A packet that left a port goes on: to its sink as a rule, and an ACK to its source.
+    #[inline]
+    fn leave_port(&mut self, link: usize, sent: Sent) {
+        if ONE {
+            return self.deliver(sent);
+        }
+        let packet = sent.packet;
+        match self.network.after_port(self.pair_of(&packet).path, link) {
+            Hop::Sink => self.deliver(sent),
+            hop => self.go_on(sent.arrives_at, hop, packet),
+        }
+    }
+
+    /// An ACK crosses a line back, where flows meet, and its source's access link as a rule.
+    #[inline(always)]
+    fn go_back(&mut self, now: u64, link: u16, ack: Packet) {
+        let link = usize::from(link);
+        let back = &mut self.backs[link];
+        let at = back.wire.pass(&mut back.free, now, ack.bytes);
+        if ONE {
+            return self.return_to_source(at, ack);
+        }
+        match self.network.after_back(self.pair_of(&ack).path, link) {
+            Hop::Source => self.return_to_source(at, ack),
+            hop => self.go_on(at, hop, ack),
+        }
+    }
+
+    #[inline(always)]
+    fn return_to_source(&mut self, at: u64, ack: Packet) {
+        let route = self.network.routes[ack.flow as usize];
+        let pair = &mut self.network.pairs[route.pair as usize];
+        let at = pair.wire.pass(&mut pair.ack_down, at, ack.bytes);
+        let line = LINES * usize::from(pair.class) + ACK;
+        self.packets.push_on(line, at, Event::Ack(ack));
+    }
+
+    /// A packet that left a station reaches the next one at `at`. Out of line, so that the
+    /// usual single bottleneck stays fast.
+    #[inline(never)]
+    fn go_on(&mut self, at: u64, hop: Hop, packet: Packet) {
+        match hop {
+            Hop::Port(_) | Hop::Back(_) => {
+                let station = self.network.number(hop);
+                let packet = Packet { station, ..packet };
+                self.packets.push(at, Event::Station(packet));
+            }
+            Hop::Source => self.return_to_source(at, packet),
+            Hop::Sink => unreachable!("data reaches its sink from a port"),
         }
     }
 
@@ -228,6 +380,7 @@ impl<'a> Engine<'a> {
             Some(Alarm::Retransmit(flow)) => self.check_timer(now, flow),
             Some(Alarm::DelayedAck(flow)) => self.check_delayed_ack(now, flow),
             Some(Alarm::Act(flow)) => self.act(now, flow),
+            Some(Alarm::Arrival(class)) => self.arrive(now, class),
             None => {}
         }
     }
@@ -239,10 +392,10 @@ impl<'a> Engine<'a> {
         self.agenda.alarm = self.agenda.alarm.min(at);
     }
 
-    /// A packet that left the bottleneck goes to its sink: a FIFO all the way, so the receiver
+    /// A packet that left its last port goes to its sink: a FIFO all the way, so the receiver
     /// can be run now, at the time when the packet reaches it.
     #[inline]
-    fn follow(&mut self, sent: Sent) {
+    fn deliver(&mut self, sent: Sent) {
         let packet = sent.packet;
         let route = self.network.routes[packet.flow as usize];
         let pair = &mut self.network.pairs[route.pair as usize];
@@ -306,23 +459,14 @@ impl<'a> Engine<'a> {
             connection: receiver.connection(),
             ecn: Ecn::NotEct,
             flags: Flags {
-                ece: receiver.echo(),
+                ecn_signal: receiver.echo(),
                 ..Flags::default()
             },
+            station: 0,
         };
         let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
-        self.packets
-            .push_on(LINES * pair.class + ACK_RETURNS, at, Event::AckReturns(ack));
-    }
-
-    /// An ACK crosses the way back, where all flows meet, and its source's access link.
-    #[inline]
-    fn return_ack(&mut self, now: u64, ack: Packet) {
-        let at = self.back.pass(&mut self.back_free, now, ack.bytes);
-        let pair = &mut self.network.pairs[self.network.routes[ack.flow as usize].pair as usize];
-        let at = pair.wire.pass(&mut pair.ack_down, at, ack.bytes);
-        self.packets
-            .push_on(LINES * pair.class + ACK, at, Event::Ack(ack));
+        let line = LINES * usize::from(pair.class) + ACK_RETURNS;
+        self.packets.push_on(line, at, Event::AckReturns(ack));
     }
 
     #[inline]
@@ -333,7 +477,7 @@ impl<'a> Engine<'a> {
             if ack.connection == sender.connection {
                 let ack = Ack {
                     next: ack.seq,
-                    ece: ack.flags.ece,
+                    ece: ack.flags.ecn_signal,
                     blocks: &blocks[..count],
                 };
                 sender.on_ack(&ack, step);
@@ -383,6 +527,10 @@ impl<'a> Engine<'a> {
             self.agenda.alarm = self.agenda.alarm.min(sender.rto_due);
         }
         if self.segments.is_empty() {
+            // Only a closed connection or a transfer has an end.
+            if sender.una == sender.limit {
+                self.end_transfer(now, flow);
+            }
             return;
         }
         let connection = sender.connection;
@@ -403,16 +551,17 @@ impl<'a> Engine<'a> {
                 connection,
                 ecn: if syn { Ecn::NotEct } else { ecn },
                 flags: Flags {
-                    cwr: segment.cwr,
+                    ecn_signal: segment.cwr,
                     ..Flags::default()
                 },
+                station: 0,
             };
             let free = pair.data_up <= now && !syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
             // A packet that waits for its access link would hold up the others' line.
             if free {
-                self.packets
-                    .push_on(LINES * pair.class + DATA, at, Event::Data(packet));
+                let line = LINES * usize::from(pair.class) + DATA;
+                self.packets.push_on(line, at, Event::Data(packet));
             } else {
                 self.packets.push(at, Event::Data(packet));
             }
@@ -434,7 +583,8 @@ impl<'a> Engine<'a> {
         let stop = at.stop;
         self.perform(now, flow, act.action);
         let class = self.network.routes[flow as usize].class as usize;
-        let next = self.network.classes[class].application.next(act, stop);
+        let class = &mut self.network.classes[class];
+        let next = class.application.next(flow - class.first, act, stop);
         self.network.flows[flow as usize].next_act = next;
         self.schedule_act(flow);
     }
@@ -445,18 +595,67 @@ impl<'a> Engine<'a> {
             Action::Close => self.network.senders[flow as usize].close(),
             Action::Fresh => {
                 let phase = self.network.phases.uniform();
-                let sender = &mut self.network.senders[flow as usize];
-                let class =
-                    &self.network.classes[self.network.routes[flow as usize].class as usize];
-                if let Some(config) = &class.tcp {
-                    sender.reset(config, phase);
-                }
-                let connection = sender.connection;
-                self.network.receivers[flow as usize].reset(connection);
+                self.reset_connection(flow, phase);
                 self.with_sender(now, flow, |sender, step| sender.open(step));
             }
+            Action::Transfer(packets) => self.begin_transfer(now, flow, packets),
             Action::Send => self.send_plain(now, flow),
         }
+    }
+
+    fn reset_connection(&mut self, number: u32, phase: f64) {
+        let sender = &mut self.network.senders[number as usize];
+        let class = &self.network.classes[self.network.routes[number as usize].class as usize];
+        if let Some(config) = &class.tcp {
+            sender.reset(config, phase);
+        }
+        let connection = sender.connection;
+        self.network.receivers[number as usize].reset(connection);
+    }
+
+    fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
+        // Drawn also for a request that is lost, so that the others' draws stay as they are.
+        let class = self.network.routes[flow as usize].class as usize;
+        let phase = self.network.classes[class].phases.uniform();
+        let Some(number) = self.network.take_connection(flow) else {
+            return;
+        };
+        self.reset_connection(number, phase);
+        self.with_sender(now, number, |sender, step| sender.transfer(packets, step));
+    }
+
+    /// All that a connection was offered is acknowledged: its flow may have waited for that.
+    #[cold]
+    fn end_transfer(&mut self, now: u64, number: u32) {
+        let Some(flow) = self.network.release_connection(number) else {
+            return;
+        };
+        let class = self.network.routes[flow as usize].class as usize;
+        let class = &mut self.network.classes[class];
+        let at = &mut self.network.flows[flow as usize];
+        let act = class
+            .application
+            .transferred(flow - class.first, now, at.stop);
+        if act.is_some() && !at.stopped {
+            at.next_act = act;
+            self.schedule_act(flow);
+        }
+    }
+
+    fn schedule_arrival(&mut self, class: u32, at: u64) {
+        if at != NEVER {
+            self.set_alarm(at, Alarm::Arrival(class));
+        }
+    }
+
+    fn arrive(&mut self, now: u64, class: u32) {
+        let arrival = self.network.classes[class as usize].application.arrive(now);
+        if let Some((flow, act)) = arrival.begins {
+            let flow = self.network.classes[class as usize].first + flow;
+            self.network.flows[flow as usize].next_act = Some(act);
+            self.schedule_act(flow);
+        }
+        self.schedule_arrival(class, arrival.next);
     }
 
     /// One packet of a source without congestion control.
@@ -475,6 +674,7 @@ impl<'a> Engine<'a> {
                 udp: true,
                 ..Flags::default()
             },
+            station: 0,
         };
         sender.next = sender.next.wrapping_add(1);
         let pair = &mut self.network.pairs[at.pair as usize];
@@ -483,10 +683,7 @@ impl<'a> Engine<'a> {
     }
 
     fn next_tick(&self) -> u64 {
-        self.port
-            .discipline
-            .poll_timeout()
-            .map_or(NEVER, Time::as_nanos)
+        self.ports.iter().map(tick_of).min().unwrap_or(NEVER)
     }
 
     fn next_change(&self) -> u64 {
@@ -499,15 +696,20 @@ impl<'a> Engine<'a> {
             return;
         };
         match change.what {
-            Setting::Rate(rate) => {
-                self.port.set_rate(now, rate);
-                self.back = Wire::new(rate.as_bps(), self.back.delay_ns);
+            Setting::Link { link, what } => {
+                let (port, back) = (&mut self.ports[link], &mut self.backs[link].wire);
+                match what {
+                    LinkSetting::Rate(rate) => {
+                        port.set_rate(now, rate);
+                        *back = Wire::new(rate.as_bps(), back.delay_ns);
+                    }
+                    LinkSetting::Delay(delay) => {
+                        port.delay_ns = delay.as_nanos();
+                        back.delay_ns = delay.as_nanos();
+                    }
+                    LinkSetting::Buffer(buffer) => port.discipline.set_buffer(buffer),
+                }
             }
-            Setting::Delay(delay) => {
-                self.port.delay_ns = delay.as_nanos();
-                self.back.delay_ns = delay.as_nanos();
-            }
-            Setting::Buffer(buffer) => self.port.discipline.set_buffer(buffer),
             Setting::Flows { traffic, flows } => self.set_active(now, traffic, flows),
         }
         self.agenda.change = self.next_change();
@@ -515,26 +717,38 @@ impl<'a> Engine<'a> {
 
     /// Makes the first `active` flows of a traffic run, and the others stop.
     fn set_active(&mut self, now: u64, traffic: usize, active: u32) {
-        let class = &self.network.classes[traffic];
+        let class = &mut self.network.classes[traffic];
+        class.application.set_active(active);
         let (first, count) = (class.first, class.count);
+        let transfers = class.most_connections > 0;
         for flow in first..first + count {
-            let running = self.network.flows[flow as usize].next_act.is_some()
-                || self.network.senders[flow as usize].limit == u32::MAX;
             let wanted = flow - first < active;
+            let was_stopped =
+                std::mem::replace(&mut self.network.flows[flow as usize].stopped, !wanted);
+            let running = self.network.flows[flow as usize].next_act.is_some()
+                || self.network.senders[flow as usize].limit == u32::MAX
+                // A session may be waiting for the end of a transfer.
+                || transfers && !was_stopped;
             if running && !wanted {
-                self.network.senders[flow as usize].close();
+                // A transfer has its end already.
+                if !transfers {
+                    self.network.senders[flow as usize].close();
+                }
                 self.network.flows[flow as usize].next_act = None;
             } else if wanted && !running {
                 let stop = self.network.flows[flow as usize].stop;
                 let class = &mut self.network.classes[traffic];
-                let act = class.application.first(now, stop).map(|act| Act {
-                    // The flow may have run before: it comes back with a new connection.
-                    action: match act.action {
-                        Action::Open => Action::Fresh,
-                        other => other,
-                    },
-                    ..act
-                });
+                let act = class
+                    .application
+                    .first(flow - first, now, stop)
+                    .map(|act| Act {
+                        // The flow may have run before: it comes back with a new connection.
+                        action: match act.action {
+                            Action::Open => Action::Fresh,
+                            other => other,
+                        },
+                        ..act
+                    });
                 self.network.flows[flow as usize].next_act = act;
                 self.schedule_act(flow);
             }
@@ -542,27 +756,59 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// The port of each link, under its own law or the next of `laws`.
+fn ports(scenario: &Scenario, laws: Vec<Box<dyn Law>>, settings: Settings, seed: u64) -> Vec<Port> {
+    let mut laws = laws.into_iter();
+    let port = |(i, link): (usize, &Link)| {
+        let law = match &link.law {
+            Some(own) => own
+                .build(&scenario.site_of(link))
+                .expect("the scenario has built it once"),
+            None => laws.next().expect("a law for each queue under test"),
+        };
+        let stream = match i {
+            0 => "law".to_owned(),
+            _ => format!("law {i}"),
+        };
+        let rng = Rng::new(seed, &stream);
+        Port::new(
+            Box::new(Fifo::new(law, link.buffer, link.rate, link.ecn, rng)),
+            Recorder::new(settings, link.rate),
+            link.rate,
+            link.delay.as_nanos(),
+        )
+    };
+    scenario.all_links().enumerate().map(port).collect()
+}
+
+/// When a port's law wants to be called.
+fn tick_of(port: &Port) -> u64 {
+    let due = port.discipline.poll_timeout();
+    due.map_or(NEVER, Time::as_nanos)
+}
+
 /// Fetches what the handler of a coming event will read: with many flows their states lie in
 /// main memory.
 #[inline]
 fn fetch(network: &Network, event: &Event) {
-    let (Event::Data(packet) | Event::AckReturns(packet) | Event::Ack(packet)) = event;
+    let (Event::Data(packet)
+    | Event::AckReturns(packet)
+    | Event::Ack(packet)
+    | Event::Station(packet)) = event;
     let flow = packet.flow as usize;
     prefetch(&network.pairs[network.routes[flow].pair as usize]);
     match event {
         Event::Data(_) => prefetch(&network.receivers[flow]),
         Event::Ack(_) => prefetch(&network.senders[flow]),
-        Event::AckReturns(_) => {}
+        Event::AckReturns(_) | Event::Station(_) => {}
     }
 }
 
 /// A calendar whose buckets hold about one event each and reach past most round trips.
 fn packet_calendar(scenario: &Scenario) -> Calendar<Event> {
-    let packets_per_sec = scenario
-        .bottleneck
-        .rate
-        .packets_per_sec(scenario.packet())
-        .max(1.0);
+    let rates = scenario.all_links().map(|link| link.rate);
+    let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
+    let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
     let spacing_ns = 1e9 / packets_per_sec;
     Calendar::new(spacing_ns as u64, 500_000_000)
 }

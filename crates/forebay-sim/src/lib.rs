@@ -17,6 +17,7 @@ mod traffic;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use engine::Engine;
 use forebay_core::Law;
 use forebay_scenario::Scenario;
 use forebay_trace::Trace;
@@ -32,6 +33,27 @@ pub struct Watch {
 
 /// Runs one simulation: the same scenario, law and seed give the same trace, bit for bit.
 /// `None` if it was cancelled.
+///
+/// # Panics
+/// Where the law under test acts on several queues: [`run_network`] takes one for each.
 pub fn run(scenario: &Scenario, law: Box<dyn Law>, seed: u64, watch: &Watch) -> Option<Trace> {
-    engine::Engine::new(scenario, law, seed).run(watch)
+    run_network(scenario, vec![law], seed, watch)
+}
+
+/// Like [`run`], with one law for each of [`Scenario::tested`].
+///
+/// # Panics
+/// Where there are more or fewer laws than that.
+pub fn run_network(
+    scenario: &Scenario,
+    laws: Vec<Box<dyn Law>>,
+    seed: u64,
+    watch: &Watch,
+) -> Option<Trace> {
+    let tested = scenario.tested().len();
+    assert_eq!(laws.len(), tested, "one law for each queue under test");
+    match scenario.links.is_empty() {
+        true => Engine::<true>::new(scenario, laws, seed).run(watch),
+        false => Engine::<false>::new(scenario, laws, seed).run(watch),
+    }
 }

@@ -1,9 +1,10 @@
-//! The network that a scenario describes: a dumbbell. Access links at both ends, private to a
-//! flow or shared by a group, around the bottleneck; the way back carries ACKs alone.
+//! The network that a scenario describes. Where flows meet there are stations: a port, which is
+//! a link and the queue before it, or the line back along a link that has no link the other
+//! way. Around them lie access links at both ends, private to a flow or shared by a group.
 
 use std::collections::HashMap;
 
-use forebay_core::{Rng, Span};
+use forebay_core::Rng;
 use forebay_scenario::{Change, Recovery, Scenario, Setting, Tcp, Traffic, TrafficKind};
 
 use crate::cc;
@@ -12,35 +13,41 @@ use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
 use crate::traffic::{application, draw, Act, Application};
 
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// The port of the link with this number.
+    Port(u16),
+    /// The line back along the link with this number.
+    Back(u16),
+    /// Its flow's sink, by the access link.
+    Sink,
+    /// Its flow's source, by the access link.
+    Source,
+}
+
 /// A source and a sink with their access links. Each link is one wire and a time from which
 /// it is free.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Pair {
     pub wire: Wire,
-    /// Pairs with like wires have the same number.
-    pub class: usize,
     /// Source to first router.
     pub data_up: u64,
-    /// Second router to sink.
+    /// Last router to sink.
     pub data_down: u64,
-    /// Sink to second router.
+    /// Sink to last router.
     pub ack_up: u64,
     /// First router to source.
     pub ack_down: u64,
-}
-
-impl Pair {
-    fn new(wire: Wire, class: usize) -> Pair {
-        Pair {
-            wire,
-            class,
-            data_up: 0,
-            data_down: 0,
-            ack_up: 0,
-            ack_down: 0,
-        }
-    }
+    /// Pairs with like wires have the same number.
+    pub class: u16,
+    /// Number of the path between source and sink.
+    pub path: u16,
+    /// Where data enters the path.
+    pub data_enters: u16,
+    /// Where ACKs enter it.
+    pub ack_enters: Hop,
 }
 
 /// What all flows of one traffic share.
@@ -53,6 +60,13 @@ pub struct Class {
     /// Flows of this class are `first..first + count`.
     pub first: u32,
     pub count: u32,
+    /// The links that its data crosses.
+    pub links: Vec<usize>,
+    /// Draws the clock phase of a transfer's connection.
+    pub phases: Rng,
+    /// Connections that carry transfers, beyond one per flow.
+    pub extra_connections: u32,
+    pub most_connections: u32,
 }
 
 /// Where a flow runs: all that a passing packet needs to know of it.
@@ -62,18 +76,36 @@ pub struct Route {
     pub pair: u32,
 }
 
+/// No flow.
+pub const NONE: u32 = u32::MAX;
+
 /// What a flow's application does next, and when it stops.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub next_act: Option<Act>,
     pub stop: Option<u64>,
+    /// A change has ended it.
+    pub stopped: bool,
+    /// A flow whose application sends transfers over several connections at a time has further
+    /// ones, each with a number like a flow's: they belong to this flow.
+    pub owner: u32,
+    /// Of an owner: the first of its connections that is free.
+    pub free: u32,
+    /// Of a free connection: the next free one of its owner.
+    pub next_free: u32,
+    /// Of a connection: a transfer is under way.
+    pub busy: bool,
 }
 
-/// Everything but the bottleneck's queue.
+/// Everything but the ports.
 pub struct Network {
     pub pairs: Vec<Pair>,
     /// Each kind of access link once.
     wires: Vec<Wire>,
+    /// By path and station: where a packet goes that leaves the station. Station i is port i,
+    /// and station `links` + i the line back along link i.
+    onward: Vec<Hop>,
+    links: usize,
     pub classes: Vec<Class>,
     pub routes: Vec<Route>,
     pub flows: Vec<Flow>,
@@ -89,6 +121,8 @@ impl Network {
         let mut network = Network {
             pairs: Vec::new(),
             wires: Vec::new(),
+            onward: Vec::new(),
+            links: scenario.all_links().count(),
             classes: Vec::new(),
             routes: Vec::new(),
             flows: Vec::new(),
@@ -97,6 +131,7 @@ impl Network {
             phases: Rng::new(seed, "phase"),
         };
         let mut groups: HashMap<&str, u32> = HashMap::new();
+        let mut paths: Vec<&[usize]> = Vec::new();
         for (index, traffic) in scenario.traffic.iter().enumerate() {
             let shared = traffic
                 .group
@@ -104,8 +139,14 @@ impl Network {
                 .and_then(|group| groups.get(group).copied());
             let count = most_flows(index, traffic, &scenario.changes);
             let pairs = traffic.pairs.unwrap_or(count);
-            let first_pair = shared
-                .unwrap_or_else(|| network.add_pairs(traffic, pairs, scenario.bottleneck.delay));
+            let path = paths.iter().position(|path| **path == traffic.path);
+            let path = path.unwrap_or_else(|| {
+                paths.push(&traffic.path);
+                network.add_path(scenario, &traffic.path);
+                paths.len() - 1
+            });
+            let first_pair =
+                shared.unwrap_or_else(|| network.add_pairs(scenario, traffic, pairs, path as u16));
             if let Some(group) = traffic.group.as_deref() {
                 groups.insert(group, first_pair);
             }
@@ -122,20 +163,87 @@ impl Network {
         }
     }
 
-    fn add_pairs(&mut self, traffic: &Traffic, pairs: u32, bottleneck: Span) -> u32 {
+    /// Where a packet of this path goes that leaves the port of link `link`.
+    #[inline]
+    pub fn after_port(&self, path: u16, link: usize) -> Hop {
+        self.onward[2 * self.links * usize::from(path) + link]
+    }
+
+    /// The same for the line back along link `link`.
+    #[inline]
+    pub fn after_back(&self, path: u16, link: usize) -> Hop {
+        self.onward[self.links * (2 * usize::from(path) + 1) + link]
+    }
+
+    /// The station with this number.
+    pub fn station(&self, number: u8) -> Hop {
+        match usize::from(number).checked_sub(self.links) {
+            None => Hop::Port(u16::from(number)),
+            Some(link) => Hop::Back(link as u16),
+        }
+    }
+
+    /// A station's number; scenarios have few enough links for it.
+    pub fn number(&self, station: Hop) -> u8 {
+        match station {
+            Hop::Port(link) => link as u8,
+            Hop::Back(link) => (self.links + usize::from(link)) as u8,
+            Hop::Sink | Hop::Source => unreachable!("not a station"),
+        }
+    }
+
+    /// A path visits no node twice, so that a station has one way on: data and ACKs of one flow
+    /// never cross the same link.
+    fn add_path(&mut self, scenario: &Scenario, path: &[usize]) {
+        let first = self.onward.len();
+        self.onward.resize(first + 2 * self.links, Hop::Sink);
+        for pair in path.windows(2) {
+            self.onward[first + pair[0]] = Hop::Port(pair[1] as u16);
+        }
+        let mut onward = Hop::Source;
+        for &link in path {
+            let (station, here) = back(scenario, link, self.links);
+            self.onward[first + station] = onward;
+            onward = here;
+        }
+    }
+
+    fn add_pairs(&mut self, scenario: &Scenario, traffic: &Traffic, pairs: u32, path: u16) -> u32 {
+        let delays: Vec<u64> = scenario
+            .all_links()
+            .map(|link| link.delay.as_nanos())
+            .collect();
+        let both_ways =
+            |&link: &usize| delays[link] + delays[scenario.opposite(link).unwrap_or(link)];
+        let path_ns: u64 = traffic.path.iter().map(both_ways).sum();
+        let (first_link, last_link) = match traffic.path.as_slice() {
+            [first, .., last] => (*first, *last),
+            one => (one[0], one[0]),
+        };
         let first = self.pairs.len() as u32;
         for i in 0..pairs as usize {
             let rtt = traffic.rtts[i % traffic.rtts.len()];
             // Each of the four access links has the same delay; the scenario checks that the
-            // bottleneck's two ways fit into the round trip.
-            let delay_ns = (rtt.as_nanos() / 2).saturating_sub(bottleneck.as_nanos()) / 2;
+            // path's two ways fit into the round trip.
+            let delay_ns = rtt.as_nanos().saturating_sub(path_ns) / 4;
             let wire = Wire::new(traffic.access.as_bps(), delay_ns);
             let class = self.wires.iter().position(|known| *known == wire);
             let class = class.unwrap_or_else(|| {
                 self.wires.push(wire);
                 self.wires.len() - 1
             });
-            self.pairs.push(Pair::new(wire, class));
+            self.pairs.push(Pair {
+                wire,
+                data_up: 0,
+                data_down: 0,
+                ack_up: 0,
+                ack_down: 0,
+                // Only the first few kinds have delay lines.
+                class: class.min(usize::from(u16::MAX)) as u16,
+                path,
+                data_enters: first_link as u16,
+                ack_enters: back(scenario, last_link, self.links).1,
+            });
         }
         first
     }
@@ -151,43 +259,126 @@ impl Network {
     ) {
         let stream = |what: &str| Rng::new(seed, &format!("traffic {index} {what}"));
         let (mut starts, mut stops) = (stream("start"), stream("stop"));
-        let mut application = application(traffic, stream("application"));
-        let tcp = match &traffic.kind {
-            TrafficKind::Ftp(tcp) => Some(config(tcp, traffic.packet.0 as u16, false)),
-            TrafficKind::Mice { tcp, ns2_reset, .. } => {
-                Some(config(tcp, traffic.packet.0 as u16, *ns2_reset))
+        let mut application = application(traffic, count, stream("application"));
+        let ns2_reset = matches!(
+            traffic.kind,
+            TrafficKind::Mice {
+                ns2_reset: true,
+                ..
             }
-            TrafficKind::Cbr { .. } => None,
-        };
+        );
+        let tcp = traffic.kind.tcp();
+        let tcp = tcp.map(|tcp| config(tcp, traffic.packet.0 as u16, ns2_reset));
         let first = self.flows.len() as u32;
         for i in 0..count {
             let start = draw(traffic.start, &mut starts);
             let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
             // Flows beyond the declared number wait for a change to start them.
             let declared = i < traffic.flows;
-            self.routes.push(Route {
+            let route = Route {
                 class: index as u32,
                 pair: first_pair + i % pairs,
-            });
-            self.flows.push(Flow {
-                next_act: declared.then(|| application.first(start, stop)).flatten(),
-                stop,
-            });
+            };
+            let act = declared
+                .then(|| application.first(i, start, stop))
+                .flatten();
             let phase = self.phases.uniform();
-            self.senders.push(match &tcp {
-                Some(config) => Sender::new(config, phase),
-                None => Sender::counter(phase),
-            });
-            self.receivers.push(Receiver::new());
+            let flow = self.add_connection(route, &tcp, phase, NONE);
+            let flow = &mut self.flows[flow as usize];
+            (flow.next_act, flow.stop, flow.stopped) = (act, stop, !declared);
         }
+        application.set_active(traffic.flows);
         self.classes.push(Class {
             tcp,
             application,
             packet_bytes: traffic.packet.0 as u16,
-            ect: matches!(traffic.kind, TrafficKind::Cbr { ecn: true, .. }),
+            ect: match &traffic.kind {
+                TrafficKind::Cbr { ecn, .. } => *ecn,
+                TrafficKind::OnOff(onoff) => onoff.ecn,
+                _ => false,
+            },
             first,
             count,
+            links: traffic.path.clone(),
+            phases: stream("phase"),
+            extra_connections: 0,
+            most_connections: match &traffic.kind {
+                TrafficKind::Web(web) => web.most_connections,
+                TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
+                _ => 0,
+            },
         });
+    }
+
+    /// Adds the state of one connection, and returns its number; `owner` [`NONE`] makes it a
+    /// flow of its own.
+    fn add_connection(
+        &mut self,
+        route: Route,
+        tcp: &Option<Config>,
+        phase: f64,
+        owner: u32,
+    ) -> u32 {
+        let number = self.flows.len() as u32;
+        let owns_itself = owner == NONE;
+        self.routes.push(route);
+        self.flows.push(Flow {
+            next_act: None,
+            stop: None,
+            stopped: false,
+            owner: if owns_itself { number } else { owner },
+            free: if owns_itself { number } else { NONE },
+            next_free: NONE,
+            busy: false,
+        });
+        self.senders.push(match tcp {
+            Some(config) => Sender::new(config, phase),
+            None => Sender::counter(phase),
+        });
+        self.receivers.push(Receiver::new());
+        number
+    }
+
+    /// A free connection for a transfer of `flow`; `None` if there are as many as there may be.
+    pub fn take_connection(&mut self, flow: u32) -> Option<u32> {
+        let free = self.flows[flow as usize].free;
+        if free != NONE {
+            self.flows[flow as usize].free = self.flows[free as usize].next_free;
+            self.flows[free as usize].busy = true;
+            return Some(free);
+        }
+        let route = self.routes[flow as usize];
+        let class = &mut self.classes[route.class as usize];
+        if class.count + class.extra_connections >= class.most_connections {
+            return None;
+        }
+        class.extra_connections += 1;
+        let tcp = class.tcp.take();
+        let number = self.add_connection(route, &tcp, 0.0, flow);
+        self.classes[route.class as usize].tcp = tcp;
+        self.flows[number as usize].busy = true;
+        Some(number)
+    }
+
+    /// Takes back a connection whose transfer is done, and returns its owner; `None` if it had
+    /// none under way.
+    pub fn release_connection(&mut self, number: u32) -> Option<u32> {
+        let connection = &mut self.flows[number as usize];
+        if !std::mem::take(&mut connection.busy) {
+            return None;
+        }
+        let owner = connection.owner;
+        let free = std::mem::replace(&mut self.flows[owner as usize].free, number);
+        self.flows[number as usize].next_free = free;
+        Some(owner)
+    }
+}
+
+/// The way back along a link: the station's index in `Network::onward`, and itself.
+fn back(scenario: &Scenario, link: usize, links: usize) -> (usize, Hop) {
+    match scenario.opposite(link) {
+        Some(other) => (other, Hop::Port(other as u16)),
+        None => (links + link, Hop::Back(link as u16)),
     }
 }
 

@@ -21,18 +21,18 @@ pub struct Packet {
     pub connection: u16,
     pub ecn: Ecn,
     pub flags: Flags,
+    /// The station that it reaches next, where it has left one.
+    pub station: u8,
 }
 
-/// What a packet's headers say besides numbers; `ece` and `cwr` are ECN's (RFC 3168
-/// section 6.1).
+/// What a packet's headers say besides numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Of a source without congestion control.
     pub udp: bool,
-    /// Echo of a mark, on an ACK.
-    pub ece: bool,
-    /// Congestion window reduced, on data.
-    pub cwr: bool,
+    /// ECN between the ends (RFC 3168 section 6.1): on an ACK the echo of a mark (ECE), on data
+    /// that the congestion window was reduced (CWR).
+    pub ecn_signal: bool,
 }
 
 impl discipline::Packet for Packet {
@@ -47,5 +47,13 @@ impl discipline::Packet for Packet {
     }
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn packets_stay_small() {
+        assert_eq!(std::mem::size_of::<super::Packet>(), 20);
     }
 }

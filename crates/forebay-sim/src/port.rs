@@ -1,13 +1,13 @@
-//! The bottleneck: a discipline, the link it feeds, and the record of both.
+//! A port: a discipline, the link it feeds, and the record of both.
 
 use forebay_core::{Discipline, Drop, Rate, Sink, Time};
 use forebay_trace::Recorder;
 
-use crate::packet::Packet;
+use crate::packet::{Packet, NO_BLOCKS};
 
 pub struct Port {
     pub discipline: Box<dyn Discipline<Packet>>,
-    pub recorder: Recorder,
+    pub record: Record,
     rate: Rate,
     pub delay_ns: u64,
     /// When the packet being sent is out; `u64::MAX` while the link is idle.
@@ -34,7 +34,10 @@ impl Port {
     ) -> Port {
         Port {
             discipline,
-            recorder,
+            record: Record {
+                recorder,
+                lost_blocks: Vec::new(),
+            },
             rate,
             delay_ns,
             done_at: u64::MAX,
@@ -46,12 +49,9 @@ impl Port {
     /// A packet arrives; the answer is what leaves at once if the link was idle.
     #[inline]
     pub fn arrive(&mut self, now: u64, packet: Packet) -> Option<Sent> {
-        self.recorder.arrived();
-        self.discipline.enqueue(
-            Time::from_nanos(now),
-            packet,
-            &mut Record(&mut self.recorder),
-        );
+        self.record.recorder.arrived();
+        self.discipline
+            .enqueue(Time::from_nanos(now), packet, &mut self.record);
         if self.done_at == u64::MAX {
             self.send_next(now)
         } else {
@@ -63,9 +63,7 @@ impl Port {
     #[inline]
     pub fn send_next(&mut self, now: u64) -> Option<Sent> {
         let time = Time::from_nanos(now);
-        let departure = self
-            .discipline
-            .dequeue(time, &mut Record(&mut self.recorder));
+        let departure = self.discipline.dequeue(time, &mut self.record);
         let Some(departure) = departure else {
             self.done_at = u64::MAX;
             self.remainder = 0;
@@ -75,7 +73,9 @@ impl Port {
         let (span, remainder) = self.rate.transmission(bytes, self.remainder);
         self.remainder = remainder;
         self.done_at = now + span.as_nanos();
-        self.recorder.departed(time, bytes, departure.sojourn);
+        self.record
+            .recorder
+            .departed(time, bytes, departure.sojourn);
         self.last_arrival = self.last_arrival.max(self.done_at + self.delay_ns);
         Some(Sent {
             packet: departure.packet,
@@ -88,12 +88,14 @@ impl Port {
         self.rate = rate;
         self.remainder = 0;
         self.discipline.set_rate(rate);
-        self.recorder.rate_changed(Time::from_nanos(now), rate);
+        self.record
+            .recorder
+            .rate_changed(Time::from_nanos(now), rate);
     }
 
     pub fn sample(&mut self, now: u64) {
         let discipline = &self.discipline;
-        self.recorder.sample(
+        self.record.recorder.sample(
             Time::from_nanos(now),
             discipline.len_packets(),
             discipline.len_bytes(),
@@ -102,13 +104,21 @@ impl Port {
     }
 }
 
-struct Record<'a>(&'a mut Recorder);
+/// What was observed at a port.
+pub struct Record {
+    pub recorder: Recorder,
+    /// SACK blocks of ACKs that were dropped since the last sample, to be taken back.
+    pub lost_blocks: Vec<u32>,
+}
 
-impl Sink<Packet> for Record<'_> {
-    fn dropped(&mut self, _now: Time, _packet: Packet, why: Drop) {
-        self.0.dropped(why);
+impl Sink<Packet> for Record {
+    fn dropped(&mut self, _now: Time, packet: Packet, why: Drop) {
+        self.recorder.dropped(why);
+        if packet.blocks != NO_BLOCKS {
+            self.lost_blocks.push(packet.blocks);
+        }
     }
     fn marked(&mut self, _now: Time, _packet: &Packet) {
-        self.0.marked();
+        self.recorder.marked();
     }
 }

@@ -83,6 +83,7 @@ impl Receiver {
     }
 
     /// Takes a data packet at `now`; returns the reply and how many packets became deliverable.
+    #[inline(always)]
     pub fn receive(&mut self, now: u64, packet: &Packet, delayed_ack: bool) -> (Reply, u32) {
         if packet.connection != self.connection {
             return (Reply::Stale, 0);
@@ -108,7 +109,7 @@ impl Receiver {
     /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
     /// (RFC 3168 section 6.1.3).
     fn see_ecn(&mut self, ecn: Ecn, flags: Flags) {
-        if flags.cwr {
+        if flags.ecn_signal {
             self.echo = false;
         }
         if ecn == Ecn::Ce {
@@ -116,6 +117,7 @@ impl Receiver {
         }
     }
 
+    #[inline(always)]
     fn place(&mut self, seq: u32) {
         if seq == self.next {
             self.next += 1;
@@ -155,6 +157,7 @@ mod tests {
             connection: 0,
             ecn: Ecn::NotEct,
             flags: Flags::default(),
+            station: 0,
         }
     }
 
@@ -212,7 +215,7 @@ mod tests {
         receive(&mut r, 1);
         assert!(r.echo());
         let mut answer = data(2);
-        answer.flags.cwr = true;
+        answer.flags.ecn_signal = true;
         r.receive(0, &answer, false);
         assert!(!r.echo());
     }

@@ -172,6 +172,12 @@ impl Sender {
         step.config.control.send(self, step);
     }
 
+    /// The application has this many packets of data, behind the SYN.
+    pub fn transfer(&mut self, packets: u32, step: &mut Step) {
+        self.limit = 1 + packets;
+        step.config.control.send(self, step);
+    }
+
     /// The application offers nothing new; what was sent is still delivered.
     pub fn close(&mut self) {
         self.limit = self.max_sent;
@@ -180,6 +186,7 @@ impl Sender {
         }
     }
 
+    #[inline(always)]
     pub fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
         if step.config.ecn && ack.ece {
             self.on_ecn_echo(ack.next, step);

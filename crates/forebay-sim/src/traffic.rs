@@ -1,14 +1,15 @@
-//! What the applications do: when a flow's connection opens and closes, and when a constant
-//! source sends. One kind a file.
+//! What the applications do: when a flow's connection opens and closes, when a transfer
+//! begins, and when a source without congestion control sends. One kind a file.
 
 mod cbr;
 mod ftp;
 mod mice;
-
-pub use cbr::Cbr;
+mod onoff;
+mod pages;
+mod web;
 
 use forebay_core::Rng;
-use forebay_scenario::{Instant, Traffic, TrafficKind};
+use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
 
 /// What an application does to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Action {
     Fresh,
     /// Offer nothing new.
     Close,
+    /// Begin a new connection beside those under way, with this many packets of data.
+    Transfer(u32),
     /// Send one packet (a source without congestion control).
     Send,
 }
@@ -30,21 +33,55 @@ pub struct Act {
     pub action: Action,
 }
 
-/// The applications of one traffic's flows.
-pub trait Application: Send {
-    /// The first act of each flow that starts at `start` and stops at `stop` (ns).
-    fn first(&mut self, start: u64, stop: Option<u64>) -> Option<Act>;
-
-    /// What follows an act, if anything.
-    fn next(&mut self, done: Act, stop: Option<u64>) -> Option<Act>;
+/// A look at flows that arrive.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The flow that begins, and its first act.
+    pub begins: Option<(u32, Act)>,
+    /// When to look again (ns).
+    pub next: u64,
 }
 
-/// The application of a traffic, with a random stream of its own.
-pub fn application(traffic: &Traffic, rng: Rng) -> Box<dyn Application> {
+/// The applications of one traffic's flows, which count from 0. Times are in ns.
+pub trait Application: Send {
+    /// The first act of a flow that starts at `start` and stops at `stop`.
+    fn first(&mut self, flow: u32, start: u64, stop: Option<u64>) -> Option<Act>;
+
+    /// What follows an act, if anything.
+    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act>;
+
+    /// A transfer of this flow is done, its last packet acknowledged: what follows, if it
+    /// waited for that.
+    fn transferred(&mut self, _flow: u32, _now: u64, _stop: Option<u64>) -> Option<Act> {
+        None
+    }
+
+    /// When to look for arrivals first, where flows arrive by themselves.
+    fn first_arrival(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Looks for arrivals at `now`.
+    fn arrive(&mut self, _now: u64) -> Arrival {
+        Arrival {
+            begins: None,
+            next: u64::MAX,
+        }
+    }
+
+    /// The first `flows` flows are in use, the others are not.
+    fn set_active(&mut self, _flows: u32) {}
+}
+
+/// The application of a traffic with `flows` flows, with a random stream of its own.
+pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Application> {
     match &traffic.kind {
         TrafficKind::Ftp(_) => Box::new(ftp::Ftp),
         TrafficKind::Mice { on, off, .. } => Box::new(mice::Mice::new(*on, *off, rng)),
-        TrafficKind::Cbr { rate, .. } => Box::new(Cbr::new(*rate, traffic.packet)),
+        TrafficKind::Cbr { rate, .. } => Box::new(cbr::Cbr::new(*rate, traffic.packet)),
+        TrafficKind::Web(web) => Box::new(web::Web::new(web, traffic.packet, rng)),
+        TrafficKind::Pages(pages) => Box::new(pages::Pages::new(pages, traffic.packet, flows, rng)),
+        TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }
 
@@ -55,5 +92,47 @@ pub fn draw(instant: Instant, rng: &mut Rng) -> u64 {
         Instant::Uniform(low, high) => {
             rng.uniform_in(low.as_nanos() as f64, high.as_nanos() as f64) as u64
         }
+    }
+}
+
+/// `now` plus an exponential time with this mean.
+fn after(now: u64, mean_ns: f64, rng: &mut Rng) -> u64 {
+    now.saturating_add(rng.exponential(mean_ns) as u64)
+}
+
+/// Draws the number of packets that hold an object, one at least.
+fn packets(size: Pareto2, packet_bytes: u64, rng: &mut Rng) -> u32 {
+    // P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
+    let bytes = size.scale.0 as f64 * ((1.0 - rng.uniform()).powf(-1.0 / size.shape) - 1.0);
+    // Far above any window's worth of time; keeps sequence numbers from wrapping.
+    (bytes / packet_bytes as f64).ceil().clamp(1.0, 2e9) as u32
+}
+
+#[cfg(test)]
+pub mod statistics {
+    //! Tests of samples against distributions, at the 0.1 % level.
+
+    /// Kolmogorov–Smirnov: panics where `sample` does not follow `cdf`.
+    pub fn follows(sample: &[f64], cdf: impl Fn(f64) -> f64) {
+        let mut sorted = sample.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len() as f64;
+        let distance = |(i, x): (usize, &f64)| {
+            let p = cdf(*x);
+            (p - i as f64 / n).max((i as f64 + 1.0) / n - p)
+        };
+        let distance = sorted.iter().enumerate().map(distance).fold(0.0, f64::max);
+        assert!(distance < 1.949 / n.sqrt(), "distance {distance} of {n}");
+    }
+
+    /// Chi-square: panics where `counts` differ from what `expected` says. The limit is
+    /// Wilson and Hilferty's approximation of the 99.9 % point.
+    pub fn counted(counts: &[f64], expected: &[f64]) {
+        let cell = |(n, e): (&f64, &f64)| (n - e).powi(2) / e;
+        let chi2: f64 = counts.iter().zip(expected).map(cell).sum();
+        let freedom = counts.len() as f64 - 1.0;
+        let limit = 2.0 / (9.0 * freedom);
+        let limit = freedom * (1.0 - limit + 3.0902 * limit.sqrt()).powi(3);
+        assert!(chi2 < limit, "chi-square {chi2} of {freedom}");
     }
 }

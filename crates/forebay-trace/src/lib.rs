@@ -10,17 +10,22 @@ pub use recorder::{Recorder, Settings};
 use forebay_core::{Span, Time};
 use hdrhistogram::Histogram;
 
-/// Everything observed in one run.
+/// Everything observed at one queue in one run.
 #[derive(Clone, Debug)]
 pub struct Trace {
+    /// Of the queue's link; empty where there is only one.
+    pub name: String,
     pub settings: Settings,
     /// One row per sample; all columns have the same length.
     pub samples: Samples,
     /// Queuing delay in ns of every packet that left the queue within the window.
     pub delay_ns: Histogram<u64>,
+    /// The flows whose data crosses the queue.
     pub flows: Vec<FlowTotals>,
     /// Packets forwarded in the whole run.
     pub forwarded_packets: u64,
+    /// The other queues of the same run.
+    pub others: Vec<Trace>,
 }
 
 /// Columns over time. Row i describes (i·interval, (i+1)·interval]; counts are those of that

@@ -138,11 +138,13 @@ impl Recorder {
     /// The trace, with what each flow got.
     pub fn finish(self, flows: Vec<FlowTotals>) -> Trace {
         Trace {
+            name: String::new(),
             settings: self.settings,
             samples: self.samples,
             delay_ns: self.delay_ns,
             flows,
             forwarded_packets: self.forwarded_packets,
+            others: Vec::new(),
         }
     }
 }

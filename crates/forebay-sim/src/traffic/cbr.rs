@@ -18,14 +18,14 @@ impl Cbr {
 }
 
 impl Application for Cbr {
-    fn first(&mut self, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, _flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
         Some(Act {
             at: start,
             action: Action::Send,
         })
     }
 
-    fn next(&mut self, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
         let at = done.at + self.gap_ns;
         match stop {
             Some(stop) if at >= stop => None,
@@ -45,9 +45,9 @@ mod tests {
     fn packets_are_evenly_spaced() {
         // 1000 bytes at 1 Mbit/s: one every 8 ms.
         let mut cbr = Cbr::new(Rate::from_bps(1_000_000), Bytes(1000));
-        let mut act = cbr.first(5, Some(40_000_000)).unwrap();
+        let mut act = cbr.first(0, 5, Some(40_000_000)).unwrap();
         let mut times = vec![act.at];
-        while let Some(next) = cbr.next(act, Some(40_000_000)) {
+        while let Some(next) = cbr.next(0, act, Some(40_000_000)) {
             times.push(next.at);
             act = next;
         }

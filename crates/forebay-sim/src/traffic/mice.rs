@@ -3,7 +3,7 @@
 
 use forebay_core::{Rng, Span};
 
-use super::{Act, Action, Application};
+use super::{after, Act, Action, Application};
 
 pub struct Mice {
     on_ns: f64,
@@ -19,26 +19,22 @@ impl Mice {
             rng,
         }
     }
-
-    fn after(&mut self, now: u64, mean_ns: f64) -> u64 {
-        now.saturating_add(self.rng.exponential(mean_ns) as u64)
-    }
 }
 
 impl Application for Mice {
-    fn first(&mut self, start: u64, _stop: Option<u64>) -> Option<Act> {
+    fn first(&mut self, _flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
         Some(Act {
-            at: self.after(start, self.off_ns),
+            at: after(start, self.off_ns, &mut self.rng),
             action: Action::Fresh,
         })
     }
 
-    fn next(&mut self, done: Act, stop: Option<u64>) -> Option<Act> {
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
         let (mean_ns, action) = match done.action {
             Action::Fresh => (self.on_ns, Action::Close),
             _ => (self.off_ns, Action::Fresh),
         };
-        let at = self.after(done.at, mean_ns);
+        let at = after(done.at, mean_ns, &mut self.rng);
         match stop {
             // After its stop a mouse finishes and stays silent.
             Some(stop) if at >= stop && action == Action::Fresh => None,
@@ -53,6 +49,7 @@ impl Application for Mice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::statistics::follows;
     use super::*;
 
     const SECOND: f64 = 1e9;
@@ -60,10 +57,10 @@ mod tests {
     /// Lengths of the on and off periods of one mouse.
     fn periods(on: Span, off: Span, n: usize) -> (Vec<f64>, Vec<f64>) {
         let mut mice = Mice::new(on, off, Rng::new(5, "mice"));
-        let mut act = mice.first(0, None).unwrap();
+        let mut act = mice.first(0, 0, None).unwrap();
         let (mut ons, mut offs) = (Vec::new(), Vec::new());
         for _ in 0..n {
-            let next = mice.next(act, None).unwrap();
+            let next = mice.next(0, act, None).unwrap();
             let length_s = (next.at - act.at) as f64 / SECOND;
             match act.action {
                 Action::Fresh => ons.push(length_s),
@@ -81,15 +78,7 @@ mod tests {
             let n = lengths.len() as f64;
             let got = lengths.iter().sum::<f64>() / n;
             assert!((got - mean).abs() < 4.0 * mean / n.sqrt(), "{got}");
-            // Kolmogorov-Smirnov against 1 − exp(−t/mean) at the 0.1 % level.
-            let mut sorted = lengths.clone();
-            sorted.sort_by(f64::total_cmp);
-            let distance = sorted
-                .iter()
-                .enumerate()
-                .map(|(i, t)| (1.0 - (-t / mean).exp() - (i as f64 + 0.5) / n).abs())
-                .fold(0.0, f64::max);
-            assert!(distance < 1.95 / n.sqrt(), "{distance}");
+            follows(&lengths, |t| 1.0 - (-t / mean).exp());
         }
     }
 
@@ -97,12 +86,12 @@ mod tests {
     fn a_stopped_mouse_stays_silent() {
         let mut mice = Mice::new(Span::from_secs(1), Span::from_secs(1), Rng::new(5, "mice"));
         let stop = Some(3_000_000_000);
-        let mut act = mice.first(0, stop);
+        let mut act = mice.first(0, 0, stop);
         let mut last = None;
         while let Some(done) = act {
             assert!(done.at <= 3_000_000_000 || done.action == Action::Close);
             last = Some(done.action);
-            act = mice.next(done, stop);
+            act = mice.next(0, done, stop);
         }
         assert_eq!(last, Some(Action::Close));
     }

@@ -1,0 +1,196 @@
+//! `[bottleneck]` and `[[link]]`: the queues of a network and the links they feed.
+
+use forebay_core::discipline::Buffer;
+use forebay_core::{params, ParamSpec, Params, Rate, Span};
+
+use crate::document::{Document, Section};
+use crate::error::{Fault, Origin};
+use crate::laws;
+use crate::model::{LawChoice, Link, Scenario};
+use crate::path::link_names;
+use crate::types::{BufferSize, FixedLaw, Label, Maybe};
+
+params! {
+    /// Keys of `[bottleneck]` and of `[[link]]`.
+    pub struct LinkKeys {
+        /// Rate of the link.
+        rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
+        /// Propagation delay of the link, one way; what is left of each flow's RTT lies in its
+        /// access links.
+        delay: Span = Span::ZERO, 0.0 => 1e3;
+        /// Most packets, or bytes, that can wait for the link.
+        buffer: BufferSize = BufferSize(Buffer::Packets(800)), 0.0 => 0.0, required;
+        /// Let the law's signal be a CE mark on an ECN-capable packet instead of a drop.
+        ecn: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of `[bottleneck]` that a network of several links needs.
+    pub struct BottleneckKeys {
+        /// Name in reports.
+        name: Label = Label("bottleneck".into()), 0.0 => 0.0;
+        /// Node where the queue is; traffic's paths name nodes.
+        from: Label = Label("left".into()), 0.0 => 0.0;
+        /// Node at the far end.
+        to: Label = Label("right".into()), 0.0 => 0.0;
+    }
+}
+
+params! {
+    /// Keys that only `[[link]]` has.
+    pub struct OtherLinkKeys {
+        /// Name in reports and in paths such as link.NAME.rate; FROM-TO where it is absent.
+        name: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        /// Node where the queue is.
+        from: Label = Label("right".into()), 0.0 => 0.0, required;
+        /// Node at the far end.
+        to: Label = Label("left".into()), 0.0 => 0.0, required;
+        /// Law of this queue, whatever law is under test; the law under test where it is absent.
+        law: Maybe<FixedLaw> = Maybe(None), 0.0 => 0.0;
+    }
+}
+
+/// Most `[[link]]`s: a packet under way carries the number of a station, of which a link has two.
+const MOST_LINKS: usize = 100;
+
+/// Keys of `[bottleneck]`, in the order of tables.
+pub const BOTTLENECK: &[&[ParamSpec]] = &[LinkKeys::SPECS, BottleneckKeys::SPECS];
+/// Keys of `[[link]]`, in the order of tables.
+pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
+
+/// The bottleneck and then the other links; their own laws are not read yet.
+///
+/// # Errors
+/// A key that is wrong; a name or a pair of nodes that another link has.
+pub fn read(document: &Document) -> Result<Vec<Link>, Fault> {
+    let section = Section {
+        table: &document.bottleneck,
+        name: "bottleneck",
+    };
+    section.only(&[], BOTTLENECK)?;
+    let link = |keys: LinkKeys, name: String, from: Label, to: Label| Link {
+        name,
+        from: from.0,
+        to: to.0,
+        rate: keys.rate,
+        delay: keys.delay,
+        buffer: keys.buffer.0,
+        ecn: keys.ecn,
+        law: None,
+    };
+    let keys: LinkKeys = section.read()?;
+    let BottleneckKeys { name, from, to } = section.read()?;
+    if document.links.len() > MOST_LINKS {
+        let found = format!("{} tables", document.links.len());
+        let allowed = format!("at most {MOST_LINKS}");
+        return Err(Fault::new(Origin::File, "link", found, allowed));
+    }
+    let mut links = vec![link(keys, name.0, from, to)];
+    check_ends(&section, &links[0], &[])?;
+    for (i, name) in link_names(&document.links).into_iter().enumerate() {
+        let section = Section {
+            table: &document.links[i],
+            name: &format!("link.{i}"),
+        };
+        section.only(&[], OTHER)?;
+        let keys: LinkKeys = section.read()?;
+        let ends: OtherLinkKeys = section.read()?;
+        let link = link(keys, name, ends.from, ends.to);
+        check_ends(&section, &link, &links)?;
+        links.push(link);
+    }
+    Ok(links)
+}
+
+fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fault> {
+    if link.from == link.to {
+        let allowed = format!("a node other than from, {:?}", link.from);
+        return Err(section.fault("to", format!("{:?}", link.to), allowed));
+    }
+    let same_ends = |other: &&Link| (&other.from, &other.to) == (&link.from, &link.to);
+    if let Some(other) = before.iter().find(same_ends) {
+        let allowed = format!("a pair of nodes that link {:?} does not join", other.name);
+        let found = format!("{:?} to {:?}", link.from, link.to);
+        return Err(section.fault("to", found, allowed));
+    }
+    if before.iter().any(|other| other.name == link.name) {
+        let allowed = "a name that no other link has";
+        return Err(section.fault("name", format!("{:?}", link.name), allowed));
+    }
+    Ok(())
+}
+
+/// Reads the laws that links have of their own, each at its link.
+///
+/// # Errors
+/// A law or a parameter that is unknown, wrong, or does not fit the queue.
+pub fn read_laws(document: &Document, scenario: &mut Scenario) -> Result<(), Fault> {
+    for i in 0..document.links.len() {
+        let section = Section {
+            table: &document.links[i],
+            name: &format!("link.{i}"),
+        };
+        let keys: OtherLinkKeys = section.read()?;
+        let Maybe(Some(law)) = keys.law else { continue };
+        let site = scenario.site_of(&scenario.links[i]);
+        scenario.links[i].law = Some(own_law(&section, law, &site, scenario.duration)?);
+    }
+    Ok(())
+}
+
+fn own_law(
+    section: &Section,
+    law: FixedLaw,
+    site: &forebay_core::Site,
+    duration: Span,
+) -> Result<LawChoice, Fault> {
+    let under = |mut fault: Fault| {
+        fault.origin = section.origin("law");
+        fault.error.key = section.key(&format!("law.{}", fault.error.key));
+        fault
+    };
+    let bare = Section {
+        name: "",
+        ..*section
+    };
+    let spec = laws::kind(&law.kind)
+        .map_err(|allowed| under(bare.fault("kind", format!("{:?}", law.kind), allowed)))?;
+    let choice = LawChoice {
+        label: law.kind,
+        spec,
+        given: law.given,
+    };
+    choice
+        .build(site)
+        .map_err(|error| under(bare.locate(error)))?;
+    crate::limits::check_law(&bare, &choice, duration).map_err(under)?;
+    Ok(choice)
+}
+
+/// What the packets ask of each buffer: one in bytes may be too small for any.
+///
+/// # Errors
+/// The first such buffer.
+pub fn check_buffers(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
+    for (i, link) in scenario.all_links().enumerate() {
+        if scenario.site_of(link).buffer_pkts >= 1.0 {
+            continue;
+        }
+        let name = match i {
+            0 => "bottleneck".to_owned(),
+            _ => format!("link.{}", i - 1),
+        };
+        let section = Section {
+            table: match i {
+                0 => &document.bottleneck,
+                _ => &document.links[i - 1],
+            },
+            name: &name,
+        };
+        let found = forebay_core::param::ParamType::to_value(&BufferSize(link.buffer));
+        let allowed = format!("at least the largest packet, \"{}\"", scenario.packet());
+        return Err(section.fault("buffer", found, allowed));
+    }
+    Ok(())
+}

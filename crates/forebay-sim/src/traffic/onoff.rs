@@ -1,0 +1,169 @@
+//! Bursts of packets without congestion control. Flows are there from their start, or arrive
+//! at Poisson times whose rate swings, and end after a geometric number of bursts (staqm,
+//! simulation 1).
+
+use std::f64::consts::TAU;
+
+use forebay_core::Rng;
+use forebay_scenario::{self as scenario, Arrivals, Traffic};
+
+use super::{after, draw, Act, Action, Application, Arrival};
+
+pub struct OnOff {
+    gap_ns: u64,
+    on_ns: f64,
+    on_shape: Option<f64>,
+    off_ns: f64,
+    bursts: Option<f64>,
+    arrivals: Option<Arrivals>,
+    /// When arrivals begin and end.
+    window: (u64, u64),
+    flows: Vec<Burst>,
+    /// Flows that arrivals may take: the first so many.
+    active: u32,
+    rng: Rng,
+}
+
+/// A flow's burst under way, or its next one.
+#[derive(Clone, Copy, Default)]
+struct Burst {
+    end: u64,
+    /// Bursts after this one; `None` for no end.
+    left: Option<u64>,
+    /// Of flows that arrive: whether it is one.
+    taken: bool,
+}
+
+impl OnOff {
+    pub fn new(onoff: &scenario::OnOff, traffic: &Traffic, flows: u32, mut rng: Rng) -> OnOff {
+        let (gap, _) = onoff.rate.transmission(traffic.packet.0 as u32, 0);
+        let start = draw(traffic.start, &mut rng);
+        let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
+        OnOff {
+            gap_ns: gap.as_nanos().max(1),
+            on_ns: onoff.on.as_nanos() as f64,
+            on_shape: onoff.on_shape,
+            off_ns: onoff.off.as_nanos() as f64,
+            bursts: onoff.bursts,
+            arrivals: onoff.arrivals,
+            window: (start, stop.unwrap_or(u64::MAX)),
+            flows: vec![Burst::default(); flows as usize],
+            active: flows,
+            rng,
+        }
+    }
+
+    /// Length of a burst: Pareto with the wanted mean, or exponential.
+    fn burst_ns(&mut self) -> u64 {
+        let length = match self.on_shape {
+            // x = scale·u^(−1/shape) has the mean scale·shape/(shape − 1).
+            Some(shape) => {
+                let scale = self.on_ns * (shape - 1.0) / shape;
+                scale * (1.0 - self.rng.uniform()).powf(-1.0 / shape)
+            }
+            None => self.rng.exponential(self.on_ns),
+        };
+        length as u64
+    }
+
+    /// Number of bursts: geometric on 1, 2, … with the wanted mean.
+    fn burst_count(&mut self) -> Option<u64> {
+        let mean = self.bursts?;
+        let u = 1.0 - self.rng.uniform();
+        // P(N > n) = (1 − 1/mean)^n; a mean of 1 gives ln 0, and so 1.
+        Some(1 + (u.ln() / (1.0 - 1.0 / mean).ln()).floor() as u64)
+    }
+
+    /// Starts a flow at `at`.
+    fn begin(&mut self, flow: u32, at: u64) -> Act {
+        let left = self.burst_count().map(|count| count - 1);
+        let end = at.saturating_add(self.burst_ns());
+        let taken = true;
+        self.flows[flow as usize] = Burst { end, left, taken };
+        Act {
+            at,
+            action: Action::Send,
+        }
+    }
+
+    /// The next arrival after `now`, by thinning the most frequent arrivals (Lewis and Shedler
+    /// 1979).
+    fn next_arrival(&mut self, arrivals: Arrivals, now: u64) -> u64 {
+        let most = arrivals.per_s * (1.0 + arrivals.swing);
+        let mut at = now;
+        loop {
+            at = after(at, 1e9 / most, &mut self.rng);
+            if at >= self.window.1 {
+                return u64::MAX;
+            }
+            let since_peak_s = (at as f64 - arrivals.peak.as_nanos() as f64) / 1e9;
+            let phase = TAU * since_peak_s / arrivals.period.as_secs_f64();
+            let rate = arrivals.per_s * (1.0 + arrivals.swing * phase.cos());
+            if self.rng.chance(rate / most) {
+                return at;
+            }
+        }
+    }
+}
+
+impl Application for OnOff {
+    fn first(&mut self, flow: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+        match self.arrivals {
+            None => Some(self.begin(flow, start)),
+            Some(_) => {
+                self.flows[flow as usize].taken = false;
+                None
+            }
+        }
+    }
+
+    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+        let burst = self.flows[flow as usize];
+        let mut at = done.at + self.gap_ns;
+        if at >= burst.end {
+            if burst.left == Some(0) {
+                self.flows[flow as usize].taken = false;
+                return None;
+            }
+            // The last packet's time belongs to the burst, also where that is longer.
+            let off_from = burst.end.max(done.at);
+            at = after(off_from, self.off_ns, &mut self.rng);
+            let end = at.saturating_add(self.burst_ns());
+            let burst = &mut self.flows[flow as usize];
+            burst.end = end;
+            burst.left = burst.left.map(|left| left - 1);
+        }
+        if stop.is_some_and(|stop| at >= stop) {
+            self.flows[flow as usize].taken = false;
+            return None;
+        }
+        Some(Act {
+            at,
+            action: Action::Send,
+        })
+    }
+
+    fn first_arrival(&mut self) -> Option<u64> {
+        let arrivals = self.arrivals?;
+        Some(self.next_arrival(arrivals, self.window.0))
+    }
+
+    fn arrive(&mut self, now: u64) -> Arrival {
+        let free = self.flows[..self.active as usize]
+            .iter()
+            .position(|flow| !flow.taken);
+        let begins = free.map(|flow| (flow as u32, self.begin(flow as u32, now)));
+        let next = match self.arrivals {
+            Some(arrivals) => self.next_arrival(arrivals, now),
+            None => u64::MAX,
+        };
+        Arrival { begins, next }
+    }
+
+    fn set_active(&mut self, flows: u32) {
+        self.active = flows.min(self.flows.len() as u32);
+        for flow in &mut self.flows[self.active as usize..] {
+            flow.taken = false;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Web sessions of pages, as in ns-2's PagePool/WebTraf: the objects of a page start at
+//! exponential distances, and when the last of them is there, the session waits for an
+//! exponential time before the next page. The request, one small packet in ns-2, is not sent.
+
+use forebay_core::{Bytes, Rng};
+use forebay_scenario as scenario;
+
+use super::{after, packets, Act, Action, Application};
+
+pub struct Pages {
+    pages: Option<u32>,
+    page_gap_ns: f64,
+    objects: u32,
+    object_gap_ns: f64,
+    size: scenario::Pareto2,
+    packet_bytes: u64,
+    sessions: Vec<Session>,
+}
+
+struct Session {
+    /// Pages still to start.
+    pages: Option<u32>,
+    /// Objects of this page still to start.
+    to_start: u32,
+    /// Objects on their way.
+    under_way: u32,
+    /// Of its own, so that a session draws the same whatever the network does to the others.
+    rng: Rng,
+}
+
+impl Pages {
+    pub fn new(pages: &scenario::Pages, packet: Bytes, sessions: u32, mut rng: Rng) -> Pages {
+        let session = |_| Session {
+            pages: None,
+            to_start: 0,
+            under_way: 0,
+            rng: Rng::new(rng.next_u64(), "session"),
+        };
+        Pages {
+            pages: pages.pages,
+            page_gap_ns: pages.page_gap.as_nanos() as f64,
+            objects: pages.objects,
+            object_gap_ns: pages.object_gap.as_nanos() as f64,
+            size: pages.size,
+            packet_bytes: packet.0,
+            sessions: (0..sessions).map(session).collect(),
+        }
+    }
+
+    /// The first object of the next page, if there is one, after the time between pages.
+    fn page(&mut self, flow: u32, now: u64, stop: Option<u64>) -> Option<Act> {
+        let session = &mut self.sessions[flow as usize];
+        if let Some(left) = &mut session.pages {
+            *left = left.checked_sub(1)?;
+        }
+        session.to_start = self.objects;
+        let at = after(now, self.page_gap_ns, &mut session.rng);
+        self.object(flow, at, stop)
+    }
+
+    fn object(&mut self, flow: u32, at: u64, stop: Option<u64>) -> Option<Act> {
+        let session = &mut self.sessions[flow as usize];
+        let packets = packets(self.size, self.packet_bytes, &mut session.rng);
+        stop.is_none_or(|stop| at < stop).then_some(Act {
+            at,
+            action: Action::Transfer(packets),
+        })
+    }
+}
+
+impl Application for Pages {
+    /// A session starts with a wait, so that sessions do not start together.
+    fn first(&mut self, flow: u32, start: u64, stop: Option<u64>) -> Option<Act> {
+        self.sessions[flow as usize].pages = self.pages;
+        self.page(flow, start, stop)
+    }
+
+    fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+        let session = &mut self.sessions[flow as usize];
+        session.under_way += 1;
+        session.to_start -= 1;
+        if session.to_start == 0 {
+            return None;
+        }
+        let at = after(done.at, self.object_gap_ns, &mut session.rng);
+        self.object(flow, at, stop)
+    }
+
+    fn transferred(&mut self, flow: u32, now: u64, stop: Option<u64>) -> Option<Act> {
+        let session = &mut self.sessions[flow as usize];
+        session.under_way -= 1;
+        if session.under_way > 0 || session.to_start > 0 {
+            return None;
+        }
+        self.page(flow, now, stop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::follows;
+    use super::*;
+    use forebay_core::{rng::Rng, Span};
+
+    fn sessions(pages: Option<u32>, objects: u32) -> Pages {
+        let tcp = scenario::Tcp {
+            recovery: scenario::Recovery::Sack,
+            ecn: false,
+            window_pkts: 100,
+            initial_window_pkts: 2,
+            min_rto: Span::from_millis(200),
+            delayed_ack: false,
+            limited_transmit: true,
+        };
+        let model = scenario::Pages {
+            tcp,
+            pages,
+            page_gap: Span::from_secs(3),
+            objects,
+            object_gap: Span::from_millis(20),
+            size: scenario::Pareto2 {
+                shape: 1.2,
+                scale: Bytes(2400),
+            },
+        };
+        Pages::new(&model, Bytes(1), 1, Rng::new(4, "pages"))
+    }
+
+    #[test]
+    fn gaps_are_exponential_and_sizes_pareto() {
+        let mut pages = sessions(None, 3);
+        let (mut page_gaps, mut object_gaps, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut act = pages.first(0, 0, None).unwrap();
+        let mut ended = 0;
+        for _ in 0..20_000 {
+            page_gaps.push((act.at - ended) as f64 / 1e9);
+            for object in 0..3 {
+                let Action::Transfer(size) = act.action else {
+                    panic!("{act:?}")
+                };
+                sizes.push(f64::from(size));
+                let next = pages.next(0, act, None);
+                assert_eq!(next.is_some(), object < 2);
+                if let Some(next) = next {
+                    object_gaps.push((next.at - act.at) as f64 / 1e9);
+                    act = next;
+                }
+            }
+            ended = act.at + 100_000_000;
+            assert!(pages.transferred(0, ended, None).is_none());
+            assert!(pages.transferred(0, ended, None).is_none());
+            act = pages.transferred(0, ended, None).unwrap();
+        }
+        follows(&page_gaps, |t| 1.0 - (-t / 3.0).exp());
+        follows(&object_gaps, |t| 1.0 - (-t / 0.02).exp());
+        // In packets of one byte the rounding does not show.
+        follows(&sizes, |x| 1.0 - (1.0 + (x - 0.5) / 2400.0).powf(-1.2));
+    }
+
+    #[test]
+    fn a_session_ends_after_its_pages() {
+        let mut pages = sessions(Some(2), 1);
+        let first = pages.first(0, 0, None).unwrap();
+        assert!(pages.next(0, first, None).is_none());
+        let second = pages.transferred(0, first.at, None).unwrap();
+        assert!(pages.next(0, second, None).is_none());
+        assert!(pages.transferred(0, second.at, None).is_none());
+    }
+}

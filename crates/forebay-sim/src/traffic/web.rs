@@ -1,0 +1,123 @@
+//! Web sessions: objects are requested at Poisson times, whatever is still under way, and each
+//! is sent over a fresh connection (bigdeli: 30 sessions with 10 flows per second each, sizes
+//! Pareto of the second kind).
+
+use forebay_core::{Bytes, Rng};
+use forebay_scenario::{self as scenario, Pareto2};
+
+use super::{after, packets, Act, Action, Application};
+
+pub struct Web {
+    gap_ns: f64,
+    size: Pareto2,
+    packet_bytes: u64,
+    rng: Rng,
+}
+
+impl Web {
+    pub fn new(web: &scenario::Web, packet: Bytes, rng: Rng) -> Web {
+        Web {
+            gap_ns: 1e9 / web.requests_per_s,
+            size: web.size,
+            packet_bytes: packet.0,
+            rng,
+        }
+    }
+
+    fn request(&mut self, now: u64, stop: Option<u64>) -> Option<Act> {
+        let at = after(now, self.gap_ns, &mut self.rng);
+        let packets = packets(self.size, self.packet_bytes, &mut self.rng);
+        stop.is_none_or(|stop| at < stop).then_some(Act {
+            at,
+            action: Action::Transfer(packets),
+        })
+    }
+}
+
+impl Application for Web {
+    fn first(&mut self, _flow: u32, start: u64, stop: Option<u64>) -> Option<Act> {
+        self.request(start, stop)
+    }
+
+    fn next(&mut self, _flow: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+        self.request(done.at, stop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::{counted, follows};
+    use super::*;
+
+    /// Gaps in s and sizes in packets of bigdeli's sessions.
+    fn requests(n: usize) -> (Vec<f64>, Vec<u32>) {
+        let size = Pareto2 {
+            shape: 1.2,
+            scale: Bytes(1000),
+        };
+        let mut web = Web {
+            gap_ns: 1e8,
+            size,
+            packet_bytes: 1000,
+            rng: Rng::new(3, "web"),
+        };
+        let mut at = 0;
+        let mut act = web.first(0, 0, None).unwrap();
+        let (mut gaps, mut sizes) = (Vec::new(), Vec::new());
+        for _ in 0..n {
+            let Action::Transfer(packets) = act.action else {
+                panic!("{act:?}")
+            };
+            gaps.push((act.at - at) as f64 / 1e9);
+            sizes.push(packets);
+            at = act.at;
+            act = web.next(0, act, None).unwrap();
+        }
+        (gaps, sizes)
+    }
+
+    #[test]
+    fn requests_are_poisson_and_sizes_pareto() {
+        let n = 50_000;
+        let (gaps, sizes) = requests(n);
+        follows(&gaps, |t| 1.0 - (-t / 0.1).exp());
+        // A size in whole packets: P(n packets) = F(n) − F(n − 1); the last cell is the tail.
+        let below = |x: f64| 1.0 - (1.0 + x).powf(-1.2);
+        let cells = 30;
+        let mut counts = vec![0.0; cells];
+        for size in sizes {
+            counts[(size as usize - 1).min(cells - 1)] += 1.0;
+        }
+        let expected: Vec<f64> = (0..cells)
+            .map(|i| match i {
+                _ if i == cells - 1 => 1.0 - below(i as f64),
+                _ => below(i as f64 + 1.0) - below(i as f64),
+            })
+            .map(|p| p * n as f64)
+            .collect();
+        counted(&counts, &expected);
+    }
+
+    #[test]
+    fn a_stopped_session_requests_nothing() {
+        let (_, _) = requests(1);
+        let mut web = Web {
+            gap_ns: 1e8,
+            size: Pareto2 {
+                shape: 1.2,
+                scale: Bytes(1000),
+            },
+            packet_bytes: 1000,
+            rng: Rng::new(3, "web"),
+        };
+        let stop = Some(2_000_000_000);
+        let mut act = web.first(0, 1_000_000_000, stop);
+        let mut count = 0;
+        while let Some(done) = act {
+            assert!((1_000_000_000..2_000_000_000).contains(&done.at));
+            count += 1;
+            act = web.next(0, done, stop);
+        }
+        assert!((1..30).contains(&count), "{count}");
+    }
+}
