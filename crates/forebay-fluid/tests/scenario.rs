@@ -91,3 +91,28 @@ fn what_a_fluid_cannot_be_is_refused_by_key() {
         "{error}"
     );
 }
+
+#[test]
+fn links_in_a_row_are_queues_in_a_row() {
+    let link = "[[link]]\nfrom = \"right\"\nto = \"end\"\nrate = \"20Mbit/s\"\n\
+                delay = \"5ms\"\nbuffer = \"400p\"\n";
+    let far = FTP.replace("flows", "path = [\"left\", \"right\", \"end\"]\nflows");
+    let more = "[[at]]\ntime = \"20s\"\nset = { \"link.right-end.delay\" = \"10ms\" }\n";
+    let model = model(&format!("{link}{far}{more}")).unwrap();
+    assert_eq!(model.classes[0].route, [0, 1]);
+    let trace = run(&model).unwrap();
+    // The slower link alone holds a queue; its delay counts both ways.
+    let late = |column: &[f64]| column[3000..].iter().sum::<f64>() / (column.len() - 3000) as f64;
+    assert!(late(&trace.queue_pkts[0]) < 1e-6);
+    assert!((late(&trace.queue_pkts[1]) - 200.0).abs() < 40.0);
+    let base = |s: usize| trace.rtt_s[0][100 * s] - trace.queue_pkts[1][100 * s] / 2500.0;
+    assert!((base(21) - base(19) - 0.01).abs() < 1e-9);
+}
+
+#[test]
+fn a_queue_for_acks_is_refused() {
+    let back =
+        "[[link]]\nfrom = \"right\"\nto = \"left\"\nrate = \"20Mbit/s\"\nbuffer = \"400p\"\n";
+    let error = model(&format!("{back}{FTP}")).err().unwrap();
+    assert!(error.starts_with("link: found"), "{error}");
+}
