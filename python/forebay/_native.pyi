@@ -1,6 +1,6 @@
 """What the Rust module offers; crates/forebay-py has the same, with no logic of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -117,8 +117,17 @@ class Plan:
     laws: list[str]
     seeds: list[int]
     points: tuple[PointInfo, ...]
-    def start(self, threads: int, *, samples: bool = True) -> Batch:
-        """Starts every run in background threads; without `samples`, runs keep only metrics."""
+    def start(
+        self,
+        threads: int,
+        *,
+        samples: bool = True,
+        only: Collection[tuple[int, int, int]] | None = None,
+    ) -> Batch:
+        """Starts every run in background threads; without `samples`, runs keep only metrics.
+
+        `only` leaves out all but these (point, law, seed), the first two as indices.
+        """
 
 class Batch:
     done: bool

@@ -1,5 +1,6 @@
 //! A scenario that has been read and checked, described for reports and ready to start.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use forebay_batch::{Batch, Build, Job};
@@ -103,9 +104,16 @@ impl Plan {
     }
 
     /// Starts every run in background threads, and returns at once. Without `samples`, runs
-    /// keep only their metrics.
-    #[pyo3(signature = (threads, *, samples=true))]
-    fn start(&self, py: Python, threads: usize, samples: bool) -> PyResult<PyBatch> {
+    /// keep only their metrics. `only` leaves out all but these (point, law, seed), the first
+    /// two as indices.
+    #[pyo3(signature = (threads, *, samples=true, only=None))]
+    fn start(
+        &self,
+        py: Python,
+        threads: usize,
+        samples: bool,
+        only: Option<HashSet<(usize, usize, u64)>>,
+    ) -> PyResult<PyBatch> {
         let points: Vec<_> = self.experiment.points.iter().collect();
         let scenarios: Vec<_> = points
             .iter()
@@ -118,6 +126,12 @@ impl Plan {
         for &seed in &self.experiment.seeds {
             for (point, scenario) in scenarios.iter().enumerate() {
                 for (law, (build, target_pkts)) in builds[point].iter().enumerate() {
+                    if only
+                        .as_ref()
+                        .is_some_and(|only| !only.contains(&(point, law, seed)))
+                    {
+                        continue;
+                    }
                     keys.push(Key { point, law, seed });
                     jobs.push(Job {
                         scenario: Arc::clone(scenario),
