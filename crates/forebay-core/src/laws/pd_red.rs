@@ -119,7 +119,8 @@ impl Recipe for PdRedParams {
     const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
-    /// controller of the average, and get PI's gains. The average is left as it is.
+    /// controller of the average, and get PI's gains. The average is made at least ten times as
+    /// fast as the loop.
     fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&wish.point);
@@ -138,6 +139,10 @@ impl Recipe for PdRedParams {
             min_th: Packets(min_th),
             max_th: Packets(max_th),
             max_p: max_p.min(1.0),
+            // Its pole is at −C·ln(1 − w_q).
+            w_q: self.w_q.max(
+                -(-10.0 * goals.omega_g(&wish.point) / wish.point.capacity_pkts_per_s).exp_m1(),
+            ),
             ..self.clone()
         };
         designed.check(&wish.site)?;
@@ -148,12 +153,12 @@ impl Recipe for PdRedParams {
                  controller's derivative the rest, and its proportional term is the integral."
             ),
         ];
-        let average = -wish.point.capacity_pkts_per_s * (-self.w_q).ln_1p();
-        if average < 10.0 * k_i / k_p {
-            notes.push(format!(
-                "The average is slow, with a pole at {average:.3} rad/s, and takes phase away: a \
-                 larger w_q would give it back."
-            ));
+        if own_slope > k_p {
+            notes.push(
+                "RED's own slope, which follows from the target, is more than the whole: the loop \
+                 is faster than designed. A longer target would slow it down."
+                    .into(),
+            );
         }
         Ok(Some(Design::of(
             vec![("k_p", designed.k_p), ("k_d", designed.k_d), ("max_p", designed.max_p)],

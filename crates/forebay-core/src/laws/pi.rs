@@ -51,17 +51,22 @@ impl PiGoals {
         }
     }
 
-    /// The rule in a sentence.
-    pub fn note(&self, point: &OperatingPoint) -> String {
-        let omega_g = if self.beta > 0.0 {
+    /// Where the loop gain crosses one, in rad/s.
+    pub fn omega_g(&self, point: &OperatingPoint) -> f64 {
+        if self.beta > 0.0 {
             self.beta / point.rtt_s
         } else {
             point.tcp_pole()
-        };
+        }
+    }
+
+    /// The rule in a sentence.
+    pub fn note(&self, point: &OperatingPoint) -> String {
         format!(
             "The zero of the PI controller cancels TCP's pole at 2N/(R²C) = {:.4} rad/s, and the \
-             gain puts the crossover at {omega_g:.4} rad/s, before sampling and averaging.",
-            point.tcp_pole()
+             gain puts the crossover at {:.4} rad/s, before sampling and averaging.",
+            point.tcp_pole(),
+            self.omega_g(point)
         )
     }
 }
