@@ -82,7 +82,8 @@ impl Receiver {
         self.echo
     }
 
-    /// Takes a data packet at `now`; returns the reply and how many packets became deliverable.
+    /// Takes a data packet at `now`; returns the reply and how many packets of data became
+    /// deliverable.
     #[inline(always)]
     pub fn receive(&mut self, now: u64, packet: &Packet, delayed_ack: bool) -> (Reply, u32) {
         if packet.connection != self.connection {
@@ -92,7 +93,8 @@ impl Receiver {
         let before = self.next;
         let fills_gap = !self.held.is_empty();
         self.place(packet.seq);
-        let delivered = self.next - before;
+        // The SYN carries no data.
+        let delivered = self.next.saturating_sub(before.max(1));
 
         let in_order = packet.seq + 1 == self.next;
         // The SYN, gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
@@ -168,7 +170,7 @@ mod tests {
     #[test]
     fn gaps_are_held_and_filled() {
         let mut r = Receiver::new();
-        assert_eq!(receive(&mut r, 0), (Reply::Now, 1));
+        assert_eq!(receive(&mut r, 0), (Reply::Now, 0));
         for seq in [2, 5, 3, 7] {
             assert_eq!(receive(&mut r, seq), (Reply::Now, 0));
             assert_eq!(r.next(), 1);

@@ -167,3 +167,137 @@ impl Application for OnOff {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::{counted, follows};
+    use super::*;
+    use forebay_core::{Bytes, Rate, Span, Time};
+    use forebay_scenario::{Instant, TrafficKind};
+
+    /// staqm's simulation 1, with packets of 100 us.
+    fn staqm(arrivals: Option<Arrivals>, flows: u32) -> OnOff {
+        let onoff = scenario::OnOff {
+            rate: Rate::from_bps(40_000_000),
+            on: Span::from_millis(200),
+            on_shape: Some(1.5),
+            off: Span::from_millis(200),
+            bursts: Some(50.0),
+            arrivals,
+            ecn: false,
+        };
+        let traffic = Traffic {
+            label: "onoff".into(),
+            flows,
+            packet: Bytes(500),
+            path: vec![0],
+            rtts: vec![Span::from_millis(100)],
+            access: Rate::from_bps(1_000_000_000),
+            pairs: None,
+            group: None,
+            start: Instant::At(Time::ZERO + Span::from_secs(100)),
+            stop: None,
+            kind: TrafficKind::OnOff(onoff.clone()),
+        };
+        OnOff::new(&onoff, &traffic, flows, Rng::new(6, "onoff"))
+    }
+
+    #[test]
+    fn bursts_are_pareto_pauses_exponential_and_their_number_geometric() {
+        let mut app = staqm(None, 1);
+        let (mut ons, mut offs, mut bursts) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..2_000 {
+            let mut act = app.first(0, 0, None).unwrap();
+            let mut count = 1;
+            ons.push((app.flows[0].end - act.at) as f64 / 1e9);
+            loop {
+                let end = app.flows[0].end;
+                let Some(next) = app.next(0, act, None) else {
+                    break;
+                };
+                if app.flows[0].end != end {
+                    count += 1;
+                    offs.push((next.at - end) as f64 / 1e9);
+                    ons.push((app.flows[0].end - next.at) as f64 / 1e9);
+                    // Packets are evenly spaced to the end of the burst.
+                    assert!(act.at < end && act.at + 100_000 >= end);
+                } else {
+                    assert_eq!(next.at - act.at, 100_000);
+                }
+                act = next;
+            }
+            bursts.push(count);
+        }
+        let scale = 0.2 / 3.0;
+        follows(&ons, |t| 1.0 - (scale / t).min(1.0).powf(1.5));
+        follows(&offs, |t| 1.0 - (-t / 0.2).exp());
+        // Cells of ten bursts each; the last is the tail.
+        let beyond = |n: f64| (1.0f64 - 1.0 / 50.0).powf(n);
+        let cells = 15;
+        let mut counts = vec![0.0; cells];
+        for n in &bursts {
+            counts[((n - 1) / 10).min(cells - 1)] += 1.0;
+        }
+        let expected: Vec<f64> = (0..cells)
+            .map(|i| match i {
+                _ if i == cells - 1 => beyond(10.0 * i as f64),
+                _ => beyond(10.0 * i as f64) - beyond(10.0 * (i as f64 + 1.0)),
+            })
+            .map(|p| p * bursts.len() as f64)
+            .collect();
+        counted(&counts, &expected);
+    }
+
+    #[test]
+    fn arrivals_are_poisson_with_a_rate_that_swings() {
+        let (per_s, swing, period_s) = (5.0, 0.8, 400.0);
+        let peak = Time::ZERO + Span::from_secs(100);
+        let mut app = staqm(
+            Some(Arrivals {
+                per_s,
+                swing,
+                period: Span::from_secs_f64(period_s),
+                peak,
+            }),
+            1,
+        );
+        // In units of the expected number so far, arrivals are Poisson of rate 1.
+        let expected = |t: f64| {
+            let turn = TAU / period_s;
+            per_s * (t + swing * (turn * (t - 100.0)).sin() / turn)
+        };
+        let mut before = expected(100.0);
+        let mut gaps = Vec::new();
+        let mut at = app.first_arrival().unwrap();
+        while gaps.len() < 20_000 {
+            let now = expected(at as f64 / 1e9);
+            gaps.push(now - before);
+            before = now;
+            at = app.arrive(at).next;
+        }
+        follows(&gaps, |t| 1.0 - (-t).exp());
+    }
+
+    #[test]
+    fn flows_that_find_no_room_are_lost_and_those_that_end_leave_room() {
+        let arrivals = Arrivals {
+            per_s: 1.0,
+            swing: 0.0,
+            period: Span::from_secs(1),
+            peak: Time::ZERO,
+        };
+        let mut app = staqm(Some(arrivals), 2);
+        assert!(app.first(0, 0, None).is_none() && app.first(1, 0, None).is_none());
+        let (first, act) = app.arrive(1_000).begins.unwrap();
+        let (second, _) = app.arrive(2_000).begins.unwrap();
+        assert_eq!((first, second), (0, 1));
+        assert!(app.arrive(3_000).begins.is_none());
+        let mut act = act;
+        while let Some(next) = app.next(0, act, None) {
+            act = next;
+        }
+        assert_eq!(app.arrive(act.at).begins.map(|(flow, _)| flow), Some(0));
+        app.set_active(1);
+        assert!(app.arrive(act.at).begins.is_none());
+    }
+}

@@ -1,0 +1,366 @@
+//! Whole runs over networks of several queues.
+
+use forebay_scenario::{parse, Options, Point};
+use forebay_sim::{run_network, Watch};
+use forebay_trace::{Metrics, Trace};
+
+fn point(text: &str) -> Point {
+    let experiment = parse(text.as_bytes(), "test", &Options::default());
+    let mut points = experiment.unwrap_or_else(|error| panic!("{error}")).points;
+    points.remove(0)
+}
+
+fn simulate(text: &str) -> Trace {
+    let point = point(text);
+    let law = &point.laws[0];
+    let tested = point.scenario.tested();
+    let laws = tested.iter().map(|site| law.build(site).unwrap()).collect();
+    run_network(&point.scenario, laws, 1, &Watch::default()).unwrap()
+}
+
+fn sum(column: &[u32]) -> u64 {
+    column.iter().map(|n| u64::from(*n)).sum()
+}
+
+/// A dumbbell with `links` besides, and `traffic`.
+fn dumbbell(links: &str, traffic: &str) -> String {
+    format!(
+        r#"
+        duration = "20s"
+        measure = ["5s", "20s"]
+        [bottleneck]
+        rate = "10Mbit/s"
+        delay = "10ms"
+        buffer = "100p"
+        {links}
+        {traffic}
+        [[law]]
+        kind = "red"
+        min_th = "15p"
+        max_th = "60p"
+        max_p = 0.1
+        "#
+    )
+}
+
+const FTP: &str = r#"
+    [[traffic]]
+    kind = "ftp"
+    flows = 20
+    tcp = "sack"
+    rtt = ["40ms", "80ms"]
+    start = { uniform = ["0s", "1s"] }
+"#;
+
+#[test]
+fn a_link_that_nobody_crosses_changes_nothing() {
+    let beside = r#"
+        [[link]]
+        from = "elsewhere"
+        to = "nowhere"
+        rate = "1Mbit/s"
+        buffer = "10p"
+    "#;
+    let alone = simulate(&dumbbell("", FTP));
+    let with = simulate(&dumbbell(beside, FTP));
+    assert_eq!(with.samples.queue_pkts, alone.samples.queue_pkts);
+    assert_eq!(with.samples.departed_bytes, alone.samples.departed_bytes);
+    assert_eq!(with.flows, alone.flows);
+    assert_eq!(with.forwarded_packets, alone.forwarded_packets);
+    assert!(alone.others.is_empty() && alone.forwarded_packets > 10_000);
+    let [idle] = with.others.as_slice() else {
+        panic!("{} others", with.others.len())
+    };
+    assert_eq!(
+        (idle.name.as_str(), idle.forwarded_packets),
+        ("elsewhere-nowhere", 0)
+    );
+    assert!(idle.flows.is_empty());
+}
+
+/// Where the way back is a wide link of its own, ACKs pass as on the line that stands in for it.
+#[test]
+fn acks_cross_the_queue_of_the_way_back() {
+    let back = r#"
+        [[link]]
+        from = "right"
+        to = "left"
+        rate = "10Mbit/s"
+        delay = "10ms"
+        buffer = "1000p"
+        law = "droptail"
+    "#;
+    let alone = simulate(&dumbbell("", FTP));
+    let with = simulate(&dumbbell(back, FTP));
+    let back = &with.others[0];
+    // One ACK of 40 bytes for each packet that arrives, but those on their way at the end.
+    let (data, acks) = (with.forwarded_packets, back.forwarded_packets);
+    assert!(acks <= data && acks + 100 > data, "{data} {acks}");
+    let bytes: u64 = back.samples.departed_bytes.iter().sum();
+    assert!(40 * acks - bytes <= 40 * 10, "{bytes}");
+    let (alone, with) = (Metrics::of(&alone, None), Metrics::of(&with, None));
+    let near = (with.queue_mean_pkts / alone.queue_mean_pkts - 1.0).abs();
+    assert!(
+        near < 0.1,
+        "{} {}",
+        with.queue_mean_pkts,
+        alone.queue_mean_pkts
+    );
+}
+
+#[test]
+fn reverse_traffic_has_its_own_queue_and_drops_acks() {
+    let back = r#"
+        [[link]]
+        name = "back"
+        from = "right"
+        to = "left"
+        rate = "2Mbit/s"
+        delay = "10ms"
+        buffer = "30p"
+        law = { kind = "red", min_th = "5p", max_th = "15p" }
+    "#;
+    let reverse = r#"
+        [[traffic]]
+        kind = "ftp"
+        label = "reverse"
+        flows = 10
+        tcp = "sack"
+        rtt = "60ms"
+        path = ["right", "left"]
+    "#;
+    let trace = simulate(&dumbbell(back, &format!("{FTP}{reverse}")));
+    let back = &trace.others[0];
+    assert!(sum(&back.samples.early_drops) > 100);
+    let (forward, reverse) = (Metrics::of(&trace, None), Metrics::of(back, None));
+    assert!(reverse.utilisation > 0.9, "{}", reverse.utilisation);
+    assert!(forward.utilisation > 0.5, "{}", forward.utilisation);
+    // Each queue counts the flows whose data crosses it.
+    assert_eq!((trace.flows.len(), back.flows.len()), (20, 10));
+    assert!(back.flows.iter().all(|flow| flow.traffic == 1));
+    // ACKs of the way there take a part of the way back.
+    assert!(reverse.goodput_bps < 1.9e6, "{}", reverse.goodput_bps);
+}
+
+/// e-avq's figure 8: one group crosses both bottlenecks, two others one each.
+fn two_bottlenecks(law: &str) -> Trace {
+    let link = |from: &str, to: &str| {
+        format!(
+            "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\nrate = \"10Mbit/s\"\ndelay = \"5ms\"\n\
+             buffer = \"100p\"\necn = true\n"
+        )
+    };
+    let group = |flows: u32, path: &str| {
+        format!(
+            "[[traffic]]\nkind = \"ftp\"\nflows = {flows}\npath = [{path}]\nrtt = \"100ms\"\n\
+             tcp = \"newreno\"\necn = true\nstart = {{ uniform = [\"0s\", \"1s\"] }}\n"
+        )
+    };
+    let links = [link("R1", "R2"), link("R3", "R4"), link("R4", "R5")].concat();
+    let traffic = [
+        group(10, "\"R1\", \"R2\", \"R3\", \"R4\", \"R5\""),
+        group(20, "\"R2\", \"R3\""),
+        group(40, "\"R4\", \"R5\""),
+    ]
+    .concat();
+    simulate(&format!(
+        r#"
+        duration = "30s"
+        measure = ["10s", "30s"]
+        [bottleneck]
+        name = "Q2"
+        from = "R2"
+        to = "R3"
+        rate = "10Mbit/s"
+        delay = "5ms"
+        buffer = "100p"
+        ecn = true
+        {links}{traffic}
+        [[law]]
+        {law}
+        "#
+    ))
+}
+
+#[test]
+fn each_bottleneck_has_a_law_of_its_own() {
+    let trace = two_bottlenecks("kind = \"pi\"\ntarget = \"20p\"\na = 4e-4\nb = 3.9e-4");
+    let names: Vec<&str> = trace
+        .others
+        .iter()
+        .map(|other| other.name.as_str())
+        .collect();
+    assert_eq!(
+        (trace.name.as_str(), names),
+        ("Q2", vec!["R1-R2", "R3-R4", "R4-R5"])
+    );
+    let [into, between, q4] = trace.others.as_slice() else {
+        panic!("{} others", trace.others.len())
+    };
+    // Both integrate to their own set-point, with different probabilities: the second has
+    // twice the flows of its own.
+    for queue in [&trace, q4] {
+        let m = Metrics::of(queue, None);
+        assert!(
+            (m.queue_mean_pkts - 20.0).abs() < 4.0,
+            "{}",
+            m.queue_mean_pkts
+        );
+        assert!(m.utilisation > 0.97 && m.mark_rate > 0.0, "{m:?}");
+    }
+    let (q2, q4) = (Metrics::of(&trace, None), Metrics::of(q4, None));
+    assert!(
+        q4.mark_rate > 1.3 * q2.mark_rate,
+        "{} {}",
+        q4.mark_rate,
+        q2.mark_rate
+    );
+    // The links before and between carry the first group alone, and queue nothing to speak of.
+    for link in [into, between] {
+        let m = Metrics::of(link, None);
+        assert!(m.utilisation < 0.5 && m.queue_mean_pkts < 2.0, "{m:?}");
+        assert_eq!(link.flows.len(), 10);
+    }
+    assert_eq!(trace.flows.len(), 30);
+    // What both bottlenecks forward of the first group is what its receivers get.
+    let first: u64 = into.flows.iter().map(|flow| flow.delivered_bytes).sum();
+    let crossing = 8.0 * first as f64 / 20.0;
+    let through = Metrics::of(between, None).utilisation * 10e6;
+    assert!(
+        (crossing / through - 1.0).abs() < 0.02,
+        "{crossing} {through}"
+    );
+}
+
+#[test]
+fn runs_repeat_exactly() {
+    let law = "kind = \"avq\"";
+    let (one, two) = (two_bottlenecks(law), two_bottlenecks(law));
+    for (a, b) in one.others.iter().zip(&two.others) {
+        assert_eq!(a.samples.queue_pkts, b.samples.queue_pkts);
+    }
+    assert_eq!(one.flows, two.flows);
+}
+
+#[test]
+fn a_rate_step_acts_on_its_link_alone() {
+    let back = r#"
+        [[link]]
+        name = "back"
+        from = "right"
+        to = "left"
+        rate = "10Mbit/s"
+        delay = "10ms"
+        buffer = "100p"
+    "#;
+    let reverse = r#"
+        [[traffic]]
+        kind = "ftp"
+        label = "reverse"
+        flows = 20
+        tcp = "sack"
+        rtt = "60ms"
+        path = ["right", "left"]
+        [[at]]
+        time = "10s"
+        set = { "link.back.rate" = "5Mbit/s" }
+    "#;
+    let trace = simulate(&dumbbell(back, &format!("{FTP}{reverse}")));
+    let capacity = |trace: &Trace| trace.samples.capacity_bits.iter().sum::<f64>() / 1e6;
+    assert!((capacity(&trace) - 200.0).abs() < 0.2);
+    assert!((capacity(&trace.others[0]) - 150.0).abs() < 0.2);
+}
+
+/// Far below the link's rate, all that is requested arrives.
+#[test]
+fn web_sessions_get_what_they_request() {
+    let web = r#"
+        [[traffic]]
+        kind = "web"
+        flows = 10
+        requests = 10.0
+        shape = 3.0
+        scale = "6kB"
+        tcp = "sack"
+        rtt = "60ms"
+    "#;
+    let trace = simulate(&dumbbell("", web));
+    assert_eq!(trace.flows.len(), 10, "connections belong to their session");
+    // A size of Lomax(3, 6 packets) in whole packets has the mean Σ P(X > n), n = 0, 1, …
+    let packets: f64 = (0..10_000)
+        .map(|n| (1.0 + f64::from(n) / 6.0).powi(-3))
+        .sum();
+    let want = 8.0 * 1000.0 * packets * 100.0;
+    let goodput = Metrics::of(&trace, None).goodput_bps;
+    assert!((goodput / want - 1.0).abs() < 0.1, "{goodput} {want}");
+    let drops = sum(&trace.samples.overflow_drops) + sum(&trace.samples.early_drops);
+    assert!(drops < 100, "{drops}");
+}
+
+/// A session waits for the end of a page, so that a slow link brings fewer pages.
+#[test]
+fn sessions_of_pages_wait_for_their_pages() {
+    let pages = |sessions: u32| {
+        format!(
+            "[[traffic]]\nkind = \"pages\"\nflows = {sessions}\nobjects = 4\npage_gap = \"1s\"\n\
+             shape = 3.0\nscale = \"6kB\"\ntcp = \"sack\"\nrtt = \"60ms\"\n"
+        )
+    };
+    let goodput = |sessions| Metrics::of(&simulate(&dumbbell("", &pages(sessions))), None);
+    let (few, many) = (goodput(10), goodput(3000));
+    // Alone, a page takes its gap and a few round trips.
+    let packets: f64 = (0..10_000)
+        .map(|n| (1.0 + f64::from(n) / 6.0).powi(-3))
+        .sum();
+    let most = 8.0 * 1000.0 * packets * 4.0 * 10.0;
+    assert!(
+        few.goodput_bps < most && few.goodput_bps > 0.6 * most,
+        "{few:?} {most}"
+    );
+    assert!(
+        many.utilisation > 0.95 && many.goodput_bps < 10e6,
+        "{many:?}"
+    );
+}
+
+#[test]
+fn a_change_ends_sessions_and_brings_them_back() {
+    let web = r#"
+        [[traffic]]
+        kind = "pages"
+        flows = 50
+        page_gap = "100ms"
+        rtt = "60ms"
+        [[at]]
+        time = "8s"
+        set = { "traffic.pages.flows" = 0 }
+        [[at]]
+        time = "14s"
+        set = { "traffic.pages.flows" = 50 }
+    "#;
+    let trace = simulate(&dumbbell("", web));
+    let arrivals =
+        |from_s: usize, to_s: usize| sum(&trace.samples.arrivals[100 * from_s..100 * to_s]);
+    assert!(arrivals(4, 8) > 1000 && arrivals(10, 14) < 20 && arrivals(15, 19) > 1000);
+}
+
+#[test]
+fn bursts_load_the_link_as_declared() {
+    let onoff = r#"
+        [[traffic]]
+        kind = "onoff"
+        flows = 200
+        rate = "100kbit/s"
+        on = "100ms"
+        off = "100ms"
+        bursts = 2.0
+        arrivals = 200.0
+        packet = "125B"
+        rtt = "60ms"
+    "#;
+    let trace = simulate(&dumbbell("", onoff));
+    // 400 bursts a second, of 100 ms and so of E[ceil(on/10 ms)] = 1/(1 − e^−0.1) packets.
+    let want = 400.0 * 8.0 * 125.0 / (1.0 - (-0.1f64).exp());
+    let goodput = Metrics::of(&trace, None).goodput_bps;
+    assert!((goodput / want - 1.0).abs() < 0.1, "{goodput} {want}");
+}
