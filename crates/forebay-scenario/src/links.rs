@@ -20,8 +20,9 @@ params! {
         delay: Span = Span::ZERO, 0.0 => 1e3;
         /// Most packets, or bytes, that can wait for the link.
         buffer: BufferSize = BufferSize(Buffer::Packets(800)), 0.0 => 0.0, required;
-        /// Let the law's signal be a CE mark on an ECN-capable packet instead of a drop.
-        ecn: bool = false, 0.0 => 1.0;
+        /// Let the law's signal be a CE mark on an ECN-capable packet instead of a drop; traffic
+        /// says whether its packets are.
+        ecn: bool = true, 0.0 => 1.0;
     }
 }
 

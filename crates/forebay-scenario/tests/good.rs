@@ -48,7 +48,7 @@ fn every_part_of_a_scenario_is_read() {
     assert_eq!(scenario.bottleneck.rate, Rate::from_bps(45_000_000));
     assert_eq!(scenario.bottleneck.delay, Span::from_millis(40));
     assert_eq!(scenario.bottleneck.buffer, Buffer::Packets(1125));
-    assert!(!scenario.bottleneck.ecn);
+    assert!(scenario.bottleneck.ecn);
 
     let [ftp] = scenario.traffic.as_slice() else {
         panic!("{:?}", scenario.traffic)
@@ -240,7 +240,7 @@ fn sets_replace_what_the_file_says() {
     let options = sets(&[
         ("duration", "80s"),
         ("measure", "[\"30s\", \"80s\"]"),
-        ("bottleneck.ecn", "true"),
+        ("bottleneck.ecn", "false"),
         ("traffic.ftp.rtt", "[\"1s\", \"2s\"]"),
         ("traffic.0.stop", "{ uniform = [\"70s\", \"71s\"] }"),
         ("law.1.target", "50p"),
@@ -251,7 +251,7 @@ fn sets_replace_what_the_file_says() {
     assert_eq!(experiment.title, "an = sign, and a comma");
     let point = &experiment.points[0];
     assert_eq!(point.scenario.measure, (second(30.0), second(80.0)));
-    assert!(point.scenario.bottleneck.ecn);
+    assert!(!point.scenario.bottleneck.ecn);
     assert_eq!(
         point.scenario.traffic[0].rtts,
         [Span::from_secs(1), Span::from_secs(2)]
