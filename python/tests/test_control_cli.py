@@ -1,0 +1,139 @@
+"""`forebay design`, `forebay map` and `forebay figure`, as others call them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import Cli
+
+from forebay import run
+from forebay.control.design import design
+from forebay.control.figures import FIGURES
+
+LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
+
+
+def test_design_prints_one_object(cli: Cli, tmp_path: Path) -> None:
+    done = cli("design", "pi", *LINK, "--target", "175p", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["gains"]["a"] == pytest.approx(7.853e-5, rel=1e-3)
+    assert found["gains"]["b"] == pytest.approx(7.827e-5, rel=1e-3)
+    assert found["operating_point"]["rtt_s"] == pytest.approx(0.2 + 175 / 3750)
+    assert found["operating_point"]["window_pkts"] == pytest.approx(15.42, abs=0.01)
+    assert found["operating_point"]["probability"] == pytest.approx(2 / 15.4167**2, rel=1e-4)
+    assert found["margins"]["phase_deg"] == pytest.approx(34.4, abs=0.1)
+    assert found["margins"]["gain_db"] == pytest.approx(6.05, abs=0.05)
+    assert found["margins"]["delay_s"] == pytest.approx(0.296, abs=0.002)
+    assert found["crossover_rad_s"] == pytest.approx(0.5 / (0.2 + 175 / 3750), rel=1e-3)
+    assert found["stable"] is True
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "law", ["pi", "pid", "pi-pd", "pi-avg", "red", "ared", "pd-red", "rem", "stpi", "stred", "avq"]
+)
+def test_the_designed_scenario_runs(tmp_path: Path, law: str) -> None:
+    path = tmp_path / "made.toml"
+    path.write_text(design(law, "15Mbit/s", 60, "200ms", packet="500B").toml())
+    result = run(path, sets={"duration": "6s", "measure": ["2s", "6s"]})
+    assert result.runs[0].metrics["utilisation"] > 0.5
+
+
+def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
+    done = cli("design", "pi", *LINK, "--target", "175p")
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "results" / "design-pi"
+    written = {path.name for path in out.iterdir()}
+    assert written == {
+        "pi.toml",
+        "design.json",
+        "bode.png",
+        "step.png",
+        "nyquist.png",
+        "roots.png",
+    }
+    assert all((out / name).stat().st_size > 5000 for name in written if name.endswith(".png"))
+    assert "phase margin" in done.stdout
+    commands = [line.strip() for line in done.stdout.splitlines() if "   forebay " in line]
+    assert len(commands) == 3
+    short = ["--set", "duration=3s", "--set", 'measure=["1s","3s"]', "--no-report"]
+    for command in commands:
+        words = shlex.split(command)[1:]
+        more = short if words[0] == "run" else ["--points", "10", "--simulate", "0"]
+        ran = cli(*words, *more)
+        assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pj", *LINK], "law"),
+        (["pi", *LINK, "--target", "many"], "--target"),
+        (["pi", *LINK, "--target", "900p", "--buffer", "800p"], "--target"),
+        (["pi", *LINK, "--set", "beta=2"], "beta"),
+        (["pi", *LINK, "--set", "bta=0.2"], "bta"),
+        (["pi", *LINK, "--set", "beta"], "KEY=VALUE"),
+        (["pi", "--rate", "15", "--flows", "60", "--rtt", "200ms"], "rate"),
+        (["pi", "--rate", "15Mbit/s", "--flows", "0", "--rtt", "200ms"], "--flows"),
+        (["droptail", *LINK], "design rule"),
+    ],
+)
+def test_bad_input_gets_one_line(cli: Cli, tmp_path: Path, arguments: list[str], says: str) -> None:
+    done = cli("design", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
+    gains = ["--set", "target=175p", "--set", "a=7.853e-5", "--set", "b=7.827e-5"]
+    done = cli(
+        *["map", "pi", "--rate", "15Mbit/s", "--packet", "500B", "--flows", "10..400"],
+        *["--rtt", "20..500ms", "--buffer", "800p", *gains, "--points", "40"],
+        *["--simulate", "2", "--out", "map"],
+    )
+    assert done.returncode == 0, done.stderr
+    table = pl.read_parquet(tmp_path / "map" / "map.parquet")
+    assert table.height == 1600
+    assert (table["stable"] == (table["gain_margin_db"] > 0)).all()
+    assert 0.5 < table["stable"].mean() < 0.95  # type: ignore[operator]
+    assert (tmp_path / "map" / "map.png").stat().st_size > 20_000
+    # The least stable of the four corners moves most.
+    moved = [float(line.split()[-1]) for line in done.stdout.splitlines() if "deviation" in line]
+    assert len(moved) == 4
+    assert moved[1] == max(moved)
+    assert moved[1] > 2 * min(moved)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        ["--rate", "5..50Mbit/s", "--rtt", "20..500ms"],
+        ["--rate", "5Mbit/s", "--rtt", "20ms"],
+        ["--rate", "50..5Mbit/s", "--rtt", "20ms"],
+    ],
+)
+def test_a_map_has_one_more_range(cli: Cli, axes: list[str]) -> None:
+    done = cli("map", "pi", "--flows", "10..400", *axes)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_figures_are_named_and_drawn(cli: Cli, tmp_path: Path) -> None:
+    listed = cli("figure")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(FIGURES)
+    assert cli("figure", "staqm-13").returncode == 2
+    done = cli("figure", "staqm-11", "staqm-12", "pi-pd-3", "--out", "drawn")
+    assert done.returncode == 0, done.stderr
+    assert {path.stem for path in (tmp_path / "drawn").iterdir()} == {
+        "staqm-11",
+        "staqm-12",
+        "pi-pd-3",
+    }

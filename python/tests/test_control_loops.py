@@ -1,0 +1,281 @@
+"""Loops with a delay and a sampler against other ways to the same numbers."""
+
+from __future__ import annotations
+
+import cmath
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import control  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+
+from forebay._native import LawModel, OperatingPoint
+from forebay.control.delay import DelaySystem
+from forebay.control.loop import Loop, Plant, pulse_response, pulse_transfer
+from forebay.control.maps import count
+
+if TYPE_CHECKING:
+    from forebay._native import LinearModel
+
+PI = [("target", "175p"), ("a", "7.853e-5"), ("b", "7.827e-5")]
+#: A law of each kind of model, with parameters for 15 Mbit/s of 500-byte packets.
+LAWS = {
+    "pi": PI,
+    "pid": [],
+    "pi-pd": [("alpha", "2e-4")],
+    "pi-avg": [("target", "175p"), ("k_p", "0.06"), ("k_i", "0.03")],
+    "p-avg": [("k_p", "0.05")],
+    "red": [("min_th", "50p"), ("max_th", "300p"), ("w_q", "1e-4")],
+    "pd-red": [("target", "175p"), ("max_th", "335p")],
+    "rem": [("target", "175p")],
+    "stpi": [],
+    "stred": [("max_th", "400p")],
+}
+
+
+def law(kind: str, params: list[tuple[str, str]] | None = None) -> LawModel:
+    given = LAWS[kind] if params is None else params
+    return LawModel(kind, given, "15Mbit/s", "500B", 800.0)
+
+
+def loop(kind: str, flows: float = 60.0, propagation_s: float = 0.2) -> Loop:
+    found = Loop.at(law(kind), flows, propagation_s)
+    assert found is not None
+    return found
+
+
+def with_gain(of: Loop, factor: float) -> Loop:
+    """The same loop with its gain times `factor`."""
+    model = dict(of.model)
+    model["direct"] = factor * of.model["direct"]
+    if of.model["sampled"] is not None:
+        interval_s, numerator, denominator = of.model["sampled"]
+        model["sampled"] = (interval_s, [factor * n for n in numerator], denominator)
+    return Loop(of.point, model)  # type: ignore[arg-type]
+
+
+def with_delay(of: Loop, more_s: float) -> Loop:
+    """The same loop with more delay and the same poles."""
+    longer = Loop(of.point, of.model)
+    plant = longer.plant
+    longer.plant = Plant(plant.gain, plant.poles, plant.delay_s + more_s)
+    return longer
+
+
+# --- the operating point ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flows", "rtt_s", "capacity"), [(60, 0.2467, 3750), (15, 0.24, 1875), (1000, 0.15, 155_500)]
+)
+def test_the_operating_point_is_the_fluid_models_equilibrium(
+    flows: float, rtt_s: float, capacity: float
+) -> None:
+    point = OperatingPoint(flows, rtt_s, capacity)
+    window, p = point.window_pkts, point.probability
+    # W' = 1/R − W²p/(2R) and q' = NW/R − C are zero.
+    assert 1 / rtt_s == pytest.approx(window**2 * p / (2 * rtt_s))
+    assert flows * window / rtt_s == pytest.approx(capacity)
+    # The linearised equations, by differences of the nonlinear ones around them (R held).
+    step = 1e-6
+    dw = (-((window + step) * window) + window * window) * p / (2 * rtt_s) / step
+    # W(t)·W(t − R)/R(t − R): once each for the two windows, which Hollot et al. merge.
+    assert point.tcp_pole == pytest.approx(-2 * dw)
+    gain = flows / rtt_s * window**2 / (2 * rtt_s)
+    assert point.plant_gain == pytest.approx(gain)
+
+
+def test_flows_settle_where_law_and_tcp_agree() -> None:
+    red = law("red")
+    for flows in (30.0, 60.0, 90.0):
+        settled = red.operate(flows, 0.2)
+        assert settled is not None
+        point, model = settled
+        assert point.rtt_s == pytest.approx(0.2 + model["queue_pkts"] / 3750, rel=1e-9)
+        # RED's profile with the spacing of `wait`: p_b/1.5.
+        p = 0.1 * (model["queue_pkts"] - 50) / 250 / 1.5
+        assert p == pytest.approx(point.probability, rel=1e-6)
+
+
+# --- delay, sampler and hold -----------------------------------------------------------------
+
+
+def test_the_pulse_response_is_the_sum_of_all_aliases() -> None:
+    plant = loop("pi-avg").plant
+    interval_s = 0.0068
+    omega = np.array([0.3, 2.0, 20.0, 200.0, 400.0])
+    total = np.zeros(5, complex)
+    for k in range(-2000, 2001):
+        w = omega + 2 * math.pi * k / interval_s
+        s = 1j * w
+        total += plant.response(w) * (1 - np.exp(-s * interval_s)) / (s * interval_s)
+    exact = pulse_response(plant, interval_s, np.exp(-1j * omega * interval_s))
+    assert np.abs(total / exact - 1).max() < 1e-6
+
+
+@pytest.mark.parametrize("delay_s", [0.2, 0.2031, 0.0, 0.004])
+def test_the_pulse_transfer_is_the_plant_stepped_in_time(delay_s: float) -> None:
+    plant = Plant(100.0, (0.5, 4.0), delay_s)
+    interval_s, rng = 0.05, np.random.default_rng(1)
+    inputs = rng.normal(size=80)
+    top, bottom = pulse_transfer(plant, interval_s)
+    got = np.zeros(80)
+    for k in range(80):
+        got[k] = sum(top[i] * inputs[k - i] for i in range(min(len(top), k + 1)))
+        got[k] -= sum(bottom[i] * got[k - i] for i in range(1, min(len(bottom), k + 1)))
+    # python-control integrates the rational plant; the input is delayed by hand.
+    fine = np.arange(0, 80 * interval_s, 1e-4)
+    late = np.floor((fine - delay_s) / interval_s + 1e-9).astype(int)
+    held = np.where(late >= 0, inputs[np.maximum(late, 0)], 0.0)
+    rational = control.tf([100.0], [1, 4.5, 2.0])
+    answer = control.forced_response(rational, fine, held).outputs
+    at = np.round(np.arange(80) * interval_s / 1e-4).astype(int)
+    assert np.abs(got - answer[at]).max() < 0.02 * np.abs(answer).max()
+
+
+def test_margins_of_a_rational_loop_are_python_controls() -> None:
+    # A continuous law, and a delay by a Padé approximation of high order, in their own code.
+    found = loop("red")
+    rational = control.tf([found.model["direct"] * found.plant.gain], [1.0])
+    for pole in found.plant.poles:
+        rational *= control.tf([1], [1, pole])
+    delay = control.tf(*control.pade(found.plant.delay_s, 8))
+    gain, phase, sensitivity, w_turn, w_cross, _ = control.stability_margins(rational * delay)
+    margins = found.margins
+    assert margins.crossover_rad_s == pytest.approx(w_cross, rel=1e-4)
+    if found.stable:
+        assert margins.phase_deg == pytest.approx(phase, abs=0.05)
+        assert margins.gain_db == pytest.approx(20 * math.log10(gain), abs=0.05)
+        assert margins.phase_crossover_rad_s == pytest.approx(w_turn, rel=1e-3)
+        assert 1 / margins.sensitivity == pytest.approx(sensitivity, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", sorted(LAWS))
+def test_margins_are_where_stability_ends(kind: str) -> None:
+    found = loop(kind)
+    if not found.stable:
+        margins = found.margins
+        assert margins.gain_db < 0
+        assert with_gain(found, 0.98 * 10 ** (margins.gain_db / 20)).stable
+        return
+    gain = 10 ** (found.margins.gain_db / 20)
+    assert with_gain(found, 0.98 * gain).stable
+    assert not with_gain(found, 1.02 * gain).stable
+    delay_s = found.margins.delay_s
+    assert math.radians(found.margins.phase_deg) == pytest.approx(
+        delay_s * found.margins.crossover_rad_s, rel=1e-6
+    )
+    assert with_delay(found, 0.97 * delay_s).stable
+    assert not with_delay(found, 1.03 * delay_s).stable
+
+
+def test_a_sampled_loops_roots_satisfy_its_equation() -> None:
+    found = loop("pi")
+    assert found.interval_s is not None
+    for s in found.roots[:8]:
+        z_1 = np.array([cmath.exp(-s * found.interval_s)])
+        _, numerator, denominator = found.model["sampled"] or (0, [0.0], [1.0])
+        law_gain = np.polyval(numerator[::-1], z_1) / np.polyval(denominator[::-1], z_1)
+        loop_gain = law_gain * pulse_response(found.plant, found.interval_s, z_1)
+        assert abs(1 + loop_gain[0]) < 1e-6
+
+
+# --- delay systems ---------------------------------------------------------------------------
+
+
+def test_counted_roots_are_the_roots_that_are_found() -> None:
+    rng = np.random.default_rng(2)
+    seen = set()
+    for _ in range(120):
+        order = int(rng.integers(1, 5))
+        degree = int(rng.integers(0, order + 1))
+        a = np.concatenate([[1.0], 3 * rng.normal(size=order)])
+        b = 3 * rng.normal(size=degree + 1)
+        if degree == order:
+            b[0] = rng.uniform(-0.9, 0.9)
+        system = DelaySystem(a.tolist(), b.tolist(), float(rng.uniform(0.1, 3)))
+        roots = system.roots(60)
+        assert np.abs(system(roots)).max() < 1e-6 * np.abs(a).max() * (1 + np.abs(roots)).max() ** 5
+        assert system.unstable_roots() == np.sum(roots.real > 0)
+        seen.add((degree == order, int(np.sum(roots.real > 0)) > 0))
+    assert len(seen) == 4  # retarded and neutral, stable and not
+
+
+def test_a_pure_delay_turns_unstable_at_half_pi() -> None:
+    # y' = −k·y(t − 1): stable for 0 < k < π/2, and at k = 1/e its roots meet at −1.
+    assert DelaySystem([1, 0], [1.57], 1.0).stable()
+    assert not DelaySystem([1, 0], [1.572], 1.0).stable()
+    assert DelaySystem([1, 0], [1 / math.e - 1e-6], 1.0).rightmost().real == pytest.approx(
+        -1, abs=0.01
+    )
+
+
+def test_the_rightmost_root_is_the_rate_of_the_delay_equation() -> None:
+    # y'' + a1·y' + a0·y + b1·y'(t − h) + b0·y(t − h) = 0, integrated in small steps.
+    a, b, delay_s = [1.0, 0.6, 2.0], [0.5, 1.2], 0.7
+    system = DelaySystem(a, b, delay_s)
+    root = system.rightmost()
+    steps = 1400
+    dt = delay_s / steps
+    past = [np.array([math.cos(k * dt), -math.sin(k * dt)]) for k in range(-steps, 1)]
+    y = past[-1].copy()
+
+    def slope(now: np.ndarray, then: np.ndarray) -> np.ndarray:
+        return np.array([now[1], -a[1] * now[1] - a[2] * now[0] - b[0] * then[1] - b[1] * then[0]])
+
+    track = []
+    for k in range(30 * steps):
+        then, then_next = past[k], past[k + 1]
+        first = slope(y, then)
+        y = y + dt / 2 * (first + slope(y + dt * first, then_next))
+        past.append(y)
+        track.append(y[0])
+    # Crossings of zero give the period, peaks the growth.
+    values = np.array(track[10 * steps :])
+    crossings = np.flatnonzero(np.diff(np.signbit(values)))
+    period_s = 2 * float(np.mean(np.diff(crossings))) * dt
+    assert 2 * math.pi / period_s == pytest.approx(root.imag, rel=2e-3)
+    peaks = [np.abs(values[i:j]).max() for i, j in itertools.pairwise(crossings)]
+    growth = np.polyfit(np.arange(len(peaks)) * period_s / 2, np.log(peaks), 1)[0]
+    assert growth == pytest.approx(root.real, rel=5e-3)
+
+
+def test_neutral_systems_with_a_gain_above_one_are_never_stable() -> None:
+    system = DelaySystem([1, 5, 4], [1.1, 0, 0], 0.2)
+    assert system.unstable_roots() == math.inf
+    assert not system.stable()
+    # Far roots lie along ln(1.1)/h.
+    far = [r for r in system.roots(30) if abs(r) > 200]
+    assert far
+    assert all(r.real == pytest.approx(math.log(1.1) / 0.2, rel=0.05) for r in far)
+
+
+def test_advanced_systems_are_refused() -> None:
+    with pytest.raises(ValueError, match="higher degree"):
+        DelaySystem([1, 2], [1, 0, 0], 1.0)
+
+
+# --- maps ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", sorted(LAWS))
+def test_a_maps_cells_are_what_each_loop_says(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    cells: list[tuple[OperatingPoint, LinearModel]] = []
+    loops: list[Loop] = []
+    while len(cells) < 25:
+        flows = float(np.exp(rng.uniform(math.log(10), math.log(400))))
+        propagation_s = float(np.exp(rng.uniform(math.log(0.02), math.log(0.5))))
+        cell = law(kind).operate(flows, propagation_s)
+        if cell is None or cell[1]["queue_pkts"] > 800:
+            continue
+        cells.append(cell)
+        loops.append(Loop(*cell))
+    margins, stable = count(cells)
+    for found, margin, flag in zip(loops, margins, stable, strict=True):
+        exact = found.margins.gain_db
+        assert flag == found.stable or abs(exact) < 0.1
+        if abs(exact) < 20:
+            assert margin == pytest.approx(exact, abs=0.15)
