@@ -79,7 +79,7 @@ def staqm_11() -> Plot:
                 markersize=4,
                 markerfacecolor="white",
             )
-        for rtt_s, text, offset in [(0.1, "0.325 s", (6, -12)), (0.25, "0.812 s", (-8, 8))]:
+        for rtt_s, text, offset in [(0.1, "0.325 s", (5, 3)), (0.25, "0.812 s", (-8, 8))]:
             axes.annotate(
                 text,
                 (0.5, critical_load_time_s(0.5, rtt_s)),

@@ -59,7 +59,7 @@ impl RateModel {
 /// Its two parts are K12 = ω·sin ωd − K11·cos ωd and α·K2 = ω²·cos ωd + K11·ω·sin ωd.
 ///
 /// `None` where the loop oscillates with every α: by marking at once with the slope of (4), a
-/// virtual queue of fixed capacity is too steep for a window above some 2.4 packets. Katabi and
+/// virtual queue of fixed capacity is too steep for a window above some 2.8 packets. Katabi and
 /// Blake 2002 found AVQ's own condition unsolvable for real networks.
 pub fn alpha_bound(gamma: f64, point: &OperatingPoint) -> Option<f64> {
     let RateModel { k11, k12 } = RateModel::new(gamma, point);
