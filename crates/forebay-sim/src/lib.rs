@@ -1,10 +1,10 @@
 //! Scenario → network → engine → trace: packets in virtual time.
 
 mod blocks;
-mod calendar;
+pub mod calendar;
 mod cc;
 mod engine;
-mod events;
+pub mod events;
 mod line;
 mod network;
 mod packet;

@@ -1,0 +1,105 @@
+//! The queue of events against a plain binary heap: `cargo bench -p forebay-sim`.
+//!
+//! The hold model: a queue holds so many events; the first is taken and another put a random
+//! time later, again and again. A packet's events lie a round trip ahead, so most delays here
+//! are of one length, as on a delay line; the rest are spread.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hint::black_box;
+use std::time::Instant;
+
+use forebay_core::Rng;
+use forebay_sim::calendar::Calendar;
+use forebay_sim::events::EventQueue;
+
+/// As large as a packet on its way.
+type Event = [u32; 5];
+
+const HOLDS: u32 = 2_000_000;
+const DELAY_NS: u64 = 50_000_000;
+
+fn main() {
+    println!("ns per event taken and put back, best of five");
+    println!(
+        "{:>9} {:>12} {:>9} {:>12}",
+        "in flight", "binary heap", "calendar", "delay line"
+    );
+    for in_flight in [1_000, 10_000, 100_000] {
+        let spacing_ns = DELAY_NS / in_flight;
+        let heap = best(|| {
+            let mut heap = BinaryHeap::new();
+            // The tie-break keeps runs repeatable, as the others do.
+            let mut count = 0u64;
+            hold(in_flight, |time, event| {
+                heap.push(Reverse((time, count, event)));
+                count += 1;
+                if heap.len() as u64 > in_flight {
+                    heap.pop().map(|Reverse((time, _, event))| (time, event))
+                } else {
+                    None
+                }
+            })
+        });
+        let calendar = best(|| {
+            let mut calendar = Calendar::<Event>::new(spacing_ns, 500_000_000);
+            let mut len = 0;
+            hold(in_flight, |time, event| {
+                calendar.push(time, event);
+                len += 1;
+                if len <= in_flight {
+                    return None;
+                }
+                len -= 1;
+                calendar.pop().map(|entry| (entry.time, entry.event))
+            })
+        });
+        let line = best(|| {
+            let mut events = EventQueue::new(Calendar::new(spacing_ns, 500_000_000), 1);
+            let mut len = 0;
+            hold(in_flight, |time, event: Event| {
+                events.push_on(0, time, event);
+                len += 1;
+                if len <= in_flight {
+                    return None;
+                }
+                len -= 1;
+                events
+                    .pop_before(u64::MAX, |_| {})
+                    .ok()
+                    .map(|entry| (entry.time, entry.event))
+            })
+        });
+        println!("{in_flight:9} {heap:12.0} {calendar:9.0} {line:12.0}");
+    }
+}
+
+/// Puts an event in; once enough are in flight, each put takes the first out, and the next is put
+/// a delay after that.
+fn hold(in_flight: u64, mut put: impl FnMut(u64, Event) -> Option<(u64, Event)>) -> f64 {
+    let mut rng = Rng::new(1, "hold");
+    let spacing_ns = DELAY_NS / in_flight;
+    let mut now = 0;
+    for i in 0..in_flight {
+        put(i * spacing_ns, [i as u32; 5]);
+    }
+    let start = Instant::now();
+    for i in 0..HOLDS {
+        // One in eight has waited somewhere.
+        let waited = if i % 8 == 0 {
+            rng.uniform() * DELAY_NS as f64
+        } else {
+            0.0
+        };
+        let time = now + DELAY_NS + waited as u64;
+        if let Some((first, event)) = put(time, [i; 5]) {
+            now = first;
+            black_box(event);
+        }
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(HOLDS)
+}
+
+fn best(mut run: impl FnMut() -> f64) -> f64 {
+    (0..5).map(|_| run()).fold(f64::INFINITY, f64::min)
+}
