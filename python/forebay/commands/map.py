@@ -41,9 +41,7 @@ def stability_map(
     ] = 5,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Where the map goes; results/map-LAW if it is left out.", metavar="DIR"
-        ),
+        typer.Option(help="Where the map goes; results/map-LAW if it is left out.", metavar="DIR"),
     ] = None,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate."""
@@ -89,7 +87,9 @@ def stability_map(
     pl.DataFrame(
         {
             "flows": list(drawn.flows) * rows,
-            "rate_bps" if axis == "rate" else "rtt_s": [v for v in drawn.values for _ in range(columns)],
+            "rate_bps" if axis == "rate" else "rtt_s": [
+                v for v in drawn.values for _ in range(columns)
+            ],
             "gain_margin_db": drawn.gain_margin_db.ravel(),
             "stable": drawn.stable.ravel(),
         }

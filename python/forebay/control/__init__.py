@@ -1,8 +1,8 @@
 """The control bench: operating points, loops, margins, exact stability, designs and maps.
 
-`design("pi", rate="15Mbit/s", packet="500B", flows=60, rtt="200ms", target="175p")` designs a
-law for a link; `Loop` has the frequency response, margins and roots of any law with a linear
-model; `DelaySystem` decides the stability of a linear system with a delay.
+`design.design("pi", rate="15Mbit/s", packet="500B", flows=60, rtt="200ms", target="175p")`
+designs a law for a link; `Loop` has the frequency response, margins and roots of any law with a
+linear model; `DelaySystem` decides the stability of a linear system with a delay.
 """
 
 from typing import TYPE_CHECKING

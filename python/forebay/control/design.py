@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TARGET_SHARE = 0.25
 #: A set-point is at least this, or there is no queue to control.
 LEAST_TARGET_PKTS = 5.0
+#: Fast retransmit needs three packets after the lost one.
+LEAST_WINDOW_PKTS = 4.0
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,11 @@ class Design:
             "R.",
             *self.notes,
         ]
+        if point.window_pkts < LEAST_WINDOW_PKTS:
+            sentences.append(
+                "With windows this small TCP lives on timeouts, which the model does not know: "
+                "believe the packets."
+            )
         if abs(self.queue_pkts - link.target_pkts) > 0.01 * link.target_pkts:
             sentences.append(
                 f"The law does not hold the wanted {link.target_pkts:g} packets: where TCP has its "
@@ -358,6 +365,12 @@ def design(
     base = LawModel(law, params, rate, packet, buffer_pkts)
     capacity = base.capacity_pkts_per_s
     wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
+    if wanted.probability >= 1:
+        most = 2**-0.5 * capacity * wanted.rtt_s
+        raise ScenarioError(
+            f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
+            "target; with windows below √2 packets no signal slows TCP down enough"
+        )
     goals = [(key, value) for key, value in given if key in names]
     designed = base.design(wanted, link.target_pkts, goals)
     values = dict(params)

@@ -41,7 +41,7 @@ class Map:
 
     axis: "rtt" or "rate"; values in s (propagation, both ways) or bit/s.
     gain_margin_db: least change of the gain to −1; below 0 where the loop is unstable, nan where
-        the law has no equilibrium within the buffer.
+        the law has no equilibrium within the buffer, or TCP none with a probability below 1.
     stable: by the count.
     oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
     """
@@ -94,7 +94,7 @@ def stability_map(
     there = [
         i
         for i, cell in enumerate(cells)
-        if cell is not None and cell[1]["queue_pkts"] <= buffer_pkts
+        if cell is not None and cell[1]["queue_pkts"] <= buffer_pkts and cell[0].probability < 1
     ]
     margin, stable = np.full(len(cells), np.nan), np.zeros(len(cells), bool)
     chunks = [there[i : i + CHUNK] for i in range(0, len(there), CHUNK)]

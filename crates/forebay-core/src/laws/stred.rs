@@ -183,6 +183,10 @@ impl Recipe for StredParams {
             max_th: Packets(max_th),
             rtt: Span::from_secs_f64(wish.point.rtt_s),
             flows: wish.point.flows(),
+            // Theorem 1 asks for about a tenth of RED's own response time (figures 12 and 29).
+            load_time: self
+                .load_time
+                .max(Span::from_secs_f64((1.0 / red.omega_g).min(3600.0))),
             ..self.clone()
         };
         Ok(Some(Designed::of(
@@ -199,8 +203,11 @@ impl Recipe for StredParams {
             ],
             vec![
                 red.note(wish.target_pkts),
-                "w_q and max_p are the first design; the law renews them from its estimates."
-                    .into(),
+                format!(
+                    "w_q and max_p are the first design; the law renews them from its estimates. \
+                     The load estimate takes {}, no less than RED itself.",
+                    designed.load_time
+                ),
             ],
         )))
     }
