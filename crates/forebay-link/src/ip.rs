@@ -1,0 +1,505 @@
+//! What the emulator reads in a packet, and the one thing it writes: the CE mark.
+//!
+//! Every function takes any bytes; what is not a sound IPv4 or IPv6 packet is `None`, and is
+//! carried unread and unmarked.
+
+use std::hash::{Hash, Hasher};
+
+use forebay_core::Ecn;
+
+/// Protocol numbers (IANA).
+const HOP_BY_HOP: u8 = 0;
+pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION_OPTIONS: u8 = 60;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// Most IPv6 extension headers that are looked through for the transport header.
+const MOST_EXTENSIONS: usize = 8;
+
+/// What is known of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    pub ecn: Ecn,
+    pub flow: Flow,
+    /// Where the transport header begins.
+    pub transport: u16,
+    /// Length of the packet by its own header, which link padding may exceed.
+    pub bytes: u32,
+    /// Present where a whole TCP header is.
+    pub tcp: Option<Tcp>,
+}
+
+/// The part of a TCP header that goodput and segmentation need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    pub seq: u32,
+    /// The acknowledgement number of a segment with ACK set.
+    pub ack: Option<u32>,
+    /// Of the TCP header with its options.
+    pub header_bytes: u16,
+    pub payload_bytes: u32,
+}
+
+/// One direction of a flow. Ports are zero where there are none, or where a fragment hides them:
+/// all fragments of a packet are then of the same flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    pub protocol: u8,
+    /// IPv4 addresses as IPv4-mapped IPv6 addresses.
+    pub source: u128,
+    pub destination: u128,
+    pub source_port: u16,
+    pub destination_port: u16,
+}
+
+impl Flow {
+    /// The flow of the packets that go the other way.
+    pub fn reversed(self) -> Flow {
+        Flow {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            ..self
+        }
+    }
+
+    /// A well-mixed number that is the same for both directions.
+    pub fn mixed(&self) -> u64 {
+        let end = |address: u128, port: u16| {
+            let folded = (address >> 64) as u64 ^ (address as u64).rotate_left(17);
+            scramble(folded ^ (u64::from(port) << 48))
+        };
+        let source = end(self.source, self.source_port);
+        let destination = end(self.destination, self.destination_port);
+        // A sum does not know which of the two is the source.
+        scramble(source.wrapping_add(destination) ^ u64::from(self.protocol))
+    }
+}
+
+/// The finaliser of SplitMix64: every input bit reaches every output bit.
+fn scramble(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Hash for Flow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.mixed());
+    }
+}
+
+impl Headers {
+    /// Reads a packet.
+    pub fn read(packet: &[u8]) -> Option<Headers> {
+        match packet.first()? >> 4 {
+            4 => v4(packet),
+            6 => v6(packet),
+            _ => None,
+        }
+    }
+
+    pub fn is_tcp(&self) -> bool {
+        self.flow.protocol == TCP
+    }
+
+    /// Bytes above the transport header, of TCP and UDP; else above the IP header.
+    pub fn payload_bytes(&self) -> u32 {
+        let above_ip = self.bytes.saturating_sub(u32::from(self.transport));
+        match (self.tcp, self.flow.protocol) {
+            (Some(tcp), _) => tcp.payload_bytes,
+            (None, TCP) => 0,
+            (None, UDP) => above_ip.saturating_sub(8),
+            _ => above_ip,
+        }
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u128_at(bytes: &[u8], at: usize) -> Option<u128> {
+    Some(u128::from_be_bytes(
+        bytes.get(at..at + 16)?.try_into().ok()?,
+    ))
+}
+
+fn ecn(bits: u8) -> Ecn {
+    // RFC 3168 section 5.
+    match bits & 0b11 {
+        0b00 => Ecn::NotEct,
+        0b01 => Ecn::Ect1,
+        0b10 => Ecn::Ect0,
+        _ => Ecn::Ce,
+    }
+}
+
+fn v4(packet: &[u8]) -> Option<Headers> {
+    let header = usize::from(packet[0] & 0xf) * 4;
+    if header < 20 || packet.len() < header {
+        return None;
+    }
+    // A super-packet of 64 KiB or more has length 0.
+    let bytes = match usize::from(u16_at(packet, 2)?) {
+        0 => packet.len(),
+        length => length,
+    };
+    if bytes < header || bytes > packet.len() {
+        return None;
+    }
+    // More fragments, or an offset.
+    let fragment = u16_at(packet, 6)? & 0x3fff != 0;
+    let mapped = |address: u32| 0xffff_0000_0000 | u128::from(address);
+    Some(above(
+        &packet[..bytes],
+        header,
+        packet[9],
+        fragment,
+        ecn(packet[1]),
+        (mapped(u32_at(packet, 12)?), mapped(u32_at(packet, 16)?)),
+    ))
+}
+
+fn v6(packet: &[u8]) -> Option<Headers> {
+    if packet.len() < 40 {
+        return None;
+    }
+    // A jumbogram (RFC 2675), or a super-packet, has length 0.
+    let bytes = match usize::from(u16_at(packet, 4)?) {
+        0 if packet.len() > 40 => packet.len(),
+        length => 40 + length,
+    };
+    if bytes > packet.len() {
+        return None;
+    }
+    let packet = &packet[..bytes];
+    let (protocol, transport, fragment) = transport_of_v6(packet);
+    Some(above(
+        packet,
+        transport,
+        protocol,
+        fragment,
+        // The traffic class lies across the first two bytes; its last two bits are the ECN field.
+        ecn(packet[1] >> 4),
+        (u128_at(packet, 8)?, u128_at(packet, 24)?),
+    ))
+}
+
+/// The last header's protocol, where it begins, and whether the packet is a fragment. A chain
+/// that is cut off, or too long, ends where it does.
+fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
+    let (mut protocol, mut at, mut fragment) = (packet[6], 40, false);
+    for _ in 0..MOST_EXTENSIONS {
+        let Some(&[next, length]) = packet.get(at..at + 2).and_then(|it| it.first_chunk()) else {
+            break;
+        };
+        let bytes = match protocol {
+            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => 8 * (usize::from(length) + 1),
+            // RFC 4302 section 2.2: in units of four bytes, less two.
+            AUTHENTICATION => 4 * (usize::from(length) + 2),
+            FRAGMENT => {
+                // Offset or more fragments; an atomic fragment (RFC 6946) is whole.
+                fragment |= u16_at(packet, at + 2).is_none_or(|it| it & 0xfff9 != 0);
+                8
+            }
+            _ => break,
+        };
+        if at + bytes > packet.len() {
+            break;
+        }
+        (protocol, at) = (next, at + bytes);
+    }
+    (protocol, at, fragment)
+}
+
+fn above(
+    packet: &[u8],
+    transport: usize,
+    protocol: u8,
+    fragment: bool,
+    ecn: Ecn,
+    (source, destination): (u128, u128),
+) -> Headers {
+    let payload = packet.get(transport..).unwrap_or(&[]);
+    let has_ports = matches!(protocol, TCP | UDP | SCTP | UDP_LITE) && !fragment;
+    let port = |at| u16_at(payload, at).filter(|_| has_ports && payload.len() >= 4);
+    Headers {
+        ecn,
+        flow: Flow {
+            protocol,
+            source,
+            destination,
+            source_port: port(0).unwrap_or(0),
+            destination_port: port(2).unwrap_or(0),
+        },
+        transport: transport as u16,
+        bytes: packet.len() as u32,
+        tcp: tcp(payload).filter(|_| protocol == TCP && !fragment),
+    }
+}
+
+fn tcp(segment: &[u8]) -> Option<Tcp> {
+    let offset_and_flags = u16_at(segment, 12)?;
+    let header = usize::from(offset_and_flags >> 12) * 4;
+    if header < 20 || segment.len() < header {
+        return None;
+    }
+    let ack = u32_at(segment, 8)?;
+    Some(Tcp {
+        seq: u32_at(segment, 4)?,
+        ack: (offset_and_flags & 0x10 != 0).then_some(ack),
+        header_bytes: header as u16,
+        payload_bytes: (segment.len() - header) as u32,
+    })
+}
+
+/// Sets CE on a packet that is ECN-capable, and leaves any other as it is (RFC 3168 section 5).
+pub fn set_ce(packet: &mut [u8]) {
+    let Some(headers) = Headers::read(packet) else {
+        return;
+    };
+    if headers.ecn == Ecn::NotEct {
+        return;
+    }
+    if packet[0] >> 4 == 6 {
+        packet[1] |= 0b11 << 4;
+        return;
+    }
+    let old = u16::from_be_bytes([packet[0], packet[1]]);
+    packet[1] |= 0b11;
+    let new = u16::from_be_bytes([packet[0], packet[1]]);
+    let checksum = u16::from_be_bytes([packet[10], packet[11]]);
+    packet[10..12].copy_from_slice(&updated(checksum, old, new).to_be_bytes());
+}
+
+/// An Internet checksum after one of its words has changed: RFC 1624 eq. 3.
+pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
+    !folded(sum)
+}
+
+/// A one's complement sum in 16 bits.
+pub fn folded(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn checksum(header: &[u8]) -> u16 {
+        let words = header.chunks(2);
+        !folded(
+            words
+                .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+                .sum(),
+        )
+    }
+
+    /// A TCP segment from port 5000 to port 80 in IPv4, with these options and this payload.
+    fn v4_tcp(tos: u8, options: usize, payload: usize) -> Vec<u8> {
+        let header = 20 + options;
+        let mut packet = vec![0; header + 20 + payload];
+        packet[0] = 0x40 | (header / 4) as u8;
+        packet[1] = tos;
+        let bytes = packet.len() as u16;
+        packet[2..4].copy_from_slice(&bytes.to_be_bytes());
+        packet[8] = 64;
+        packet[9] = TCP;
+        packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
+        packet[16..20].copy_from_slice(&[10, 0, 0, 2]);
+        let sum = checksum(&packet[..header]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        tcp_header(&mut packet[header..]);
+        packet
+    }
+
+    fn tcp_header(segment: &mut [u8]) {
+        segment[0..2].copy_from_slice(&5000u16.to_be_bytes());
+        segment[2..4].copy_from_slice(&80u16.to_be_bytes());
+        segment[4..8].copy_from_slice(&7u32.to_be_bytes());
+        segment[8..12].copy_from_slice(&9u32.to_be_bytes());
+        segment[12] = 5 << 4;
+        segment[13] = 0x10;
+    }
+
+    /// The same in IPv6 behind these extension headers: (protocol, bytes).
+    fn v6_tcp(class: u8, extensions: &[(u8, Vec<u8>)], payload: usize) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60 | class >> 4;
+        packet[1] = class << 4;
+        packet[8..24].copy_from_slice(&[1; 16]);
+        packet[24..40].copy_from_slice(&[2; 16]);
+        let mut next = 6;
+        for (protocol, bytes) in extensions {
+            packet[next] = *protocol;
+            next = packet.len();
+            packet.extend(bytes);
+        }
+        packet[next] = TCP;
+        let mut segment = vec![0; 20 + payload];
+        tcp_header(&mut segment);
+        packet.extend(segment);
+        let length = (packet.len() - 40) as u16;
+        packet[4..6].copy_from_slice(&length.to_be_bytes());
+        packet
+    }
+
+    fn ports(packet: &[u8]) -> (u16, u16) {
+        let flow = Headers::read(packet).unwrap().flow;
+        (flow.source_port, flow.destination_port)
+    }
+
+    #[test]
+    fn both_versions_are_read() {
+        for packet in [v4_tcp(0b10, 8, 100), v6_tcp(0b10, &[], 100)] {
+            let headers = Headers::read(&packet).unwrap();
+            assert_eq!(headers.ecn, Ecn::Ect0);
+            assert_eq!(ports(&packet), (5000, 80));
+            assert_eq!(headers.bytes as usize, packet.len());
+            let tcp = headers.tcp.unwrap();
+            assert_eq!((tcp.seq, tcp.ack, tcp.payload_bytes), (7, Some(9), 100));
+        }
+    }
+
+    #[test]
+    fn extension_headers_are_looked_through() {
+        let hop_by_hop = (HOP_BY_HOP, vec![0; 8]);
+        let routing = (ROUTING, [vec![0, 1], vec![0; 14]].concat());
+        let options = (DESTINATION_OPTIONS, vec![0; 8]);
+        let authentication = (AUTHENTICATION, [vec![0, 4], vec![0; 22]].concat());
+        let atomic = (FRAGMENT, vec![0; 8]);
+        let packet = v6_tcp(
+            1,
+            &[hop_by_hop, routing, atomic, authentication, options],
+            50,
+        );
+        assert_eq!(ports(&packet), (5000, 80));
+        assert_eq!(Headers::read(&packet).unwrap().payload_bytes(), 50);
+    }
+
+    #[test]
+    fn every_fragment_of_a_packet_is_of_the_same_flow() {
+        let flow = |packet: &[u8]| Headers::read(packet).unwrap().flow;
+        let mut first = v4_tcp(0, 0, 100);
+        first[6] = 0x20;
+        let mut second = v4_tcp(0, 0, 100);
+        second[7] = 10;
+        assert_eq!(flow(&first), flow(&second));
+        assert_eq!(flow(&first).source_port, 0);
+        let piece = |offset: u8| {
+            let extension = (FRAGMENT, vec![0, 0, 0, offset, 0, 0, 0, 1]);
+            flow(&v6_tcp(0, &[extension], 100))
+        };
+        assert_eq!(piece(1), piece(8));
+        assert_eq!(piece(8).source_port, 0);
+    }
+
+    #[test]
+    fn padding_is_not_payload() {
+        let mut packet = v4_tcp(0, 0, 10);
+        packet.extend([0; 30]);
+        assert_eq!(Headers::read(&packet).unwrap().payload_bytes(), 10);
+    }
+
+    #[test]
+    fn a_jumbogram_has_the_length_it_came_with() {
+        let mut packet = v6_tcp(0, &[], 100);
+        packet[4..6].fill(0);
+        assert_eq!(Headers::read(&packet).unwrap().bytes as usize, packet.len());
+        let mut packet = v4_tcp(0, 0, 100);
+        packet[2..4].fill(0);
+        assert_eq!(Headers::read(&packet).unwrap().bytes as usize, packet.len());
+    }
+
+    #[test]
+    fn what_is_not_sound_is_not_read() {
+        let v4 = v4_tcp(0, 0, 0);
+        let too_long = |at: usize, value: u8| {
+            let mut packet = v4.clone();
+            packet[at] = value;
+            Headers::read(&packet)
+        };
+        assert_eq!(too_long(0, 0x44), None); // a header of 16 bytes
+        assert_eq!(too_long(0, 0x4f), None); // of 60, which are not there
+        assert_eq!(too_long(2, 1), None); // 296 bytes, of which 40 are there
+        assert_eq!(too_long(0, 0x55), None); // version 5
+        assert_eq!(Headers::read(&[]), None);
+        assert_eq!(Headers::read(&v6_tcp(0, &[], 0)[..39]), None);
+    }
+
+    #[test]
+    fn both_directions_mix_alike_and_flows_differ() {
+        let flow = Headers::read(&v4_tcp(0, 0, 0)).unwrap().flow;
+        assert_eq!(flow.mixed(), flow.reversed().mixed());
+        let other = Flow {
+            source_port: 5001,
+            ..flow
+        };
+        assert_ne!(flow.mixed(), other.mixed());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_safe(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let before = Headers::read(&bytes);
+            set_ce(&mut bytes);
+            let after = Headers::read(&bytes);
+            prop_assert_eq!(before.map(|it| it.flow), after.map(|it| it.flow));
+        }
+
+        /// Also behind a sound first byte, since random ones are mostly refused there.
+        #[test]
+        fn any_bytes_of_ipv6_are_safe(mut bytes in proptest::collection::vec(any::<u8>(), 40..200), next in 0u8..61) {
+            bytes[0] = 0x60;
+            bytes[4..6].fill(0);
+            bytes[6] = next;
+            prop_assert!(Headers::read(&bytes).is_some());
+        }
+
+        #[test]
+        fn a_mark_keeps_the_checksum_right(tos: u8, options in 0usize..11, ttl: u8, id: u16) {
+            let mut packet = v4_tcp(tos, 4 * options, 5);
+            packet[8] = ttl;
+            packet[4..6].copy_from_slice(&id.to_be_bytes());
+            packet[10..12].fill(0);
+            let header = 20 + 4 * options;
+            let sum = checksum(&packet[..header]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+
+            let before = packet.clone();
+            set_ce(&mut packet);
+            prop_assert_eq!(checksum(&packet[..header]), 0);
+            let capable = tos & 0b11 != 0;
+            prop_assert_eq!(packet[1], if capable { tos | 0b11 } else { tos });
+            prop_assert_eq!(packet == before, !capable || tos & 0b11 == 0b11);
+        }
+
+        #[test]
+        fn a_mark_changes_two_bits_of_ipv6(class: u8, label in 0u8..16) {
+            let mut packet = v6_tcp(class, &[], 5);
+            packet[1] |= label;
+            let mut expected = packet.clone();
+            if class & 0b11 != 0 {
+                expected[1] |= 0x30;
+            }
+            set_ce(&mut packet);
+            prop_assert_eq!(packet, expected);
+        }
+    }
+}
