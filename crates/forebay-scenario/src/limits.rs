@@ -129,7 +129,11 @@ fn highest_rate_pps(scenario: &Scenario) -> f64 {
             LinkSetting::Rate(rate) => Some(rate),
             _ => None,
         });
-        changed.fold(link.rate, |a, b| a.max(b))
+        let own = link
+            .trace
+            .as_ref()
+            .map_or(link.rate, |trace| trace.mean_rate());
+        changed.fold(own.max(link.rate), |a, b| a.max(b))
     };
     let rates = scenario.all_links().enumerate().map(highest);
     rates.map(|rate| rate.packets_per_sec(smallest)).sum()

@@ -1,20 +1,26 @@
 //! `[bottleneck]` and `[[link]]`: the queues of a network and the links they feed.
 
+use std::sync::Arc;
+
 use forebay_core::discipline::Buffer;
 use forebay_core::{params, ParamSpec, Params, Rate, Span};
 
 use crate::document::{Document, Section};
 use crate::error::{Fault, Origin};
 use crate::laws;
-use crate::model::{LawChoice, Link, Scenario};
+use crate::model::{LawChoice, Link, RateTrace, Scenario};
+use crate::parse::Options;
 use crate::path::link_names;
-use crate::types::{BufferSize, FixedLaw, Label, Maybe};
+use crate::types::{BufferSize, FixedLaw, Label, Maybe, Text};
 
 params! {
     /// Keys of `[bottleneck]` and of `[[link]]`.
     pub struct LinkKeys {
-        /// Rate of the link.
+        /// Rate of the link; what its law is told where `rate_trace` drives the link.
         rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
+        /// File of times at which the link can send, in the format of cellular traces: a whole
+        /// number of ms a line, 1500 bytes each; at its end it starts again.
+        rate_trace: Maybe<Text> = Maybe(None), 0.0 => 0.0;
         /// Propagation delay of the link, one way; what is left of each flow's RTT lies in its
         /// access links.
         delay: Span = Span::ZERO, 0.0 => 1e3;
@@ -64,21 +70,27 @@ pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 ///
 /// # Errors
 /// A key that is wrong; a name or a pair of nodes that another link has.
-pub fn read(document: &Document) -> Result<Vec<Link>, Fault> {
+pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> {
     let section = Section {
         table: &document.bottleneck,
         name: "bottleneck",
     };
     section.only(&[], BOTTLENECK)?;
-    let link = |keys: LinkKeys, name: String, from: Label, to: Label| Link {
-        name,
-        from: from.0,
-        to: to.0,
-        rate: keys.rate,
-        delay: keys.delay,
-        buffer: keys.buffer.0,
-        ecn: keys.ecn,
-        law: None,
+    let link = |section: &Section, keys: LinkKeys, name: String, from: Label, to: Label| {
+        Ok(Link {
+            name,
+            from: from.0,
+            to: to.0,
+            rate: keys.rate,
+            trace: match &keys.rate_trace.0 {
+                Some(Text(file)) => Some(trace(section, file, options)?),
+                None => None,
+            },
+            delay: keys.delay,
+            buffer: keys.buffer.0,
+            ecn: keys.ecn,
+            law: None,
+        })
     };
     let keys: LinkKeys = section.read()?;
     let BottleneckKeys { name, from, to } = section.read()?;
@@ -87,7 +99,7 @@ pub fn read(document: &Document) -> Result<Vec<Link>, Fault> {
         let allowed = format!("at most {MOST_LINKS}");
         return Err(Fault::new(Origin::File, "link", found, allowed));
     }
-    let mut links = vec![link(keys, name.0, from, to)];
+    let mut links = vec![link(&section, keys, name.0, from, to)?];
     check_ends(&section, &links[0], &[])?;
     for (i, name) in link_names(&document.links).into_iter().enumerate() {
         let section = Section {
@@ -97,11 +109,41 @@ pub fn read(document: &Document) -> Result<Vec<Link>, Fault> {
         section.only(&[], OTHER)?;
         let keys: LinkKeys = section.read()?;
         let ends: OtherLinkKeys = section.read()?;
-        let link = link(keys, name, ends.from, ends.to);
+        let link = link(&section, keys, name, ends.from, ends.to)?;
         check_ends(&section, &link, &links)?;
         links.push(link);
     }
     Ok(links)
+}
+
+/// The trace in the file of this name.
+fn trace(section: &Section, file: &str, options: &Options) -> Result<Arc<RateTrace>, Fault> {
+    let fault = |found: String, allowed: &str| Err(section.fault("rate_trace", found, allowed));
+    let Some((_, text)) = options.files.iter().find(|(name, _)| name == file) else {
+        return fault(format!("{file:?}"), "a file that is there");
+    };
+    let mut times_ms = Vec::new();
+    let lines = text.split(|byte| *byte == b'\n').enumerate();
+    for (i, line) in lines {
+        let line = line.trim_ascii();
+        let time = std::str::from_utf8(line).ok();
+        match time.and_then(|time| time.parse::<u32>().ok()) {
+            Some(time) if times_ms.last().is_none_or(|last| *last <= time) => times_ms.push(time),
+            None if line.is_empty() => {}
+            _ => {
+                let line = String::from_utf8_lossy(line);
+                let allowed = "a whole number of ms a line, none less than the one before";
+                return fault(format!("{line:?} in line {} of {file:?}", i + 1), allowed);
+            }
+        }
+    }
+    match times_ms.last() {
+        Some(last) if *last > 0 => Ok(Arc::new(RateTrace { times_ms })),
+        _ => fault(
+            format!("{file:?} without a time above 0"),
+            "times in ms, one a line",
+        ),
+    }
 }
 
 fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fault> {

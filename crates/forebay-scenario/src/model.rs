@@ -1,5 +1,7 @@
 //! What a simulation needs to know: one point of an experiment, with every default filled in.
 
+use std::sync::Arc;
+
 use forebay_core::discipline::Buffer;
 use forebay_core::{Bytes, LawSpec, ParamError, Rate, Site, Span, Time, Value};
 
@@ -34,7 +36,10 @@ pub struct Link {
     pub from: String,
     /// Node at the far end.
     pub to: String,
+    /// What the law is told, and the rate of the line back, where `trace` drives the link.
     pub rate: Rate,
+    /// When the link can send, in place of `rate`.
+    pub trace: Option<Arc<RateTrace>>,
     /// One way.
     pub delay: Span,
     pub buffer: Buffer,
@@ -42,6 +47,26 @@ pub struct Link {
     pub ecn: bool,
     /// A law of its own; the law under test where there is none.
     pub law: Option<LawChoice>,
+}
+
+/// Times at which a link can send, as recorded in cellular networks: 1500 bytes at each time,
+/// and from the beginning again after the last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateTrace {
+    /// In order; the last is above 0, and the length of a round.
+    pub times_ms: Vec<u32>,
+}
+
+impl RateTrace {
+    /// What may leave at each time.
+    pub const BYTES: u32 = 1500;
+
+    /// Over a round.
+    pub fn mean_rate(&self) -> Rate {
+        let round_ms = f64::from(self.times_ms.last().copied().unwrap_or(1));
+        let bits = 8.0 * f64::from(Self::BYTES) * self.times_ms.len() as f64;
+        Rate::from_bps((1000.0 * bits / round_ms) as u64)
+    }
 }
 
 /// A set of like flows.

@@ -22,6 +22,8 @@ pub struct Options {
     /// Labels of laws that the caller brings itself. Naming one is like `--law`: the laws of
     /// the file take part only where `laws` names them.
     pub prototypes: Vec<String>,
+    /// Files that the scenario may name, with their contents.
+    pub files: Vec<(String, Vec<u8>)>,
     /// `--seeds N`, in place of the file's.
     pub seeds: Option<u32>,
 }
@@ -68,7 +70,7 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
         let mut here = document.clone();
         settings.apply(&mut here);
         let both = |document: &Document| {
-            let scenario = scenario(document)?;
+            let scenario = scenario(document, options)?;
             let laws = laws::read(document, &chosen, &scenario, options)?;
             Ok((scenario, laws))
         };
@@ -125,9 +127,9 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
     Ok(fixed)
 }
 
-fn scenario(document: &Document) -> Result<Scenario, Fault> {
+fn scenario(document: &Document, options: &Options) -> Result<Scenario, Fault> {
     let top = Top::of(document)?;
-    let mut links = links::read(document)?;
+    let mut links = links::read(document, options)?;
     let traffic = traffic::read(document, &links)?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {

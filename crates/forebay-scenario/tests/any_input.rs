@@ -184,6 +184,7 @@ proptest! {
             sets: vec![(key, value)],
             laws: vec![law],
             prototypes: Vec::new(),
+            files: Vec::new(),
             seeds: seeds.map(|seeds| seeds % 10),
         };
         check(SCENARIOS[1].as_bytes(), &options)?;

@@ -401,3 +401,35 @@ fn kinds_of_traffic_have_their_numbers() {
     assert_eq!((onoff.on_shape, onoff.bursts), (Some(1.5), Some(50.0)));
     assert!(always.arrivals.is_none() && always.on_shape.is_none() && always.bursts.is_none());
 }
+
+#[test]
+fn a_rate_trace_comes_with_the_call() {
+    let text = CONSTANT.replace("delay  =", "rate_trace = \"lte.down\"\ndelay  =");
+    let with = |contents: &str| Options {
+        files: vec![("lte.down".into(), contents.as_bytes().to_vec())],
+        ..Options::default()
+    };
+    let experiment = read(&text, &with("0\n3\n3\r\n10\n\n"));
+    let trace = experiment.points[0]
+        .scenario
+        .bottleneck
+        .trace
+        .clone()
+        .unwrap();
+    assert_eq!(trace.times_ms, [0, 3, 3, 10]);
+    assert_eq!(trace.mean_rate(), Rate::from_bps(4_800_000));
+    let error = |options: &Options| match parse(text.as_bytes(), "x.toml", options) {
+        Ok(_) => panic!("no error"),
+        Err(error) => error.to_string(),
+    };
+    for (contents, wanted) in [
+        ("0\n5\n4\n", "found \"4\" in line 3 of \"lte.down\""),
+        ("0\n5ms\n", "found \"5ms\" in line 2 of \"lte.down\""),
+        ("0\n", "without a time above 0"),
+        ("", "without a time above 0"),
+    ] {
+        let line = error(&with(contents));
+        assert!(line.contains(wanted), "{line}");
+    }
+    assert!(error(&Options::default()).ends_with("allowed: a file that is there"));
+}

@@ -32,6 +32,7 @@ fn main() {
             from: "left".into(),
             to: "right".into(),
             law: None,
+            trace: None,
             rate: Rate::from_bps(rate),
             delay: Span::from_millis(40),
             buffer: Buffer::Packets(1125),

@@ -8,9 +8,10 @@
 //! back to the next place where flows meet.
 
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use forebay_core::discipline::Fifo;
-use forebay_core::{Ecn, Law, Rng, Time};
+use forebay_core::{Ecn, Law, Rate, Rng, Time};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
 use forebay_trace::{FlowTotals, Recorder, Settings, Trace};
 
@@ -141,6 +142,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         };
         engine.agenda.change = engine.next_change();
         engine.agenda.tick = engine.next_tick();
+        engine.look_at_links();
         for flow in 0..engine.network.flows.len() as u32 {
             engine.schedule_act(flow);
         }
@@ -771,12 +773,21 @@ fn ports(scenario: &Scenario, laws: Vec<Box<dyn Law>>, settings: Settings, seed:
             _ => format!("law {i}"),
         };
         let rng = Rng::new(seed, &stream);
-        Port::new(
+        // What a traced link can carry is recorded time by time.
+        let steady = match link.trace {
+            Some(_) => Rate::from_bps(0),
+            None => link.rate,
+        };
+        let mut port = Port::new(
             Box::new(Fifo::new(law, link.buffer, link.rate, link.ecn, rng)),
-            Recorder::new(settings, link.rate),
+            Recorder::new(settings, steady),
             link.rate,
             link.delay.as_nanos(),
-        )
+        );
+        if let Some(trace) = &link.trace {
+            port.follow_trace(Arc::clone(trace));
+        }
+        port
     };
     scenario.all_links().enumerate().map(port).collect()
 }

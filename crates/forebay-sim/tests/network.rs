@@ -364,3 +364,55 @@ fn bursts_load_the_link_as_declared() {
     let goodput = Metrics::of(&trace, None).goodput_bps;
     assert!((goodput / want - 1.0).abs() < 0.1, "{goodput} {want}");
 }
+
+/// 1500 bytes at 10, 10 and 50 ms of every 50 ms: three packets of 500 bytes each time.
+#[test]
+fn a_trace_of_times_drives_a_link() {
+    let text = r#"
+        duration = "10s"
+        measure = ["1s", "10s"]
+        sample = "1ms"
+        [bottleneck]
+        rate = "720kbit/s"
+        rate_trace = "times"
+        buffer = "50p"
+        [[traffic]]
+        kind = "cbr"
+        flows = 1
+        rate = "1Mbit/s"
+        packet = "PACKETB"
+        rtt = "0s"
+        [[law]]
+        kind = "droptail"
+    "#;
+    let run = |packet: &str| {
+        let options = Options {
+            files: vec![("times".into(), b"10\n10\n50\n".to_vec())],
+            ..Options::default()
+        };
+        let text = text.replace("PACKET", packet);
+        let experiment = parse(text.as_bytes(), "test", &options).unwrap();
+        let point = &experiment.points[0];
+        let law = point.laws[0].build(&point.scenario.site()).unwrap();
+        run_network(&point.scenario, vec![law], 1, &Watch::default()).unwrap()
+    };
+    let trace = run("500");
+    // Row i ends at i + 1 ms; what leaves at 1010 ms is in row 1009.
+    let sent = |from: usize, to: usize| trace.samples.departed_bytes[from..to].iter().sum::<u64>();
+    assert_eq!((sent(1001, 1009), sent(1009, 1010)), (0, 3000));
+    assert_eq!((sent(1010, 1049), sent(1049, 1050)), (0, 1500));
+    let m = Metrics::of(&trace, None);
+    assert!((m.utilisation - 1.0).abs() < 0.01, "{}", m.utilisation);
+    assert!(
+        (m.goodput_bps / 720e3 - 1.0).abs() < 0.01,
+        "{}",
+        m.goodput_bps
+    );
+    // A packet that does not fit in one time goes on in the next; nothing is lost by that.
+    let m = Metrics::of(&run("700"), None);
+    assert!(
+        (m.goodput_bps / 720e3 - 1.0).abs() < 0.01,
+        "{}",
+        m.goodput_bps
+    );
+}

@@ -86,6 +86,11 @@ impl Recorder {
         self.rate = rate;
     }
 
+    /// A link without a steady rate could have carried this many bits at once.
+    pub fn could_carry(&mut self, bits: f64) {
+        self.now.capacity_bits += bits;
+    }
+
     fn account_capacity(&mut self, now: Time) {
         let span_s = now.since(self.rate_since).as_secs_f64();
         self.now.capacity_bits += self.rate.as_bps() as f64 * span_s;
