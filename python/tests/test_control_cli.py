@@ -80,6 +80,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["pi", *LINK, "--set", "beta"], "KEY=VALUE"),
         (["pi", "--rate", "15", "--flows", "60", "--rtt", "200ms"], "rate"),
         (["pi", "--rate", "15Mbit/s", "--flows", "0", "--rtt", "200ms"], "--flows"),
+        (["pi", "--rate", "1Mbit/s", "--flows", "500", "--rtt", "20ms"], "--flows"),
         (["droptail", *LINK], "design rule"),
     ],
 )
@@ -102,8 +103,11 @@ def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     table = pl.read_parquet(tmp_path / "map" / "map.parquet")
     assert table.height == 1600
-    assert (table["stable"] == (table["gain_margin_db"] > 0)).all()
-    assert 0.5 < table["stable"].mean() < 0.95  # type: ignore[operator]
+    # In the corner of many flows and short RTTs no probability is enough.
+    known = table.drop_nulls()
+    assert 1400 < known.height < 1600
+    assert (known["stable"] == (known["gain_margin_db"] > 0)).all()
+    assert 0.5 < known["stable"].mean() < 0.95  # type: ignore[operator]
     assert (tmp_path / "map" / "map.png").stat().st_size > 20_000
     # The least stable of the four corners moves most.
     moved = [float(line.split()[-1]) for line in done.stdout.splitlines() if "deviation" in line]

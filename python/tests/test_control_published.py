@@ -190,7 +190,7 @@ def test_the_bound_of_avq_is_where_its_roots_reach_the_axis() -> None:
         assert not RateLoop(1000.0, 5, 0.1, alpha).system.stable()
 
 
-@pytest.mark.parametrize("flows", [25, 60, 150, 400])
+@pytest.mark.parametrize("flows", [10, 25, 60, 120])
 @pytest.mark.parametrize("rtt_ms", [40, 120, 300])
 def test_pi_crosses_where_it_is_designed_to(flows: int, rtt_ms: int) -> None:
     # Sampling at 160 Hz moves the crossover little.
@@ -226,7 +226,9 @@ def test_the_bound_of_pi_pd_is_where_it_oscillates(flows: int, rtt_ms: int) -> N
     assert not above.stable
 
 
-@pytest.mark.parametrize("law", ["pi", "pid", "pi-pd", "pi-avg", "pid-avg", "red", "pd-red", "rem"])
+@pytest.mark.parametrize(
+    "law", ["pi", "pid", "pi-pd", "pi-avg", "pid-avg", "red", "pd-red", "rem", "stpi", "stred"]
+)
 @pytest.mark.parametrize(
     ("rate", "flows", "rtt", "target"),
     [

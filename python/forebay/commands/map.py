@@ -44,7 +44,11 @@ def stability_map(
         typer.Option(help="Where the map goes; results/map-LAW if it is left out.", metavar="DIR"),
     ] = None,
 ) -> None:
-    """Map where a law is stable, over flows and RTT or flows and rate."""
+    """Map where a law is stable, over flows and RTT or flows and rate.
+
+    Where a law has no equilibrium within the buffer, or TCP none with a probability below 1, the
+    map is grey and the table empty.
+    """
     import polars as pl
 
     from forebay import _native, files
@@ -93,6 +97,9 @@ def stability_map(
             "gain_margin_db": drawn.gain_margin_db.ravel(),
             "stable": drawn.stable.ravel(),
         }
+    ).with_columns(
+        pl.col("gain_margin_db").fill_nan(None),
+        pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
     ).write_parquet(out / "map.parquet")
     print(f"{law}: stable in {100 * drawn.stable.mean():.0f} % of the map")
     for count, value, deviation in drawn.oscillation:
