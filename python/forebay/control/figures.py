@@ -248,7 +248,7 @@ def draw_map(drawn: Map) -> Plot:
         bar.set_label("gain margin by theory (dB); unstable below 0")
         bar.outline.set_visible(False)
         if drawn.stable.any() and not drawn.stable.all():
-            margin = np.where(np.isnan(drawn.gain_margin_db), -20, drawn.gain_margin_db)
+            margin = np.ma.masked_invalid(drawn.gain_margin_db)
             axes.contour(drawn.flows, values, margin, [0.0], colors="#000000", linewidths=1.6)
         axes.set(xscale="log", yscale="log", xlim=drawn.flows[[0, -1]], ylim=values[[0, -1]])
         for each in (axes.xaxis, axes.yaxis):
@@ -258,6 +258,12 @@ def draw_map(drawn: Map) -> Plot:
         axes.set_xlabel("flows")
         axes.set_ylabel("rate (Mbit/s)" if drawn.axis == "rate" else "propagation RTT (ms)")
         _oscillation(axes, drawn, scale)
+        captions = []
+        if drawn.oscillation:
+            captions.append("Circles: packet simulation, the queue's deviation over its mean.")
+        if np.isnan(drawn.gain_margin_db).any():
+            captions.append("Grey: no equilibrium within the buffer and p < 1.")
+        axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
         fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
         axes.set_title(f"{drawn.law} on {fixed}: where its loop is stable")
     return figure
@@ -289,10 +295,3 @@ def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
         axes.annotate(
             f"{value:.2f}", (x, y), ha="center", va="center_baseline", fontsize=7, zorder=4
         )
-    axes.text(
-        0,
-        -0.13,
-        "Circles: packet simulation, the queue's standard deviation over its mean.",
-        transform=axes.transAxes,
-        **NOTE,
-    )
