@@ -1,0 +1,44 @@
+"""Our runs beside the reference runs of real ns-2, where the reference is at hand.
+
+`make fidelity` runs every case with ten seeds; here is one of each kind, with three.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT.parent / "shared" / "reference" / "ns2.json"
+
+sys.path.insert(0, str(ROOT / "bench"))
+
+import fidelity  # noqa: E402
+
+CASES = [
+    "A.RED.g1.N100",
+    "A.ARED.g0.N100",
+    "B.ftp.n7.DropTail",
+    "B.ftp.n7.PI",
+    "B.mixed.n7.PI",
+    "C.PI.Sack1",
+    "D.AVQ.Reno.gamma0.98",
+    "X.B.ftp.n7.RED.g1.newreno",
+    "X.B.ftp.n7.PI.delack",
+]
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="no reference runs at ../shared/reference")
+@pytest.mark.parametrize("name", CASES)
+def test_figures_are_within_the_tolerance(name: str) -> None:
+    case = next(c for c in json.loads(REFERENCE.read_text()) if c["id"] == name)
+    outside = [
+        f"{figure.figure.title}: {figure.cell()}"
+        for window in case["windows"]
+        for figure in fidelity.compare(case, window, seeds=3)
+        if not figure.within
+    ]
+    assert not outside
