@@ -232,6 +232,8 @@ pub enum Recovery {
     Reno,
     NewReno,
     Sack,
+    /// SACK with CUBIC's window, as Linux sends by default.
+    Cubic,
 }
 
 /// Something that changes while the simulation runs.

@@ -280,13 +280,14 @@ impl Recovery {
         ("reno", Recovery::Reno),
         ("newreno", Recovery::NewReno),
         ("sack", Recovery::Sack),
+        ("cubic", Recovery::Cubic),
     ];
 }
 
 impl ParamType for Recovery {
     const SHAPE: Shape = Shape::Other;
     const UNIT: &'static str = "";
-    const ALLOWED: &'static str = "\"reno\", \"newreno\" or \"sack\"";
+    const ALLOWED: &'static str = "\"reno\", \"newreno\", \"sack\" or \"cubic\"";
     fn from_value(value: &Value) -> Result<Recovery, String> {
         Self::NAMES
             .iter()

@@ -1,9 +1,11 @@
 //! Congestion control: how a sender answers ACKs and recovers from loss. One scheme a file.
 
+mod cubic;
 mod newreno;
 mod reno;
 mod sack;
 
+pub use cubic::{Cubic, CubicState};
 pub use newreno::NewReno;
 pub use reno::Reno;
 pub use sack::{Sack, Scoreboard};
@@ -25,10 +27,28 @@ pub trait CongestionControl: Send + Sync {
         sender.send_window(step, u32::MAX);
     }
 
+    /// Lets the window grow in congestion avoidance, on an ACK of so many new packets:
+    /// 1/cwnd per ACK (RFC 5681 section 3.1, as ns-2 counts).
+    fn grow(&self, sender: &mut Sender, _acked: u32, _now: u64) {
+        sender.cwnd += 1.0 / sender.cwnd;
+    }
+
+    /// The share of the window that is kept on a loss or a mark; called once for each.
+    fn decrease(&self, _sender: &mut Sender) -> f64 {
+        0.5
+    }
+
     /// State that this scheme needs of its own in each sender.
-    fn scoreboard(&self) -> Option<Box<Scoreboard>> {
+    fn extra(&self) -> Option<Box<Extra>> {
         None
     }
+}
+
+/// State of the schemes that need more than a [`Sender`] holds.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    pub board: Scoreboard,
+    pub cubic: CubicState,
 }
 
 /// The scheme a scenario names.
@@ -37,5 +57,6 @@ pub fn control(recovery: Recovery) -> &'static dyn CongestionControl {
         Recovery::Reno => &Reno,
         Recovery::NewReno => &NewReno,
         Recovery::Sack => &Sack,
+        Recovery::Cubic => &Cubic,
     }
 }

@@ -403,7 +403,7 @@ fn config(tcp: &Tcp, packet_bytes: u16, ns2_reset: bool) -> Config {
         ecn: tcp.ecn,
         limited_transmit: tcp.limited_transmit,
         delayed_ack: tcp.delayed_ack,
-        sack: tcp.recovery == Recovery::Sack,
+        sack: matches!(tcp.recovery, Recovery::Sack | Recovery::Cubic),
         ns2_reset,
     }
 }

@@ -66,6 +66,11 @@ impl RtoEstimator {
         }
     }
 
+    /// Smoothed round-trip time; zero before the first measurement.
+    pub fn srtt_ns(&self) -> u64 {
+        (self.srtt as u64 * TICK_NS) >> 3
+    }
+
     pub fn timeout_ns(&self, min_rto_ns: u64) -> u64 {
         let floored = self.base_ns.max(min_rto_ns);
         floored

@@ -3,7 +3,7 @@
 //!
 //! The behaviour is that of ns-2.35's one-way agents, so that runs can be laid beside its.
 
-use crate::cc::{CongestionControl, Scoreboard};
+use crate::cc::{CongestionControl, Extra};
 use crate::rto::RtoEstimator;
 
 /// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).
@@ -102,8 +102,8 @@ pub struct Sender {
     cwr_pending: bool,
     /// NewReno: a partial ACK has been seen in this recovery.
     pub partial_ack_seen: bool,
-    /// State of SACK recovery.
-    pub scoreboard: Option<Box<Scoreboard>>,
+    /// State of the schemes that need more.
+    pub extra: Option<Box<Extra>>,
 }
 
 impl Sender {
@@ -111,7 +111,7 @@ impl Sender {
     pub fn new(config: &Config, phase: f64) -> Sender {
         Sender {
             ssthresh: f64::from(config.window_pkts),
-            scoreboard: config.control.scoreboard(),
+            extra: config.control.extra(),
             ..Sender::counter(phase)
         }
     }
@@ -139,7 +139,7 @@ impl Sender {
             ecn_at_one: false,
             cwr_pending: false,
             partial_ack_seen: false,
-            scoreboard: None,
+            extra: None,
         }
     }
 
@@ -207,9 +207,9 @@ impl Sender {
         // Nothing in flight means nothing was lost: the window was below one packet (ECN).
         let lost = self.una < self.max_sent;
         if lost {
-            // On top of a reduction for ECN the threshold is not halved again.
+            // On top of a reduction for ECN the threshold is not lowered again.
             if self.action != WindowAction::Ecn {
-                self.halve_threshold(step.config);
+                self.lower_threshold(step.config);
             }
             self.rto.back_off(step.config.min_rto_ns);
         }
@@ -239,7 +239,7 @@ impl Sender {
         } else {
             self.ecn_at_one = false;
         }
-        self.halve(step.config);
+        self.reduce(step.config);
     }
 
     /// Takes an ACK of new data: sequence, round trip, timer.
@@ -262,9 +262,15 @@ impl Sender {
 
     /// Takes an ACK of new data outside recovery, and lets the window grow.
     pub fn new_ack_and_grow(&mut self, ack: &Ack, step: &mut Step) {
+        let acked = ack.next - self.una;
         self.new_ack(ack, step);
         if !(step.config.ecn && ack.ece) {
-            self.grow();
+            if self.cwnd < self.ssthresh {
+                // Slow start, per ACK (RFC 5681 section 3.1).
+                self.cwnd += 1.0;
+            } else {
+                step.config.control.grow(self, acked, step.now);
+            }
             self.ecn_at_one = false;
         }
         // The handshake ends here.
@@ -276,15 +282,6 @@ impl Sender {
         }
     }
 
-    /// Slow start or congestion avoidance, per ACK (RFC 5681 section 3.1).
-    fn grow(&mut self) {
-        self.cwnd += if self.cwnd < self.ssthresh {
-            1.0
-        } else {
-            1.0 / self.cwnd
-        };
-    }
-
     /// Packets that may be in flight.
     pub fn window(&self, config: &Config) -> u32 {
         (self.cwnd as u32 + self.inflation).min(config.window_pkts)
@@ -294,15 +291,16 @@ impl Sender {
         (self.cwnd + f64::from(self.inflation)).min(f64::from(config.window_pkts))
     }
 
-    fn halve_threshold(&mut self, config: &Config) {
-        self.ssthresh = (self.real_window(config) / 2.0).floor().max(2.0);
+    /// Lowers the slow-start threshold for a loss or a mark; returns the window to go on with.
+    fn lower_threshold(&mut self, config: &Config) -> f64 {
+        let lowered = self.real_window(config) * config.control.decrease(self);
+        self.ssthresh = lowered.floor().max(2.0);
+        lowered
     }
 
     /// Multiplicative decrease.
-    pub fn halve(&mut self, config: &Config) {
-        let half = self.real_window(config) / 2.0;
-        self.halve_threshold(config);
-        self.cwnd = half;
+    pub fn reduce(&mut self, config: &Config) {
+        self.cwnd = self.lower_threshold(config);
         self.cwr_pending = true;
     }
 

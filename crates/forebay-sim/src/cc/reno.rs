@@ -43,7 +43,7 @@ pub fn fast_retransmit(sender: &mut Sender, step: &mut Step, again: bool) {
     if sender.una > sender.recover || again || first_window {
         sender.recover = sender.max_sent;
         sender.action = WindowAction::FastRetransmit;
-        sender.halve(step.config);
+        sender.reduce(step.config);
     } else if step.config.ecn && sender.action == WindowAction::Ecn {
         // The window was halved for a mark in this window of data: only resend.
         sender.action = WindowAction::FastRetransmit;

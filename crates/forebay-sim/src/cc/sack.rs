@@ -1,6 +1,6 @@
 //! SACK recovery by the "pipe" estimate (RFC 3517, as ns-2's Sack1 runs it).
 
-use super::CongestionControl;
+use super::{CongestionControl, Extra};
 use crate::sender::{Ack, Sender, Step, WindowAction, DUP_ACKS};
 
 pub struct Sack;
@@ -78,11 +78,11 @@ impl Scoreboard {
 }
 
 fn board(sender: &mut Sender) -> &mut Scoreboard {
-    sender.scoreboard.as_mut().expect("SACK senders have one")
+    &mut sender.extra.as_mut().expect("SACK senders have one").board
 }
 
 impl CongestionControl for Sack {
-    fn scoreboard(&self) -> Option<Box<Scoreboard>> {
+    fn extra(&self) -> Option<Box<Extra>> {
         Some(Box::default())
     }
 
@@ -181,7 +181,7 @@ fn enter_recovery(sender: &mut Sender, step: &mut Step) {
     board.resent_to = board.resent_to.max(una + 1);
     sender.restart_timer(step);
     if fresh {
-        sender.halve(step.config);
+        sender.reduce(step.config);
     }
     sender.transmit(sender.una, step);
 }
