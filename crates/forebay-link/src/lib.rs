@@ -1,1 +1,155 @@
+//! A bottleneck for real traffic, without root: two network namespaces, and between them the
+//! same disciplines and laws as the simulator's, in real time.
+//!
+//! [`run`] is all of it: it makes the namespaces, starts the commands, drives the link, and
+//! gives a [`forebay_trace::Trace`] per direction. What it needs to know is in [`Settings`].
+
+pub mod capacity;
+mod device;
+pub mod direction;
+mod driver;
+mod error;
+pub mod flows;
 pub mod ip;
+pub mod lateness;
+pub mod live;
+mod namespace;
+mod netlink;
+mod offload;
+pub mod pool;
+mod process;
+mod settings;
+
+pub use driver::{Observed, Outcome, Watchers};
+pub use error::Error;
+pub use namespace::{DeviceKind, End};
+pub use process::{Command, Ended};
+pub use settings::{LawChoice, Settings, Way, SUPER_PACKETS_ABOVE_BPS};
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use driver::{RealTime, Signals};
+use namespace::Network;
+use nix::unistd::Pid;
+use process::Running;
+
+/// How long a server may take until it listens before COMMAND is started all the same.
+const SERVER_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Below this rate there is time to look at the clock until a packet is due; above, that would
+/// leave the receiver too little of two cores.
+const SPIN_BELOW_BPS: u64 = 120_000_000;
+
+/// What runs at the ends.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    /// The run ends with it; without one, when it is stopped.
+    pub client: Option<Command>,
+    /// Started first. Whatever it has become is ended with the run.
+    pub server: Option<Command>,
+}
+
+/// Where others can enter the namespaces while the link is up.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    pub pid: u32,
+    /// Path of the user namespace, if there is one of its own.
+    pub user: Option<String>,
+    /// Paths of the network namespaces of client and server.
+    pub networks: [String; 2],
+    pub ipv6: bool,
+    pub environment: Vec<(String, String)>,
+}
+
+/// Makes a link, runs `commands` at its ends, and tells what was observed.
+///
+/// The calling process must have one thread. It is then in a user namespace of its own, unless
+/// it may make network namespaces without. `ready` is called once the link is up.
+///
+/// # Errors
+/// What was asked for cannot be, or the machine does not allow it.
+pub fn run(
+    settings: &Settings,
+    commands: &Commands,
+    watchers: Watchers,
+    ready: impl FnOnce(&Ready),
+) -> Result<Outcome, Error> {
+    // Before anything is made, see that the laws fit.
+    settings.directions()?;
+    let fastest = [&settings.up, &settings.down]
+        .map(|way| way.capacity.mean_rate().as_bps())
+        .into_iter()
+        .max();
+    let spin = fastest.is_some_and(|rate| rate <= SPIN_BELOW_BPS) && !settings.super_packets;
+    // A user namespace would take the right to it away.
+    let _real_time = RealTime::take(spin);
+    let mut network = Network::new(settings.device, settings.mtu, settings.super_packets)?;
+    let signals = Signals::take()?;
+    let environment = network.environment();
+    let start = |command: &Option<Command>, end: End| {
+        let command = command.as_ref()?;
+        let mut command = command.clone();
+        command.environment.extend(environment.iter().cloned());
+        let namespace = std::os::fd::AsFd::as_fd(&network.place(end).namespace);
+        Some(Running::start(&command, namespace, network.own_user))
+    };
+    let mut server = start(&commands.server, End::Server).transpose()?;
+    if let Some(server) = &mut server {
+        wait_for_listener(server);
+    }
+    let namespaces = End::BOTH.map(|end| {
+        let fd = network.place(end).namespace.as_raw_fd();
+        format!("/proc/{}/fd/{fd}", std::process::id())
+    });
+    ready(&Ready {
+        pid: std::process::id(),
+        user: network
+            .own_user
+            .then(|| format!("/proc/{}/ns/user", std::process::id())),
+        networks: namespaces,
+        ipv6: network.ipv6,
+        environment: environment.clone(),
+    });
+    let client = start(&commands.client, End::Client).transpose()?;
+    let outcome = driver::run(
+        settings,
+        &mut network,
+        &signals,
+        client,
+        server,
+        &watchers,
+        spin,
+    );
+    network.leave();
+    outcome
+}
+
+/// Waits until something listens in the server's namespace, which had no socket before, or the
+/// server has failed.
+fn wait_for_listener(server: &mut Running) {
+    let start = Instant::now();
+    while start.elapsed() < SERVER_PATIENCE && !listens(server.keeper()) {
+        // One that ends well may have left a daemon that is about to listen.
+        if server.ended().is_some_and(|it| it != Ended::Status(0)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn listens(keeper: Pid) -> bool {
+    const LISTEN: &str = "0A";
+    ["tcp", "tcp6", "udp", "udp6"].iter().any(|protocol| {
+        let table = fs::read_to_string(format!("/proc/{keeper}/net/{protocol}"));
+        table.is_ok_and(|table| {
+            // A heading, then a line per socket with its state fourth.
+            let mut sockets = table.lines().skip(1);
+            let listens = |line: &str| {
+                protocol.starts_with("udp") || line.split_whitespace().nth(3) == Some(LISTEN)
+            };
+            sockets.any(listens)
+        })
+    })
+}

@@ -1,0 +1,73 @@
+//! The Rust API: PI on 15 Mbit/s, 30 ms each way, around a command.
+//!
+//! `cargo run --release --example link -- ping -c 3 198.18.0.2`
+
+use std::env;
+
+use forebay_core::discipline::Buffer;
+use forebay_core::{laws, Rate, Span, Time};
+use forebay_link::capacity::Capacity;
+use forebay_link::direction::{Delays, Path};
+use forebay_link::lateness::Bounds;
+use forebay_link::{run, Command, Commands, DeviceKind, Ended, LawChoice, Settings, Watchers, Way};
+
+fn main() {
+    let delay = Span::from_millis(30);
+    let way = Way {
+        capacity: Capacity::Constant(Rate::from_bps(15_000_000)),
+        path: Path {
+            delays: Delays {
+                least: delay,
+                most: delay,
+            },
+            loss: 0.0,
+        },
+        buffer: Buffer::Packets(150),
+        ecn: true,
+        law: LawChoice {
+            spec: laws::find("pi").expect("PI is a law"),
+            given: vec![(
+                "target".into(),
+                forebay_core::param::Value::Text("50p".into()),
+            )],
+        },
+    };
+    let settings = Settings {
+        up: way.clone(),
+        down: way,
+        device: DeviceKind::Any,
+        mtu: 1500,
+        super_packets: false,
+        seed: 1,
+        sample: Span::from_millis(10),
+        measure: (Time::ZERO, None),
+        bounds: Bounds::default(),
+    };
+    let arguments = env::args_os().skip(1).collect();
+    let commands = Commands {
+        client: Some(Command {
+            arguments,
+            ..Command::default()
+        }),
+        server: None,
+    };
+    let outcome = run(&settings, &commands, Watchers::default(), |_| {});
+    match outcome {
+        Ok(outcome) => {
+            for (name, way) in ["up", "down"].iter().zip(&outcome.ways) {
+                println!("{name}: {:?} {:?}", way.counts, way.metrics);
+                println!("{name}: {} of {} bit/s", way.achieved_bps, way.asked_bps);
+            }
+            let late = [0.5, 0.99, 0.999, 1.0].map(|q| outcome.lateness.quantile_s(q));
+            println!("late {late:?} s, void {:?}", outcome.void);
+            println!("user CPU {} s of {}", outcome.user_cpu_s, outcome.duration);
+            if let Some(Ended::Status(status)) = outcome.command {
+                std::process::exit(status);
+            }
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Where packets enter and leave: a TUN device, or a packet socket on an Ethernet pair.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{open, OFlag};
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::sys::uio::writev;
+use nix::unistd::read;
+
+use crate::direction::Due;
+use crate::ip;
+use crate::offload;
+use crate::pool::{Pool, PREFIX_BYTES};
+
+/// Name of the link's device in both namespaces.
+pub const NAME: &str = "forebay0";
+/// Ethernet address of both inner ends: with ARP off, a device expects the address that it has
+/// itself.
+pub const ETHERNET: [u8; 6] = [0x02, 0x66, 0x62, 0x00, 0x00, 0x01];
+
+/// One packet at most of this size is read from a device that hands over super-packets.
+pub const SUPER_PACKET_BYTES: usize = 65_536 + 128;
+
+pub enum Device {
+    Tun {
+        file: OwnedFd,
+        /// Whether it hands over super-packets, each behind a header that describes it.
+        super_packets: bool,
+    },
+    Packets {
+        socket: OwnedFd,
+        index: u32,
+    },
+}
+
+mod request {
+    use nix::libc::{c_int, ifreq};
+    use nix::{ioctl_write_int_bad, ioctl_write_ptr_bad, request_code_write};
+
+    ioctl_write_ptr_bad!(
+        set_interface,
+        request_code_write!(b'T', 202, size_of::<c_int>()),
+        ifreq
+    );
+    ioctl_write_int_bad!(
+        set_offload,
+        request_code_write!(b'T', 208, size_of::<c_int>())
+    );
+    ioctl_write_ptr_bad!(ethtool, nix::libc::SIOCETHTOOL as usize, ifreq);
+}
+
+fn named(name: &str) -> libc::ifreq {
+    // SAFETY: an ifreq of zeros is a valid one, without a name.
+    let mut interface: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in interface.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    interface
+}
+
+impl Device {
+    /// Makes the TUN device of the namespace that this thread is in.
+    ///
+    /// # Errors
+    /// As open(2) of /dev/net/tun and TUNSETIFF say.
+    pub fn tun(super_packets: bool) -> nix::Result<Device> {
+        let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = open("/dev/net/tun", flags, Mode::empty())?;
+        let mut interface = named(NAME);
+        let vnet = if super_packets { libc::IFF_VNET_HDR } else { 0 };
+        interface.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | vnet) as i16;
+        // SAFETY: the request takes a pointer to an ifreq.
+        unsafe { request::set_interface(file.as_raw_fd(), &interface)? };
+        if super_packets {
+            let offload = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+            // SAFETY: the request takes an integer.
+            unsafe { request::set_offload(file.as_raw_fd(), offload as libc::c_int)? };
+        }
+        Ok(Device::Tun {
+            file,
+            super_packets,
+        })
+    }
+
+    /// A packet socket on the outer end of an Ethernet pair.
+    ///
+    /// # Errors
+    /// As socket(2) and bind(2) say.
+    pub fn packets(index: u32) -> nix::Result<Device> {
+        let all = (libc::ETH_P_ALL as u16).to_be();
+        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: no pointers; the descriptor is new and owned here.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_PACKET, kind, i32::from(all));
+            OwnedFd::from_raw_fd(Errno::result(fd)?)
+        };
+        let set = |option: libc::c_int, level: libc::c_int, value: libc::c_int| {
+            // SAFETY: the option's value is an int that lives through the call.
+            let result = unsafe {
+                libc::setsockopt(
+                    socket.as_raw_fd(),
+                    level,
+                    option,
+                    (&raw const value).cast(),
+                    size_of::<libc::c_int>() as libc::socklen_t,
+                )
+            };
+            Errno::result(result)
+        };
+        set(libc::PACKET_IGNORE_OUTGOING, libc::SOL_PACKET, 1)?;
+        // Past a queue of the device's own, which would be a second bottleneck.
+        set(libc::PACKET_QDISC_BYPASS, libc::SOL_PACKET, 1)?;
+        // As large as this user may have.
+        let large = 32 << 20;
+        for (forced, plain) in [
+            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+        ] {
+            let _ = set(forced, libc::SOL_SOCKET, large)
+                .or_else(|_| set(plain, libc::SOL_SOCKET, large));
+        }
+        let address = ethernet(index, all);
+        // SAFETY: the address is a sockaddr_ll of the size that is said.
+        Errno::result(unsafe {
+            libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        })?;
+        Ok(Device::Packets { socket, index })
+    }
+
+    pub fn super_packets(&self) -> bool {
+        matches!(
+            self,
+            Device::Tun {
+                super_packets: true,
+                ..
+            }
+        )
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Device::Tun { file, .. } => file.as_fd(),
+            Device::Packets { socket, .. } => socket.as_fd(),
+        }
+    }
+
+    /// Reads the next packet into a slot; whether there was one.
+    ///
+    /// # Errors
+    /// As read(2) says.
+    pub fn receive(&self, pool: &mut Pool, slot: u32) -> nix::Result<bool> {
+        let memory = pool.memory(slot);
+        let start = if self.super_packets() {
+            0
+        } else {
+            PREFIX_BYTES
+        };
+        let bytes = match read(self.fd(), &mut memory[start..]) {
+            Ok(bytes) => bytes,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(false),
+            // The device has gone down and up: nothing is wrong with this end.
+            Err(Errno::ENETDOWN) => return Ok(false),
+            Err(errno) => return Err(errno),
+        };
+        let packet_bytes = (start + bytes).saturating_sub(PREFIX_BYTES);
+        let cut = (start == 0)
+            .then(|| offload::cut(memory, packet_bytes))
+            .flatten();
+        pool.fill(slot, packet_bytes as u32, cut);
+        Ok(true)
+    }
+
+    /// Hands over what is due: a packet, or the part of a super-packet that is.
+    ///
+    /// # Errors
+    /// As write(2) says.
+    pub fn send(&self, pool: &mut Pool, due: &Due) -> nix::Result<()> {
+        let slot = *pool.slot(due.slot);
+        let whole = due.segments == slot.segments();
+        if whole && due.marked {
+            ip::set_ce(pool.packet_mut(due.slot));
+        }
+        let sent = match (self, &slot.cut) {
+            (Device::Tun { super_packets, .. }, Some(cut)) if !whole => {
+                debug_assert!(super_packets);
+                let part = offload::part(pool.with_prefix(due.slot), &slot, cut, due);
+                let payload = slot.payload(cut, due.first, due.first + due.segments);
+                let payload = &pool.packet(due.slot)[payload];
+                writev(
+                    self.fd(),
+                    &[IoSlice::new(part.bytes()), IoSlice::new(payload)],
+                )
+            }
+            (Device::Tun { super_packets, .. }, _) => {
+                let bytes = if *super_packets {
+                    pool.with_prefix(due.slot)
+                } else {
+                    pool.packet(due.slot)
+                };
+                nix::unistd::write(self.fd(), bytes)
+            }
+            (Device::Packets { socket, index }, _) => {
+                let packet = pool.packet(due.slot);
+                let protocol = match packet.first().map(|it| it >> 4) {
+                    Some(6) => libc::ETH_P_IPV6,
+                    _ => libc::ETH_P_IP,
+                };
+                let address = ethernet(*index, (protocol as u16).to_be());
+                // SAFETY: packet and address live through the call, with the sizes that are said.
+                Errno::result(unsafe {
+                    libc::sendto(
+                        socket.as_raw_fd(),
+                        packet.as_ptr().cast(),
+                        packet.len(),
+                        0,
+                        (&raw const address).cast(),
+                        size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+                    )
+                })
+                .map(|bytes| bytes as usize)
+            }
+        };
+        match sent {
+            // What is no IP packet, or a broken one, the kernel does not take: a router would
+            // have carried it to a host that throws it away.
+            Ok(_) | Err(Errno::EINVAL) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+fn ethernet(index: u32, protocol: u16) -> libc::sockaddr_ll {
+    let mut address = [0; 8];
+    address[..6].copy_from_slice(&ETHERNET);
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol,
+        sll_ifindex: index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr: address,
+    }
+}
+
+/// Turns off what makes packets larger than the MTU, or leaves their checksums out, on an
+/// Ethernet device of this namespace.
+///
+/// # Errors
+/// As the ioctls say.
+pub fn plain_packets(device: &str) -> nix::Result<()> {
+    // linux/ethtool.h
+    const SET_TX_CHECKSUM: u32 = 0x17;
+    const SET_TSO: u32 = 0x1f;
+    const SET_GSO: u32 = 0x24;
+    const SET_GRO: u32 = 0x2c;
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    let socket = nix::sys::socket::socket(
+        nix::sys::socket::AddressFamily::Inet,
+        nix::sys::socket::SockType::Datagram,
+        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    for command in [SET_TSO, SET_GSO, SET_GRO, SET_TX_CHECKSUM] {
+        let mut value = Value { command, data: 0 };
+        let mut interface = named(device);
+        interface.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: the request takes an ifreq that points to an ethtool_value.
+        unsafe { request::ethtool(socket.as_raw_fd(), &interface)? };
+    }
+    Ok(())
+}

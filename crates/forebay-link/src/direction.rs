@@ -1,0 +1,625 @@
+//! One direction of the link: a discipline, the transmitter it feeds, and the way after it.
+//!
+//! Everything here happens at exact times of the run. What is due is done in order of time
+//! whenever [`Direction::advance`] is called, so a driver that wakes late changes only how late
+//! packets are released, never what the queue and its law see.
+
+use std::collections::VecDeque;
+
+use forebay_core::discipline::Buffer;
+use forebay_core::{Discipline, Drop, Rate, Rng, Sink, Span, Time};
+use forebay_trace::{Recorder, Settings as Recorded, Trace};
+use hdrhistogram::Histogram;
+
+use crate::capacity::{rate_of, Capacity, Transmitter};
+use crate::flows::Flows;
+use crate::pool::{Pool, Segment};
+use crate::settings::LawChoice;
+
+/// Groups of flows that have a delay of their own, where delays are spread.
+pub const LANES: usize = 32;
+
+/// Delay after the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delays {
+    pub least: Span,
+    pub most: Span,
+}
+
+/// What happens on the way after the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    pub delays: Delays,
+    /// Probability that a packet is lost there, whatever the queue.
+    pub loss: f64,
+}
+
+/// Packets of one delay, in the order in which they are due.
+struct Lane {
+    delay: Span,
+    due: VecDeque<Due>,
+}
+
+/// Segments of one slot that leave the emulator together.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    pub at: Time,
+    pub slot: u32,
+    pub first: u16,
+    pub segments: u16,
+    pub marked: bool,
+    /// Bits that the link sent from the release before this one until this one.
+    pub link_bits: u64,
+    /// The link was idle before: the time since the release before says nothing about its rate.
+    pub after_idle: bool,
+}
+
+/// Totals since the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub arrived_packets: u64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+    pub early_drops: u64,
+    pub forced_drops: u64,
+    pub overflow_drops: u64,
+    pub marks: u64,
+    /// Lost on the way after the queue, as was asked.
+    pub lost_packets: u64,
+}
+
+pub struct Direction {
+    discipline: Box<dyn Discipline<Segment>>,
+    capacity: Capacity,
+    transmitter: Transmitter,
+    /// When the packet being sent is out.
+    busy_until: Option<Time>,
+    lanes: Vec<Lane>,
+    loss: f64,
+    rng: Rng,
+    /// Bits sent since the last packet was put into a lane.
+    link_bits: u64,
+    after_idle: bool,
+    recorder: Recorder,
+    pub flows: Flows,
+    pub counts: Counts,
+    /// Queuing delay since it was last asked for.
+    recent_delay_ns: Histogram<u64>,
+    pub law: LawChoice,
+    sample: Span,
+    next_sample: Time,
+    window: (Time, Time),
+}
+
+impl Direction {
+    pub fn new(
+        discipline: Box<dyn Discipline<Segment>>,
+        law: LawChoice,
+        capacity: Capacity,
+        path: Path,
+        record: Recorded,
+        rng: Rng,
+    ) -> Direction {
+        let mut direction = Direction {
+            discipline,
+            transmitter: Transmitter::new(&capacity),
+            busy_until: None,
+            lanes: lanes(path.delays),
+            loss: path.loss,
+            rng,
+            link_bits: 0,
+            after_idle: true,
+            recorder: Recorder::new(record, capacity.mean_rate()),
+            flows: Flows::new(),
+            counts: Counts::default(),
+            // 1 us to 100 s at two digits.
+            recent_delay_ns: Histogram::new_with_bounds(1_000, 100_000_000_000, 2)
+                .expect("the bounds are constant and valid"),
+            law,
+            sample: record.interval,
+            next_sample: Time::ZERO + record.interval,
+            window: record.window,
+            capacity,
+        };
+        direction.account(Time::ZERO);
+        direction
+    }
+
+    pub fn in_window(&self, now: Time) -> bool {
+        let (start, end) = self.window;
+        start < now && now <= end
+    }
+
+    pub fn len_packets(&self) -> u32 {
+        self.discipline.len_packets()
+    }
+
+    pub fn len_bytes(&self) -> u64 {
+        self.discipline.len_bytes()
+    }
+
+    pub fn rate(&self) -> Rate {
+        self.capacity.mean_rate()
+    }
+
+    pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.discipline.probe(out);
+    }
+
+    /// Median, 95th and 99th percentile of the queuing delay since the last call, in s.
+    pub fn recent_delays_s(&mut self) -> [f64; 3] {
+        let quantiles = [0.5, 0.95, 0.99];
+        let delays = quantiles.map(|it| self.recent_delay_ns.value_at_quantile(it) as f64 / 1e9);
+        self.recent_delay_ns.reset();
+        delays
+    }
+
+    /// Whether flows differ in their delay.
+    pub fn spreads_delays(&self) -> bool {
+        self.lanes.len() > 1
+    }
+
+    /// Does all that is due by `now`, in order of time.
+    pub fn advance(&mut self, now: Time, pool: &mut Pool) {
+        loop {
+            let sent = self.busy_until.unwrap_or(Time::MAX);
+            let tick = self.discipline.poll_timeout().unwrap_or(Time::MAX);
+            let next = sent.min(tick).min(self.next_sample);
+            if next > now {
+                return;
+            }
+            if next == sent {
+                self.send_next(next, pool);
+            } else if next == tick {
+                self.discipline.handle_timeout(next);
+            } else {
+                self.end_sample(next);
+            }
+        }
+    }
+
+    /// A segment has come; all before `now` is done.
+    pub fn arrive(&mut self, now: Time, segment: Segment, pool: &mut Pool) {
+        self.counts.arrived_packets += 1;
+        self.recorder.arrived();
+        let mut taker = Taker {
+            recorder: &mut self.recorder,
+            counts: &mut self.counts,
+            pool,
+        };
+        self.discipline.enqueue(now, segment, &mut taker);
+        if self.busy_until.is_none() {
+            self.after_idle = true;
+            self.send_next(now, pool);
+        }
+    }
+
+    /// Takes the next packet from the queue onto the link, which is free at `now`.
+    fn send_next(&mut self, now: Time, pool: &mut Pool) {
+        let mut taker = Taker {
+            recorder: &mut self.recorder,
+            counts: &mut self.counts,
+            pool,
+        };
+        let Some(departure) = self.discipline.dequeue(now, &mut taker) else {
+            self.busy_until = None;
+            self.transmitter.idle();
+            return;
+        };
+        let segment = departure.packet;
+        let out = self.transmitter.send(now, segment.bytes);
+        self.busy_until = Some(out);
+        self.recorder
+            .departed(now, segment.bytes, departure.sojourn);
+        self.recent_delay_ns
+            .saturating_record(departure.sojourn.as_nanos());
+        self.counts.sent_packets += 1;
+        self.counts.sent_bytes += u64::from(segment.bytes);
+        self.link_bits += 8 * u64::from(segment.bytes);
+        let in_window = self.in_window(now);
+        let slot = pool.slot(segment.slot);
+        if let Some(headers) = &slot.headers {
+            let payload = match &slot.cut {
+                None => headers.payload_bytes(),
+                Some(cut) => segment.bytes - cut.header_bytes,
+            };
+            self.flows.sent(headers, payload, in_window);
+        }
+        if self.loss > 0.0 && self.rng.chance(self.loss) {
+            self.counts.lost_packets += 1;
+            pool.left(segment.slot, 1);
+            return;
+        }
+        let lane = match slot.headers {
+            Some(headers) => (headers.flow.mixed() % self.lanes.len() as u64) as usize,
+            None => 0,
+        };
+        let due = Due {
+            at: out,
+            slot: segment.slot,
+            first: segment.index,
+            segments: 1,
+            marked: segment.marked,
+            link_bits: std::mem::take(&mut self.link_bits),
+            after_idle: std::mem::take(&mut self.after_idle),
+        };
+        self.lanes[lane].push(due);
+    }
+
+    /// When something is due for release. A packet that is in the queue now is due no earlier
+    /// than the end of the one being sent and the least delay.
+    pub fn next_release(&self) -> Option<Time> {
+        let lanes = self.lanes.iter();
+        let heads = lanes.filter_map(|lane| lane.due.front().map(|due| due.at));
+        let queued = self.busy_until.map(|sent| sent + self.lanes[0].delay);
+        heads.chain(queued).min()
+    }
+
+    /// The next of what is due by `now`.
+    pub fn release(&mut self, now: Time) -> Option<Due> {
+        let lanes = self.lanes.iter_mut();
+        let heads = lanes.filter(|lane| lane.due.front().is_some_and(|due| due.at <= now));
+        heads
+            .min_by_key(|lane| lane.due.front().map(|due| due.at))?
+            .due
+            .pop_front()
+    }
+
+    fn end_sample(&mut self, now: Time) {
+        let discipline = &self.discipline;
+        self.recorder.sample(
+            now,
+            discipline.len_packets(),
+            discipline.len_bytes(),
+            |out| discipline.probe(out),
+        );
+        self.next_sample = now + self.sample;
+        self.account(now);
+    }
+
+    /// Tells the recorder what a recorded link can carry until the next sample.
+    fn account(&mut self, now: Time) {
+        if let Capacity::Recorded(recording) = &self.capacity {
+            let bits = recording.bits_between(now, now + self.sample);
+            self.recorder.rate_changed(now, rate_of(bits, self.sample));
+        }
+    }
+
+    /// From `now` on the rate is constant; the packet being sent is finished as it was begun.
+    pub fn set_rate(&mut self, now: Time, rate: Rate) {
+        self.capacity = Capacity::Constant(rate);
+        self.transmitter = Transmitter::new(&self.capacity);
+        self.discipline.set_rate(rate);
+        self.recorder.rate_changed(now, rate);
+    }
+
+    pub fn set_buffer(&mut self, buffer: Buffer) {
+        self.discipline.set_buffer(buffer);
+    }
+
+    /// Another discipline takes over, with the packets of the one before.
+    pub fn set_discipline(
+        &mut self,
+        now: Time,
+        discipline: Box<dyn Discipline<Segment>>,
+        pool: &mut Pool,
+    ) {
+        let mut former = std::mem::replace(&mut self.discipline, discipline);
+        let mut taker = Taker {
+            recorder: &mut self.recorder,
+            counts: &mut self.counts,
+            pool,
+        };
+        while let Some(departure) = former.dequeue(now, &mut taker) {
+            self.discipline.enqueue(now, departure.packet, &mut taker);
+        }
+    }
+
+    /// What was observed, with the window ending at `end`.
+    pub fn finish(self, end: Time) -> Trace {
+        let totals = self.flows.totals();
+        let mut trace = self.recorder.finish(totals);
+        trace.settings.window.1 = trace.settings.window.1.min(end);
+        trace
+    }
+}
+
+impl Lane {
+    fn push(&mut self, mut due: Due) {
+        due.at += self.delay;
+        // Neighbours of one super-packet that share their fate leave together, when the last
+        // of them is out.
+        if let Some(last) = self.due.back_mut() {
+            let follows = last.slot == due.slot && last.first + last.segments == due.first;
+            if follows && last.marked == due.marked {
+                last.at = due.at;
+                last.segments += 1;
+                last.link_bits += due.link_bits;
+                return;
+            }
+        }
+        self.due.push_back(due);
+    }
+}
+
+/// One lane, or [`LANES`] with delays evenly from the least to the most.
+fn lanes(delays: Delays) -> Vec<Lane> {
+    let count = if delays.least == delays.most {
+        1
+    } else {
+        LANES as u64
+    };
+    let lane = |i: u64| {
+        let width = delays.most.as_nanos() - delays.least.as_nanos();
+        let steps = (count - 1).max(1);
+        let extra = u128::from(width) * u128::from(i) / u128::from(steps);
+        Lane {
+            delay: delays.least + Span::from_nanos(extra as u64),
+            due: VecDeque::with_capacity(1024),
+        }
+    };
+    (0..count).map(lane).collect()
+}
+
+/// Records what the discipline gives up, and frees its slot.
+struct Taker<'a> {
+    recorder: &'a mut Recorder,
+    counts: &'a mut Counts,
+    pool: &'a mut Pool,
+}
+
+impl Sink<Segment> for Taker<'_> {
+    fn dropped(&mut self, _now: Time, segment: Segment, why: Drop) {
+        self.recorder.dropped(why);
+        match why {
+            Drop::Early => self.counts.early_drops += 1,
+            Drop::Forced => self.counts.forced_drops += 1,
+            Drop::Overflow => self.counts.overflow_drops += 1,
+        }
+        self.pool.left(segment.slot, 1);
+    }
+
+    fn marked(&mut self, _now: Time, _segment: &Segment) {
+        self.recorder.marked();
+        self.counts.marks += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::discipline::Fifo;
+    use forebay_core::laws::find;
+    use forebay_core::param::Value;
+    use forebay_core::{Bytes, Rng, Site};
+    use forebay_trace::Metrics;
+    use proptest::prelude::*;
+
+    const RATE: Rate = Rate::from_bps(12_000_000);
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    fn with_law(kind: &str, given: &[(String, Value)], path: Path) -> Direction {
+        let site = Site {
+            rate: RATE,
+            buffer_pkts: 100.0,
+            packet: Bytes(1500),
+        };
+        let choice = LawChoice {
+            spec: find(kind).unwrap(),
+            given: given.to_vec(),
+        };
+        let law = choice.spec.build(given, &site).unwrap();
+        let rng = Rng::new(1, "law");
+        let fifo = Fifo::new(law, Buffer::Packets(100), RATE, true, rng);
+        let record = Recorded {
+            interval: Span::from_millis(10),
+            window: (Time::ZERO, Time::MAX),
+        };
+        Direction::new(
+            Box::new(fifo),
+            choice,
+            Capacity::Constant(RATE),
+            path,
+            record,
+            Rng::new(1, "loss"),
+        )
+    }
+
+    fn droptail(least: u64, most: u64, loss: f64) -> Direction {
+        let path = Path {
+            delays: Delays {
+                least: Span::from_millis(least),
+                most: Span::from_millis(most),
+            },
+            loss,
+        };
+        with_law("droptail", &[], path)
+    }
+
+    /// An IPv4 UDP packet of this size and source port.
+    fn arrive(
+        direction: &mut Direction,
+        pool: &mut Pool,
+        now: Time,
+        bytes: u32,
+        port: u16,
+        ecn: u8,
+    ) {
+        direction.advance(now, pool);
+        let slot = pool.take().expect("room");
+        let packet = &mut pool.memory(slot)[crate::pool::PREFIX_BYTES..];
+        packet[..28].fill(0);
+        packet[0] = 0x45;
+        packet[1] = ecn;
+        packet[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
+        packet[9] = 17;
+        packet[20..22].copy_from_slice(&port.to_be_bytes());
+        pool.fill(slot, bytes, None);
+        direction.arrive(now, pool.segment(slot, 0), pool);
+    }
+
+    fn release_all(direction: &mut Direction, pool: &mut Pool, until: Time) -> Vec<Due> {
+        direction.advance(until, pool);
+        let mut out = Vec::new();
+        while let Some(due) = direction.release(until) {
+            pool.left(due.slot, due.segments);
+            out.push(due);
+        }
+        out
+    }
+
+    #[test]
+    fn packets_leave_at_the_rate_and_after_the_delay() {
+        let (mut link, mut pool) = (droptail(30, 30, 0.0), Pool::new(200, 1500));
+        for _ in 0..10 {
+            arrive(&mut link, &mut pool, ms(5), 1500, 1, 0);
+        }
+        assert_eq!(link.len_packets(), 9);
+        assert_eq!(link.next_release(), Some(ms(36)));
+        // All late, and yet each at its own time.
+        let out = release_all(&mut link, &mut pool, ms(1000));
+        let times: Vec<Time> = out.iter().map(|due| due.at).collect();
+        let expected: Vec<Time> = (36..46).map(ms).collect();
+        assert_eq!(times, expected);
+        let after_idle: Vec<bool> = out.iter().map(|due| due.after_idle).collect();
+        assert_eq!(after_idle.iter().filter(|it| **it).count(), 1);
+        assert!(after_idle[0]);
+        assert_eq!(pool.free_slots(), 200);
+    }
+
+    #[test]
+    fn delays_spread_over_flows() {
+        let (mut link, mut pool) = (droptail(20, 200, 0.0), Pool::new(200, 1500));
+        for port in 0..90 {
+            arrive(&mut link, &mut pool, ms(0), 150, port, 0);
+        }
+        let out = release_all(&mut link, &mut pool, ms(1000));
+        let times: Vec<u64> = out
+            .iter()
+            .map(|due| due.at.as_nanos() / 1_000_000)
+            .collect();
+        assert!(times.is_sorted());
+        assert!((20..40).contains(&times[0]), "{times:?}");
+        assert!((180..210).contains(times.last().unwrap()), "{times:?}");
+    }
+
+    #[test]
+    fn marks_travel_with_the_packet_and_not_ect_is_dropped() {
+        let given = [
+            ("min_th".to_owned(), Value::Text("0p".into())),
+            ("max_th".to_owned(), Value::Text("100p".into())),
+            ("w_q".to_owned(), Value::Number(1.0)),
+            ("max_p".to_owned(), Value::Number(1.0)),
+        ];
+        let path = Path {
+            delays: Delays {
+                least: Span::ZERO,
+                most: Span::ZERO,
+            },
+            loss: 0.0,
+        };
+        let (mut link, mut pool) = (with_law("red", &given, path), Pool::new(200, 1500));
+        for i in 0..40 {
+            let ecn = if i % 2 == 0 { 0b10 } else { 0 };
+            arrive(&mut link, &mut pool, ms(1), 1500, 1, ecn);
+        }
+        let out = release_all(&mut link, &mut pool, ms(1000));
+        assert!(link.counts.marks > 0 && link.counts.early_drops > 0);
+        let marked = out.iter().filter(|due| due.marked).count() as u64;
+        assert_eq!(marked, link.counts.marks);
+    }
+
+    #[test]
+    fn loss_is_as_asked_and_its_bits_are_accounted() {
+        let (mut link, mut pool) = (droptail(0, 0, 0.1), Pool::new(200, 1500));
+        let mut bits = 0;
+        for i in 0..5000 {
+            let now = ms(i);
+            arrive(&mut link, &mut pool, now, 1500, 1, 0);
+            bits += release_all(&mut link, &mut pool, now)
+                .iter()
+                .map(|due| due.link_bits)
+                .sum::<u64>();
+        }
+        let lost = link.counts.lost_packets as f64 / 5000.0;
+        assert!((lost - 0.1).abs() < 0.02, "{lost}");
+        // All but what follows the last release.
+        assert!(bits > 4900 * 12_000, "{bits}");
+    }
+
+    #[test]
+    fn another_law_takes_over_the_queue() {
+        let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
+        for _ in 0..50 {
+            arrive(&mut link, &mut pool, ms(1), 1500, 1, 0);
+        }
+        let law = find("pi")
+            .unwrap()
+            .build(
+                &[("target".into(), Value::Text("20p".into()))],
+                &Site {
+                    rate: RATE,
+                    buffer_pkts: 100.0,
+                    packet: Bytes(1500),
+                },
+            )
+            .unwrap();
+        let fifo = Fifo::new(law, Buffer::Packets(100), RATE, true, Rng::new(2, "law"));
+        link.set_discipline(ms(1), Box::new(fifo), &mut pool);
+        link.set_rate(ms(1), Rate::from_bps(24_000_000));
+        assert_eq!(link.len_packets(), 49);
+        let out = release_all(&mut link, &mut pool, ms(1000));
+        assert_eq!(out.len(), 50);
+        // The first was on its way for 1 ms; the others take half a millisecond each.
+        assert_eq!(out[49].at, Time::from_nanos(26_500_000));
+    }
+
+    proptest! {
+        /// However late the driver is, the queue sees the same.
+        #[test]
+        fn lateness_changes_nothing(gaps_us in proptest::collection::vec(0u64..3000, 1..200), skip in 1usize..20) {
+            let trace = |every: usize| {
+                let given = [("target".to_owned(), Value::Text("5p".into()))];
+                let path = Path { delays: Delays { least: Span::from_millis(3), most: Span::from_millis(9) }, loss: 0.01 };
+                let (mut link, mut pool) = (with_law("pi", &given, path), Pool::new(2000, 1500));
+                let mut now = Time::ZERO;
+                let mut out = Vec::new();
+                for (i, gap) in gaps_us.iter().enumerate() {
+                    now += Span::from_micros(*gap);
+                    arrive(&mut link, &mut pool, now, 1500, i as u16 % 7, 0b10);
+                    if i % every == 0 {
+                        out.extend(release_all(&mut link, &mut pool, now).iter().map(|due| (due.at, due.marked)));
+                    }
+                }
+                let end = now + Span::from_secs(1);
+                out.extend(release_all(&mut link, &mut pool, end).iter().map(|due| (due.at, due.marked)));
+                assert_eq!(pool.free_slots(), 2000);
+                let counts = link.counts;
+                assert_eq!(
+                    counts.arrived_packets,
+                    out.len() as u64 + counts.lost_packets + counts.early_drops + counts.forced_drops + counts.overflow_drops
+                );
+                let metrics = Metrics::of(&link.finish(end), Some(5.0));
+                out.sort_unstable();
+                (out, counts, format!("{metrics:?}"))
+            };
+            prop_assert_eq!(trace(1), trace(skip));
+        }
+
+        /// Bits released over the time they took are the rate, to the nanosecond.
+        #[test]
+        fn the_rate_is_exact(sizes in proptest::collection::vec(40u32..1500, 2..99)) {
+            let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
+            for &size in &sizes {
+                arrive(&mut link, &mut pool, Time::ZERO, size, 1, 0);
+            }
+            let out = release_all(&mut link, &mut pool, ms(1000));
+            let bits: u64 = sizes.iter().map(|&size| 8 * u64::from(size)).sum();
+            let took = out.last().unwrap().at.as_nanos();
+            prop_assert_eq!(took, bits * 1_000_000_000 / RATE.as_bps());
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! The real-time loop: one thread between two devices.
+//!
+//! It fetches packets, lets both directions do what is due, and releases what is due. Only
+//! releases must be on time; everything else happens at its exact time however late it is done
+//! (see [`crate::direction`]).
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::mpsc::Receiver;
+
+use forebay_core::{Rng, Span, Time};
+use forebay_trace::{Metrics, Trace};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::resource::{getrusage, UsageWho};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeValLike;
+use nix::time::{clock_gettime, ClockId};
+
+use crate::direction::{Counts, Direction};
+use crate::error::{doing, Error};
+use crate::lateness::{void, Lateness, Losses, Rate};
+use crate::live::{Change, Now, Picture, Shared};
+use crate::namespace::Network;
+use crate::pool::Pool;
+use crate::process::{sent_by_a_process, Ended, Running, FORWARDED};
+use crate::settings::Settings;
+
+/// Packets that are fetched, or released, in one direction before the other has its turn.
+const BATCH: usize = 32;
+/// Sleep ends this long before a release, and the rest is spent looking at the clock: a sleeper
+/// wakes 20 to 50 us late.
+const SPIN: Span = Span::from_micros(60);
+/// Super-packets are released no more often than this, so that their segments stay together.
+const COARSE: Span = Span::from_micros(50);
+/// Signals and the ends of commands are looked for this often, however busy the link is.
+const HOUSEKEEPING: Span = Span::from_millis(10);
+/// Pictures for those who watch.
+const PICTURE: Span = Span::from_millis(200);
+/// Longest sleep, so that samples are taken from time to time.
+const LONGEST_SLEEP: Span = Span::from_millis(100);
+/// Flows that a picture shows.
+const MOST_SHOWN: usize = 8;
+
+/// Nanoseconds since the start of the run.
+#[derive(Clone, Copy)]
+struct Clock {
+    start_ns: u64,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        let mut clock = Clock { start_ns: 0 };
+        clock.start_ns = clock.now().as_nanos();
+        clock
+    }
+
+    fn now(self) -> Time {
+        let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+        let ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
+        Time::from_nanos(ns - self.start_ns)
+    }
+}
+
+/// Who else has a say.
+#[derive(Default)]
+pub struct Watchers {
+    pub picture: Option<Shared>,
+    pub changes: Option<Receiver<Change>>,
+    /// The run ends when this becomes readable or is closed.
+    pub stop: Option<RawFd>,
+}
+
+/// What was observed in one direction.
+pub struct Observed {
+    pub trace: Trace,
+    pub metrics: Metrics,
+    pub counts: Counts,
+    pub achieved_bps: f64,
+    pub asked_bps: f64,
+}
+
+/// What came of a run.
+pub struct Outcome {
+    /// How COMMAND ended; `None` where there was none, or it still ran.
+    pub command: Option<Ended>,
+    pub server: Option<Ended>,
+    /// Up, then down.
+    pub ways: [Observed; 2],
+    pub lateness: Lateness,
+    pub losses: Losses,
+    /// Why the run is void; empty where it is sound.
+    pub void: Vec<String>,
+    pub duration: Span,
+    pub user_cpu_s: f64,
+}
+
+/// Blocks the signals that are passed on, and makes them readable.
+pub struct Signals {
+    fd: SignalFd,
+    former: SigSet,
+}
+
+impl Signals {
+    /// # Errors
+    /// As signalfd(2) says.
+    pub fn take() -> Result<Signals, Error> {
+        let mut set = SigSet::empty();
+        for signal in FORWARDED {
+            set.add(signal);
+        }
+        let former = SigSet::thread_get_mask().map_err(doing("the signal mask"))?;
+        set.thread_block().map_err(doing("the signal mask"))?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map_err(doing("signalfd"))?;
+        Ok(Signals { fd, former })
+    }
+}
+
+impl std::ops::Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.former.thread_set_mask();
+    }
+}
+
+struct Driver<'a> {
+    clock: Clock,
+    settings: &'a Settings,
+    network: &'a Network,
+    /// Up, then down.
+    ways: [Direction; 2],
+    pool: Pool,
+    /// Taken when no slot is free, so that devices are emptied all the same.
+    scrap: u32,
+    lateness: Lateness,
+    rates: [Rate; 2],
+    losses: Losses,
+    spin: bool,
+    coarse: bool,
+}
+
+/// Runs the link until its command ends, or until it is stopped.
+///
+/// # Errors
+/// A law that does not fit the queue; a device that fails.
+pub fn run(
+    settings: &Settings,
+    network: &mut Network,
+    signals: &Signals,
+    mut command: Option<Running>,
+    mut server: Option<Running>,
+    watchers: &Watchers,
+    spin: bool,
+) -> Result<Outcome, Error> {
+    let ways = settings.directions()?;
+    let packet_bytes = if settings.super_packets {
+        crate::device::SUPER_PACKET_BYTES
+    } else {
+        settings.mtu as usize
+    };
+    let mut pool = Pool::new(settings.slots() + 1, packet_bytes);
+    let scrap = pool.take().expect("a new pool has room");
+    let cpu_s = user_cpu_s();
+    let mut driver = Driver {
+        clock: Clock::start(),
+        settings,
+        network,
+        ways,
+        pool,
+        scrap,
+        lateness: Lateness::new(),
+        rates: [Rate::default(); 2],
+        losses: Losses::default(),
+        spin,
+        coarse: settings.super_packets,
+    };
+    let mut ended = [None, None];
+    let running = &mut [&mut command, &mut server];
+    driver.run(signals, running, &mut ended, watchers)?;
+
+    let end = driver.clock.now();
+    let Driver {
+        mut ways,
+        mut pool,
+        lateness,
+        rates,
+        mut losses,
+        ..
+    } = driver;
+    for way in &mut ways {
+        way.advance(end, &mut pool);
+    }
+    for running in [command, server].into_iter().flatten() {
+        running.stop();
+    }
+    losses.missed_packets = network.missed_packets();
+    let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
+    let targets = [&settings.up, &settings.down].map(|way| way.law.target_pkts());
+    let mut parts = ways.into_iter().zip(targets).zip(rates);
+    let observed = std::array::from_fn(|_| {
+        let ((way, target_pkts), rate) = parts.next().expect("there are two directions");
+        let counts = way.counts;
+        let trace = way.finish(end);
+        Observed {
+            metrics: Metrics::of(&trace, target_pkts),
+            trace,
+            counts,
+            achieved_bps: rate.achieved_bps(),
+            asked_bps: rate.asked_bps(),
+        }
+    });
+    if let Some(shared) = &watchers.picture {
+        shared
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .ended = true;
+    }
+    let [command, server] = ended;
+    Ok(Outcome {
+        command,
+        server,
+        ways: observed,
+        lateness,
+        losses,
+        void,
+        duration: end.since(Time::ZERO),
+        user_cpu_s: user_cpu_s() - cpu_s,
+    })
+}
+
+fn user_cpu_s() -> f64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(f64::NAN, |it| {
+        it.user_time().num_microseconds() as f64 / 1e6
+    })
+}
+
+impl Driver<'_> {
+    fn run(
+        &mut self,
+        signals: &Signals,
+        running: &mut [&mut Option<Running>; 2],
+        ended: &mut [Option<Ended>; 2],
+        watchers: &Watchers,
+    ) -> Result<(), Error> {
+        let fd = |running: &Option<Running>| running.as_ref().map(|it| it.fd().as_raw_fd());
+        let mut fds = [
+            Some(self.network.client.device.fd().as_raw_fd()),
+            Some(self.network.server.device.fd().as_raw_fd()),
+            Some(signals.fd.as_fd().as_raw_fd()),
+            fd(running[0]),
+            fd(running[1]),
+            watchers.stop,
+        ]
+        .map(|fd| libc::pollfd {
+            // Negative ones are left out.
+            fd: fd.unwrap_or(-1),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let has_command = running[0].is_some();
+        let mut next_housekeeping = Time::ZERO;
+        let mut next_picture = Time::ZERO + PICTURE;
+        let mut last_release = Time::ZERO;
+        loop {
+            let mut worked = false;
+            for way in 0..2 {
+                worked |= self.receive(way)?;
+            }
+            let now = self.clock.now();
+            for way in &mut self.ways {
+                way.advance(now, &mut self.pool);
+            }
+            if !self.coarse || now >= last_release + COARSE {
+                last_release = now;
+                for way in 0..2 {
+                    worked |= self.release(way)?;
+                }
+            }
+            if now >= next_housekeeping {
+                next_housekeeping = now + HOUSEKEEPING;
+                poll(&mut fds, Span::ZERO);
+                if self.changed(watchers) {
+                    return Ok(());
+                }
+                if now >= next_picture {
+                    next_picture = now + PICTURE;
+                    self.publish(now, watchers);
+                }
+            } else if !worked {
+                let wake = self.wake(last_release, next_housekeeping);
+                let gap = wake.since(self.clock.now());
+                if self.spin {
+                    if gap > SPIN {
+                        poll(&mut fds, Span::from_nanos(gap.as_nanos() - SPIN.as_nanos()));
+                    }
+                } else if gap > Span::ZERO {
+                    poll(&mut fds, gap);
+                }
+            }
+            if fds[2..].iter().all(|it| it.revents == 0) {
+                continue;
+            }
+            while let Ok(Some(signal)) = signals.fd.read_signal() {
+                match &running[0] {
+                    // A terminal's signals reach the command without us.
+                    Some(command) => {
+                        if let Some(signal) = sent_by_a_process(&signal) {
+                            command.signal(signal);
+                        }
+                    }
+                    None if signal.ssi_signo != Signal::SIGUSR1 as u32
+                        && signal.ssi_signo != Signal::SIGUSR2 as u32 =>
+                    {
+                        return Ok(());
+                    }
+                    None => {}
+                }
+            }
+            for (i, running) in running.iter_mut().enumerate() {
+                let how = running.as_mut().and_then(Running::ended);
+                if how.is_some() {
+                    ended[i] = how;
+                    fds[3 + i].fd = -1;
+                    fds[3 + i].revents = 0;
+                }
+            }
+            if (has_command && ended[0].is_some()) || fds[5].revents != 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fetches packets that want to go one way; whether there were any.
+    fn receive(&mut self, way: usize) -> Result<bool, Error> {
+        let network = self.network;
+        let from = [&network.client.device, &network.server.device][way];
+        for i in 0..BATCH {
+            let taken = self.pool.take();
+            let slot = taken.unwrap_or(self.scrap);
+            let got = from
+                .receive(&mut self.pool, slot)
+                .map_err(doing("reading a packet"))?;
+            if !got || taken.is_none() {
+                if let Some(slot) = taken {
+                    self.pool.put_back(slot);
+                }
+                if !got {
+                    return Ok(i > 0);
+                }
+                self.losses.no_memory_packets += 1;
+                continue;
+            }
+            let now = self.clock.now();
+            let slot_is = *self.pool.slot(slot);
+            if let Some(headers) = &slot_is.headers {
+                let other = &mut self.ways[1 - way];
+                let in_window = other.in_window(now);
+                other.flows.answered(headers, in_window);
+            }
+            let direction = &mut self.ways[way];
+            direction.advance(now, &mut self.pool);
+            for index in 0..slot_is.segments() {
+                let segment = self.pool.segment(slot, index);
+                direction.arrive(now, segment, &mut self.pool);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Releases what is due one way; whether anything was.
+    fn release(&mut self, way: usize) -> Result<bool, Error> {
+        for i in 0..BATCH {
+            let now = self.clock.now();
+            let Some(due) = self.ways[way].release(now) else {
+                return Ok(i > 0);
+            };
+            self.lateness.released(now, &due);
+            if !self.ways[way].spreads_delays() {
+                self.rates[way].released(now, &due);
+            }
+            let network = self.network;
+            let to = [&network.server.device, &network.client.device][way];
+            match to.send(&mut self.pool, &due) {
+                Ok(()) => {}
+                Err(
+                    Errno::EAGAIN | Errno::ENOBUFS | Errno::ENETDOWN | Errno::EIO | Errno::EMSGSIZE,
+                ) => {
+                    self.losses.refused_packets += u64::from(due.segments);
+                }
+                Err(errno) => return Err(Error::machine("writing a packet", errno.desc())),
+            }
+            self.pool.left(due.slot, due.segments);
+        }
+        Ok(true)
+    }
+
+    /// When there is something to do again, unless a packet comes.
+    fn wake(&self, last_release: Time, latest: Time) -> Time {
+        let mut wake = latest;
+        for way in &self.ways {
+            if let Some(release) = way.next_release() {
+                wake = wake.min(release);
+            }
+        }
+        if self.coarse {
+            wake = wake.max(last_release + COARSE);
+        }
+        wake
+    }
+
+    /// Makes the changes that were asked for; whether to stop.
+    fn changed(&mut self, watchers: &Watchers) -> bool {
+        let Some(changes) = &watchers.changes else {
+            return false;
+        };
+        while let Ok(change) = changes.try_recv() {
+            let now = self.clock.now();
+            match change {
+                Change::Stop => return true,
+                Change::Rate(way, rate) => {
+                    self.ways[way].advance(now, &mut self.pool);
+                    self.ways[way].set_rate(now, rate);
+                }
+                Change::Law(way, law) => {
+                    let asked = [&self.settings.up, &self.settings.down][way];
+                    let mut asked = asked.clone();
+                    asked.law = law.clone();
+                    asked.capacity = crate::capacity::Capacity::Constant(self.ways[way].rate());
+                    let rng = Rng::new(self.settings.seed ^ now.as_nanos(), "changed law");
+                    // One that does not fit the queue is not taken.
+                    if let Ok(discipline) = asked.discipline(self.settings.mtu, rng) {
+                        let way = &mut self.ways[way];
+                        way.advance(now, &mut self.pool);
+                        way.set_discipline(now, discipline, &mut self.pool);
+                        way.law = law;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn publish(&mut self, now: Time, watchers: &Watchers) {
+        let Some(shared) = &watchers.picture else {
+            return;
+        };
+        let Ok(mut picture) = shared.try_lock() else {
+            return;
+        };
+        *picture = Picture {
+            time: now,
+            ways: self.ways.each_mut().map(show),
+            lateness_p99_s: self.lateness.quantile_s(0.99),
+            ended: false,
+        };
+    }
+}
+
+fn show(way: &mut Direction) -> Now {
+    let mut probes = Vec::new();
+    way.probe(&mut |name, value| probes.push((name, value)));
+    Now {
+        law: way.law.spec.kind.to_owned(),
+        rate_bps: way.rate().as_bps() as f64,
+        target_pkts: way.law.target_pkts(),
+        queue_pkts: way.len_packets(),
+        queue_bytes: way.len_bytes(),
+        probes,
+        counts: way.counts,
+        delay_s: way.recent_delays_s(),
+        flows: way.flows.recent(MOST_SHOWN),
+    }
+}
+
+/// Sleeps until a file is readable, a signal comes, or `time` has passed.
+fn poll(fds: &mut [libc::pollfd], time: Span) {
+    let time = time.min(LONGEST_SLEEP);
+    let timeout = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: time.as_nanos() as i64,
+    };
+    // SAFETY: the array and the time live through the call. A signal leaves revents as they were.
+    let ready = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            &timeout,
+            std::ptr::null(),
+        )
+    };
+    if ready < 0 {
+        for fd in fds {
+            fd.revents = 0;
+        }
+    }
+}
+
+/// Takes sleep and priority as exact as they may be had, and gives them back.
+pub struct RealTime {
+    former_slack: i32,
+    first_in_first_out: bool,
+}
+
+impl RealTime {
+    /// `priority` asks for SCHED_FIFO, which most users may not have.
+    pub fn take(priority: bool) -> RealTime {
+        // SAFETY: prctl and sched_setscheduler take values; the parameter lives through the call.
+        unsafe {
+            let former_slack = libc::prctl(libc::PR_GET_TIMERSLACK);
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+            let parameter = libc::sched_param { sched_priority: 10 };
+            // Commands must not inherit it.
+            let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+            let got = priority && libc::sched_setscheduler(0, policy, &parameter) == 0;
+            RealTime {
+                former_slack,
+                first_in_first_out: got,
+            }
+        }
+    }
+}
+
+impl std::ops::Drop for RealTime {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            libc::prctl(libc::PR_SET_TIMERSLACK, self.former_slack as u64);
+            if self.first_in_first_out {
+                let parameter = libc::sched_param { sched_priority: 0 };
+                libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameter);
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What each flow got. TCP's goodput is what its receiver has acknowledged, seen on the way
+//! back; of anything else it is the payload that left the queue.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use forebay_trace::FlowTotals;
+
+use crate::ip::{Flow, Headers, TCP};
+
+/// Flows that are told apart; later ones are carried and not counted one by one.
+const MOST_FLOWS: usize = 1 << 16;
+/// A flow that got less within the window is signalling (the control connection of a
+/// measurement, a name lookup) and has no part in fairness.
+const LEAST_BYTES: u64 = 15_000;
+
+/// A flow hashes itself.
+#[derive(Default)]
+struct Itself(u64);
+
+impl Hasher for Itself {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a flow hashes as one number")
+    }
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Got {
+    pub flow: Flow,
+    /// Payload that left the queue in the whole run.
+    pub sent_bytes: u64,
+    /// Handed to the receiver within the window.
+    pub delivered_bytes: u64,
+    acknowledged: Option<u32>,
+    /// `sent_bytes` when it was last shown.
+    shown_bytes: u64,
+}
+
+/// The flows of one direction.
+pub struct Flows {
+    index: HashMap<Flow, u32, BuildHasherDefault<Itself>>,
+    pub got: Vec<Got>,
+}
+
+impl Flows {
+    pub fn new() -> Flows {
+        Flows {
+            index: HashMap::with_capacity_and_hasher(MOST_FLOWS, BuildHasherDefault::default()),
+            got: Vec::with_capacity(MOST_FLOWS),
+        }
+    }
+
+    fn entry(&mut self, flow: Flow) -> Option<&mut Got> {
+        if self.got.len() == MOST_FLOWS && !self.index.contains_key(&flow) {
+            return None;
+        }
+        let index = *self.index.entry(flow).or_insert_with(|| {
+            self.got.push(Got {
+                flow,
+                sent_bytes: 0,
+                delivered_bytes: 0,
+                acknowledged: None,
+                shown_bytes: 0,
+            });
+            self.got.len() as u32 - 1
+        });
+        Some(&mut self.got[index as usize])
+    }
+
+    /// `payload_bytes` of a packet have left the queue.
+    pub fn sent(&mut self, headers: &Headers, payload_bytes: u32, in_window: bool) {
+        let Some(got) = self.entry(headers.flow) else {
+            return;
+        };
+        got.sent_bytes += u64::from(payload_bytes);
+        if in_window && headers.flow.protocol != TCP {
+            got.delivered_bytes += u64::from(payload_bytes);
+        }
+    }
+
+    /// A packet of the other direction has come; it may acknowledge data of this one.
+    pub fn answered(&mut self, headers: &Headers, in_window: bool) {
+        let Some(ack) = headers.tcp.and_then(|tcp| tcp.ack) else {
+            return;
+        };
+        let Some(&index) = self.index.get(&headers.flow.reversed()) else {
+            return;
+        };
+        let got = &mut self.got[index as usize];
+        // The first one answers the SYN.
+        let news = ack.wrapping_sub(got.acknowledged.unwrap_or(ack));
+        // Sequence numbers are compared in the half circle ahead: an older ACK is no news.
+        if news >= 1 << 31 {
+            return;
+        }
+        got.acknowledged = Some(ack);
+        if in_window {
+            got.delivered_bytes += u64::from(news);
+        }
+    }
+
+    /// The flows that sent most since the last call, with their share of it.
+    pub fn recent(&mut self, most: usize) -> Vec<(Flow, f64)> {
+        let mut flows: Vec<(Flow, f64)> = Vec::new();
+        for got in &mut self.got {
+            let bytes = got.sent_bytes - got.shown_bytes;
+            got.shown_bytes = got.sent_bytes;
+            if bytes > 0 {
+                flows.push((got.flow, bytes as f64));
+            }
+        }
+        let total: f64 = flows.iter().map(|(_, bytes)| bytes).sum();
+        flows.sort_by(|a, b| b.1.total_cmp(&a.1));
+        flows.truncate(most);
+        for (_, share) in &mut flows {
+            *share /= total;
+        }
+        flows
+    }
+
+    pub fn totals(&self) -> Vec<FlowTotals> {
+        let counted = self
+            .got
+            .iter()
+            .filter(|got| got.delivered_bytes >= LEAST_BYTES);
+        counted
+            .map(|got| FlowTotals {
+                traffic: 0,
+                delivered_bytes: got.delivered_bytes,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::{Tcp, UDP};
+    use forebay_core::Ecn;
+
+    fn data(protocol: u8) -> Headers {
+        Headers {
+            ecn: Ecn::NotEct,
+            flow: Flow {
+                protocol,
+                source: 1,
+                destination: 2,
+                source_port: 3,
+                destination_port: 4,
+            },
+            transport: 20,
+            bytes: 1500,
+            tcp: None,
+        }
+    }
+
+    fn answer(ack: u32) -> Headers {
+        let forward = data(TCP);
+        Headers {
+            flow: forward.flow.reversed(),
+            tcp: Some(Tcp {
+                seq: 0,
+                ack: Some(ack),
+                header_bytes: 20,
+                payload_bytes: 0,
+            }),
+            ..forward
+        }
+    }
+
+    #[test]
+    fn goodput_of_tcp_is_what_is_acknowledged() {
+        let mut flows = Flows::new();
+        // Acknowledgements of a flow that is not known count nothing.
+        flows.answered(&answer(5), true);
+        flows.sent(&data(TCP), 0, true);
+        let start = u32::MAX - 10_000;
+        for (ack, in_window) in [
+            (start, true),
+            (start.wrapping_add(20_000), true), // around the end of the numbers
+            (start.wrapping_add(10_000), true), // an older one, overtaken
+            (start.wrapping_add(20_000), true), // a duplicate
+            (start.wrapping_add(50_000), false),
+            (start.wrapping_add(51_000), true),
+        ] {
+            flows.answered(&answer(ack), in_window);
+        }
+        let totals = flows.totals();
+        assert_eq!(totals.len(), 1);
+        assert_eq!(totals[0].delivered_bytes, 21_000);
+    }
+
+    #[test]
+    fn without_acknowledgements_what_was_sent_counts() {
+        let mut flows = Flows::new();
+        flows.sent(&data(UDP), 20_000, true);
+        flows.sent(&data(UDP), 20_000, false);
+        assert_eq!(flows.totals()[0].delivered_bytes, 20_000);
+        assert_eq!(flows.got[0].sent_bytes, 40_000);
+    }
+
+    #[test]
+    fn signalling_is_no_flow() {
+        let mut flows = Flows::new();
+        flows.sent(&data(UDP), 1000, true);
+        assert!(flows.totals().is_empty());
+    }
+}

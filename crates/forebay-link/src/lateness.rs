@@ -1,0 +1,224 @@
+//! Whether the machine kept time.
+
+use forebay_core::{Span, Time};
+use hdrhistogram::Histogram;
+
+use crate::direction::Due;
+
+/// Beyond these a run is void.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Of the release of all packets but one in a thousand.
+    pub lateness_p999: Span,
+    /// Of the achieved rate from the asked one, as a share of it.
+    pub rate: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            lateness_p999: Span::from_millis(1),
+            rate: 0.001,
+        }
+    }
+}
+
+/// How long an observation of the rate must be before it can make a run void, in ns: over a
+/// shorter one, the lateness of its first and last packet tells more than its rate.
+const LEAST_BUSY_NS: u64 = 1_000_000_000;
+
+/// When packets were released, against when they were due.
+pub struct Lateness {
+    histogram: Histogram<u64>,
+}
+
+/// What a busy link released, and how long it took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rate {
+    last: Option<(Time, Time)>,
+    bits: u64,
+    took_ns: i64,
+    planned_ns: i64,
+}
+
+impl Lateness {
+    pub fn new() -> Lateness {
+        Lateness {
+            // 100 ns to 100 s at two digits.
+            histogram: Histogram::new_with_bounds(100, 100_000_000_000, 2)
+                .expect("the bounds are constant and valid"),
+        }
+    }
+
+    pub fn released(&mut self, now: Time, due: &Due) {
+        self.histogram
+            .saturating_record(now.since(due.at).as_nanos());
+    }
+
+    /// The lateness that this share of the packets did not exceed, in s; NaN without packets.
+    pub fn quantile_s(&self, quantile: f64) -> f64 {
+        if self.histogram.is_empty() {
+            return f64::NAN;
+        }
+        self.histogram.value_at_quantile(quantile) as f64 / 1e9
+    }
+
+    pub fn max_s(&self) -> f64 {
+        self.quantile_s(1.0)
+    }
+
+    /// Upper end of each bin in s, and releases in it.
+    pub fn bins(&self) -> Vec<(f64, u64)> {
+        self.histogram
+            .iter_recorded()
+            .map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
+            .collect()
+    }
+}
+
+impl Rate {
+    /// Only with one delay for all: otherwise releases are in another order than sendings.
+    pub fn released(&mut self, now: Time, due: &Due) {
+        if let (Some((last_now, last_due)), false) = (self.last, due.after_idle) {
+            self.bits += due.link_bits;
+            self.took_ns += now.as_nanos() as i64 - last_now.as_nanos() as i64;
+            self.planned_ns += due.at.as_nanos() as i64 - last_due.as_nanos() as i64;
+        }
+        self.last = Some((now, due.at));
+    }
+
+    /// While the link was busy, in bit/s; NaN if it never was.
+    pub fn achieved_bps(&self) -> f64 {
+        rate(self.bits, self.took_ns)
+    }
+
+    /// The same for the times at which packets were due.
+    pub fn asked_bps(&self) -> f64 {
+        rate(self.bits, self.planned_ns)
+    }
+
+    /// How far the achieved rate is off, as a share of the asked one; `None` where the link was
+    /// not busy for long enough to say.
+    fn off(&self) -> Option<f64> {
+        (self.planned_ns as u64 >= LEAST_BUSY_NS)
+            .then(|| (self.achieved_bps() / self.asked_bps() - 1.0).abs())
+    }
+}
+
+fn rate(bits: u64, ns: i64) -> f64 {
+    if ns <= 0 {
+        return f64::NAN;
+    }
+    bits as f64 / (ns as f64 / 1e9)
+}
+
+/// What else can spoil a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Dropped by the kernel before the emulator could fetch them.
+    pub missed_packets: u64,
+    /// Fetched, and no memory left to keep them in.
+    pub no_memory_packets: u64,
+    /// Due, and refused by the device.
+    pub refused_packets: u64,
+}
+
+/// Why a run is void; empty where it is sound.
+pub fn void(lateness: &Lateness, rates: [&Rate; 2], losses: Losses, bounds: Bounds) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let late_s = lateness.quantile_s(0.999);
+    if late_s > bounds.lateness_p999.as_secs_f64() {
+        reasons.push(format!(
+            "one packet in a thousand was released more than {} late (bound {})",
+            Span::from_secs_f64(late_s),
+            bounds.lateness_p999
+        ));
+    }
+    for (way, rate) in ["up", "down"].iter().zip(rates) {
+        if let Some(off) = rate.off().filter(|&off| off > bounds.rate) {
+            reasons.push(format!(
+                "the rate {way} was off by {:.2} % (bound {:.2} %)",
+                100.0 * off,
+                100.0 * bounds.rate
+            ));
+        }
+    }
+    let packets = [
+        (
+            losses.missed_packets,
+            "were dropped by the kernel before the emulator fetched them",
+        ),
+        (losses.no_memory_packets, "found no memory in the emulator"),
+        (
+            losses.refused_packets,
+            "were refused by the device they were due at",
+        ),
+    ];
+    for (count, what) in packets {
+        if count > 0 {
+            reasons.push(format!("{count} packets {what}"));
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(at_us: u64, after_idle: bool) -> Due {
+        Due {
+            at: Time::from_nanos(1000 * at_us),
+            slot: 0,
+            first: 0,
+            segments: 1,
+            marked: false,
+            link_bits: 12_000,
+            after_idle,
+        }
+    }
+
+    fn at(us: u64) -> Time {
+        Time::from_nanos(1000 * us)
+    }
+
+    #[test]
+    fn the_rate_counts_busy_time_alone() {
+        let mut rate = Rate::default();
+        for start in [0, 1_000_000] {
+            for i in 0..10 {
+                let due = due(start + 1000 * i, i == 0);
+                rate.released(at(start + 1010 * i), &due);
+            }
+        }
+        assert!((rate.asked_bps() - 12e6).abs() < 1.0);
+        assert!((rate.achieved_bps() - 12e6 / 1.01).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_run_is_void_for_a_reason() {
+        let (mut lateness, mut rate) = (Lateness::new(), Rate::default());
+        for i in 0..2000 {
+            let due = due(1000 * i, i == 0);
+            lateness.released(at(1000 * i + 20), &due);
+            rate.released(at(1000 * i + 20), &due);
+        }
+        let none = Losses::default();
+        let idle = Rate::default();
+        let bounds = Bounds::default();
+        assert_eq!(void(&lateness, [&rate, &idle], none, bounds), [""; 0]);
+        let strict = Bounds {
+            lateness_p999: Span::from_micros(10),
+            ..bounds
+        };
+        assert_eq!(void(&lateness, [&rate, &idle], none, strict).len(), 1);
+        rate.released(at(2_010_000), &due(2_000_000, false));
+        let some = Losses {
+            missed_packets: 3,
+            ..none
+        };
+        let reasons = void(&lateness, [&idle, &rate], some, bounds);
+        assert!(reasons[0].contains("rate down") && reasons[1].contains("3 packets"));
+        assert_eq!(reasons.len(), 2);
+    }
+}

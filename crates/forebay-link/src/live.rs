@@ -1,0 +1,49 @@
+//! What others may see of a run while it goes on, and change.
+
+use std::sync::{Arc, Mutex};
+
+use forebay_core::{Rate, Time};
+
+use crate::direction::Counts;
+use crate::ip::Flow;
+use crate::settings::LawChoice;
+
+/// One direction, as it is now.
+#[derive(Clone, Debug, Default)]
+pub struct Now {
+    pub law: String,
+    pub rate_bps: f64,
+    pub target_pkts: Option<f64>,
+    pub queue_pkts: u32,
+    pub queue_bytes: u64,
+    /// The law's inner values.
+    pub probes: Vec<(&'static str, f64)>,
+    pub counts: Counts,
+    /// Of the queuing delay since the last picture, in s: 50th, 95th and 99th percentile.
+    pub delay_s: [f64; 3],
+    /// The largest flows since the last picture, and their share of the bytes.
+    pub flows: Vec<(Flow, f64)>,
+}
+
+/// A picture of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    pub time: Time,
+    /// Up, then down.
+    pub ways: [Now; 2],
+    pub lateness_p99_s: f64,
+    pub ended: bool,
+}
+
+/// A change to one direction: 0 is up, 1 is down.
+#[derive(Clone)]
+pub enum Change {
+    Rate(usize, Rate),
+    Law(usize, LawChoice),
+    /// End the run.
+    Stop,
+}
+
+/// Shared with whoever watches. The driver never waits for it: a watcher that holds it at the
+/// wrong moment misses one picture.
+pub type Shared = Arc<Mutex<Picture>>;

@@ -1,0 +1,262 @@
+//! Two network namespaces without root, joined by nothing but the emulator.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sched::{setns, unshare, CloneFlags};
+use nix::unistd::{getegid, geteuid};
+
+use crate::device::{self, Device, NAME};
+use crate::error::{doing, Error};
+use crate::netlink::{end_attributes, set_up_end, Netlink};
+
+/// An end of the link. The addresses are of the blocks for measurements of networks (RFC 2544,
+/// RFC 5180), which no real host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Client,
+    Server,
+}
+
+impl End {
+    pub const BOTH: [End; 2] = [End::Client, End::Server];
+
+    pub const fn v4(self) -> Ipv4Addr {
+        match self {
+            End::Client => Ipv4Addr::new(198, 18, 0, 1),
+            End::Server => Ipv4Addr::new(198, 18, 0, 2),
+        }
+    }
+
+    pub const fn v6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, self as u16 + 1)
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            End::Client => "client",
+            End::Server => "server",
+        }
+    }
+}
+
+/// What joins the emulator to a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// TUN where it can be opened, packet sockets otherwise.
+    #[default]
+    Any,
+    Tun,
+    Packets,
+}
+
+/// Packets that wait in the kernel while the emulator is kept from running.
+const KERNEL_QUEUE_PKTS: u32 = 10_000;
+
+/// One end, set up.
+pub struct Place {
+    pub namespace: OwnedFd,
+    pub device: Device,
+    netlink: Netlink,
+}
+
+/// Both ends.
+pub struct Network {
+    pub client: Place,
+    pub server: Place,
+    /// Whether there is IPv6 on the link.
+    pub ipv6: bool,
+    /// The user namespace was made here: whoever runs in it needs its capabilities given.
+    pub own_user: bool,
+    /// Where this thread was, if it may go back there.
+    former: Option<File>,
+}
+
+/// The namespace of this thread.
+fn here() -> Result<File, Error> {
+    File::open("/proc/thread-self/ns/net")
+        .map_err(|error| Error::machine("/proc/thread-self/ns/net", error))
+}
+
+fn enter(namespace: BorrowedFd) -> Result<(), Error> {
+    setns(namespace, CloneFlags::CLONE_NEWNET).map_err(doing("going back to a network namespace"))
+}
+
+impl Network {
+    /// Makes both namespaces. The process must have one thread; it is then in a user namespace
+    /// of its own, unless it may make network namespaces without.
+    ///
+    /// # Errors
+    /// What the machine refuses, with what to do.
+    pub fn new(kind: DeviceKind, mtu: u32, super_packets: bool) -> Result<Network, Error> {
+        let former = here()?;
+        let own_user = match unshare(CloneFlags::CLONE_NEWNET) {
+            Ok(()) => false,
+            Err(Errno::EPERM) => {
+                with_own_user()?;
+                true
+            }
+            Err(errno) => return Err(Error::machine("a network namespace", errno.desc())),
+        };
+        let outer = here()?;
+        let mut outer_netlink =
+            Netlink::open().map_err(|error| Error::machine("netlink", error))?;
+        let mut ipv6 = true;
+        let mut place = |end: End| -> Result<Place, Error> {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(doing("a network namespace"))?;
+            let namespace = OwnedFd::from(here()?);
+            let mut netlink = Netlink::open().map_err(|error| Error::machine("netlink", error))?;
+            let tun = match kind {
+                DeviceKind::Packets => None,
+                DeviceKind::Tun | DeviceKind::Any => match Device::tun(super_packets) {
+                    Ok(device) => Some(device),
+                    Err(_) if kind == DeviceKind::Any && !super_packets => None,
+                    Err(errno) => return Err(no_tun(errno)),
+                },
+            };
+            let device = match tun {
+                Some(device) => device,
+                None => {
+                    enter(outer.as_fd())?;
+                    let device = ethernet(&mut outer_netlink, end, namespace.as_fd(), mtu)?;
+                    enter(namespace.as_fd())?;
+                    device::plain_packets(NAME).map_err(doing("turning offloads off"))?;
+                    device
+                }
+            };
+            let arp = matches!(device, Device::Tun { .. });
+            let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);
+            ipv6 &= set_up_end(&mut netlink, NAME, arp, attributes, end.v4(), end.v6())
+                .map_err(|error| Error::machine("setting up the link's device", error))?;
+            enter(outer.as_fd())?;
+            Ok(Place {
+                namespace,
+                device,
+                netlink,
+            })
+        };
+        let client = place(End::Client)?;
+        let server = place(End::Server)?;
+        Ok(Network {
+            client,
+            server,
+            ipv6,
+            own_user,
+            former: (!own_user).then_some(former),
+        })
+    }
+
+    pub fn place(&self, end: End) -> &Place {
+        match end {
+            End::Client => &self.client,
+            End::Server => &self.server,
+        }
+    }
+
+    /// Addresses for a command's environment.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let mut variables = Vec::new();
+        for end in End::BOTH {
+            let name = format!("FOREBAY_{}", end.name().to_uppercase());
+            if self.ipv6 {
+                variables.push((format!("{name}6"), end.v6().to_string()));
+            }
+            variables.push((name, end.v4().to_string()));
+        }
+        variables
+    }
+
+    /// Packets that the kernel dropped because the emulator did not fetch them in time.
+    pub fn missed_packets(&mut self) -> u64 {
+        let ends = [&mut self.client, &mut self.server];
+        let missed = ends.map(|place| place.netlink.counts(NAME).map_or(0, |it| it.tx_dropped));
+        missed.iter().sum()
+    }
+
+    /// Takes the thread back to where it was, if it may go there.
+    pub fn leave(&self) {
+        if let Some(former) = &self.former {
+            let _ = enter(former.as_fd());
+        }
+    }
+}
+
+/// An Ethernet pair into `namespace`, and a packet socket on its end here.
+fn ethernet(
+    netlink: &mut Netlink,
+    end: End,
+    namespace: BorrowedFd,
+    mtu: u32,
+) -> Result<Device, Error> {
+    let failed = |error| Error::machine("an Ethernet pair for packet sockets", error);
+    netlink
+        .add_veth(end.name(), NAME, namespace.as_raw_fd(), device::ETHERNET)
+        .map_err(failed)?;
+    let index = netlink.index(end.name()).map_err(failed)?;
+    let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);
+    netlink.up(index, false, attributes).map_err(failed)?;
+    Device::packets(index).map_err(doing("a packet socket"))
+}
+
+fn no_tun(errno: Errno) -> Error {
+    let advice = match errno {
+        Errno::ENOENT => "`modprobe tun`, or in a container --device /dev/net/tun, or leave --device out for packet sockets",
+        Errno::EACCES | Errno::EPERM => "let this user read and write /dev/net/tun, or leave --device out for packet sockets",
+        _ => "leave --device out for packet sockets",
+    };
+    Error::machine(
+        "/dev/net/tun",
+        format!("{}; {advice}", errno.desc().to_lowercase()),
+    )
+}
+
+/// A user namespace in which this user stays who it is.
+fn with_own_user() -> Result<(), Error> {
+    let (user, group) = (geteuid(), getegid());
+    match unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET) {
+        Ok(()) => {}
+        Err(Errno::EINVAL) => {
+            return Err(Error::Machine(
+                "a user namespace: a process with several threads cannot enter one; \
+                 start the link from a process of its own"
+                    .into(),
+            ))
+        }
+        Err(errno) => return Err(no_user_namespace(errno)),
+    }
+    // Until setgroups is given up, an unprivileged user may not map a group (user_namespaces(7)).
+    let write = |file: &str, text: String| {
+        fs::write(format!("/proc/self/{file}"), text)
+            .map_err(|error| Error::machine(format!("/proc/self/{file}"), error))
+    };
+    let _ = fs::write("/proc/self/setgroups", "deny");
+    write("uid_map", format!("{user} {user} 1"))?;
+    write("gid_map", format!("{group} {group} 1"))
+}
+
+fn no_user_namespace(errno: Errno) -> Error {
+    let allowed = |file: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/{file}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let advice = if allowed("user/max_user_namespaces") == Some(0) {
+        "`sysctl user.max_user_namespaces=10000` allows them"
+    } else if allowed("kernel/unprivileged_userns_clone") == Some(0) {
+        "`sysctl kernel.unprivileged_userns_clone=1` allows them"
+    } else if allowed("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+        "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile with \
+         `userns,`, allows them"
+    } else {
+        "in a container its seccomp profile forbids them: run it with \
+         `--security-opt seccomp=unconfined`, or with a profile that allows unshare"
+    };
+    Error::machine(
+        "a user namespace",
+        format!(
+            "{}; {advice}; `forebay doctor` says more",
+            errno.desc().to_lowercase()
+        ),
+    )
+}

@@ -1,0 +1,274 @@
+//! Devices, addresses and routes of one network namespace.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::RawFd;
+
+use netlink_packet_core::{
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL,
+    NLM_F_REQUEST,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
+    LinkFlags, LinkInfo, LinkMessage, Stats64,
+};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2, TcStatsQueue};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// A connection to the namespace in which it was opened.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// The root queue of a device.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub kind: String,
+    pub counts: TcStatsQueue,
+}
+
+impl Netlink {
+    pub fn open() -> io::Result<Netlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Netlink {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// Sends a request and returns the answers, up to its end.
+    fn ask(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = datagram.as_slice();
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(io::Error::other)?;
+                let length = (answer.header.length as usize).next_multiple_of(4);
+                if answer.header.sequence_number == self.sequence {
+                    match answer.payload {
+                        NetlinkPayload::Error(error) if error.code.is_some() => {
+                            return Err(error.to_io())
+                        }
+                        NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(answers),
+                        NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                        _ => {}
+                    }
+                }
+                rest = rest.get(length..).unwrap_or(&[]);
+            }
+        }
+    }
+
+    fn acknowledged(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.ask(message, flags | NLM_F_ACK).map(|_| ())
+    }
+
+    /// Number of a device.
+    pub fn index(&mut self, name: &str) -> io::Result<u32> {
+        Ok(self.link(name)?.header.index)
+    }
+
+    /// Packets and errors of a device.
+    pub fn counts(&mut self, name: &str) -> io::Result<Stats64> {
+        let attributes = self.link(name)?.attributes;
+        let stats = attributes.into_iter().find_map(|it| match it {
+            LinkAttribute::Stats64(stats) => Some(stats),
+            _ => None,
+        });
+        stats.ok_or_else(|| io::Error::other("the kernel keeps no counts of the device"))
+    }
+
+    fn link(&mut self, name: &str) -> io::Result<LinkMessage> {
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        let answers = self.ask(RouteNetlinkMessage::GetLink(message), NLM_F_ACK)?;
+        let link = answers.into_iter().find_map(|it| match it {
+            RouteNetlinkMessage::NewLink(link) => Some(link),
+            _ => None,
+        });
+        link.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// Sets what is in `attributes`, and brings the device up, without ARP if so said.
+    pub fn up(&mut self, index: u32, arp: bool, attributes: Vec<LinkAttribute>) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        if !arp {
+            message.header.flags |= LinkFlags::Noarp;
+            message.header.change_mask |= LinkFlags::Noarp;
+        }
+        message.attributes = attributes;
+        self.acknowledged(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Makes a pair of Ethernet devices, `here` and, in the namespace `there`, `name`.
+    pub fn add_veth(
+        &mut self,
+        here: &str,
+        name: &str,
+        there: RawFd,
+        address: [u8; 6],
+    ) -> io::Result<()> {
+        let mut peer = LinkMessage::default();
+        peer.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::NetNsFd(there),
+            LinkAttribute::Address(address.to_vec()),
+        ];
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(here.to_owned()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+            ]),
+        ];
+        self.acknowledged(
+            RouteNetlinkMessage::NewLink(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// Gives a device an address; IPv6 ones without the wait for duplicates (RFC 4862).
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        message.attributes = vec![
+            AddressAttribute::Address(address),
+            AddressAttribute::Local(address),
+        ];
+        if address.is_ipv6() {
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
+        self.acknowledged(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// Sends everything without a route of its own to a device.
+    pub fn add_default_route(&mut self, index: u32, family: AddressFamily) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![RouteAttribute::Oif(index)];
+        self.acknowledged(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// The root queue of a device; `None` where it has none.
+    pub fn root_queue(&mut self, index: u32) -> io::Result<Option<Queue>> {
+        let message = TcMessage::with_index(index as i32);
+        let answers = self.ask(RouteNetlinkMessage::GetQueueDiscipline(message), NLM_F_DUMP)?;
+        let root = answers.into_iter().find_map(|it| match it {
+            RouteNetlinkMessage::NewQueueDiscipline(queue)
+                if queue.header.index == index as i32 && queue.header.parent == TcHandle::ROOT =>
+            {
+                Some(queue.attributes)
+            }
+            _ => None,
+        });
+        Ok(root.map(|attributes| {
+            let mut queue = Queue {
+                kind: String::new(),
+                counts: TcStatsQueue::default(),
+            };
+            for attribute in attributes {
+                match attribute {
+                    TcAttribute::Kind(kind) => queue.kind = kind,
+                    TcAttribute::Stats2(stats) => {
+                        for one in stats {
+                            if let TcStats2::Queue(counts) = one {
+                                queue.counts = counts;
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            queue
+        }))
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+/// What brings up one end of the link besides its addresses.
+pub fn end_attributes(mtu: u32, queue_pkts: u32) -> Vec<LinkAttribute> {
+    vec![
+        LinkAttribute::Mtu(mtu),
+        LinkAttribute::TxQueueLen(queue_pkts),
+    ]
+}
+
+/// Sets up the loopback device and one end of the link; whether there is IPv6.
+///
+/// # Errors
+/// What the kernel refuses; without IPv6 in the kernel the end has IPv4 only.
+pub fn set_up_end(
+    netlink: &mut Netlink,
+    device: &str,
+    arp: bool,
+    attributes: Vec<LinkAttribute>,
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+) -> io::Result<bool> {
+    netlink.up(1, true, Vec::new())?;
+    let index = netlink.index(device)?;
+    // Without an address of its own making, a device sends no router solicitations into the
+    // queue under test. A kernel without IPv6 refuses this.
+    let mut quiet = LinkMessage::default();
+    quiet.header.index = index;
+    quiet.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(
+        vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)],
+    )])];
+    let _ = netlink.acknowledged(RouteNetlinkMessage::SetLink(quiet), 0);
+    netlink.up(index, arp, attributes)?;
+    netlink.add_address(index, v4.into(), 30)?;
+    netlink.add_default_route(index, AddressFamily::Inet)?;
+    let ipv6 = netlink
+        .add_address(index, v6.into(), 64)
+        .and_then(|()| netlink.add_default_route(index, AddressFamily::Inet6));
+    Ok(ipv6.is_ok())
+}

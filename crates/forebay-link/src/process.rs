@@ -1,0 +1,296 @@
+//! Commands at the ends of the link, and that nothing of them stays behind.
+//!
+//! Each end has a keeper: a process that starts the command, adopts whatever the command leaves
+//! behind (PR_SET_CHILD_SUBREAPER), and kills all of it when its line to the emulator closes,
+//! which the kernel does however the emulator ends.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command as StdCommand, Stdio};
+
+use caps::{CapSet, Capability};
+use nix::libc;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sched::{setns, CloneFlags};
+use nix::sys::prctl;
+use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::{fork, ForkResult, Pid};
+
+use crate::error::{doing, Error};
+
+/// Signals that are passed on to the command.
+pub const FORWARDED: [Signal; 6] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// What to run at an end.
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    /// Program and arguments.
+    pub arguments: Vec<OsString>,
+    /// On top of the environment of this process.
+    pub environment: Vec<(String, String)>,
+    /// Where its output and errors go, instead of where ours go; it then has no input.
+    pub output: Option<std::path::PathBuf>,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit status; 128 + n where signal n killed it, as shells say.
+    Status(i32),
+    /// It could not be started: the number of the error.
+    NotStarted(i32),
+}
+
+/// A command under way.
+pub struct Running {
+    keeper: Pid,
+    line: UnixStream,
+    ended: Option<Ended>,
+}
+
+impl Running {
+    /// Starts `command` in `namespace`. The process must have one thread.
+    ///
+    /// # Errors
+    /// Where the keeper cannot be started; that the command cannot be is told by [`Self::ended`].
+    pub fn start(
+        command: &Command,
+        namespace: BorrowedFd,
+        give_capabilities: bool,
+    ) -> Result<Running, Error> {
+        let (ours, keepers) =
+            UnixStream::pair().map_err(|error| Error::machine("a socket pair", error))?;
+        ours.set_nonblocking(true)
+            .map_err(|error| Error::machine("a socket pair", error))?;
+        // SAFETY: the process has one thread, so the child may do anything.
+        match unsafe { fork() }.map_err(doing("fork"))? {
+            ForkResult::Parent { child } => Ok(Running {
+                keeper: child,
+                line: ours,
+                ended: None,
+            }),
+            ForkResult::Child => {
+                drop(ours);
+                keep(command, namespace, give_capabilities, keepers);
+                // Nothing of the parent's is to be torn down twice.
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(0) }
+            }
+        }
+    }
+
+    /// A process that lives in the end's namespace for as long as the command does.
+    pub fn keeper(&self) -> Pid {
+        self.keeper
+    }
+
+    /// Readable when the command has ended.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+
+    /// How the command ended; `None` while it runs.
+    pub fn ended(&mut self) -> Option<Ended> {
+        let mut message = [0; 5];
+        let read = if self.ended.is_none() {
+            self.line.read(&mut message)
+        } else {
+            return self.ended;
+        };
+        self.ended = match read {
+            Ok(5) => {
+                let value = i32::from_ne_bytes([message[1], message[2], message[3], message[4]]);
+                Some(match message[0] {
+                    0 => Ended::Status(value),
+                    _ => Ended::NotStarted(value),
+                })
+            }
+            // The keeper itself was killed.
+            Ok(_) => Some(Ended::Status(128 + libc::SIGKILL)),
+            Err(_) => None,
+        };
+        self.ended
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill(self.keeper, signal);
+    }
+
+    /// Ends the command and all it has left behind.
+    pub fn stop(self) {
+        // A later keeper holds a copy of this line's end: closing ours would not end it.
+        let _ = self.line.shutdown(Shutdown::Both);
+        let _ = waitpid(self.keeper, None);
+    }
+}
+
+/// The life of a keeper.
+fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut line: UnixStream) {
+    let _ = prctl::set_child_subreaper(true);
+    let _ = prctl::set_name(c"forebay-keeper");
+    let mut signals = SigSet::empty();
+    for signal in FORWARDED.into_iter().chain([Signal::SIGCHLD]) {
+        signals.add(signal);
+    }
+    let _ = signals.thread_block();
+    let fd = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+    let started = setns(namespace, CloneFlags::CLONE_NEWNET)
+        .map_err(std::io::Error::from)
+        .and_then(|()| spawn(command, give_capabilities));
+    let pid = match (&started, &fd) {
+        (Ok(pid), Ok(_)) => *pid,
+        (Err(error), _) => {
+            tell(&mut line, 1, error.raw_os_error().unwrap_or(libc::EIO));
+            return;
+        }
+        (_, Err(errno)) => {
+            tell(&mut line, 1, *errno as i32);
+            return;
+        }
+    };
+    let Ok(signals) = fd else { return };
+    loop {
+        let mut fds = [
+            PollFd::new(line.as_fd(), PollFlags::POLLIN),
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        ];
+        let _ = poll(&mut fds, PollTimeout::NONE);
+        let closed = fds[0].any() == Some(true);
+        while let Ok(Some(signal)) = signals.read_signal() {
+            if signal.ssi_signo != libc::SIGCHLD as u32 {
+                if let Some(signal) = sent_by_a_process(&signal) {
+                    let _ = kill(pid, signal);
+                }
+            }
+        }
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            match status {
+                WaitStatus::StillAlive => break,
+                WaitStatus::Exited(who, code) if who == pid => tell(&mut line, 0, code),
+                WaitStatus::Signaled(who, signal, _) if who == pid => {
+                    tell(&mut line, 0, 128 + signal as i32);
+                }
+                _ => {}
+            }
+        }
+        if closed {
+            kill_all();
+            return;
+        }
+    }
+}
+
+/// The signal, if a process sent it. What a terminal sends reaches the command by itself.
+pub fn sent_by_a_process(signal: &nix::sys::signalfd::siginfo) -> Option<Signal> {
+    let from_kernel = signal.ssi_code == libc::SI_KERNEL;
+    Signal::try_from(signal.ssi_signo as i32)
+        .ok()
+        .filter(|_| !from_kernel)
+}
+
+fn tell(line: &mut UnixStream, what: u8, value: i32) {
+    let value = value.to_ne_bytes();
+    let _ = line.write_all(&[what, value[0], value[1], value[2], value[3]]);
+}
+
+fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
+    let mut child = StdCommand::new(&command.arguments[0]);
+    child.args(&command.arguments[1..]);
+    child.envs(
+        command
+            .environment
+            .iter()
+            .map(|(name, value)| (name, value)),
+    );
+    if let Some(path) = &command.output {
+        let file = File::options().create(true).append(true).open(path)?;
+        child.stdin(Stdio::null());
+        child.stdout(file.try_clone()?);
+        child.stderr(file);
+    }
+    // SAFETY: the keeper has one thread, so the child may do anything before it becomes the
+    // command.
+    unsafe {
+        child.pre_exec(move || {
+            // An interpreter that embeds this ignores some signals, which would be inherited.
+            for signal in [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+            // If the keeper itself is killed.
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            if give_capabilities {
+                keep_capabilities();
+            }
+            Ok(())
+        });
+    }
+    let child = child.spawn()?;
+    Ok(Pid::from_raw(child.id() as i32))
+}
+
+/// What ping, tcpdump, ip, tc and servers on low ports need, within the link's namespaces.
+/// Without them, exec takes all capabilities from whoever is not root.
+fn keep_capabilities() {
+    for capability in [
+        Capability::CAP_NET_ADMIN,
+        Capability::CAP_NET_RAW,
+        Capability::CAP_NET_BIND_SERVICE,
+    ] {
+        let _ = caps::raise(None, CapSet::Inheritable, capability)
+            .and_then(|()| caps::raise(None, CapSet::Ambient, capability));
+    }
+}
+
+/// Kills every descendant: children die, theirs become ours, and so on until none is left.
+fn kill_all() {
+    loop {
+        for child in children() {
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        // A child that has just forked leaves another; none is missed, as it comes to us.
+        match waitpid(None, None) {
+            Ok(_) => {}
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// The children of this process, as /proc says.
+fn children() -> Vec<Pid> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return found;
+    };
+    for entry in entries.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        // The name, in brackets, may have spaces and brackets in it.
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let parent = after_name.split_whitespace().nth(1);
+        if parent.and_then(|it| it.parse::<u32>().ok()) == Some(own) {
+            found.push(Pid::from_raw(pid));
+        }
+    }
+    found
+}

@@ -1,0 +1,141 @@
+//! What a link is asked to be.
+
+use forebay_core::discipline::{Buffer, Fifo};
+use forebay_core::param::{ParamType, Value};
+use forebay_core::{Bytes, Discipline, LawSpec, Packets, ParamError, Rng, Site, Span, Time};
+
+use crate::capacity::Capacity;
+use crate::direction::{Direction, Path};
+use crate::lateness::Bounds;
+use crate::namespace::DeviceKind;
+use crate::pool::Segment;
+
+/// A law and its parameters.
+#[derive(Clone)]
+pub struct LawChoice {
+    pub spec: &'static LawSpec,
+    pub given: Vec<(String, Value)>,
+}
+
+/// One direction.
+#[derive(Clone)]
+pub struct Way {
+    pub capacity: Capacity,
+    pub path: Path,
+    pub buffer: Buffer,
+    /// Whether a signal may be a CE mark.
+    pub ecn: bool,
+    pub law: LawChoice,
+}
+
+#[derive(Clone)]
+pub struct Settings {
+    /// Client to server.
+    pub up: Way,
+    /// Server to client.
+    pub down: Way,
+    pub device: DeviceKind,
+    pub mtu: u32,
+    /// Let the kernel hand over up to 64 KiB of a flow at a time.
+    pub super_packets: bool,
+    pub seed: u64,
+    /// Time between two samples of the queue.
+    pub sample: Span,
+    /// Metrics are taken over (start, end], or until the end of the run.
+    pub measure: (Time, Option<Time>),
+    pub bounds: Bounds,
+}
+
+/// Rate above which packets are fetched and released as super-packets, unless told otherwise:
+/// one packet of 1500 bytes takes 12 us there, and two system calls of it about 4.
+pub const SUPER_PACKETS_ABOVE_BPS: u64 = 1_000_000_000;
+
+/// Most packets of the emulator's memory: 2 GiB of address space at the usual MTU, of which
+/// only what is used is taken.
+const MOST_SLOTS: u64 = 1 << 20;
+const LEAST_SLOTS: u64 = 4096;
+
+impl LawChoice {
+    /// The set-point in packets, if the law has one.
+    pub fn target_pkts(&self) -> Option<f64> {
+        let resolved = self.spec.resolve(&self.given).ok()?;
+        let (_, value) = resolved.into_iter().find(|(name, _)| *name == "target")?;
+        Packets::from_value(&value).ok().map(|target| target.0)
+    }
+}
+
+impl Way {
+    fn site(&self, mtu: u32) -> Site {
+        Site {
+            rate: self.capacity.mean_rate(),
+            buffer_pkts: match self.buffer {
+                Buffer::Packets(packets) => f64::from(packets),
+                Buffer::Bytes(_) => f64::INFINITY,
+            },
+            packet: Bytes(u64::from(mtu)),
+        }
+    }
+
+    /// A fresh queue under the law.
+    ///
+    /// # Errors
+    /// A parameter that is unknown, out of range, or does not fit the others or the queue.
+    pub fn discipline(
+        &self,
+        mtu: u32,
+        rng: Rng,
+    ) -> Result<Box<dyn Discipline<Segment>>, ParamError> {
+        let law = self.law.spec.build(&self.law.given, &self.site(mtu))?;
+        let rate = self.capacity.mean_rate();
+        Ok(Box::new(Fifo::new(law, self.buffer, rate, self.ecn, rng)))
+    }
+
+    /// Packets of the least usual size that can be under way at once.
+    fn slots(&self) -> u64 {
+        const LEAST_PACKET_BITS: f64 = 8.0 * 64.0;
+        let delay_s = self.path.delays.most.as_secs_f64();
+        let on_the_way = self.capacity.mean_rate().as_bps() as f64 * delay_s / LEAST_PACKET_BITS;
+        let queued = match self.buffer {
+            Buffer::Packets(packets) => u64::from(packets),
+            Buffer::Bytes(bytes) => bytes / 64,
+        };
+        // A recorded link may carry several times its mean for a while.
+        queued.saturating_add(4 * on_the_way as u64)
+    }
+}
+
+impl Settings {
+    /// Slots of memory that suffice for both directions.
+    pub fn slots(&self) -> u32 {
+        let slots = self.up.slots().saturating_add(self.down.slots());
+        let most = if self.super_packets {
+            MOST_SLOTS / 32
+        } else {
+            MOST_SLOTS
+        };
+        slots.clamp(LEAST_SLOTS, most) as u32
+    }
+
+    /// Both directions, up first.
+    ///
+    /// # Errors
+    /// As [`Way::discipline`].
+    pub fn directions(&self) -> Result<[Direction; 2], ParamError> {
+        let direction = |way: &Way, name: &str| {
+            let stream = |what: &str| Rng::new(self.seed, &format!("{name} {what}"));
+            let record = forebay_trace::Settings {
+                interval: self.sample,
+                window: (self.measure.0, self.measure.1.unwrap_or(Time::MAX)),
+            };
+            Ok::<_, ParamError>(Direction::new(
+                way.discipline(self.mtu, stream("law"))?,
+                way.law.clone(),
+                way.capacity.clone(),
+                way.path,
+                record,
+                stream("loss"),
+            ))
+        };
+        Ok([direction(&self.up, "up")?, direction(&self.down, "down")?])
+    }
+}
