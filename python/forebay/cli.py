@@ -17,6 +17,7 @@ from forebay.commands import design as design_command
 from forebay.commands import figure as figure_command
 from forebay.commands import map as map_command
 from forebay.commands.fluid import fluid
+from forebay.commands.replay import replay
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -178,6 +179,7 @@ def run(
 
 
 app.command()(fluid)
+app.command()(replay)
 
 
 @app.command()

@@ -93,7 +93,7 @@ def html(result: Result, overviews: list[Picture], by_point: dict[int, list[Pict
             picture.svg = svg
             room -= len(svg)
     plan = result.plan
-    return _template("report.html.j2").render(
+    return template("report.html.j2").render(
         title=plan.title or result.experiment.path,
         source=plan.source,
         partial=_partial(result),
@@ -112,7 +112,7 @@ def html(result: Result, overviews: list[Picture], by_point: dict[int, list[Pict
 
 def summary_html(result: Result) -> str:
     """The tables alone, for a notebook."""
-    return _template("summary.html.j2").render(
+    return template("summary.html.j2").render(
         title=result.plan.title,
         partial=_partial(result),
         metrics=[METRICS[name] for name in result.compared()],
@@ -122,7 +122,8 @@ def summary_html(result: Result) -> str:
     )
 
 
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """A page of `templates`, with what it is given escaped."""
     environment = Environment(
         loader=PackageLoader("forebay"),
         autoescape=True,
