@@ -438,7 +438,8 @@ def _scale(axes: Axes, means: list[float]) -> None:
 
 def _compact(svg: str) -> str:
     """The same picture in fewer bytes: hundredths of a point are finer than any screen."""
-    svg = re.sub(r"(\d+\.\d{2})\d+", r"\1", svg)
+    # Within tags only: the labels of an axis keep their figures.
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
     # Ids that nothing refers to would occur again in the page's other figures.
     return re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)

@@ -154,9 +154,9 @@ def _settling_s(s: Slice) -> float:
     return float((away[-1] + 1 if len(away) else 0) * s.point.sample_s)
 
 
-def _probability_std(s: Slice) -> float:
-    """Standard deviation of the law's probability."""
-    return float(np.nanstd(s["p"]))
+def _column_std(name: str) -> Callable[[Slice], float]:
+    """Standard deviation of what the law reports of its inner state."""
+    return lambda s: float(np.nanstd(s[name]))
 
 
 def _tcp_goodput_bps(s: Slice) -> float:
@@ -225,7 +225,8 @@ MEASURES: Mapping[str, Callable[[Slice], float]] = {
     "delay_mean_ms": _delay_mean_ms,
     "settling_s": _settling_s,
     "probability": _column("p"),
-    "probability_std": _probability_std,
+    "probability_std": _column_std("p"),
+    "max_p_std": _column_std("max_p"),
     "capacity_pkts_per_s": _column("capacity_pkts_per_s"),
     "flows": _column("flows"),
     "tcp_goodput_bps": _tcp_goodput_bps,
