@@ -1,0 +1,119 @@
+//! What applications do to their connections.
+
+use super::*;
+
+impl<const ONE: bool> Engine<'_, ONE> {
+    pub(super) fn schedule_act(&mut self, flow: u32) {
+        if let Some(act) = self.network.flows[flow as usize].next_act {
+            self.set_alarm(act.at, Alarm::Act(flow));
+        }
+    }
+
+    pub(super) fn act(&mut self, now: u64, flow: u32) {
+        let at = &self.network.flows[flow as usize];
+        // A change may have replaced the act that this event was for.
+        let Some(act) = at.next_act.filter(|act| act.at == now) else {
+            return;
+        };
+        let stop = at.stop;
+        self.perform(now, flow, act.action);
+        let class = self.network.routes[flow as usize].class as usize;
+        let class = &mut self.network.classes[class];
+        let next = class.application.next(flow - class.first, act, stop);
+        self.network.flows[flow as usize].next_act = next;
+        self.schedule_act(flow);
+    }
+
+    pub(super) fn perform(&mut self, now: u64, flow: u32, action: Action) {
+        match action {
+            Action::Open => self.with_sender(now, flow, |sender, step| sender.open(step)),
+            Action::Close => self.network.senders[flow as usize].close(),
+            Action::Fresh => {
+                let phase = self.network.phases.uniform();
+                self.reset_connection(flow, phase);
+                self.with_sender(now, flow, |sender, step| sender.open(step));
+            }
+            Action::Transfer(packets) => self.begin_transfer(now, flow, packets),
+            Action::Send => self.send_plain(now, flow),
+        }
+    }
+
+    pub(super) fn reset_connection(&mut self, number: u32, phase: f64) {
+        let sender = &mut self.network.senders[number as usize];
+        let class = &self.network.classes[self.network.routes[number as usize].class as usize];
+        if let Some(config) = &class.tcp {
+            sender.reset(config, phase);
+        }
+        let connection = sender.connection;
+        self.network.receivers[number as usize].reset(connection);
+    }
+
+    pub(super) fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
+        // Drawn also for a request that is lost, so that the others' draws stay as they are.
+        let class = self.network.routes[flow as usize].class as usize;
+        let phase = self.network.classes[class].phases.uniform();
+        let Some(number) = self.network.take_connection(flow) else {
+            return;
+        };
+        self.reset_connection(number, phase);
+        self.with_sender(now, number, |sender, step| sender.transfer(packets, step));
+    }
+
+    /// All that a connection was offered is acknowledged: its flow may have waited for that.
+    #[cold]
+    pub(super) fn end_transfer(&mut self, now: u64, number: u32) {
+        let Some(flow) = self.network.release_connection(number) else {
+            return;
+        };
+        let class = self.network.routes[flow as usize].class as usize;
+        let class = &mut self.network.classes[class];
+        let at = &mut self.network.flows[flow as usize];
+        let act = class
+            .application
+            .transferred(flow - class.first, now, at.stop);
+        if act.is_some() && !at.stopped {
+            at.next_act = act;
+            self.schedule_act(flow);
+        }
+    }
+
+    pub(super) fn schedule_arrival(&mut self, class: u32, at: u64) {
+        if at != NEVER {
+            self.set_alarm(at, Alarm::Arrival(class));
+        }
+    }
+
+    pub(super) fn arrive(&mut self, now: u64, class: u32) {
+        let arrival = self.network.classes[class as usize].application.arrive(now);
+        if let Some((flow, act)) = arrival.begins {
+            let flow = self.network.classes[class as usize].first + flow;
+            self.network.flows[flow as usize].next_act = Some(act);
+            self.schedule_act(flow);
+        }
+        self.schedule_arrival(class, arrival.next);
+    }
+
+    /// One packet of a source without congestion control.
+    pub(super) fn send_plain(&mut self, now: u64, flow: u32) {
+        let at = self.network.routes[flow as usize];
+        let class = &self.network.classes[at.class as usize];
+        let sender = &mut self.network.senders[flow as usize];
+        let packet = Packet {
+            flow,
+            seq: sender.next,
+            blocks: NO_BLOCKS,
+            bytes: class.packet_bytes,
+            connection: sender.connection,
+            ecn: if class.ect { Ecn::Ect0 } else { Ecn::NotEct },
+            flags: Flags {
+                udp: true,
+                ..Flags::default()
+            },
+            station: 0,
+        };
+        sender.next = sender.next.wrapping_add(1);
+        let pair = &mut self.network.pairs[at.pair as usize];
+        let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
+        self.packets.push(arrives, Event::Data(packet));
+    }
+}

@@ -1,0 +1,74 @@
+//! What a scenario changes while it runs.
+
+use super::*;
+
+impl<const ONE: bool> Engine<'_, ONE> {
+    pub(super) fn next_change(&self) -> u64 {
+        let next = self.changes.as_slice().first();
+        next.map_or(NEVER, |change| change.at.as_nanos())
+    }
+
+    pub(super) fn apply_change(&mut self, now: u64) {
+        let Some(change) = self.changes.next() else {
+            return;
+        };
+        match change.what {
+            Setting::Link { link, what } => {
+                let (port, back) = (&mut self.ports[link], &mut self.backs[link].wire);
+                match what {
+                    LinkSetting::Rate(rate) => {
+                        port.set_rate(now, rate);
+                        *back = Wire::new(rate.as_bps(), back.delay_ns);
+                    }
+                    LinkSetting::Delay(delay) => {
+                        port.delay_ns = delay.as_nanos();
+                        back.delay_ns = delay.as_nanos();
+                    }
+                    LinkSetting::Buffer(buffer) => port.discipline.set_buffer(buffer),
+                }
+            }
+            Setting::Flows { traffic, flows } => self.set_active(now, traffic, flows),
+        }
+        self.agenda.change = self.next_change();
+    }
+
+    /// Makes the first `active` flows of a traffic run, and the others stop.
+    pub(super) fn set_active(&mut self, now: u64, traffic: usize, active: u32) {
+        let class = &mut self.network.classes[traffic];
+        class.application.set_active(active);
+        let (first, count) = (class.first, class.count);
+        let transfers = class.most_connections > 0;
+        for flow in first..first + count {
+            let wanted = flow - first < active;
+            let was_stopped =
+                std::mem::replace(&mut self.network.flows[flow as usize].stopped, !wanted);
+            let running = self.network.flows[flow as usize].next_act.is_some()
+                || self.network.senders[flow as usize].limit == u32::MAX
+                // A session may be waiting for the end of a transfer.
+                || transfers && !was_stopped;
+            if running && !wanted {
+                // A transfer has its end already.
+                if !transfers {
+                    self.network.senders[flow as usize].close();
+                }
+                self.network.flows[flow as usize].next_act = None;
+            } else if wanted && !running {
+                let stop = self.network.flows[flow as usize].stop;
+                let class = &mut self.network.classes[traffic];
+                let act = class
+                    .application
+                    .first(flow - first, now, stop)
+                    .map(|act| Act {
+                        // The flow may have run before: it comes back with a new connection.
+                        action: match act.action {
+                            Action::Open => Action::Fresh,
+                            other => other,
+                        },
+                        ..act
+                    });
+                self.network.flows[flow as usize].next_act = act;
+                self.schedule_act(flow);
+            }
+        }
+    }
+}
