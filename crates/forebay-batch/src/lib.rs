@@ -13,7 +13,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_core::{Law, Site};
-use forebay_scenario::Scenario;
+use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 use forebay_trace::{Metrics, Trace};
 use nix::sys::resource::{getrusage, UsageWho};
@@ -52,6 +52,8 @@ impl Control {
 pub struct Outcome {
     pub trace: Trace,
     pub metrics: Metrics,
+    /// Of each of `trace.others`.
+    pub others: Vec<Metrics>,
     /// User CPU time that this run took.
     pub user_cpu_s: f64,
 }
@@ -184,9 +186,19 @@ impl Shared {
         Ok(Some(Outcome {
             user_cpu_s: user_cpu_s()? - start_s,
             metrics: Metrics::of(&trace, *target_pkts),
+            others: others(scenario, &trace, *target_pkts),
             trace,
         }))
     }
+}
+
+/// Metrics of the other links. One with a law of its own has that law's set-point, if any.
+fn others(scenario: &Scenario, trace: &Trace, target_pkts: Option<f64>) -> Vec<Metrics> {
+    let of = |(link, trace): (&Link, &Trace)| match &link.law {
+        Some(own) => Metrics::of(trace, own.target_pkts()),
+        None => Metrics::of(trace, target_pkts),
+    };
+    scenario.links.iter().zip(&trace.others).map(of).collect()
 }
 
 /// User CPU time of the calling thread.

@@ -15,7 +15,7 @@ use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 ///
 /// # Errors
 /// The key that the model cannot express: traffic other than ftp, packets of several sizes,
-/// links whose ACKs would wait.
+/// links whose ACKs would wait, links that follow a trace.
 pub fn from_scenario(
     scenario: &Scenario,
     law: &LawChoice,
@@ -29,6 +29,14 @@ pub fn from_scenario(
         let allowed = "links one way: in the fluid model no ACK waits";
         return Err(ParamError::new("link", found, allowed));
     }
+    if let Some(link) = links.iter().position(|link| link.trace.is_some()) {
+        let key = match link {
+            0 => "bottleneck.rate_trace".to_owned(),
+            other => format!("link.{}.rate_trace", other - 1),
+        };
+        let allowed = "no trace: in the fluid model a link has a rate";
+        return Err(ParamError::new(key, "a trace", allowed));
+    }
     let mut classes = Vec::new();
     let mut changes = Vec::new();
     // Which classes a traffic has become.
@@ -36,13 +44,7 @@ pub fn from_scenario(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let key = |name| format!("traffic.{index}.{name}");
         let TrafficKind::Ftp(tcp) = &traffic.kind else {
-            let found = match traffic.kind {
-                TrafficKind::Mice { .. } => "\"mice\"",
-                TrafficKind::Web(_) => "\"web\"",
-                TrafficKind::Pages(_) => "\"pages\"",
-                TrafficKind::OnOff(_) => "\"onoff\"",
-                _ => "\"cbr\"",
-            };
+            let found = format!("{:?}", traffic.kind.name());
             let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
             return Err(ParamError::new(key("kind"), found, allowed));
         };

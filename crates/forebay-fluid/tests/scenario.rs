@@ -15,9 +15,15 @@ kind = "pi"
 "#;
 
 fn model(more: &str) -> Result<Model, String> {
-    let text = format!("{BASE}{more}");
-    let read =
-        parse(text.as_bytes(), "test.toml", &Options::default()).map_err(|e| e.to_string())?;
+    whole(&format!("{BASE}{more}"))
+}
+
+fn whole(text: &str) -> Result<Model, String> {
+    let options = Options {
+        files: vec![("cell.down".into(), b"0\n1\n2\n".to_vec())],
+        ..Options::default()
+    };
+    let read = parse(text.as_bytes(), "test.toml", &options).map_err(|e| e.to_string())?;
     let point = &read.points[0];
     let step = Span::from_millis(1);
     from_scenario(&point.scenario, &point.laws[0], Windows::Smooth, step).map_err(|e| e.to_string())
@@ -107,6 +113,17 @@ fn links_in_a_row_are_queues_in_a_row() {
     assert!((late(&trace.queue_pkts[1]) - 200.0).abs() < 40.0);
     let base = |s: usize| trace.rtt_s[0][100 * s] - trace.queue_pkts[1][100 * s] / 2500.0;
     assert!((base(21) - base(19) - 0.01).abs() < 1e-9);
+}
+
+#[test]
+fn a_rate_trace_is_refused_by_key() {
+    let traced = BASE.replace("delay =", "rate_trace = \"cell.down\"\ndelay =");
+    let error = whole(&format!("{traced}{FTP}")).err().unwrap();
+    assert!(error.starts_with("bottleneck.rate_trace: found"), "{error}");
+    let link = "[[link]]\nfrom = \"right\"\nto = \"end\"\nrate = \"20Mbit/s\"\n\
+                buffer = \"400p\"\nrate_trace = \"cell.down\"\n";
+    let error = model(&format!("{link}{FTP}")).err().unwrap();
+    assert!(error.starts_with("link.0.rate_trace: found"), "{error}");
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match &self.data {
             Data::Plain(Value::Text(text)) => Some(text),
             _ => None,

@@ -23,5 +23,5 @@ mod types;
 pub use error::ScenarioError;
 pub use keys::{keys, KeyDoc};
 pub use model::*;
-pub use parse::{parse, Experiment, Options, Point};
+pub use parse::{files, parse, Experiment, Options, Point};
 pub use schema::schema;

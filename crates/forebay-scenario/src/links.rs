@@ -58,6 +58,9 @@ params! {
     }
 }
 
+/// The key whose text names a file.
+pub const FILE_KEY: &str = "rate_trace";
+
 /// Most `[[link]]`s: a packet under way carries the number of a station, of which a link has two.
 const MOST_LINKS: usize = 100;
 
@@ -118,9 +121,12 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
 
 /// The trace in the file of this name.
 fn trace(section: &Section, file: &str, options: &Options) -> Result<Arc<RateTrace>, Fault> {
-    let fault = |found: String, allowed: &str| Err(section.fault("rate_trace", found, allowed));
+    let fault = |found: String, allowed: &str| Err(section.fault(FILE_KEY, found, allowed));
     let Some((_, text)) = options.files.iter().find(|(name, _)| name == file) else {
-        return fault(format!("{file:?}"), "a file that is there");
+        return fault(
+            format!("{file:?}"),
+            "a file that can be read, named as from this one's folder",
+        );
     };
     let mut times_ms = Vec::new();
     let lines = text.split(|byte| *byte == b'\n').enumerate();

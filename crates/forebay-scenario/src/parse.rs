@@ -1,5 +1,7 @@
 //! From TOML text to an experiment.
 
+use std::collections::BTreeSet;
+
 use forebay_core::param::ParamType;
 use forebay_core::{Packets, ParamError, Params, Value};
 
@@ -59,6 +61,31 @@ pub struct Point {
 /// The first thing that is wrong, in one line.
 pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
     read(text, options).map_err(|fault| fault.in_file(file))
+}
+
+/// Names of the files that an experiment needs in [`Options::files`], at any of its points.
+///
+/// # Errors
+/// As [`parse`].
+pub fn files(
+    text: &[u8],
+    file: &str,
+    options: &Options,
+) -> Result<BTreeSet<String>, ScenarioError> {
+    named_files(text, options).map_err(|fault| fault.in_file(file))
+}
+
+fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault> {
+    let mut document = Document::read(text)?;
+    laws::choose(&mut document, options)?;
+    let fixed = apply_sets(&mut document, options)?;
+    let tables = std::iter::once(&document.bottleneck).chain(&document.links);
+    let written = tables.filter_map(|table| table.text(links::FILE_KEY));
+    let mut names: BTreeSet<String> = written.map(Into::into).collect();
+    for settings in sweep::points(&document, &fixed)? {
+        names.extend(settings.texts(links::FILE_KEY).map(str::to_owned));
+    }
+    Ok(names)
 }
 
 fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {

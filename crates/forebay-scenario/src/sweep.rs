@@ -44,6 +44,13 @@ impl Settings {
         self.settings.iter().map(value).collect()
     }
 
+    /// Texts that any table's `key` takes here.
+    pub fn texts<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let of_key = move |(_, target, _): &&(String, Target, Node)| target.key == key;
+        let settings = self.settings.iter().filter(of_key);
+        settings.filter_map(|(_, _, node)| node.text())
+    }
+
     /// Adds to a fault at which point it shows, unless a swept value itself is wrong.
     pub fn blame(&self, mut fault: Fault) -> Fault {
         let swept = |(_, _, node): &(String, Target, Node)| node.origin == fault.origin;

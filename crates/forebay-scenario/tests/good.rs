@@ -403,6 +403,24 @@ fn kinds_of_traffic_have_their_numbers() {
 }
 
 #[test]
+fn files_that_are_needed_at_any_point_are_known_before() {
+    let text = CONSTANT.replace("delay  =", "rate_trace = \"lte.down\"\ndelay  =");
+    let names = |text: &str, options: &Options| -> Vec<String> {
+        let names = forebay_scenario::files(text.as_bytes(), "x.toml", options);
+        names.unwrap().into_iter().collect()
+    };
+    assert_eq!(names(CONSTANT, &Options::default()), [""; 0]);
+    assert_eq!(names(&text, &Options::default()), ["lte.down"]);
+    let swept = text.replace(
+        "[sweep]",
+        "[sweep]\n\"bottleneck.rate_trace\" = [\"a\", \"b\"]",
+    );
+    assert_eq!(names(&swept, &Options::default()), ["a", "b", "lte.down"]);
+    let set = sets(&[("bottleneck.rate_trace", "c")]);
+    assert_eq!(names(&swept, &set), ["c"]);
+}
+
+#[test]
 fn a_rate_trace_comes_with_the_call() {
     let text = CONSTANT.replace("delay  =", "rate_trace = \"lte.down\"\ndelay  =");
     let with = |contents: &str| Options {
@@ -431,5 +449,7 @@ fn a_rate_trace_comes_with_the_call() {
         let line = error(&with(contents));
         assert!(line.contains(wanted), "{line}");
     }
-    assert!(error(&Options::default()).ends_with("allowed: a file that is there"));
+    assert!(
+        error(&Options::default()).contains("found \"lte.down\", allowed: a file that can be read")
+    );
 }

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 /// Everything observed at one queue in one run.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Of the queue's link; empty where there is only one.
+    /// Of the link that the queue feeds.
     pub name: String,
     pub settings: Settings,
     /// One row per sample; all columns have the same length.

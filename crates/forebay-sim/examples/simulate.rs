@@ -1,0 +1,67 @@
+//! `simulate FILE.toml [LAW] [SEED]`: one run of a scenario's first point on one thread, with
+//! its metrics and its packets per second.
+//!
+//! It is there for callgrind, which should see the engine and little else:
+//!
+//! ```text
+//! cargo build --release -p forebay-sim --example simulate
+//! valgrind --tool=callgrind target/release/examples/simulate bench/case_a.toml
+//! ```
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use forebay_scenario::{files, parse, Options};
+use forebay_sim::{run_network, Watch};
+use forebay_trace::Metrics;
+
+fn main() -> ExitCode {
+    match simulate() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            eprintln!("{line}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn simulate() -> Result<(), String> {
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments.next().ok_or("simulate FILE.toml [LAW] [SEED]")?;
+    let mut options = Options {
+        laws: arguments.next().into_iter().collect(),
+        ..Options::default()
+    };
+    let seed = arguments.next().unwrap_or("1".into());
+    let seed = seed
+        .parse()
+        .map_err(|_| format!("SEED: found {seed}, allowed: a whole number"))?;
+    let text = std::fs::read(&file).map_err(|error| format!("{file}: {error}"))?;
+    for name in files(&text, &file, &options).map_err(|error| error.to_string())? {
+        // One that is not there is for `parse` to say.
+        if let Ok(contents) = std::fs::read(Path::new(&file).with_file_name(&name)) {
+            options.files.push((name, contents));
+        }
+    }
+    let experiment = parse(&text, &file, &options).map_err(|error| error.to_string())?;
+
+    let point = &experiment.points[0];
+    let law = point.laws.first().ok_or("no law")?;
+    let scenario = &point.scenario;
+    let laws = scenario.tested().into_iter().map(|site| law.build(&site));
+    let laws: Result<_, _> = laws.collect();
+    let laws = laws.map_err(|error| error.to_string())?;
+    let start = Instant::now();
+    let trace = run_network(scenario, laws, seed, &Watch::default()).ok_or("cancelled")?;
+    let elapsed_s = start.elapsed().as_secs_f64();
+
+    println!("{}, seed {seed}", law.label);
+    let target_pkts = scenario.target_pkts.or(law.target_pkts());
+    for (name, value) in Metrics::of(&trace, target_pkts).fields() {
+        println!("{name:18} {value:.6}");
+    }
+    let packets = trace.forwarded_packets as f64;
+    println!("{:18} {:.0}", "packets_per_s", packets / elapsed_s);
+    Ok(())
+}
