@@ -1,6 +1,6 @@
 """What the Rust module offers; crates/forebay-py has the same, with no logic of its own."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -60,7 +60,9 @@ def plan(
     sets: list[tuple[str, str]] = ...,
     laws: Sequence[str | Prototype] = ...,
     seeds: int | None = None,
-) -> Plan: ...
+    read: Callable[[str], bytes | None] | None = None,
+) -> Plan:
+    """`read` gives what is in a file that the scenario names, or None."""
 
 class LawInfo:
     """A law at one point; `params` as they are written, in the order of the law's table."""
@@ -71,6 +73,24 @@ class LawInfo:
     params: list[tuple[str, str]]
     target_pkts: float | None
 
+class LinkInfo:
+    """A link, and the queue before it; quantities are texts with their unit."""
+
+    name: str
+    #: where the queue is
+    from_node: str
+    to_node: str
+    #: what laws are told
+    rate: str
+    #: where recorded times drive it: their mean rate, and their length in s
+    trace: tuple[str, float] | None
+    #: one way
+    delay: str
+    buffer: str
+    ecn: bool
+    #: the law that it has whatever law is under test
+    law: LawInfo | None
+
 class TrafficInfo:
     """A set of like flows; quantities are texts with their unit."""
 
@@ -78,15 +98,17 @@ class TrafficInfo:
     kind: str
     flows: int
     packet: str
+    #: nodes that the data passes
+    path: list[str]
     rtts: list[str]
     access: str
     #: earliest and latest
     start: tuple[str, str]
     stop: tuple[str, str] | None
-    #: "reno", "newreno" or "sack"; None without congestion control
+    #: "reno", "newreno", "sack" or "cubic"; None without congestion control
     tcp: str | None
     ecn: bool
-    #: what is particular to the kind
+    #: what is particular to the kind, by the scenario's keys; absent ones are left out
     params: list[tuple[str, str]]
 
 class PointInfo:
@@ -99,11 +121,10 @@ class PointInfo:
     sample_s: float
     #: for every law; where None, each law has its own
     target_pkts: float | None
+    #: of the bottleneck
     rate: str
-    #: one way
-    delay: str
-    buffer: str
-    ecn: bool
+    #: the bottleneck first
+    links: list[LinkInfo]
     laws: list[LawInfo]
     traffic: list[TrafficInfo]
     #: (time in s, what changes, to what)
@@ -135,18 +156,28 @@ class Batch:
     def cancel(self) -> None: ...
     def take(self) -> tuple[list[Run], list[Fault]]: ...
 
-class Run:
-    """One finished run; `point` and `law` are indices into the plan."""
+class Observed:
+    """What was observed at one link; the arrays are None for a run that keeps only metrics."""
 
-    point: int
-    law: int
-    seed: int
+    link: str
     metrics: dict[str, float]
     samples: dict[str, NDArray[Any]]
     delay_s: NDArray[np.float64]
     delay_packets: NDArray[np.uint64]
     flow_traffic: NDArray[np.uint32]
     flow_goodput_bps: NDArray[np.float64]
+
+class Run(Observed):
+    """One finished run, and what was observed at its bottleneck.
+
+    `point` and `law` are indices into the plan.
+    """
+
+    point: int
+    law: int
+    seed: int
+    #: the other links
+    others: list[Observed]
 
 class Fault:
     point: int
@@ -164,6 +195,7 @@ def fluid_scenario(
     laws: list[str] = ...,
     sawtooth: bool = False,
     step: str = "1ms",
+    read: Callable[[str], bytes | None] | None = None,
 ) -> list[FluidTrace]: ...
 
 class FluidTrace:

@@ -92,9 +92,28 @@ def read(
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
     plan = _native.plan(
-        text, name, sets=[_split(item) for item in sets], laws=list(laws or ()), seeds=seeds
+        text,
+        name,
+        sets=[_split(item) for item in sets],
+        laws=list(laws or ()),
+        seeds=seeds,
+        read=beside(path),
     )
     return Experiment(plan, name, text.decode(), _command(name, laws or (), sets, seeds))
+
+
+def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
+    """A reader of the files that a scenario at `path` names; None for what cannot be read."""
+
+    def read(name: str) -> bytes | None:
+        file = Path(path).parent / name
+        try:
+            # What is no file, such as a pipe, might never end.
+            return file.read_bytes() if file.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    return read
 
 
 def _split(item: str) -> tuple[str, str]:

@@ -77,7 +77,7 @@ def as_json(result: Result) -> dict[str, Any]:
                 "point": plan.points[run.point].label,
                 "settings": plan.points[run.point].settings,
                 "seed": run.seed,
-                "metrics": finite(run.metrics),
+                **_metrics(run),
             }
             for run in result.runs
         ],
@@ -91,9 +91,15 @@ def line(plan: Plan, run: Run) -> str:
             "law": plan.laws[run.law],
             "point": plan.points[run.point].label,
             "seed": run.seed,
-            "metrics": finite(run.metrics),
+            **_metrics(run),
         }
     )
+
+
+def _metrics(run: Run) -> dict[str, Any]:
+    """Those of the bottleneck, and by name those of the other links where there are any."""
+    links = {other.link: finite(other.metrics) for other in run.others}
+    return {"metrics": finite(run.metrics)} | ({"links": links} if links else {})
 
 
 def finite(metrics: dict[str, float]) -> dict[str, float | None]:

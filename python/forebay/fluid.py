@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebay import _native
+from forebay import _native, experiment
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
@@ -138,5 +138,11 @@ def scenario(
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
     return _native.fluid_scenario(
-        text, name, sets=list(sets), laws=list(laws), sawtooth=sawtooth, step=step
+        text,
+        name,
+        sets=list(sets),
+        laws=list(laws),
+        sawtooth=sawtooth,
+        step=step,
+        read=experiment.beside(path),
     )

@@ -177,7 +177,11 @@ def compare(
 def _packets(result: Result, like: FluidTrace) -> Line:
     """Mean over the seeds; the probability is signals over arrivals of each sample."""
     means = (
-        result.samples.filter(pl.col("law") == like.law, pl.col("point") == like.point)
+        result.samples.filter(
+            pl.col("law") == like.law,
+            pl.col("point") == like.point,
+            pl.col("link") == result.links[0],
+        )
         .group_by("time_s")
         .agg(pl.mean("queue_pkts"), pl.sum("arrivals", "early_drops", "forced_drops", "marks"))
         .sort("time_s")

@@ -22,7 +22,7 @@ from forebay.metrics import METRICS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay._native import PointInfo, Run
+    from forebay._native import LawInfo, LinkInfo, Observed, PointInfo
     from forebay.result import Result
 
 Floats = NDArray[np.float64]
@@ -92,38 +92,38 @@ class Plot(Figure):
         return self.png()
 
 
-def draw(result: Result, kind: str, point: int = 0) -> Plot:
-    """Draws one figure of `KINDS` or `OVERVIEWS`; those of one point take its index."""
+def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
+    """Draws one figure of `KINDS` or `OVERVIEWS`; the former take indices of point and link."""
     if kind not in KINDS and kind not in OVERVIEWS:
         known = ", ".join([*KINDS, *OVERVIEWS])
         raise ValueError(f"kind: found {kind!r}, allowed: {known}")
     with mpl.rc_context(STYLE):
-        return KINDS[kind](result, point) if kind in KINDS else OVERVIEWS[kind](result)
+        return KINDS[kind](result, point, link) if kind in KINDS else OVERVIEWS[kind](result)
 
 
-def queue(result: Result, point: int) -> Plot:
+def queue(result: Result, point: int, link: int) -> Plot:
     """Queue against time, one row per law; beside it how often each length was seen."""
     info = result.plan.points[point]
-    targets = {
-        i: law.target_pkts if info.target_pkts is None else info.target_pkts
-        for i, law in result.laws(point)
-    }
-    longest = max(int(run.samples["queue_pkts"].max(initial=1)) for run in _runs(result, point))
+    targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
+    longest = max(
+        int(one.samples["queue_pkts"].max(initial=1)) for one in _observed(result, point, link)
+    )
     top = 1.05 * max(longest, *(target or 0 for target in targets.values()))
     # Whole packets per bin, or bars would differ by how many lengths fall into each.
     bins = np.arange(0, top + 1, math.ceil(top / 50)) - 0.5
 
-    def over_time(axes: Axes, index: int, run: Run) -> None:
-        queue_pkts = run.samples["queue_pkts"].astype(float)
-        _curve(axes, run.samples["time_s"], queue_pkts, _colour(index), steps_of(result))
+    def over_time(axes: Axes, index: int, one: Observed) -> None:
+        queue_pkts = one.samples["queue_pkts"].astype(float)
+        _curve(axes, one.samples["time_s"], queue_pkts, _colour(index), steps_of(result))
 
-    def spread(axes: Axes, index: int, runs: list[Run]) -> None:
-        values = np.concatenate([_measured(result, run, "queue_pkts") for run in runs])
+    def spread(axes: Axes, index: int, observed: list[Observed]) -> None:
+        values = np.concatenate([_measured(info, one, "queue_pkts") for one in observed])
         _histogram(axes, values, bins, _colour(index))
 
     return _time_and_spread(
         result,
         point,
+        link,
         value_label="Queue [packets]",
         share_label="Share of samples [%]",
         limits=(0, top),
@@ -133,30 +133,31 @@ def queue(result: Result, point: int) -> Plot:
     )
 
 
-def loss(result: Result, point: int) -> Plot:
+def loss(result: Result, point: int, link: int) -> Plot:
     """Loss rate per interval against time, one row per law; beside it its distribution."""
     info = result.plan.points[point]
     interval_s = loss_interval_s(info)
-    series = {id(run): _loss_rate(run, info, interval_s) for run in _runs(result, point)}
+    series = {id(one): _loss_rate(one, info, interval_s) for one in _observed(result, point, link)}
     highest = max(float(np.nanmax(rate, initial=0)) for _, rate in series.values())
     top = 1.05 * max(highest, 0.1)
     bins = np.linspace(0, top, 41)
     start, end = info.measure_s
 
-    def over_time(axes: Axes, index: int, run: Run) -> None:
-        times, rate = series[id(run)]
+    def over_time(axes: Axes, index: int, one: Observed) -> None:
+        times, rate = series[id(one)]
         _curve(axes, times, rate, _colour(index), steps_of(result))
 
-    def spread(axes: Axes, index: int, runs: list[Run]) -> None:
+    def spread(axes: Axes, index: int, observed: list[Observed]) -> None:
         inside = [
             rate[(times - interval_s > start - TINY_S) & (times < end + TINY_S)]
-            for times, rate in (series[id(run)] for run in runs)
+            for times, rate in (series[id(one)] for one in observed)
         ]
         _histogram(axes, np.concatenate(inside), bins, _colour(index))
 
     return _time_and_spread(
         result,
         point,
+        link,
         value_label=f"Loss rate in {interval_s:g} s [%]",
         share_label="Share of intervals [%]",
         limits=(0, top),
@@ -166,14 +167,14 @@ def loss(result: Result, point: int) -> Plot:
     )
 
 
-def delay(result: Result, point: int) -> Plot:
+def delay(result: Result, point: int, link: int) -> Plot:
     """Share of packets that waited longer than a given time, one curve per law."""
     figure = Plot(figsize=(10, 3.4), layout="constrained")
     axes = figure.subplots()
     for index, law in result.laws(point):
-        runs = result.of(point, index)
-        delay_ms = 1e3 * np.concatenate([run.delay_s for run in runs])
-        packets = np.concatenate([run.delay_packets for run in runs]).astype(float)
+        observed = result.at(point, index, link)
+        delay_ms = 1e3 * np.concatenate([one.delay_s for one in observed])
+        packets = np.concatenate([one.delay_packets for one in observed]).astype(float)
         if packets.sum() == 0:
             continue
         order = np.argsort(delay_ms, kind="stable")
@@ -201,8 +202,12 @@ def load(result: Result) -> Plot:
     return _by_point(result, ["drop_rate", "utilisation"])
 
 
-#: Figures of one point.
-KINDS: dict[str, Callable[[Result, int], Plot]] = {"queue": queue, "loss": loss, "delay": delay}
+#: Figures of one link at one point.
+KINDS: dict[str, Callable[[Result, int, int], Plot]] = {
+    "queue": queue,
+    "loss": loss,
+    "delay": delay,
+}
 #: Figures over all points.
 OVERVIEWS: dict[str, Callable[[Result], Plot]] = {"qacd": qacd, "load": load}
 
@@ -219,32 +224,39 @@ def loss_interval_s(point: PointInfo) -> float:
 
 def steps_of(result: Result) -> int:
     """Most steps of one curve, so that a report of many curves stays small."""
-    curves = len(result.plan.points) * len(result.plan.laws)
+    curves = len(result.plan.points) * len(result.plan.laws) * len(result.links)
     return max(120, min(MOST_STEPS, ALL_STEPS // curves))
 
 
-def _runs(result: Result, point: int) -> list[Run]:
-    runs = [run for index, _ in result.laws(point) for run in result.of(point, index)]
-    if not runs:
+def _observed(result: Result, point: int, link: int) -> list[Observed]:
+    observed = [one for index, _ in result.laws(point) for one in result.at(point, index, link)]
+    if not observed:
         raise ValueError(f"point: found {point}, allowed: the index of a point with runs")
-    return runs
+    return observed
+
+
+def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:
+    """The set-point at a link; one with a law of its own has that law's."""
+    if link.law:
+        return link.law.target_pkts
+    return law.target_pkts if point.target_pkts is None else point.target_pkts
 
 
 def _colour(law: int) -> str:
     return COLOURS[law % len(COLOURS)]
 
 
-def _measured(result: Result, run: Run, column: str) -> Floats:
+def _measured(point: PointInfo, observed: Observed, column: str) -> Floats:
     """A column of samples within the window of measurement."""
-    start, end = result.plan.points[run.point].measure_s
-    time_s = run.samples["time_s"]
+    start, end = point.measure_s
+    time_s = observed.samples["time_s"]
     inside = (time_s > start + TINY_S) & (time_s < end + TINY_S)
-    return np.asarray(run.samples[column][inside], dtype=float)
+    return np.asarray(observed.samples[column][inside], dtype=float)
 
 
-def _loss_rate(run: Run, point: PointInfo, interval_s: float) -> tuple[Floats, Floats]:
+def _loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[Floats, Floats]:
     """Ends of whole intervals, and 100 × drops / arrivals in each; NaN where none arrived."""
-    samples = run.samples
+    samples = observed.samples
     per_interval = max(1, round(interval_s / point.sample_s))
     rows = len(samples["time_s"]) // per_interval * per_interval
 
@@ -294,13 +306,14 @@ def _histogram(axes: Axes, values: Floats, bins: Floats, colour: str) -> None:
 def _time_and_spread(
     result: Result,
     point: int,
+    link: int,
     *,
     value_label: str,
     share_label: str,
     limits: tuple[float, float],
     targets: dict[int, float | None],
-    over_time: Callable[[Axes, int, Run], None],
-    spread: Callable[[Axes, int, list[Run]], None],
+    over_time: Callable[[Axes, int, Observed], None],
+    spread: Callable[[Axes, int, list[Observed]], None],
 ) -> Plot:
     """A row per law on common axes: left its first run over time, right the spread of all."""
     info = result.plan.points[point]
@@ -318,8 +331,9 @@ def _time_and_spread(
     unmeasured = [(0.0, start), (end, info.duration_s)]
     for (index, law), (left, right) in zip(laws, grid, strict=True):
         runs = result.of(point, index)
-        over_time(left, index, runs[0])
-        spread(right, index, runs)
+        observed = result.at(point, index, link)
+        over_time(left, index, observed[0])
+        spread(right, index, observed)
         for axes in (left, right):
             if (target := targets.get(index)) is not None:
                 axes.axhline(target, **TARGET_STYLE)
@@ -398,9 +412,15 @@ def _by_point(result: Result, names: list[str]) -> Plot:
     if len(points) == 1:
         bottom.set_xticks([_aside(i, result) for i in range(len(laws))], laws)
         return figure
-    ticks = [", ".join(map(str, point.settings.values())) for _, point in points]
-    bottom.set_xticks(range(len(points)), ticks, rotation=0 if len(points) <= 10 else 45)
-    bottom.set_xlabel(", ".join(points[0][1].settings))
+    ticks, label = words.points_axis([point for _, point in points])
+    # As many characters as the axis has room for, side by side.
+    crowded = sum(max(map(len, tick.split("\n"))) + 2 for tick in ticks) > 11 * width
+    bottom.set_xticks(range(len(points)), ticks)
+    if crowded:
+        bottom.tick_params(axis="x", labelrotation=45)
+        for text in bottom.get_xticklabels():
+            text.set(horizontalalignment="right", rotation_mode="anchor")
+    bottom.set_xlabel(label)
     grid[0][0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 

@@ -55,7 +55,8 @@ class Section:
     """One point of the sweep."""
 
     title: str
-    rows: list[Row]
+    #: for each link its name, empty where there is one, and a row per law
+    tables: list[tuple[str, list[Row]]]
     notes: Notes
     pictures: list[Picture]
 
@@ -69,19 +70,26 @@ def pictures(result: Result) -> tuple[list[Picture], dict[int, list[Picture]]]:
         for kind in plots.OVERVIEWS
         if kind != "qacd" or "qacd_pkts" in result.compared()
     ]
-    several = len(result.plan.points) > 1
     by_point = {
         i: [
             Picture(
-                f"{kind}-{i + 1}" if several else kind,
-                plots.draw(result, kind, i),
-                *_caption(kind, result, point),
+                _name(kind, i if len(result.plan.points) > 1 else None, link),
+                plots.draw(result, kind, i, link),
+                *_caption(kind, result, point, link),
             )
             for kind in plots.KINDS
+            for link in range(len(point.links) if kind == "queue" else 1)
         ]
         for i, point in result.points()
     }
     return overviews, by_point
+
+
+def _name(kind: str, point: int | None, link: int) -> str:
+    """ASCII, whatever the link's name is."""
+    of_point = "" if point is None else f"-{point + 1}"
+    of_link = f"-link-{link}" if link else ""
+    return kind + of_point + of_link
 
 
 def html(result: Result, overviews: list[Picture], by_point: dict[int, list[Picture]]) -> str:
@@ -116,7 +124,11 @@ def summary_html(result: Result) -> str:
         title=result.plan.title,
         partial=_partial(result),
         metrics=[METRICS[name] for name in result.compared()],
-        sections=[(point.label, list(_rows(result, i))) for i, point in result.points()],
+        sections=[
+            (words.place(point, link), list(_rows(result, i, link)))
+            for i, point in result.points()
+            for link in range(len(point.links))
+        ],
         level=f"{100 * LEVEL:.0f} %",
         seeds=result.seeds,
     )
@@ -145,18 +157,21 @@ def _partial(result: Result) -> str:
 def _sections(result: Result, by_point: dict[int, list[Picture]]) -> Iterator[Section]:
     for i, point in result.points():
         yield Section(
-            title=point.label or "Metrics",
-            rows=list(_rows(result, i)),
+            title=words.point(point) or "Metrics",
+            tables=[
+                (link.name if len(point.links) > 1 else "", list(_rows(result, i, k)))
+                for k, link in enumerate(point.links)
+            ],
             notes=_notes(result, i),
             pictures=by_point[i],
         )
 
 
-def _rows(result: Result, point: int) -> Iterator[Row]:
+def _rows(result: Result, point: int, link: int) -> Iterator[Row]:
     for i, law in result.laws(point):
         cells = []
         for name in result.compared():
-            cell, scale = result.cell(point, i, name), METRICS[name].scale
+            cell, scale = result.cell(point, i, name, link), METRICS[name].scale
             cells.append(with_interval(scale * cell.mean, scale * cell.half_width))
         yield Row(law.label, cells, len(result.of(point, i)))
 
@@ -178,12 +193,15 @@ def _notes(result: Result, point: int) -> Notes:
     return notes
 
 
-def _caption(kind: str, result: Result, point: PointInfo) -> tuple[str, str]:
+def _caption(kind: str, result: Result, point: PointInfo, link: int) -> tuple[str, str]:
     from forebay import plots
 
     spread = f"all {result.seeds} seeds" if result.seeds > 1 else "the same seed"
     start, end = point.measure_s
     measured = f"from {start:g} s to {end:g} s"
+    where = f" at {point.links[link].name}" if len(point.links) > 1 else ""
+    own = point.links[link].law
+    always = f" This link is under {own.label}, whatever law is tested elsewhere." if own else ""
     if kind == "queue":
         rows = round(point.duration_s / point.sample_s)
         steps = plots.steps_of(result)
@@ -194,21 +212,27 @@ def _caption(kind: str, result: Result, point: PointInfo) -> tuple[str, str]:
             if rows > 2 * steps
             else ""
         )
+        place = point.links[link]
+        dashed = (
+            " The dashed line is the set-point; a law that holds it has a narrow hump there."
+            if any(plots.target_pkts(point, law, place) is not None for law in point.laws)
+            else ""
+        )
         return (
-            "Queue length over time",
+            f"Queue length over time{where}",
             f"Left: the backlog every {1e3 * point.sample_s:g} ms, with the first seed. "
-            f"Right: how often each length was seen {measured}, over {spread}. The dashed line "
-            f"is the set-point; a law that holds it has a narrow hump there.{thinned}",
+            f"Right: how often each length was seen {measured}, over {spread}."
+            f"{dashed}{thinned}{always}",
         )
     if kind == "loss":
         return (
-            "Loss rate over time",
+            f"Loss rate over time{where}",
             f"Left: packets dropped of those that arrived, in every "
             f"{plots.loss_interval_s(point):g} s, with the first seed. Right: how often each "
             f"rate was seen {measured}, over {spread}. A wide spread means bursts of loss.",
         )
     return (
-        "Queuing delay",
+        f"Queuing delay{where}",
         f"How many packets waited longer than the time on the axis, {measured}, over {spread}. "
         "A curve further left is a queue with less delay; where it crosses 1 % is the 99th "
         "percentile.",

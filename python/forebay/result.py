@@ -15,7 +15,7 @@ from forebay import metrics, stats
 from forebay.metrics import METRICS
 
 if TYPE_CHECKING:
-    from forebay._native import LawInfo, Plan, PointInfo, Run
+    from forebay._native import LawInfo, Observed, Plan, PointInfo, Run
     from forebay.experiment import Execution, Experiment
     from forebay.plots import Plot
     from forebay.stats import Comparison
@@ -54,9 +54,19 @@ class Result:
         """What was to be run: title, source, laws, points, seeds."""
         return self.experiment.plan
 
+    @property
+    def links(self) -> list[str]:
+        """Names of the links at any point, the bottleneck first."""
+        names = (link.name for point in self.plan.points for link in point.links)
+        return list(dict.fromkeys(names))
+
     def of(self, point: int, law: int) -> list[Run]:
         """The runs of one law at one point, by their indices in the plan."""
         return self._groups.get((point, law), [])
+
+    def at(self, point: int, law: int, link: int) -> list[Observed]:
+        """What those runs observed at the link with this number; the bottleneck is 0."""
+        return [[run, *run.others][link] for run in self.of(point, law)]
 
     def points(self) -> Iterator[tuple[int, PointInfo]]:
         """Points at which something finished, with their indices."""
@@ -70,51 +80,56 @@ class Result:
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
-        """A row per run: law, point, what the sweep set, seed, and every metric."""
-        points = [self.plan.points[run.point] for run in self.runs]
+        """A row per run and link: law, point, what the sweep set, seed, link, every metric.
+
+        `user_cpu_s` is the run's: it stands with the bottleneck alone.
+        """
+        rows = [(run, link) for run in self.runs for link in [run, *run.others]]
+        points = [self.plan.points[run.point] for run, _ in rows]
         columns: dict[str, object] = {
-            "law": [self.plan.laws[run.law] for run in self.runs],
+            "law": [self.plan.laws[run.law] for run, _ in rows],
             "point": [point.label for point in points],
         }
         for key in self.plan.points[0].settings:
             columns[key] = _settings_column([point.settings[key] for point in points])
-        columns["seed"] = pl.Series([run.seed for run in self.runs], dtype=pl.UInt64)
+        columns["seed"] = pl.Series([run.seed for run, _ in rows], dtype=pl.UInt64)
+        columns["link"] = [link.link for _, link in rows]
         for name in METRICS:
-            columns[name] = [run.metrics[name] for run in self.runs]
+            columns[name] = [link.metrics.get(name) for _, link in rows]
         return self._keyed(pl.DataFrame(columns))
 
     @cached_property
     def samples(self) -> pl.DataFrame:
-        """A row per sample: law, point, seed, time_s and the columns of DESIGN's trace.
+        """A row per sample of each link: law, point, seed, link, time_s and the trace's columns.
 
         `p`, and what else a law reports of its inner state, is null where it reports none.
         """
-        return self._table(lambda run: pl.DataFrame(run.samples))
+        return self._table(lambda link: pl.DataFrame(link.samples))
 
     @cached_property
     def delays(self) -> pl.DataFrame:
         """A row per bin of the queuing delay: its upper end delay_s, and packets in it."""
         return self._table(
-            lambda run: pl.DataFrame({"delay_s": run.delay_s, "packets": run.delay_packets})
+            lambda link: pl.DataFrame({"delay_s": link.delay_s, "packets": link.delay_packets})
         )
 
     @cached_property
     def flows(self) -> pl.DataFrame:
-        """A row per flow: index of its traffic, and its goodput_bps over the window."""
+        """A row per link and flow that crosses it: its traffic's index, and its goodput_bps."""
         return self._table(
-            lambda run: pl.DataFrame(
-                {"traffic": run.flow_traffic, "goodput_bps": run.flow_goodput_bps}
+            lambda link: pl.DataFrame(
+                {"traffic": link.flow_traffic, "goodput_bps": link.flow_goodput_bps}
             )
         )
 
-    def cell(self, point: int, law: int, metric: str) -> Cell:
-        """Mean and interval of a metric, by the indices of point and law."""
-        values = [run.metrics[metric] for run in self.of(point, law)]
+    def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
+        """Mean and interval of a metric, by the indices of point, law and link."""
+        values = [observed.metrics[metric] for observed in self.at(point, law, link)]
         mean, half_width = stats.mean_and_interval(values)
         return Cell(mean, half_width, len(values))
 
     def summary(self) -> pl.DataFrame:
-        """A row per point, law and metric: mean, half width of the 95 % interval, seeds.
+        """A row per point, law, link and metric: mean, half width of the 95 % interval, seeds.
 
         `ci95` is Student's t interval over the seeds; NaN for a single seed.
         """
@@ -122,6 +137,7 @@ class Result:
             {
                 "point": point.label,
                 "law": law.label,
+                "link": link.name,
                 "metric": name,
                 "mean": cell.mean,
                 "ci95": cell.half_width,
@@ -129,22 +145,25 @@ class Result:
             }
             for p, point in self.points()
             for law_index, law in self.laws(p)
+            for k, link in enumerate(point.links)
             for name in METRICS
-            for cell in [self.cell(p, law_index, name)]
+            if k == 0 or name != "user_cpu_s"
+            for cell in [self.cell(p, law_index, name, k)]
         ]
         return self._keyed(pl.DataFrame(rows))
 
     def compared(self) -> list[str]:
         """Metrics worth a column: those that any run has, and marks only where there are some."""
+        links = [link for run in self.runs for link in [run, *run.others]]
         return [
             name
             for name in metrics.COMPARED
-            if any(run.metrics[name] == run.metrics[name] for run in self.runs)
-            and (name != "mark_rate" or any(run.metrics[name] > 0 for run in self.runs))
+            if any(link.metrics[name] == link.metrics[name] for link in links)
+            and (name != "mark_rate" or any(link.metrics[name] > 0 for link in links))
         ]
 
     def comparisons(self, point: int, metric: str) -> list[Comparison]:
-        """Every pair of laws at a point: see `forebay.stats.compare`."""
+        """Every pair of laws at a point, by the bottleneck: see `forebay.stats.compare`."""
         return stats.compare(
             {
                 law.label: {run.seed: run.metrics[metric] for run in self.of(point, i)}
@@ -152,11 +171,14 @@ class Result:
             }
         )
 
-    def plot(self, kind: str = "queue", point: int = 0) -> Plot:
-        """A figure: "queue", "loss" or "delay" at one point, or "qacd" or "load" over all."""
+    def plot(self, kind: str = "queue", point: int = 0, link: int = 0) -> Plot:
+        """A figure: "queue", "loss" or "delay" of a link at a point, "qacd" or "load" over all.
+
+        point, link: indices in the plan; link 0 is the bottleneck.
+        """
         from forebay import plots
 
-        return plots.draw(self, kind, point)
+        return plots.draw(self, kind, point, link)
 
     def report(self, out: str | os.PathLike[str]) -> None:
         """Writes report.html, the figures, and the tables as Parquet and JSON to `out`."""
@@ -173,15 +195,22 @@ class Result:
         """As Enum the labels sort in the order of the plan, and take little room."""
         laws = pl.Enum(self.plan.laws)
         points = pl.Enum([point.label for point in self.plan.points])
-        return frame.with_columns(pl.col("law").cast(laws), pl.col("point").cast(points))
+        return frame.with_columns(
+            pl.col("law").cast(laws),
+            pl.col("point").cast(points),
+            pl.col("link").cast(pl.Enum(self.links)),
+        )
 
-    def _table(self, rows_of: Callable[[Run], pl.DataFrame]) -> pl.DataFrame:
+    def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
         frames = []
         for run in self.runs:
             law = pl.lit(self.plan.laws[run.law]).alias("law")
             point = pl.lit(self.plan.points[run.point].label).alias("point")
             seed = pl.lit(run.seed, pl.UInt64).alias("seed")
-            frames.append(self._keyed(rows_of(run).select(law, point, seed, pl.all())))
+            for observed in [run, *run.others]:
+                link = pl.lit(observed.link).alias("link")
+                rows = rows_of(observed).select(law, point, seed, link, pl.all())
+                frames.append(self._keyed(rows))
         return pl.concat(frames, how="diagonal")
 
 

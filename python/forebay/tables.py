@@ -63,14 +63,15 @@ def _range(param: ParamInfo) -> str:
 
 
 def results(result: Result) -> Group:
-    """Law × point: mean ± 95 % interval over the seeds."""
+    """Law × point and link: mean ± 95 % interval over the seeds."""
     shown = [METRICS[name] for name in SHOWN if name in result.compared()]
     longest = max(map(len, result.plan.laws))
     tables: list[Table | Text] = []
-    for p, point in result.points():
+    places = [(p, k) for p, point in result.points() for k in range(len(point.links))]
+    for p, k in places:
         table = Table(
             box=box.SIMPLE_HEAD,
-            title=point.label or None,
+            title=words.place(result.plan.points[p], k) or None,
             title_justify="left",
             title_style="bold",
         )
@@ -80,7 +81,7 @@ def results(result: Result) -> Group:
             heading = f"{metric.title}\n{metric.unit}"
             table.add_column(heading, justify="right", no_wrap=True, min_width=15)
         for i, law in result.laws(p):
-            cells = [result.cell(p, i, metric.name) for metric in shown]
+            cells = [result.cell(p, i, metric.name, k) for metric in shown]
             table.add_row(
                 law.label,
                 *(

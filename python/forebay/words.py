@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from forebay._native import __version__
 
 if TYPE_CHECKING:
-    from forebay._native import PointInfo, TrafficInfo
+    from forebay._native import LinkInfo, PointInfo, TrafficInfo
     from forebay.result import Result
 
 UNITS = {"p": "packets", "B": "bytes"}
-TCP = {"reno": "TCP Reno", "newreno": "TCP NewReno", "sack": "TCP with SACK"}
+TCP = {"reno": "TCP Reno", "newreno": "TCP NewReno", "sack": "TCP with SACK", "cubic": "TCP CUBIC"}
 
 
 def quantity(text: str) -> str:
@@ -29,12 +31,94 @@ def quantity(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Swept:
+    """Something that differs from point to point."""
+
+    name: str
+    value: str
+    #: both together
+    text: str
+
+
+def point(info: PointInfo) -> str:
+    """A point of the sweep, such as "63 ftp + 126 mice, rate = 30 Mbit/s"."""
+    return ", ".join(one.text for one in _swept(info))
+
+
+def place(info: PointInfo, link: int) -> str:
+    """A point and, where there are several, the link with this number; empty for the only one."""
+    name = info.links[link].name if len(info.links) > 1 else ""
+    if name and link == 0 and name != "bottleneck":
+        name += " (bottleneck)"
+    return ", at ".join(filter(None, [point(info), name]))
+
+
+def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
+    """Points along an axis: the text at each, and that of the axis."""
+    swept = [_swept(one) for one in points]
+    if len({tuple(one.name for one in some) for some in swept}) == 1 and len(swept[0]) == 1:
+        return [some[0].value for some in swept], swept[0][0].name
+    return ["\n".join(one.text for one in some) for some in swept], ""
+
+
+def _swept(info: PointInfo) -> list[Swept]:
+    """Flows of all traffic together, laws that get the same value together."""
+    flows: list[tuple[str, str]] = []
+    others: dict[tuple[str, str], list[str]] = {}
+    for path, found in info.settings.items():
+        section, _, rest = path.partition(".")
+        table, _, key = rest.rpartition(".")
+        value = " / ".join(
+            quantity(one if isinstance(one, str) else json.dumps(one))
+            for one in (found if isinstance(found, list) else [found])
+        )
+        if section == "traffic":
+            labels = [one.label for one in info.traffic]
+            kinds = [one.kind for one in info.traffic]
+            label = labels[_index(table, labels, kinds)]
+            if key == "flows":
+                flows.append((value, label))
+            else:
+                others.setdefault((key, value), []).append(label)
+        elif section == "link":
+            names = [link.name for link in info.links[1:]]
+            others.setdefault((key, value), []).append(names[_index(table, names)])
+        elif section == "law":
+            labels = [law.label for law in info.laws]
+            others.setdefault((key, value), []).append(labels[_index(table, labels)])
+        else:
+            others.setdefault((rest or path, value), [])
+    swept = []
+    if len(flows) == 1:
+        ((count, label),) = flows
+        swept.append(Swept(f"{label} flows", count, f"{count} {label} flows"))
+    elif flows:
+        together = " + ".join(f"{count} {label}" for count, label in flows)
+        swept.append(Swept("flows", together, together))
+    keys = [key for key, _ in others]
+    for (key, value), owners in others.items():
+        # Whose it is goes without saying where nobody else has another.
+        whose = f" of {' and '.join(owners)}" if owners and keys.count(key) > 1 else ""
+        swept.append(Swept(f"{key}{whose}", value, f"{key}{whose} = {value}"))
+    return swept
+
+
+def _index(name: str, labels: list[str], kinds: list[str] | None = None) -> int:
+    """A table by its number, its label or its kind, as paths in a scenario name it."""
+    if name.isdigit() and int(name) < len(labels):
+        return int(name)
+    return (labels if name in labels else kinds or labels).index(name)
+
+
+@dataclass(frozen=True)
 class Description:
-    """What was run: a sentence on the link, one on each traffic, and the rest."""
+    """What was run: sentences on the links, one on each traffic, and the rest."""
 
     link: str
     traffic: list[str]
     rest: str
+    #: on each link besides the bottleneck
+    others: list[str] = field(default_factory=list)
 
 
 def describe(result: Result) -> Description:
@@ -44,11 +128,17 @@ def describe(result: Result) -> Description:
     if first.settings:
         keys = " and ".join(first.settings)
         rest.append(
-            f"This is the first of {len(plan.points)} points; from point to point {keys} "
-            f"{'differs' if len(first.settings) == 1 else 'differ'}."
+            f"This is the first of {len(plan.points)} points, {point(first)}; from point to "
+            f"point {keys} {'differs' if len(first.settings) == 1 else 'differ'}."
         )
     rest += [_runs(result), _metrics(first), f"Made with Forebay {__version__}."]
-    return Description(_link(first), [_traffic(one) for one in first.traffic], " ".join(rest))
+    others = first.links[1:]
+    return Description(
+        link=_bottleneck(first.links[0], bool(others)),
+        traffic=[_traffic(one, bool(others)) for one in first.traffic],
+        rest=" ".join(rest),
+        others=[_other_link(link) for link in others],
+    )
 
 
 def changes(point: PointInfo, most: int) -> list[str]:
@@ -64,35 +154,115 @@ def _changes(point: PointInfo) -> str:
     return f"While it runs, something changes ({'; '.join(changes(point, 10))})."
 
 
-def _link(point: PointInfo) -> str:
-    ecn = ", with ECN" if point.ecn else ""
+def _bottleneck(link: LinkInfo, one_of_several: bool) -> str:
+    if not one_of_several:
+        return f"The bottleneck is {_link(link)}. It carries:"
+    name = "" if link.name == "bottleneck" else f", {link.name},"
+    ends = f"from {link.from_node} to {link.to_node}"
     return (
-        f"The bottleneck is a link of {quantity(point.rate)} with a one-way delay of "
-        f"{quantity(point.delay)} and a buffer of {quantity(point.buffer)}{ecn}. It carries:"
+        f"The bottleneck{name} is {_link(link)}, {ends}. Metrics that name no link are taken "
+        "there. Packets also wait at:"
     )
 
 
-def _traffic(traffic: TrafficInfo) -> str:
-    flows = "flow" if traffic.flows == 1 else "flows"
-    params = {key: quantity(value) for key, value in traffic.params}
+def _other_link(link: LinkInfo) -> str:
+    law = f"always under {link.law.label}" if link.law else "under the law that is tested"
+    ends = f"from {link.from_node} to {link.to_node}"
+    return f"{link.name}: {_link(link)}, {ends}, {law}."
+
+
+def _link(link: LinkInfo) -> str:
+    rate = f"of {quantity(link.rate)}"
+    if link.trace:
+        mean, length_s = link.trace
+        rate = (
+            f"that follows a recorded trace of {length_s:g} s again and again, "
+            f"{quantity(mean)} on average (its law is told {quantity(link.rate)}),"
+        )
+    ecn = ", with ECN" if link.ecn else ""
+    return (
+        f"a link {rate} with a one-way delay of {quantity(link.delay)} and a buffer of "
+        f"{quantity(link.buffer)}{ecn}"
+    )
+
+
+def _traffic(traffic: TrafficInfo, with_path: bool) -> str:
     parts = [TCP.get(traffic.tcp or "", "no congestion control")]
     if traffic.ecn:
         parts.append("ECN")
     parts.append(f"packets of {quantity(traffic.packet)}")
     parts.append(_rtts(traffic.rtts))
     parts.append(f"access links of {quantity(traffic.access)}")
-    if traffic.kind == "mice":
-        parts.append(
-            f"each silent and active in turn for exponential times of {params['off']} and "
-            f"{params['on']} on average"
-        )
-    elif params:
-        parts += [f"{key} {value}" for key, value in params.items()]
+    parts += _particulars(traffic)
     parts.append(f"starting {_when(traffic.start)}")
     if traffic.stop:
         parts.append(f"stopping {_when(traffic.stop)}")
-    name = traffic.label if traffic.label == traffic.kind else f"{traffic.label} ({traffic.kind})"
-    return f"{traffic.flows} {name} {flows}: {', '.join(parts)}."
+    most = "At most " if "arrivals" in dict(traffic.params) else ""
+    flows = f"{traffic.kind} {'flow' if traffic.flows == 1 else 'flows'}"
+    name = flows if traffic.label == traffic.kind else f"{flows} ({traffic.label})"
+    path = f", from {' over '.join(traffic.path[:-1])} to {traffic.path[-1]}" if with_path else ""
+    return f"{most}{traffic.flows} {name}{path}: {', '.join(parts)}."
+
+
+def _particulars(traffic: TrafficInfo) -> list[str]:
+    """How flows of this kind behave; times without another word are means."""
+    params = {key: quantity(value) for key, value in traffic.params}
+    if traffic.kind == "cbr":
+        return [f"each sending {params['rate']}"]
+    if traffic.kind == "mice":
+        return [
+            f"each silent and active in turn for exponential times of {params['off']} and "
+            f"{params['on']} on average"
+        ]
+    if traffic.kind == "web":
+        return [
+            f"each a session of {params['requests']} requests a second on average, at Poisson "
+            f"times, each answered over a new connection with {_size(params)}",
+            f"at most {params['connections']} connections at one time",
+        ]
+    if traffic.kind == "pages":
+        pages = f"{params['pages']} pages" if "pages" in params else "pages without end"
+        objects = (
+            "one object each"
+            if params["objects"] == "1"
+            else f"{params['objects']} objects each that start {params['object_gap']} apart on "
+            "average (exponential)"
+        )
+        return [
+            f"each a session of {pages}, {params['page_gap']} on average from the end of one to "
+            "the next (exponential)",
+            f"{objects}, every object over a new connection with {_size(params)}",
+        ]
+    if traffic.kind == "onoff":
+        return _bursts(params)
+    return []
+
+
+def _size(params: dict[str, str]) -> str:
+    return (
+        f"a size from the Pareto distribution of the second kind (shape {params['shape']}, scale "
+        f"{params['scale']})"
+    )
+
+
+def _bursts(params: dict[str, str]) -> list[str]:
+    lengths = f"Pareto, shape {params['on_shape']}" if "on_shape" in params else "exponential"
+    parts = [
+        f"each sending bursts at {params['rate']} that last {params['on']} on average ({lengths}), "
+        f"{params['off']} apart on average (exponential)"
+    ]
+    if "bursts" in params:
+        parts.append(f"ending after {params['bursts']} bursts on average (geometric)")
+    if "arrivals" in params:
+        swing = float(params["swing"])
+        about = (
+            f", which swings by {100 * swing:g} % in {params['period']} and is greatest at "
+            f"{params['peak']}"
+            if swing
+            else ""
+        )
+        parts.append(f"arriving at Poisson times, {params['arrivals']} a second{about}")
+    return parts
 
 
 def _rtts(rtts: list[str]) -> str:

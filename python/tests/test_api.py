@@ -20,7 +20,8 @@ def test_tables(scenario: Path) -> None:
     result = forebay.run(scenario)
     assert not result.partial
     metrics = result.metrics
-    assert metrics.columns[:4] == ["law", "point", "traffic.0.flows", "seed"]
+    assert metrics.columns[:5] == ["law", "point", "traffic.0.flows", "seed", "link"]
+    assert set(metrics["link"]) == {"bottleneck"}
     assert metrics["traffic.0.flows"].to_list() == [5] * 4 + [20] * 4
     # In the order of the file, not of the alphabet.
     assert metrics["law"].to_list() == ["pi", "pi", "droptail", "droptail"] * 2

@@ -131,10 +131,10 @@ def test_run_leaves_a_report(cli: Cli, scenario: Path) -> None:
     assert names(out) == sorted([*TABLES, "figures", "report.html"])
     assert names(out.parent) == ["two"]
     assert "results/two/report.html" in done.stdout
-    for expected in ["Two laws, two loads", "pi", "droptail", *POINTS, "±"]:
+    for expected in ["Two laws, two loads", "pi", "droptail", "5 ftp flows", "20 ftp flows", "±"]:
         assert expected in done.stdout
     samples = pl.read_parquet(out / "samples.parquet")
-    assert samples.columns[:4] == ["law", "point", "seed", "time_s"]
+    assert samples.columns[:5] == ["law", "point", "seed", "link", "time_s"]
     # 4 s in steps of 10 ms, 2 laws, 2 points, 2 seeds
     assert len(samples) == 400 * 8
     whole = json.loads((out / "metrics.json").read_text())

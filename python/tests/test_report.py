@@ -128,8 +128,8 @@ def test_axes_have_units_and_a_legend(result: Result) -> None:
         "queue": ["Queue [packets]", "Time [s]", "set-point, 40 packets", "not in the metrics"],
         "loss": ["Loss rate in 0.1 s [%]", "Time [s]"],
         "delay": ["Queuing delay [ms]", "pi", "droptail"],
-        "qacd": ["QACD [packets]", "traffic.0.flows", "5", "20"],
-        "load": ["Drops [%]", "Utilisation [%]", "traffic.0.flows"],
+        "qacd": ["QACD [packets]", "ftp flows", "5", "20"],
+        "load": ["Drops [%]", "Utilisation [%]", "ftp flows"],
     }
     for kind, texts in expected.items():
         text = text_of(result.plot(kind))

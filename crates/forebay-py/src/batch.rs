@@ -2,7 +2,7 @@
 
 use forebay_batch::{Batch, Outcome};
 use forebay_core::Span;
-use forebay_trace::{Samples, Trace};
+use forebay_trace::{Metrics, Samples, Trace};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -44,12 +44,15 @@ impl PyBatch {
     }
 
     /// What ended since the last call: (finished runs, failed runs).
-    fn take(&self, py: Python) -> PyResult<(Vec<Run>, Vec<Fault>)> {
+    fn take(&self, py: Python) -> PyResult<(Vec<Py<Run>>, Vec<Fault>)> {
         let (mut runs, mut faults) = (Vec::new(), Vec::new());
         for finished in self.batch.take() {
             let key = self.keys[finished.job];
             match finished.result {
-                Ok(outcome) => runs.push(Run::new(py, key, outcome, self.samples)?),
+                Ok(outcome) => {
+                    let run = Run::new(py, key, outcome, self.samples)?;
+                    runs.push(Py::new(py, run)?);
+                }
                 Err(message) => faults.push(Fault {
                     point: key.point,
                     law: key.law,
@@ -62,14 +65,11 @@ impl PyBatch {
     }
 }
 
-/// One finished run.
-#[pyclass(frozen, get_all, module = "forebay._native")]
-pub struct Run {
-    /// Index into the plan's points.
-    point: usize,
-    /// Index into the plan's laws.
-    law: usize,
-    seed: u64,
+/// What was observed at one link.
+#[pyclass(frozen, subclass, get_all, module = "forebay._native")]
+pub struct Observed {
+    /// Name of the link.
+    link: String,
     /// Name to value; NaN where a metric does not apply.
     metrics: Py<PyDict>,
     /// Name to column; all of one length. Empty, and the columns below None, for a run that
@@ -79,10 +79,22 @@ pub struct Run {
     delay_s: Option<Py<PyArray1<f64>>>,
     /// Packets in each bin.
     delay_packets: Option<Py<PyArray1<u64>>>,
-    /// Index into the point's traffic, by flow.
+    /// Index into the point's traffic, by flow that crosses the link.
     flow_traffic: Option<Py<PyArray1<u32>>>,
     /// By flow, over the window of measurement.
     flow_goodput_bps: Option<Py<PyArray1<f64>>>,
+}
+
+/// One finished run, and what was observed at its bottleneck.
+#[pyclass(frozen, extends = Observed, get_all, module = "forebay._native")]
+pub struct Run {
+    /// Index into the plan's points.
+    point: usize,
+    /// Index into the plan's laws.
+    law: usize,
+    seed: u64,
+    /// The other links, in the order of the scenario.
+    others: Vec<Py<Observed>>,
 }
 
 /// A run that failed.
@@ -96,18 +108,40 @@ pub struct Fault {
 }
 
 impl Run {
-    fn new(py: Python, key: Key, outcome: Outcome, samples: bool) -> PyResult<Run> {
-        let metrics = PyDict::new(py);
-        for (name, value) in outcome.metrics.fields() {
-            metrics.set_item(name, value)?;
-        }
-        metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
-
-        let mut run = Run {
+    pub fn new(
+        py: Python,
+        key: Key,
+        outcome: Outcome,
+        samples: bool,
+    ) -> PyResult<PyClassInitializer<Run>> {
+        let mut trace = outcome.trace;
+        let others = std::mem::take(&mut trace.others).into_iter();
+        let others = others.zip(&outcome.others).map(|(trace, metrics)| {
+            let observed = Observed::new(py, trace, metrics, samples)?;
+            Py::new(py, observed)
+        });
+        let run = Run {
             point: key.point,
             law: key.law,
             seed: key.seed,
-            metrics: metrics.unbind(),
+            others: others.collect::<PyResult<_>>()?,
+        };
+        let bottleneck = Observed::new(py, trace, &outcome.metrics, samples)?;
+        let metrics = bottleneck.metrics.bind(py);
+        metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
+        Ok(PyClassInitializer::from(bottleneck).add_subclass(run))
+    }
+}
+
+impl Observed {
+    fn new(py: Python, trace: Trace, metrics: &Metrics, samples: bool) -> PyResult<Observed> {
+        let table = PyDict::new(py);
+        for (name, value) in metrics.fields() {
+            table.set_item(name, value)?;
+        }
+        let mut observed = Observed {
+            link: trace.name.clone(),
+            metrics: table.unbind(),
             samples: PyDict::new(py).unbind(),
             delay_s: None,
             delay_packets: None,
@@ -115,9 +149,9 @@ impl Run {
             flow_goodput_bps: None,
         };
         if samples {
-            run.keep(py, outcome.trace)?;
+            observed.keep(py, trace)?;
         }
-        Ok(run)
+        Ok(observed)
     }
 
     fn keep(&mut self, py: Python, trace: Trace) -> PyResult<()> {

@@ -1,14 +1,15 @@
 //! The fluid model from Python. `python/forebay/fluid.py` has the classes that are read here.
 
 use forebay_core::{laws, Bytes, ParamError, Rate, Span, Time, Value};
-use forebay_fluid::{from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What,
-    Windows,};
+use forebay_fluid::{
+    from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What, Windows,
+};
 use forebay_scenario::{parse, LawChoice, Options};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::ScenarioError;
+use crate::{files, ScenarioError};
 
 /// A quantity as a scenario writes it.
 fn quantity<T>(
@@ -247,7 +248,7 @@ pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
 
 /// Runs every law at every point of a scenario as a fluid.
 #[pyfunction]
-#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), sawtooth=false, step="1ms"))]
+#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), sawtooth=false, step="1ms", read=None))]
 pub fn fluid_scenario(
     text: &Bound<PyBytes>,
     file: &str,
@@ -255,21 +256,23 @@ pub fn fluid_scenario(
     laws: Vec<String>,
     sawtooth: bool,
     step: &str,
+    read: Option<Bound<PyAny>>,
 ) -> PyResult<Vec<FluidTrace>> {
     let py = text.py();
     let step = quantity("step", step, Span::parse).map_err(|error| refused("--step", &error))?;
-    let options = Options {
+    let mut options = Options {
         sets,
         laws,
         ..Options::default()
     };
-    let experiment = parse(text.as_bytes(), file, &options)
-        .map_err(|error| ScenarioError::new_err(error.to_string()))?;
+    files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
+    let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
     let mut traces = Vec::new();
     for point in &experiment.points {
         for law in &point.laws {
             let refuse = |error: ParamError| refused(file, &error);
-            let model = from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
+            let model =
+                from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
             let trace = py.detach(|| run(&model)).map_err(refuse)?;
             let (point, law) = (point.label.clone(), law.label.clone());
             traces.push(FluidTrace::new(py, point, law, &model, trace)?);

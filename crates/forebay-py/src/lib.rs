@@ -3,6 +3,7 @@
 
 mod batch;
 mod control;
+mod files;
 mod fluid;
 mod keys;
 mod laws;
@@ -41,8 +42,10 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<plan::Plan>()?;
     module.add_class::<plan::PointInfo>()?;
     module.add_class::<plan::LawInfo>()?;
+    module.add_class::<plan::LinkInfo>()?;
     module.add_class::<plan::TrafficInfo>()?;
     module.add_class::<batch::PyBatch>()?;
+    module.add_class::<batch::Observed>()?;
     module.add_class::<batch::Run>()?;
     module.add_class::<batch::Fault>()?;
     control::register(module)?;

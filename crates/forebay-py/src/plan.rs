@@ -8,29 +8,31 @@ use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
 use forebay_core::{Packets, Span};
 use forebay_scenario::{
-    parse, Change, Experiment, Instant, LawChoice, LinkSetting, Options, Point, Scenario, Setting,
-    Tcp, Traffic, TrafficKind,
+    parse, Change, Experiment, Instant, LawChoice, Link, LinkSetting, Options, Pareto2, Point,
+    RateTrace, Scenario, Setting, Traffic, TrafficKind,
 };
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::batch::{Key, PyBatch};
-use crate::laws;
 use crate::prototype::Prototype;
 use crate::ScenarioError;
+use crate::{files, laws};
 
-/// Reads a scenario. `laws` are names, or classes (or functions) that make a prototype; `file` only names it in errors.
+/// Reads a scenario. `laws` are names, or classes (or functions) that make a prototype; `file`
+/// only names it in errors; `read` gives the contents of a file that the scenario names, or None.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
-#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None))]
+#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None))]
 pub fn plan(
     text: &Bound<PyBytes>,
     file: &str,
     sets: Vec<(String, String)>,
     laws: Vec<Bound<PyAny>>,
     seeds: Option<u32>,
+    read: Option<Bound<PyAny>>,
 ) -> PyResult<Plan> {
     let mut options = Options {
         sets,
@@ -53,8 +55,8 @@ pub fn plan(
         options.prototypes.push(prototype.label.clone());
         prototypes.push(prototype);
     }
-    let experiment = parse(text.as_bytes(), file, &options)
-        .map_err(|error| ScenarioError::new_err(error.to_string()))?;
+    files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
+    let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
     let py = text.py();
     let points = experiment.points.iter();
     let points: PyResult<Vec<_>> = points
@@ -180,7 +182,6 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
     let of_scenario = point.laws.iter().map(LawInfo::of_choice);
     let of_python = prototypes.iter().map(LawInfo::of_prototype);
     let (start, end) = scenario.measure;
-    let link = &scenario.bottleneck;
     Ok(PointInfo {
         label: point.label.clone(),
         settings: settings.unbind(),
@@ -188,10 +189,11 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
         measure_s: (start.as_secs_f64(), end.as_secs_f64()),
         sample_s: scenario.sample.as_secs_f64(),
         target_pkts: scenario.target_pkts,
-        rate: link.rate.to_string(),
-        delay: link.delay.to_string(),
-        buffer: buffer(link.buffer),
-        ecn: link.ecn,
+        rate: scenario.bottleneck.rate.to_string(),
+        links: scenario
+            .all_links()
+            .map(|link| Py::new(py, LinkInfo::new(py, link)?))
+            .collect::<PyResult<_>>()?,
         laws: of_scenario
             .chain(of_python)
             .map(|law| Py::new(py, law))
@@ -199,7 +201,7 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
         traffic: scenario
             .traffic
             .iter()
-            .map(|traffic| Py::new(py, TrafficInfo::new(traffic)))
+            .map(|traffic| Py::new(py, TrafficInfo::new(traffic, scenario)))
             .collect::<PyResult<_>>()?,
         changes: scenario
             .changes
@@ -218,14 +220,51 @@ pub struct PointInfo {
     measure_s: (f64, f64),
     sample_s: f64,
     target_pkts: Option<f64>,
+    /// Of the bottleneck.
     rate: String,
-    delay: String,
-    buffer: String,
-    ecn: bool,
+    /// The bottleneck first.
+    links: Vec<Py<LinkInfo>>,
     laws: Vec<Py<LawInfo>>,
     traffic: Vec<Py<TrafficInfo>>,
     /// Time in s, what changes, and to what.
     changes: Vec<(f64, String, String)>,
+}
+
+/// A link, and the queue before it.
+#[pyclass(frozen, get_all, module = "forebay._native")]
+pub struct LinkInfo {
+    name: String,
+    /// Where the queue is.
+    from_node: String,
+    to_node: String,
+    rate: String,
+    /// Mean rate of the recorded times at which it sends, and how long they are, in s.
+    trace: Option<(String, f64)>,
+    /// One way.
+    delay: String,
+    buffer: String,
+    ecn: bool,
+    /// The law that it has whatever law is under test.
+    law: Option<Py<LawInfo>>,
+}
+
+impl LinkInfo {
+    fn new(py: Python, link: &Link) -> PyResult<LinkInfo> {
+        let own = link.law.as_ref().map(LawInfo::of_choice);
+        let round_s = |trace: &RateTrace| f64::from(*trace.times_ms.last().unwrap_or(&0)) / 1e3;
+        let trace = link.trace.as_ref();
+        Ok(LinkInfo {
+            name: link.name.clone(),
+            from_node: link.from.clone(),
+            to_node: link.to.clone(),
+            rate: link.rate.to_string(),
+            trace: trace.map(|it| (it.mean_rate().to_string(), round_s(it))),
+            delay: link.delay.to_string(),
+            buffer: buffer(link.buffer),
+            ecn: link.ecn,
+            law: own.map(|law| Py::new(py, law)).transpose()?,
+        })
+    }
 }
 
 /// A law at one point.
@@ -240,7 +279,7 @@ pub struct LawInfo {
 }
 
 impl LawInfo {
-    fn of_choice(choice: &LawChoice) -> LawInfo {
+    pub fn of_choice(choice: &LawChoice) -> LawInfo {
         // It was built once when the scenario was read, so it resolves.
         let resolved = choice.spec.resolve(&choice.given).unwrap_or_default();
         LawInfo {
@@ -281,68 +320,90 @@ pub struct TrafficInfo {
     kind: &'static str,
     flows: u32,
     packet: String,
+    /// Nodes that the data passes, in order.
+    path: Vec<String>,
     rtts: Vec<String>,
     access: String,
     /// Earliest and latest.
     start: (String, String),
     stop: Option<(String, String)>,
-    /// "reno", "newreno" or "sack"; None without congestion control.
+    /// "reno", "newreno", "sack" or "cubic"; None without congestion control.
     tcp: Option<String>,
     ecn: bool,
-    /// What is particular to the kind.
+    /// What is particular to the kind, by the scenario's keys; absent ones are left out.
     params: Vec<(&'static str, String)>,
 }
 
 impl TrafficInfo {
-    fn new(traffic: &Traffic) -> TrafficInfo {
-        let recovery = |tcp: &Tcp| Some(laws::text(&tcp.recovery.to_value()));
-        let (kind, tcp, ecn, params) = match &traffic.kind {
-            TrafficKind::Ftp(tcp) => ("ftp", recovery(tcp), tcp.ecn, vec![]),
-            TrafficKind::Mice { tcp, on, off, .. } => {
-                let params = vec![("on", on.to_string()), ("off", off.to_string())];
-                ("mice", recovery(tcp), tcp.ecn, params)
-            }
-            TrafficKind::Cbr { rate, ecn } => ("cbr", None, *ecn, vec![("rate", rate.to_string())]),
-            TrafficKind::Web(web) => {
-                let params = vec![
-                    ("requests per second", web.requests_per_s.to_string()),
-                    ("size shape", web.size.shape.to_string()),
-                    ("size scale", web.size.scale.to_string()),
-                ];
-                ("web", recovery(&web.tcp), web.tcp.ecn, params)
-            }
-            TrafficKind::Pages(pages) => {
-                let params = vec![
-                    ("mean time between pages", pages.page_gap.to_string()),
-                    ("objects per page", pages.objects.to_string()),
-                    ("size shape", pages.size.shape.to_string()),
-                    ("size scale", pages.size.scale.to_string()),
-                ];
-                ("pages", recovery(&pages.tcp), pages.tcp.ecn, params)
-            }
-            TrafficKind::OnOff(onoff) => {
-                let params = vec![
-                    ("rate in a burst", onoff.rate.to_string()),
-                    ("mean burst", onoff.on.to_string()),
-                    ("mean pause", onoff.off.to_string()),
-                ];
-                ("onoff", None, onoff.ecn, params)
-            }
+    fn new(traffic: &Traffic, scenario: &Scenario) -> TrafficInfo {
+        let links: Vec<&Link> = scenario.all_links().collect();
+        let first = links[traffic.path[0]].from.clone();
+        let nodes = traffic.path.iter().map(|link| links[*link].to.clone());
+        let path = std::iter::once(first).chain(nodes).collect();
+        let tcp = traffic.kind.tcp();
+        let ecn = match &traffic.kind {
+            TrafficKind::Cbr { ecn, .. } => *ecn,
+            TrafficKind::OnOff(onoff) => onoff.ecn,
+            _ => tcp.is_some_and(|tcp| tcp.ecn),
         };
         TrafficInfo {
             label: traffic.label.clone(),
-            kind,
+            kind: traffic.kind.name(),
             flows: traffic.flows,
             packet: traffic.packet.to_string(),
+            path,
             rtts: traffic.rtts.iter().map(Span::to_string).collect(),
             access: traffic.access.to_string(),
             start: bounds(&traffic.start),
             stop: traffic.stop.as_ref().map(bounds),
-            tcp,
+            tcp: tcp.map(|tcp| laws::text(&tcp.recovery.to_value())),
             ecn,
-            params,
+            params: particulars(&traffic.kind),
         }
     }
+}
+
+fn particulars(kind: &TrafficKind) -> Vec<(&'static str, String)> {
+    let size = |size: &Pareto2| {
+        [
+            ("shape", size.shape.to_string()),
+            ("scale", size.scale.to_string()),
+        ]
+    };
+    let mut params = Vec::new();
+    match kind {
+        TrafficKind::Ftp(_) => {}
+        TrafficKind::Mice { on, off, .. } => {
+            params.extend([("on", on.to_string()), ("off", off.to_string())]);
+        }
+        TrafficKind::Cbr { rate, .. } => params.push(("rate", rate.to_string())),
+        TrafficKind::Web(web) => {
+            params.push(("requests", web.requests_per_s.to_string()));
+            params.push(("connections", web.most_connections.to_string()));
+            params.extend(size(&web.size));
+        }
+        TrafficKind::Pages(pages) => {
+            params.extend(pages.pages.map(|pages| ("pages", pages.to_string())));
+            params.push(("page_gap", pages.page_gap.to_string()));
+            params.push(("objects", pages.objects.to_string()));
+            params.push(("object_gap", pages.object_gap.to_string()));
+            params.extend(size(&pages.size));
+        }
+        TrafficKind::OnOff(onoff) => {
+            params.push(("rate", onoff.rate.to_string()));
+            params.push(("on", onoff.on.to_string()));
+            params.extend(onoff.on_shape.map(|shape| ("on_shape", shape.to_string())));
+            params.push(("off", onoff.off.to_string()));
+            params.extend(onoff.bursts.map(|bursts| ("bursts", bursts.to_string())));
+            if let Some(arrivals) = onoff.arrivals {
+                params.push(("arrivals", arrivals.per_s.to_string()));
+                params.push(("swing", arrivals.swing.to_string()));
+                params.push(("period", arrivals.period.to_string()));
+                params.push(("peak", arrivals.peak.to_string()));
+            }
+        }
+    }
+    params
 }
 
 fn bounds(instant: &Instant) -> (String, String) {
@@ -367,7 +428,10 @@ fn what_changes(change: &Change, scenario: &Scenario) -> (f64, String, String) {
             };
             match link {
                 0 => (what.into(), value),
-                other => (format!("{what} of {}", scenario.links[other - 1].name), value),
+                other => (
+                    format!("{what} of {}", scenario.links[other - 1].name),
+                    value,
+                ),
             }
         }
         Setting::Flows { traffic: i, flows } => (

@@ -83,10 +83,12 @@ class Columns(Mapping[str, "NDArray[Any]"]):
 
 
 class StoredRun:
-    """A run read back: what `forebay._native.Run` has."""
+    """A run read back: what `forebay._native.Run` has, of the bottleneck alone."""
 
     def __init__(self, job: Job) -> None:
         self.point, self.law, self.seed = job.point, job.law, job.seed
+        self.link = job.experiment.plan.points[job.point].links[0].name
+        self.others: list[Any] = []
         self.samples = Columns(job.path.with_suffix(".parquet"))
         self._table = json.loads(job.path.with_suffix(".json").read_text())
         self.metrics: dict[str, float] = {
