@@ -12,6 +12,7 @@ from forebay.prototypes import Controller
 
 if TYPE_CHECKING:
     from forebay.api import Interrupted, RunError, run
+    from forebay.emulator import link
     from forebay.result import Result
 
 __all__ = [
@@ -23,13 +24,20 @@ __all__ = [
     "ScenarioError",
     "__version__",
     "laws",
+    "link",
     "run",
     "schema",
 ]
 
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
 # takes to run.
-_LATER = {"run": "api", "RunError": "api", "Interrupted": "api", "Result": "result"}
+_LATER = {
+    "run": "api",
+    "RunError": "api",
+    "Interrupted": "api",
+    "Result": "result",
+    "link": "emulator",
+}
 
 
 def __getattr__(name: str) -> object:

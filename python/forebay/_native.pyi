@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay.emulator.settings import Settings
 from forebay.fluid import Model
 from forebay.prototypes import Prototype
 
@@ -302,3 +303,21 @@ def critical_load_time_s(beta: float, rtt_s: float) -> float:
 
 def red_design(phase_margin: float, crossover: float, point: OperatingPoint) -> dict[str, float]:
     """RED by staqm appendix D: k_red, l_red, w_q, q_d, omega_g."""
+
+class LinkLaw:
+    """The law of one direction of a link, and its rate; the mean of a trace."""
+
+    law: LawInfo
+    rate_bps: int
+
+def link_check(settings: Settings) -> list[LinkLaw]: ...
+def link_run(
+    settings: Settings,
+    *,
+    command: Sequence[str] | None = None,
+    server: str | None = None,
+    output: str | None = None,
+    stop: int | None = None,
+    ready: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]: ...
+def link_enter(network: str, user: str | None = None) -> None: ...

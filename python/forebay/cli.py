@@ -17,6 +17,7 @@ from forebay.commands import design as design_command
 from forebay.commands import figure as figure_command
 from forebay.commands import map as map_command
 from forebay.commands.fluid import fluid
+from forebay.commands.link import link
 from forebay.commands.replay import replay
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def run(
 
 
 app.command()(fluid)
+# What follows COMMAND is COMMAND's.
+app.command(context_settings={"allow_interspersed_args": False})(link)
 app.command()(replay)
 
 

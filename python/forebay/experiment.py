@@ -21,6 +21,7 @@ from forebay._native import ScenarioError
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
     from forebay.prototypes import Prototype
+    from forebay.words import Description
 
 #: How often finished runs are fetched.
 POLL_S = 0.05
@@ -35,6 +36,10 @@ class Experiment:
     text: str
     #: The command that makes the same runs.
     command: str
+    #: What was run, in words; written from the plan where it is None.
+    description: Description | None = None
+    #: What a reader must know before the numbers.
+    warning: str = ""
 
     @property
     def runs(self) -> int:

@@ -147,9 +147,9 @@ def template(name: str) -> Template:
 
 
 def _partial(result: Result) -> str:
-    """What is missing; empty for a whole result."""
+    """What is missing or wrong; empty for a whole result."""
     if not result.partial:
-        return ""
+        return result.experiment.warning
     count = result.experiment.runs
     return f"Partial result: {len(result.runs)} of {count} runs finished before it was stopped."
 

@@ -122,6 +122,8 @@ class Description:
 
 
 def describe(result: Result) -> Description:
+    if result.experiment.description is not None:
+        return result.experiment.description
     plan = result.plan
     first = plan.points[0]
     rest = [_changes(first)] if first.changes else []

@@ -23,9 +23,8 @@ impl Default for Bounds {
     }
 }
 
-/// How long an observation of the rate must be before it can make a run void, in ns: over a
-/// shorter one, the lateness of its first and last packet tells more than its rate.
-const LEAST_BUSY_NS: u64 = 1_000_000_000;
+/// How long the rate must have been observed before it can make a run void, in ns.
+const LEAST_BUSY_NS: i64 = 1_000_000_000;
 
 /// When packets were released, against when they were due.
 pub struct Lateness {
@@ -36,10 +35,22 @@ pub struct Lateness {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rate {
     last: Option<(Time, Time)>,
+    /// The busy period under way.
+    period: Sent,
+    /// All periods before it that were long enough.
+    total: Sent,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
     bits: u64,
     took_ns: i64,
     planned_ns: i64,
 }
+
+/// Over a shorter busy period, the lateness of its first and last packet tells more than its
+/// rate; in ns.
+const LEAST_PERIOD_NS: i64 = 100_000_000;
 
 impl Lateness {
     pub fn new() -> Lateness {
@@ -79,28 +90,47 @@ impl Lateness {
 impl Rate {
     /// Only with one delay for all: otherwise releases are in another order than sendings.
     pub fn released(&mut self, now: Time, due: &Due) {
-        if let (Some((last_now, last_due)), false) = (self.last, due.after_idle) {
-            self.bits += due.link_bits;
-            self.took_ns += now.as_nanos() as i64 - last_now.as_nanos() as i64;
-            self.planned_ns += due.at.as_nanos() as i64 - last_due.as_nanos() as i64;
+        match self.last {
+            Some((last_now, last_due)) if !due.after_idle => {
+                let period = &mut self.period;
+                period.bits += due.link_bits;
+                period.took_ns += now.as_nanos() as i64 - last_now.as_nanos() as i64;
+                period.planned_ns += due.at.as_nanos() as i64 - last_due.as_nanos() as i64;
+            }
+            _ => {
+                self.total = self.all();
+                self.period = Sent::default();
+            }
         }
         self.last = Some((now, due.at));
     }
 
-    /// While the link was busy, in bit/s; NaN if it never was.
+    fn all(&self) -> Sent {
+        let (total, period) = (self.total, self.period);
+        if period.planned_ns < LEAST_PERIOD_NS {
+            return total;
+        }
+        Sent {
+            bits: total.bits + period.bits,
+            took_ns: total.took_ns + period.took_ns,
+            planned_ns: total.planned_ns + period.planned_ns,
+        }
+    }
+
+    /// While the link was busy, in bit/s; NaN if it never was for long.
     pub fn achieved_bps(&self) -> f64 {
-        rate(self.bits, self.took_ns)
+        rate(self.all().bits, self.all().took_ns)
     }
 
     /// The same for the times at which packets were due.
     pub fn asked_bps(&self) -> f64 {
-        rate(self.bits, self.planned_ns)
+        rate(self.all().bits, self.all().planned_ns)
     }
 
     /// How far the achieved rate is off, as a share of the asked one; `None` where the link was
     /// not busy for long enough to say.
     fn off(&self) -> Option<f64> {
-        (self.planned_ns as u64 >= LEAST_BUSY_NS)
+        (self.all().planned_ns >= LEAST_BUSY_NS)
             .then(|| (self.achieved_bps() / self.asked_bps() - 1.0).abs())
     }
 }
@@ -186,11 +216,14 @@ mod tests {
     fn the_rate_counts_busy_time_alone() {
         let mut rate = Rate::default();
         for start in [0, 1_000_000] {
-            for i in 0..10 {
+            for i in 0..200 {
                 let due = due(start + 1000 * i, i == 0);
                 rate.released(at(start + 1010 * i), &due);
             }
         }
+        // A short burst tells nothing.
+        rate.released(at(3_000_000), &due(3_000_000, true));
+        rate.released(at(3_009_000), &due(3_001_000, false));
         assert!((rate.asked_bps() - 12e6).abs() < 1.0);
         assert!((rate.achieved_bps() - 12e6 / 1.01).abs() < 1.0);
     }

@@ -19,10 +19,11 @@ mod offload;
 pub mod pool;
 mod process;
 mod settings;
+pub mod text;
 
 pub use driver::{Observed, Outcome, Watchers};
 pub use error::Error;
-pub use namespace::{DeviceKind, End};
+pub use namespace::{enter, DeviceKind, End};
 pub use process::{Command, Ended};
 pub use settings::{LawChoice, Settings, Way, SUPER_PACKETS_ABOVE_BPS};
 

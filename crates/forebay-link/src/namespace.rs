@@ -11,6 +11,7 @@ use nix::unistd::{getegid, geteuid};
 use crate::device::{self, Device, NAME};
 use crate::error::{doing, Error};
 use crate::netlink::{end_attributes, set_up_end, Netlink};
+use crate::process::keep_capabilities;
 
 /// An end of the link. The addresses are of the blocks for measurements of networks (RFC 2544,
 /// RFC 5180), which no real host has.
@@ -80,8 +81,8 @@ fn here() -> Result<File, Error> {
         .map_err(|error| Error::machine("/proc/thread-self/ns/net", error))
 }
 
-fn enter(namespace: BorrowedFd) -> Result<(), Error> {
-    setns(namespace, CloneFlags::CLONE_NEWNET).map_err(doing("going back to a network namespace"))
+fn go_to(namespace: BorrowedFd) -> Result<(), Error> {
+    setns(namespace, CloneFlags::CLONE_NEWNET).map_err(doing("entering a network namespace"))
 }
 
 impl Network {
@@ -119,9 +120,9 @@ impl Network {
             let device = match tun {
                 Some(device) => device,
                 None => {
-                    enter(outer.as_fd())?;
+                    go_to(outer.as_fd())?;
                     let device = ethernet(&mut outer_netlink, end, namespace.as_fd(), mtu)?;
-                    enter(namespace.as_fd())?;
+                    go_to(namespace.as_fd())?;
                     device::plain_packets(NAME).map_err(doing("turning offloads off"))?;
                     device
                 }
@@ -130,7 +131,7 @@ impl Network {
             let attributes = end_attributes(mtu, KERNEL_QUEUE_PKTS);
             ipv6 &= set_up_end(&mut netlink, NAME, arp, attributes, end.v4(), end.v6())
                 .map_err(|error| Error::machine("setting up the link's device", error))?;
-            enter(outer.as_fd())?;
+            go_to(outer.as_fd())?;
             Ok(Place {
                 namespace,
                 device,
@@ -178,9 +179,27 @@ impl Network {
     /// Takes the thread back to where it was, if it may go there.
     pub fn leave(&self) {
         if let Some(former) = &self.former {
-            let _ = enter(former.as_fd());
+            let _ = go_to(former.as_fd());
         }
     }
+}
+
+/// Puts this process, which must have one thread, into the namespaces with these paths. What it
+/// then executes may do there what a link's own commands may.
+///
+/// # Errors
+/// The link has gone, or is another user's.
+pub fn enter(network: &str, user: Option<&str>) -> Result<(), Error> {
+    let open = |path: &str| File::open(path).map_err(|error| Error::machine(path, error));
+    let (network, user) = (open(network)?, user.map(open).transpose()?);
+    if let Some(user) = &user {
+        setns(user, CloneFlags::CLONE_NEWUSER).map_err(doing("entering a user namespace"))?;
+    }
+    go_to(network.as_fd())?;
+    if user.is_some() {
+        keep_capabilities();
+    }
+    Ok(())
 }
 
 /// An Ethernet pair into `namespace`, and a packet socket on its end here.

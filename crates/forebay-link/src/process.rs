@@ -245,7 +245,7 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
 
 /// What ping, tcpdump, ip, tc and servers on low ports need, within the link's namespaces.
 /// Without them, exec takes all capabilities from whoever is not root.
-fn keep_capabilities() {
+pub fn keep_capabilities() {
     for capability in [
         Capability::CAP_NET_ADMIN,
         Capability::CAP_NET_RAW,

@@ -205,7 +205,7 @@ fn fault(error: ParamError) -> PyErr {
 }
 
 /// Texts as a scenario would have them: flags and numbers bare, all else in quotes.
-fn values(texts: Texts) -> Vec<(String, Value)> {
+pub fn values(texts: Texts) -> Vec<(String, Value)> {
     let value = |text: String| match text.parse::<f64>() {
         Ok(number) if number.fract() == 0.0 && number.abs() < 1e15 => Value::Integer(number as i64),
         Ok(number) => Value::Number(number),

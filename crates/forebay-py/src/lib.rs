@@ -7,6 +7,7 @@ mod files;
 mod fluid;
 mod keys;
 mod laws;
+mod link;
 mod plan;
 mod prototype;
 
@@ -49,5 +50,6 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::Run>()?;
     module.add_class::<batch::Fault>()?;
     control::register(module)?;
+    link::register(module)?;
     module.add_class::<prototype::Queue>()
 }

@@ -52,7 +52,8 @@ impl Metrics {
             .iter()
             .map(|flow| flow.delivered_bytes as f64)
             .collect();
-        let total: f64 = delivered.iter().sum();
+        // A sum of nothing is -0.0.
+        let total: f64 = delivered.iter().sum::<f64>() + 0.0;
         let squares: f64 = delivered.iter().map(|x| x * x).sum();
         let (start, end) = trace.settings.window;
         let seconds = |ns: f64| ns / 1e9;

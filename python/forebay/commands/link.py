@@ -1,0 +1,210 @@
+"""`forebay link`: a command behind a bottleneck, without root."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forebay.commands.options import settings as parameters
+
+if TYPE_CHECKING:
+    from forebay.emulator import Outcome
+
+#: Exit status where the machine does not allow a link.
+FAILED = 1
+
+
+def _both(text: str, metavar: str) -> Any:
+    return typer.Option(help=text, metavar=metavar, rich_help_panel="Link", show_default=True)
+
+
+def _up(text: str, metavar: str) -> Any:
+    return typer.Option(
+        help=text, metavar=metavar, rich_help_panel="Client to server, where it differs"
+    )
+
+
+def link(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="What to run; a shell if it is left out.", metavar="-- COMMAND…"),
+    ] = None,
+    rate: Annotated[str | None, _both("Rate, such as 15Mbit/s.", "RATE")] = None,
+    delay: Annotated[
+        str, _both("Delay after the queue, one way; 20..200ms spreads flows by hash.", "TIME")
+    ] = "0ms",
+    buffer: Annotated[str, _both("What can wait, 150p or 64kB.", "SIZE")] = "1000p",
+    aqm: Annotated[str, _both("A law of `forebay laws`.", "LAW")] = "droptail",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A parameter of the law, such as target=50p. May be given several times.",
+            metavar="KEY=VALUE",
+            rich_help_panel="Link",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        _both("Instead of a rate: a recorded link, a time in ms per 1500 bytes.", "FILE"),
+    ] = None,
+    loss: Annotated[str, _both("Packets lost after the queue, 1% or 0.01.", "SHARE")] = "0",
+    ecn: Annotated[
+        bool,
+        typer.Option(
+            help="Mark ECN-capable packets instead of dropping them.", rich_help_panel="Link"
+        ),
+    ] = True,
+    rate_up: Annotated[str | None, _up("Rate.", "RATE")] = None,
+    delay_up: Annotated[str | None, _up("Delay.", "TIME")] = None,
+    buffer_up: Annotated[str | None, _up("Buffer.", "SIZE")] = None,
+    aqm_up: Annotated[str | None, _up("Law.", "LAW")] = None,
+    set_up: Annotated[
+        list[str] | None, _up("A parameter of its law; those of --set are not.", "KEY=VALUE")
+    ] = None,
+    trace_up: Annotated[Path | None, _up("A recorded link.", "FILE")] = None,
+    loss_up: Annotated[str | None, _up("Loss.", "SHARE")] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="A line for the shell, to run at the far end. COMMAND starts when it listens.",
+            metavar="COMMAND",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the report, samples and metrics go.", metavar="DIR"),
+    ] = None,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
+    ] = False,
+    measure: Annotated[
+        str, typer.Option(help="When metrics are taken, such as 5s.. or 5s..25s.", metavar="TIMES")
+    ] = "0s..",
+    sample: Annotated[
+        str, typer.Option(help="Time between two samples of the queue.", metavar="TIME")
+    ] = "10ms",
+    seed: Annotated[int, typer.Option(help="Of the law's and the loss's draws.", min=0)] = 1,
+    mtu: Annotated[int, typer.Option(help="Largest IP packet in bytes.", metavar="BYTES")] = 1500,
+    device: Annotated[
+        str,
+        typer.Option(help="tun, packets, or any: tun where there is one.", metavar="KIND"),
+    ] = "any",
+    super_packets: Annotated[
+        bool | None,
+        typer.Option(
+            help="Take up to 64 KiB of a TCP flow at a time; by default above 1 Gbit/s.",
+            show_default=False,
+        ),
+    ] = None,
+    void_lateness: Annotated[
+        str,
+        typer.Option(
+            help="The run is void if one packet in a thousand is released later.", metavar="TIME"
+        ),
+    ] = "1ms",
+    void_rate: Annotated[
+        str, typer.Option(help="The run is void if the rate is off by more.", metavar="SHARE")
+    ] = "0.1%",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Say nothing but that a run is void.")
+    ] = False,
+) -> None:
+    """Run COMMAND behind a bottleneck, without root, and report on the queue."""
+    from forebay import _native, files
+    from forebay.emulator.settings import settings
+
+    wanted = settings(
+        rate,
+        delay,
+        buffer,
+        aqm,
+        parameters(set_),
+        trace=trace,
+        loss=loss,
+        ecn=ecn,
+        rate_up=rate_up,
+        delay_up=delay_up,
+        buffer_up=buffer_up,
+        aqm_up=aqm_up,
+        params_up=parameters(set_up) if set_up else None,
+        trace_up=trace_up,
+        loss_up=loss_up,
+        device=device,
+        mtu=mtu,
+        super_packets=super_packets,
+        seed=seed,
+        sample=sample,
+        measure=measure,
+        void_lateness=void_lateness,
+        void_rate=void_rate,
+    )
+    wanted.check()
+    if out is not None:
+        files.check(out)
+    words = command or [os.environ.get("SHELL") or "/bin/sh"]
+
+    def up(ready: dict[str, Any]) -> None:
+        if not quiet:
+            print(_heading(ready["environment"]), file=sys.stderr, flush=True)
+
+    # This process becomes the emulator: it has one thread until numpy is loaded.
+    try:
+        observed = _native.link_run(wanted, command=words, server=server, ready=up)
+    except OSError as error:
+        print(f"forebay link: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    from forebay.emulator import outcome, process
+
+    found = outcome.read(wanted, words, observed)
+    if found.not_started is not None:
+        line, status = process.why_not_started(found.not_started, words[0])
+        print(line, file=sys.stderr)
+        raise typer.Exit(status)
+    if found.server_status:
+        print(f"forebay link: the server ended with status {found.server_status}", file=sys.stderr)
+    _summary(found, quiet)
+    if out is not None:
+        found.write(out, report=not no_report)
+        if not quiet:
+            where = out if no_report else out / files.REPORT
+            print(f"forebay link: {where}", file=sys.stderr)
+    raise typer.Exit(found.status or 0)
+
+
+def _heading(environment: dict[str, str]) -> str:
+    ends = []
+    for end in ["client", "server"]:
+        addresses = [environment.get(f"FOREBAY_{end.upper()}{v}") for v in ("", "6")]
+        ends.append(f"{end} {' and '.join(filter(None, addresses))}")
+    return f"forebay link: {', '.join(ends)}"
+
+
+def _summary(found: Outcome, quiet: bool) -> None:
+    for reason in found.void:
+        print(f"forebay link: VOID: {reason}", file=sys.stderr)
+    if quiet:
+        return
+    for name, metrics in [("up", found.up), ("down", found.down)]:
+        if metrics["forwarded_packets"]:
+            print(f"forebay link: {name}: {_in_words(metrics)}", file=sys.stderr)
+    if found.lateness["p99_s"] == found.lateness["p99_s"]:
+        print(
+            f"forebay link: 99 % of packets left within {1e6 * found.lateness['p99_s']:.3g} us "
+            "of their time",
+            file=sys.stderr,
+        )
+
+
+def _in_words(metrics: dict[str, float]) -> str:
+    return (
+        f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput, "
+        f"{100 * metrics['utilisation']:.1f} % used, "
+        f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
+        f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "
+        f"{100 * metrics['drop_rate']:.2f} % dropped, {100 * metrics['mark_rate']:.2f} % marked"
+    )

@@ -1,0 +1,124 @@
+"""A link in a Python program: `with forebay.link(...) as net: net.client.run([...])`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from forebay.emulator.outcome import Outcome
+from forebay.emulator.process import Emulator
+from forebay.emulator.settings import Settings, settings
+
+Words = Sequence[str | os.PathLike[str]]
+
+
+class Place:
+    """One end of a link: programs run here as on a host of its own."""
+
+    def __init__(self, name: str, emulator: Emulator, network: str) -> None:
+        environment = emulator.up["environment"]
+        #: IPv4 address.
+        self.address: str = environment[f"FOREBAY_{name.upper()}"]
+        #: IPv6 address; None where the machine has no IPv6.
+        self.address6: str | None = environment.get(f"FOREBAY_{name.upper()}6")
+        self._environment = environment
+        self._enter = [
+            *(sys.executable, "-m", "forebay.emulator.enter"),
+            *(network, emulator.up["user"] or ""),
+        ]
+        self._started: list[subprocess.Popen[Any]] = []
+
+    def popen(self, command: Words, **options: Any) -> subprocess.Popen[Any]:
+        """Starts a program here; `options` as for `subprocess.Popen`.
+
+        It is ended, with what it has started, when the link is.
+        """
+        environment = {**(options.pop("env", None) or os.environ), **self._environment}
+        words = [*self._enter, *(os.fspath(word) for word in command)]
+        options = {"start_new_session": True, **options}
+        process = subprocess.Popen(words, env=environment, **options)
+        self._started.append(process)
+        return process
+
+    def run(
+        self, command: Words, *, timeout: float | None = None, check: bool = True, **options: Any
+    ) -> subprocess.CompletedProcess[Any]:
+        """Runs a program here to its end; like `subprocess.run`, but checked by default."""
+        if options.pop("capture_output", False):
+            options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        text = options.pop("input", None)
+        if text is not None:
+            options["stdin"] = subprocess.PIPE
+        process = self.popen(command, **options)
+        try:
+            output, errors = process.communicate(text, timeout)
+        except BaseException:
+            _end(process)
+            process.communicate()
+            raise
+        done = subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+        if check:
+            done.check_returncode()
+        return done
+
+    def close(self) -> None:
+        """Ends what was started here."""
+        for process in self._started:
+            _end(process)
+            process.wait()
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """Kills a program, and its whole session if it leads one."""
+    if process.poll() is None and os.getpgid(process.pid) != process.pid:
+        process.kill()
+        return
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+
+
+class Net:
+    """A link that is up for as long as its context."""
+
+    def __init__(self, wanted: Settings) -> None:
+        self._settings = wanted
+        #: What was observed; there after the context.
+        self.outcome: Outcome | None = None
+
+    def __enter__(self) -> Net:
+        self._emulator = Emulator(self._settings, None, None, stdin=subprocess.DEVNULL)
+        client, server = self._emulator.up["networks"]
+        self.client = Place("client", self._emulator, client)
+        self.server = Place("server", self._emulator, server)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.client.close()
+        self.server.close()
+        self.outcome = self._emulator.stop()
+
+
+def link(rate: str | None = None, delay: str = "0ms", **wanted: Any) -> Net:
+    """A link between a client and a server in this program.
+
+    Takes what `forebay.emulator.settings` does. After the context `outcome` has what was
+    observed.
+
+    Raises `ScenarioError` for settings that cannot be; entering the context raises `LinkError`
+    where the machine refuses.
+    """
+    net = Net(settings(rate, delay, **wanted))
+    net._settings.check()
+    return net

@@ -1,0 +1,326 @@
+"""What came of a run on a link, and its tables, figures and report as of any other run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay import words
+from forebay._native import LawInfo, ScenarioError, TrafficInfo, __version__
+from forebay.emulator.settings import Settings, Way
+from forebay.experiment import Execution, Experiment
+
+if TYPE_CHECKING:
+    from forebay._native import Plan as NativePlan
+    from forebay._native import Run as NativeRun
+    from forebay.result import Result
+
+#: What the tables call each direction.
+WAYS = ["up", "down"]
+#: What a link leaves besides what every run does.
+LINK = "link.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One direction; has what `forebay._native.Run` has."""
+
+    point: int
+    law: int
+    seed: int
+    metrics: dict[str, float]
+    samples: dict[str, NDArray[Any]]
+    delay_s: NDArray[np.float64]
+    delay_packets: NDArray[np.uint64]
+    flow_traffic: NDArray[np.uint32]
+    flow_goodput_bps: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where it was observed; has what `forebay._native.PointInfo` has."""
+
+    label: str
+    settings: dict[str, Any]
+    duration_s: float
+    measure_s: tuple[float, float]
+    sample_s: float
+    target_pkts: float | None
+    rate: str
+    delay: str
+    buffer: str
+    ecn: bool
+    laws: list[LawInfo]
+    traffic: list[TrafficInfo]
+    changes: list[tuple[float, str, str]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Has what `forebay._native.Plan` has to say."""
+
+    title: str
+    source: str
+    laws: list[str]
+    seeds: list[int]
+    points: tuple[Point, ...]
+
+
+class LinkExperiment(Experiment):
+    """Two runs: each direction with its own law."""
+
+    @property
+    def runs(self) -> int:
+        return len(WAYS)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was observed while a command ran behind a link."""
+
+    settings: Settings
+    command: list[str]
+    #: Exit status of the command, 128 + n where signal n killed it; None where there was none.
+    status: int | None
+    #: Why the command could not be started: the number of the error.
+    not_started: int | None
+    #: The same for the server's command; None while it runs.
+    server_status: int | None
+    duration_s: float
+    measure_s: tuple[float, float]
+    sample_s: float
+    #: Of the release of packets: p50_s, p99_s, p999_s, max_s; and bins, each its upper end in s
+    #: and its packets.
+    lateness: dict[str, Any]
+    #: Why the run is void; empty where it is sound.
+    void: list[str]
+    #: Up, then down.
+    runs: list[Run]
+    #: While the link was busy: what was released, and what was to be, in bit/s.
+    achieved_bps: list[float]
+    asked_bps: list[float]
+    #: Lost after the queue, as was asked.
+    lost_packets: list[int]
+
+    @property
+    def up(self) -> dict[str, float]:
+        """Metrics of the way from client to server."""
+        return self.runs[0].metrics
+
+    @property
+    def down(self) -> dict[str, float]:
+        """Metrics of the way from server to client."""
+        return self.runs[1].metrics
+
+    def result(self) -> Result:
+        """Tables, figures and report; the directions are its points.
+
+        Raises `ScenarioError` where the run ended before anything was measured.
+        """
+        from forebay.result import Result
+
+        start, end = self.measure_s
+        if not start < end or not all(len(run.samples["time_s"]) for run in self.runs):
+            raise ScenarioError(
+                f"link: measure: found {self.settings.measure}, allowed: a time within the run, "
+                f"which took {self.duration_s:.3g} s, and at least one sample"
+            )
+        laws = [one.law for one in self.settings.check()]
+        labels = list(dict.fromkeys(law.label for law in laws))
+        # A plan has a law once; where both directions have the same kind, the one with other
+        # parameters is told apart.
+        if len(labels) == 1 and laws[0].params != laws[1].params:
+            labels = [f"{laws[0].label} {way}" for way in WAYS]
+        points = tuple(
+            self._point(way, name, law, laws if len(labels) > 1 else laws[:1])
+            for way, name, law in zip(
+                [self.settings.up, self.settings.down], WAYS, laws, strict=True
+            )
+        )
+        plan = Plan(
+            title=f"Real traffic: {shlex.join(self.command) or 'no command'}",
+            source="",
+            laws=labels,
+            seeds=[self.settings.seed],
+            points=points,
+        )
+        runs = [
+            Run(**{**vars(run), "law": run.point if len(labels) > 1 else 0}) for run in self.runs
+        ]
+        experiment = LinkExperiment(
+            plan=cast("NativePlan", plan),
+            path="link",
+            text=json.dumps(self.table(), indent=1),
+            command=shlex.join(["forebay", "link", *self.options(), "--", *self.command]),
+            description=self._description(points),
+            warning=f"Void: {'; '.join(self.void)}." if self.void else "",
+        )
+        execution = Execution(cast("list[NativeRun]", runs), [], False, self.duration_s)
+        return Result(experiment, execution)
+
+    def write(self, out: str | os.PathLike[str], *, report: bool = True) -> None:
+        """Writes what `Result.report` does, and link.json, to the directory `out`."""
+        from forebay import files
+
+        files.write(self.result(), out, report=report)
+        (Path(out) / LINK).write_text(json.dumps(self.table(bins=True), indent=1) + "\n")
+
+    def table(self, *, bins: bool = False) -> dict[str, Any]:
+        """All that is not a metric, for JSON."""
+        from forebay.files import finite
+
+        lateness = {name: value for name, value in self.lateness.items() if name != "bins"}
+        ways = {
+            name: {
+                **finite({"achieved_bps": achieved, "asked_bps": asked}),
+                "lost_packets": lost,
+                **{
+                    key: value for key, value in vars(way).items() if key not in ("suffix", "trace")
+                },
+                "trace": way.trace and way.trace[0],
+            }
+            for name, way, achieved, asked, lost in zip(
+                WAYS,
+                [self.settings.up, self.settings.down],
+                self.achieved_bps,
+                self.asked_bps,
+                self.lost_packets,
+                strict=True,
+            )
+        }
+        return {
+            "command": self.command,
+            "status": self.status,
+            "duration_s": self.duration_s,
+            "void": self.void,
+            "lateness": finite(lateness) | ({"bins": self.lateness["bins"]} if bins else {}),
+            "ways": ways,
+        }
+
+    def options(self) -> list[str]:
+        """The command line's options for these settings."""
+        down, up = self.settings.down, self.settings.up
+        options = _options(down, "")
+        if up.suffix:
+            options += [option for option in _options(up, "-up") if option]
+        if not down.ecn:
+            options.append("--no-ecn")
+        for name in ["device", "mtu", "seed", "sample", "measure"]:
+            value = getattr(self.settings, name)
+            if value != getattr(Settings(up, down), name):
+                options += [f"--{name}", str(value)]
+        return options
+
+    def _point(self, way: Way, name: str, law: LawInfo, laws: Sequence[LawInfo]) -> Point:
+        ends = "client to server" if name == "up" else "server to client"
+        return Point(
+            label=f"{name} ({ends})",
+            settings={},
+            duration_s=self.duration_s,
+            measure_s=self.measure_s,
+            sample_s=self.sample_s,
+            target_pkts=law.target_pkts,
+            rate=way.rate or "0bit/s",
+            delay=way.delay,
+            buffer=way.buffer,
+            ecn=way.ecn,
+            laws=list(laws),
+            traffic=[],
+            changes=[],
+        )
+
+    def _description(self, points: Sequence[Point]) -> words.Description:
+        start, end = self.measure_s
+        ways = [
+            f"{point.label}: {_capacity(way)}, {_delay(way)} one way after the queue, a buffer of "
+            f"{words.quantity(way.buffer)}, under {way.aqm}"
+            + (f", and {way.loss} of the packets lost after it" if float_of(way.loss) else "")
+            + "."
+            for way, point in zip([self.settings.up, self.settings.down], points, strict=True)
+        ]
+        late = self.lateness
+        kept = (
+            f"Packets were released {1e6 * late['p50_s']:.3g} us late in the median, "
+            f"{1e6 * late['p99_s']:.3g} us at the 99th percentile. "
+            if late["p50_s"] == late["p50_s"]
+            else "No packet crossed the link. "
+        )
+        return words.Description(
+            "Real packets of the kernel's own TCP, between two network namespaces over a link "
+            "that was kept in real time. Its directions:",
+            ways,
+            f"{kept}Metrics are taken from {start:.4g} s to {end:.4g} s of {self.duration_s:.4g} "
+            f"s, with the queue sampled every {1e3 * self.sample_s:g} ms. A TCP flow's goodput is "
+            "what its receiver acknowledged; flows below 15 kB are left out. Made with Forebay "
+            f"{__version__}.",
+        )
+
+
+def read(settings: Settings, command: Sequence[str], table: dict[str, Any]) -> Outcome:
+    """The outcome from what `_native.link_run` gives."""
+    status, not_started = table["command"]
+    runs = []
+    for point, way in enumerate(table["ways"]):
+        metrics = dict(way["metrics"])
+        metrics["lateness_p99_s"] = table["lateness"]["p99_s"]
+        metrics["void"] = bool(table["void"])
+        columns = {name: way[name] for name in Run.__dataclass_fields__ if name in way}
+        runs.append(
+            Run(**{**columns, "point": point, "law": 0, "seed": settings.seed, "metrics": metrics})
+        )
+    return Outcome(
+        settings=settings,
+        command=list(command),
+        status=status,
+        not_started=not_started,
+        server_status=table["server"][0],
+        duration_s=table["duration_s"],
+        measure_s=table["measure_s"],
+        sample_s=table["sample_s"],
+        lateness=table["lateness"],
+        void=table["void"],
+        runs=runs,
+        achieved_bps=[way["achieved_bps"] for way in table["ways"]],
+        asked_bps=[way["asked_bps"] for way in table["ways"]],
+        lost_packets=[way["lost_packets"] for way in table["ways"]],
+    )
+
+
+def _options(way: Way, suffix: str) -> list[str]:
+    options = []
+    if way.trace:
+        options += [f"--trace{suffix}", way.trace[0]]
+    elif way.rate:
+        options += [f"--rate{suffix}", way.rate]
+    options += [f"--delay{suffix}", way.delay, f"--buffer{suffix}", way.buffer]
+    options += [f"--aqm{suffix}", way.aqm]
+    for name, text in way.set:
+        options += [f"--set{suffix}", f"{name}={text}"]
+    if float_of(way.loss):
+        options += [f"--loss{suffix}", way.loss]
+    return options
+
+
+def float_of(share: str) -> float:
+    """A share as a number: "1%" is 0.01."""
+    text = share.strip()
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def _capacity(way: Way) -> str:
+    if way.trace:
+        return f"as recorded in {Path(way.trace[0]).name}"
+    return words.quantity(way.rate or "")
+
+
+def _delay(way: Way) -> str:
+    least, separator, most = way.delay.partition("..")
+    return f"{least} to {words.quantity(most)} by flow" if separator else words.quantity(least)
