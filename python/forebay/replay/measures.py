@@ -136,6 +136,12 @@ def _delay_std_ms(s: Slice) -> float:
     return float((1e3 * 8 * s["queue_bytes"] / rate_bps).std())
 
 
+def _backlog_std_ms(s: Slice) -> float:
+    """Standard deviation of the backlog, as time at the rate that the link starts with."""
+    rate_bps = s.run.samples["capacity_bits"][0] / s.point.sample_s
+    return float((1e3 * 8 * s["queue_bytes"] / rate_bps).std())
+
+
 def _delay_mean_ms(s: Slice) -> float:
     """Mean of what an arrival waits, in ms."""
     rate_bps = s["capacity_bits"] / s.point.sample_s
@@ -160,15 +166,8 @@ def _column_std(name: str) -> Callable[[Slice], float]:
 
 
 def _tcp_goodput_bps(s: Slice) -> float:
-    """Data delivered to TCP's receivers, over the whole measurement whatever the window.
-
-    Traffic labelled as reverse is left out: its data does not cross the queue.
-    """
-    tcp = [
-        i
-        for i, traffic in enumerate(s.point.traffic)
-        if traffic.tcp is not None and "reverse" not in traffic.label
-    ]
+    """Data over the queue to TCP's receivers, in the whole measurement whatever the window."""
+    tcp = [i for i, traffic in enumerate(s.point.traffic) if traffic.tcp is not None]
     return float(s.run.flow_goodput_bps[np.isin(s.run.flow_traffic, tcp)].sum())
 
 
@@ -222,6 +221,7 @@ MEASURES: Mapping[str, Callable[[Slice], float]] = {
     "utilisation": _utilisation,
     "throughput": _throughput,
     "delay_std_ms": _delay_std_ms,
+    "backlog_std_ms": _backlog_std_ms,
     "delay_mean_ms": _delay_mean_ms,
     "settling_s": _settling_s,
     "probability": _column("p"),
