@@ -188,7 +188,8 @@ def delay(result: Result, point: int, link: int) -> Plot:
     axes.set_xlim(left=0)
     axes.set_xlabel("Queuing delay [ms]")
     axes.set_ylabel("Packets that waited longer\n(logarithmic)")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if axes.lines:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 

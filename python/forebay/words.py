@@ -42,7 +42,7 @@ class Swept:
 
 def point(info: PointInfo) -> str:
     """A point of the sweep, such as "63 ftp + 126 mice, rate = 30 Mbit/s"."""
-    return ", ".join(one.text for one in _swept(info))
+    return ", ".join(one.text for one in _swept(info)) or info.label
 
 
 def place(info: PointInfo, link: int) -> str:
@@ -58,7 +58,9 @@ def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
     swept = [_swept(one) for one in points]
     if len({tuple(one.name for one in some) for some in swept}) == 1 and len(swept[0]) == 1:
         return [some[0].value for some in swept], swept[0][0].name
-    return ["\n".join(one.text for one in some) for some in swept], ""
+    labels = [one.label for one in points]
+    texts = ["\n".join(one.text for one in some) for some in swept]
+    return [text or label for text, label in zip(texts, labels, strict=True)], ""
 
 
 def _swept(info: PointInfo) -> list[Swept]:

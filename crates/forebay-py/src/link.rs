@@ -264,6 +264,7 @@ fn observed<'py>(
             metrics: way.metrics,
             trace: way.trace,
             user_cpu_s: outcome.user_cpu_s,
+            others: Vec::new(),
         };
         let run = Bound::new(py, Run::new(py, key, observation, true)?)?;
         for name in [

@@ -19,6 +19,7 @@ from forebay.emulator.settings import Settings, Way
 from forebay.experiment import Execution, Experiment
 
 if TYPE_CHECKING:
+    from forebay._native import Observed
     from forebay._native import Plan as NativePlan
     from forebay._native import Run as NativeRun
     from forebay.result import Result
@@ -36,12 +37,22 @@ class Run:
     point: int
     law: int
     seed: int
+    link: str
     metrics: dict[str, float]
     samples: dict[str, NDArray[Any]]
     delay_s: NDArray[np.float64]
     delay_packets: NDArray[np.uint64]
     flow_traffic: NDArray[np.uint32]
     flow_goodput_bps: NDArray[np.float64]
+    others: Sequence[Observed] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a report asks of `forebay._native.LinkInfo`."""
+
+    name: str
+    law: LawInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -55,9 +66,7 @@ class Point:
     sample_s: float
     target_pkts: float | None
     rate: str
-    delay: str
-    buffer: str
-    ecn: bool
+    links: list[Link]
     laws: list[LawInfo]
     traffic: list[TrafficInfo]
     changes: list[tuple[float, str, str]]
@@ -229,9 +238,7 @@ class Outcome:
             sample_s=self.sample_s,
             target_pkts=law.target_pkts,
             rate=way.rate or "0bit/s",
-            delay=way.delay,
-            buffer=way.buffer,
-            ecn=way.ecn,
+            links=[Link(name)],
             laws=list(laws),
             traffic=[],
             changes=[],
@@ -274,7 +281,16 @@ def read(settings: Settings, command: Sequence[str], table: dict[str, Any]) -> O
         metrics["void"] = bool(table["void"])
         columns = {name: way[name] for name in Run.__dataclass_fields__ if name in way}
         runs.append(
-            Run(**{**columns, "point": point, "law": 0, "seed": settings.seed, "metrics": metrics})
+            Run(
+                **{
+                    **columns,
+                    "point": point,
+                    "law": 0,
+                    "seed": settings.seed,
+                    "link": WAYS[point],
+                    "metrics": metrics,
+                }
+            )
         )
     return Outcome(
         settings=settings,
