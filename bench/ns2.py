@@ -55,8 +55,8 @@ def scenario(params: Mapping[str, Any], window_s: tuple[float, float]) -> str:
 def target_pkts(p: Mapping[str, Any]) -> float:
     """Where the reference takes its QACD."""
     if p["aqm"] == "PI":
-        return p["qref"]
-    return min(400 if p["pkt"] == 500 else 200, p["buf"] // 2)
+        return float(p["qref"])
+    return float(min(400 if p["pkt"] == 500 else 200, p["buf"] // 2))
 
 
 def law(p: Mapping[str, Any]) -> list[str]:
