@@ -41,7 +41,7 @@ def replay(
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(help="Also write the summary for readers of the papers.", metavar="FILE"),
+        typer.Option(help="With all: write the summary for readers of the papers.", metavar="FILE"),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -73,6 +73,10 @@ def replay(
         out = Path("results") / "replay"
     if out is not None:
         files.check(out)
+    if page is not None:
+        if paper != "all":
+            raise ScenarioError(f"--page: found with {paper}, allowed: with all")
+        files.check(page.parent)
     cache = runs.cache_directory()
     runs.check_cache(cache)
     sets = settings(set_)

@@ -133,15 +133,17 @@ class Paper:
 
 
 def experiments_directory() -> Path:
-    """`experiments` here, or beside this package's source."""
+    """`experiments` here, or beside this package's source: the first that has claims."""
     for directory in (Path("experiments"), Path(__file__).parents[3] / "experiments"):
-        if directory.is_dir():
+        if any(directory.glob(f"*/*{SUFFIX}")):
             return directory
-    raise ScenarioError("experiments: no such directory here, allowed: --experiments DIR")
+    raise ScenarioError("experiments: no directory with claims here, allowed: --experiments DIR")
 
 
 def papers(directory: Path) -> list[Paper]:
     """Every paper: a subdirectory that has claims, with its experiments in order of name."""
+    if not directory.is_dir():
+        raise ScenarioError(f"--experiments: found {directory}, allowed: a directory")
     found = []
     for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
         files = sorted(folder.glob(f"*{SUFFIX}"))
