@@ -16,6 +16,7 @@ from forebay._native import ScenarioError, __version__
 from forebay.commands import design as design_command
 from forebay.commands import figure as figure_command
 from forebay.commands import map as map_command
+from forebay.commands import tune as tune_command
 from forebay.commands.fluid import fluid
 from forebay.commands.link import link
 from forebay.commands.replay import replay
@@ -196,6 +197,7 @@ def schema() -> None:
 app.command()(design_command.design)
 app.command("map")(map_command.stability_map)
 app.command()(figure_command.figure)
+app.command()(tune_command.tune)
 
 
 def _show(result: Result, out: Path | None, no_report: bool) -> None:

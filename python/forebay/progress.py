@@ -17,8 +17,10 @@ LINE_EVERY_S = 2.0
 
 
 @contextmanager
-def bar(*, only_on_terminal: bool = False) -> Iterator[Callable[[Progress], None]]:
-    """Something to call with the progress while the context lasts."""
+def bar(
+    *, only_on_terminal: bool = False, what: str = "runs"
+) -> Iterator[Callable[[Progress], None]]:
+    """Something to call with the progress, of so many `what`, while the context lasts."""
     console = _terminal()
     if console is not None:
         from rich import progress
@@ -34,7 +36,7 @@ def bar(*, only_on_terminal: bool = False) -> Iterator[Callable[[Progress], None
             task = shown.add_task("", total=1.0, runs="", left="")
 
             def update(now: Progress) -> None:
-                shown.update(task, completed=now.fraction, runs=_runs(now), left=_left(now))
+                shown.update(task, completed=now.fraction, runs=_count(now, what), left=_left(now))
 
             yield update
         return
@@ -45,7 +47,7 @@ def bar(*, only_on_terminal: bool = False) -> Iterator[Callable[[Progress], None
         nonlocal last_s
         if not only_on_terminal and now.elapsed_s - last_s >= LINE_EVERY_S:
             last_s = now.elapsed_s
-            text = f"{_runs(now)}, {100 * now.fraction:.0f} %, {_left(now)}"
+            text = f"{_count(now, what)}, {100 * now.fraction:.0f} %, {_left(now)}"
             print(text.rstrip(", "), file=sys.stderr, flush=True)
 
     yield line
@@ -67,8 +69,8 @@ def _terminal() -> Console | None:
     return console if console.is_terminal or console.is_jupyter else None
 
 
-def _runs(now: Progress) -> str:
-    return f"{now.ended} of {now.runs} runs"
+def _count(now: Progress, what: str) -> str:
+    return f"{now.ended} of {now.runs} {what}"
 
 
 def _left(now: Progress) -> str:

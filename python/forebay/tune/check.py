@@ -1,0 +1,184 @@
+"""The check: packets at the corners and in the middle, every candidate under the same seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay import _native, experiment
+from forebay._native import ScenarioError
+from forebay.experiment import Experiment, Progress
+from forebay.tune.candidates import Candidate
+from forebay.tune.ranges import Place, Ranges, rate_text
+
+#: Simulated time of a run, and when measuring begins: what a law does until then is its start.
+DURATION_S, MEASURE_S = 60.0, 20.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Checked:
+    """A candidate's runs: arrays with a row per place and a column per seed, nan where missing.
+
+    deviation_s, delay_s, delay_p95_s: of the queuing delay: its standard deviation over time, its
+        mean over time, and what 95 % of the packets stay below.
+    goodput: as a share of the link's rate; packets in order only.
+    """
+
+    candidate: Candidate
+    deviation_s: Floats
+    delay_s: Floats
+    delay_p95_s: Floats
+    goodput: Floats
+    utilisation: Floats
+
+    @property
+    def worst(self) -> int:
+        """The place with the largest deviation, over all seeds."""
+        return int(np.argmax(np.nanmean(self.deviation_s, axis=1)))
+
+    @property
+    def worst_s(self) -> Floats:
+        """The largest deviation at any place, seed by seed."""
+        return np.asarray(self.deviation_s.max(axis=0), float)
+
+    @property
+    def complete(self) -> bool:
+        """Whether some seed ran at every place."""
+        return bool(np.isfinite(self.deviation_s).any(axis=1).all())
+
+    def worst_of(self, values: Floats) -> float:
+        """The largest mean over the seeds, of any place."""
+        return float(np.nanmean(values, axis=1).max())
+
+    def relative(self, best: Floats) -> Floats:
+        """Goodput at each place as a share of `best`, over all seeds."""
+        return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
+
+    def of(self, seeds: slice) -> Checked:
+        """The same with fewer seeds."""
+        return Checked(
+            self.candidate,
+            self.deviation_s[:, seeds],
+            self.delay_s[:, seeds],
+            self.delay_p95_s[:, seeds],
+            self.goodput[:, seeds],
+            self.utilisation[:, seeds],
+        )
+
+
+@dataclass
+class Check:
+    """Runs of several candidates. interrupted: what is missing is nan."""
+
+    checked: list[Checked]
+    interrupted: bool
+    faults: list[str] = field(default_factory=list)
+
+
+def scenario(
+    candidates: Sequence[Candidate], ranges: Ranges, title: str, place: Place | None = None
+) -> str:
+    """The scenario of a check, at one place or at every corner, as TOML; for `forebay run` too."""
+    first = place or ranges.corners[0]
+    fastest = max(place.rate_bps for place in ranges.places)
+    lines = [
+        f'title    = "{title}"',
+        f'duration = "{DURATION_S:g}s"',
+        f'measure  = ["{MEASURE_S:g}s", "{DURATION_S:g}s"]',
+        "",
+        "[bottleneck]",
+        f'rate   = "{first.rate}"',
+        f'delay  = "{250 * ranges.rtts_s[0]:.6g}ms"  # one way; the rest is in the access links',
+        f'buffer = "{ranges.buffer_pkts}p"',
+        "",
+        "[[traffic]]",
+        'kind   = "ftp"',
+        f"flows  = {first.flows}",
+        f'packet = "{ranges.packet}"',
+        f'rtt    = "{first.rtt}"',
+        f'access = "{rate_text(max(10**8, 2 * fastest))}"',
+        'start  = { uniform = ["0s", "1s"] }',
+    ]
+    for candidate in candidates:
+        lines += ["", candidate.toml()]
+    if place is None:
+        corners = ranges.corners
+        axes = {
+            "bottleneck.rate": dict.fromkeys(f'"{place.rate}"' for place in corners),
+            "traffic.0.rtt": dict.fromkeys(f'"{place.rtt}"' for place in corners),
+            "traffic.0.flows": dict.fromkeys(str(place.flows) for place in corners),
+        }
+        lines += ["", "[sweep]"]
+        lines += [f'"{key}" = [{", ".join(values)}]' for key, values in axes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def runnable(candidate: Candidate, ranges: Ranges) -> str:
+    """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
+    try:
+        _native.plan(scenario([candidate], ranges, "", ranges.middle).encode(), candidate.label)
+    except ScenarioError as error:
+        return str(error).split(": ", 1)[1]
+    return ""
+
+
+def check(
+    candidates: Sequence[Candidate],
+    ranges: Ranges,
+    seeds: int,
+    threads: int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+) -> Check:
+    """Runs every candidate at every place with seeds 1 to `seeds`.
+
+    Ctrl-C ends it with what had finished.
+    """
+    shape = (len(candidates), 5, len(ranges.places), seeds)
+    values = np.full(shape, np.nan)
+    total = len(ranges.places) * seeds * len(candidates)
+    ended, elapsed_s, interrupted = 0, 0.0, False
+    faults: list[str] = []
+    for place in [None] if len(ranges.places) == 1 else [None, ranges.middle]:
+        text = scenario(candidates, ranges, "", place)
+        plan = _native.plan(text.encode(), "check.toml", seeds=seeds)
+        part = Experiment(plan, "check.toml", text, "")
+        offset = 0 if place is None else len(ranges.corners)
+
+        relay = _relay(watch, ended, total, part.runs, elapsed_s) if watch else None
+        execution = experiment.execute(part, threads, relay, samples=False)
+        for run in execution.runs:
+            where = offset + run.point
+            rate_bps = ranges.places[where].rate_bps
+            packet_s, metrics = 8 * ranges.packet_bytes / rate_bps, run.metrics
+            values[run.law, :, where, run.seed - 1] = [
+                metrics["queue_std_pkts"] * packet_s,
+                metrics["queue_mean_pkts"] * packet_s,
+                metrics["delay_p95_s"],
+                metrics["goodput_bps"] / rate_bps,
+                metrics["utilisation"],
+            ]
+        ended += len(execution.runs)
+        elapsed_s += execution.elapsed_s
+        faults += [experiment.fault_in_words(plan, fault) for fault in execution.faults]
+        interrupted = interrupted or execution.interrupted
+        if interrupted or faults:
+            break
+    checked = [Checked(c, *values[i]) for i, c in enumerate(candidates)]
+    return Check(checked, interrupted, faults)
+
+
+def _relay(
+    watch: Callable[[Progress], None], before: int, total: int, runs: int, since_s: float
+) -> Callable[[Progress], None]:
+    """Progress of a part as progress of the whole."""
+
+    def relay(now: Progress) -> None:
+        fraction = (before + now.fraction * runs) / total
+        watch(Progress(fraction, before + now.ended, total, since_s + now.elapsed_s))
+
+    return relay

@@ -1,0 +1,204 @@
+"""What a tuning leaves on disk: the page, its pictures, and scenarios that run again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay import report, stats
+from forebay._native import __version__
+from forebay.metrics import with_interval
+from forebay.report import Picture
+from forebay.tune import check, words
+from forebay.tune.tuning import SCREENING_SEEDS
+from forebay.words import quantity
+
+if TYPE_CHECKING:
+    from forebay.tune.tuning import Tuning
+
+PAGE = "tune.html"
+
+
+def contents(tuning: Tuning, command: str) -> dict[str, str | bytes]:
+    """Every file by its name."""
+    found: dict[str, str | bytes] = {
+        "tune.json": json.dumps(words.as_json(tuning), indent=1) + "\n",
+    }
+    shown = pictures(tuning)
+    found[PAGE] = html(tuning, shown, command)
+    for picture in shown:
+        found[f"{picture.name}.png"] = picture.figure.png()
+    if tuning.chosen is not None:
+        law = tuning.chosen.candidate.law
+        chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
+        found[f"{law}.toml"] = f"# {law}.toml\n" + check.scenario(
+            [chosen], tuning.ranges, f"{law}, tuned", tuning.ranges.middle
+        )
+        finalists = [chosen, *(one.candidate for one in tuning.tested[1:])]
+        found["corners.toml"] = "# corners.toml\n" + check.scenario(
+            finalists, tuning.ranges, f"{law}, tuned, beside the papers' defaults"
+        )
+    return found
+
+
+def write(tuning: Tuning, out: Path, command: str) -> list[Path]:
+    """Writes all files to a directory, made if need be, after all of them have been composed."""
+    found = contents(tuning, command)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in found.items():
+        data = content.encode() if isinstance(content, str) else content
+        (out / name).write_bytes(data)
+    return [out / name for name in found]
+
+
+def pictures(tuning: Tuning) -> list[Picture]:
+    """Those that there is something to draw for."""
+    from forebay.tune import picture
+
+    shown = []
+    if tuning.screened and len(tuning.best):
+        shown.append(
+            Picture(
+                "trade",
+                picture.trade(tuning),
+                "The trade",
+                "Every candidate at its own worst place, with the runs that chose "
+                f"({SCREENING_SEEDS} seeds). Names stand where there is room. Above the grey, the "
+                "goal is met.",
+            )
+        )
+    if tuning.tested:
+        shown += [
+            Picture(
+                "places",
+                picture.places(tuning),
+                "Corner by corner",
+                f"Standard deviation of the queuing delay over time, mean of {tuning.seeds} seeds; "
+                "the line through the star is its 95 % confidence interval. The diamond is what "
+                "the linear model predicts from TCP's own losses at constant load.",
+            ),
+            Picture(
+                "defaults",
+                picture.defaults(tuning),
+                "What the papers' defaults would lose",
+                "The largest deviation at any corner, seed by seed: mean and 95 % confidence "
+                "interval. Beside it the mean difference to the chosen law, p of the paired test, "
+                "and the goodput at the worst place, as a share of the best candidate's there.",
+            ),
+        ]
+    for one in shown:
+        one.svg = one.figure.svg()
+    return shown
+
+
+def html(tuning: Tuning, shown: list[Picture], command: str) -> str:
+    """The page, with every figure in it."""
+    return report.template("tune.html.j2").render(
+        title=(
+            f"{tuning.chosen.candidate.law} for {tuning.ranges}"
+            if tuning.chosen
+            else f"Tuning for {tuning.ranges}"
+        ),
+        partial=_partial(tuning),
+        reasons=words.reasons(tuning),
+        law=words.law_toml(tuning.chosen) if tuning.chosen else "",
+        commands=commands(tuning, ""),
+        pictures=shown,
+        places=_places(tuning),
+        against=_against(tuning),
+        candidates=_candidates(tuning),
+        left_out=tuning.left_out,
+        command=command,
+        seeds=tuning.seeds,
+        version=__version__,
+        duration_s=check.DURATION_S,
+        measure_s=check.MEASURE_S,
+        level=f"{100 * stats.LEVEL:.0f} %",
+        quantity=quantity,
+    )
+
+
+def commands(tuning: Tuning, where: str) -> list[str]:
+    """Command lines that run the chosen law: in the middle, and at all corners beside the rest."""
+    if tuning.chosen is None:
+        return []
+    return [
+        f"forebay run {where}{tuning.chosen.candidate.law}.toml",
+        f"forebay run {where}corners.toml --seeds 3",
+    ]
+
+
+def _partial(tuning: Tuning) -> str:
+    if tuning.faults:
+        return f"Partial result: {tuning.faults[0]}"
+    if not tuning.interrupted:
+        return ""
+    if not tuning.tested:
+        return "Partial result: stopped before the chosen law could be tested."
+    return f"Partial result: stopped while testing; {tuning.seeds} seeds were complete."
+
+
+def _places(tuning: Tuning) -> list[list[str]]:
+    rows = []
+    for place, row in zip(tuning.ranges.places, words.places(tuning), strict=False):
+        model, seen = row["model"], row["simulated"]
+        cells = ["–"] * 6
+        if model is not None:
+            rough = "*" if model["timeouts"] else ""
+            cells = [
+                f"{model['window_pkts']:.3g}{rough}",
+                _number(model["phase_deg"], "{:.0f}°"),
+                _number(model["gain_db"], "{:.1f}"),
+                f"{model['sensitivity_peak']:.2f}",
+                _number(model["settling_s"], "{:.2g}"),
+                f"{1e3 * model['deviation_s']:.3g}",
+            ]
+        rows.append(
+            [
+                str(place),
+                *cells,
+                with_interval(1e3 * seen["deviation_s"], 1e3 * seen["deviation_ci95_s"]),
+                f"{1e3 * seen['delay_mean_s']:.3g}",
+                f"{1e3 * seen['delay_p95_s']:.3g}",
+                f"{100 * seen['goodput_of_best']:.1f}",
+            ]
+        )
+    return rows
+
+
+def _against(tuning: Tuning) -> list[list[str]]:
+    return [
+        [
+            row.other.candidate.label,
+            with_interval(*(1e3 * v for v in stats.mean_and_interval(row.other.worst_s))),
+            with_interval(1e3 * row.difference_s, 1e3 * row.ci95_s),
+            "–" if row.p != row.p else f"{row.p:.2g}",
+            "" if row.significant else "may be chance",
+            f"{100 * row.other.relative(tuning.best).min():.1f}",
+        ]
+        for row in tuning.against()
+    ]
+
+
+def _candidates(tuning: Tuning) -> list[tuple[list[str], list[tuple[str, str]], bool]]:
+    ordered = sorted(tuning.screened, key=lambda one: one.worst_of(one.deviation_s))
+    return [
+        (
+            [
+                one.candidate.label,
+                "yes" if one.candidate.keeps else ("no" if one.candidate.local else "–"),
+                f"{1e3 * one.worst_of(one.deviation_s):.3g}",
+                f"{1e3 * one.worst_of(one.delay_p95_s):.3g}",
+                f"{100 * one.relative(tuning.best).min():.1f}",
+            ],
+            list(one.candidate.params),
+            one is tuning.chosen,
+        )
+        for one in ordered
+    ]
+
+
+def _number(value: float, form: str) -> str:
+    return form.format(value) if value == value and abs(value) != float("inf") else "–"

@@ -1,0 +1,182 @@
+"""What a law has to hold over: ranges of rate, RTT and load, with their corners and middle."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from forebay import _native
+from forebay._native import ScenarioError
+
+T = TypeVar("T")
+
+DOTS = ".."
+#: More flows than this are no range to tune over with packets in reasonable time.
+MOST_FLOWS = 100_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """One link with one load; rtt_s is propagation both ways, without queueing."""
+
+    rate_bps: int
+    rtt_s: float
+    flows: int
+
+    @property
+    def rate(self) -> str:
+        """As a scenario has it."""
+        return rate_text(self.rate_bps)
+
+    @property
+    def rtt(self) -> str:
+        return f"{1e3 * self.rtt_s:.10g}ms"
+
+    def __str__(self) -> str:
+        rate = f"{1e-6 * self.rate_bps:.4g}\N{NO-BREAK SPACE}Mbit/s"
+        rtt = f"{1e3 * self.rtt_s:.4g}\N{NO-BREAK SPACE}ms"
+        return f"{rate}, {rtt}, {self.flows}\N{NO-BREAK SPACE}flow{'s' if self.flows != 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The ranges, each as (least, most), and what is the same all over them."""
+
+    rates_bps: tuple[int, int]
+    rtts_s: tuple[float, float]
+    flows: tuple[int, int]
+    packet: str
+    packet_bytes: float
+    buffer_pkts: int
+
+    @staticmethod
+    def of(
+        rate: str, rtt: str, flows: str, packet: str = "1000B", buffer: str | None = None
+    ) -> Ranges:
+        """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
+
+        buffer: such as "1250p"; the largest bandwidth-delay product if None.
+
+        Raises `ScenarioError`.
+        """
+        rates_bps = _bounds("--rate", rate, "rate")
+        rtts_s = _bounds("--rtt", rtt, "time")
+        packet_bytes = _native.quantity("--packet", packet, "size")
+        if not packet_bytes >= 1:
+            raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
+        most_pkts = rates_bps[1] * rtts_s[1] / (8 * packet_bytes)
+        buffer_pkts = most_pkts if buffer is None else _native.quantity("--buffer", buffer, "queue")
+        if buffer is not None and buffer_pkts < 10:
+            raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
+        return Ranges(
+            (round(rates_bps[0]), round(rates_bps[1])),
+            (round(rtts_s[0], 6), round(rtts_s[1], 6)),
+            _flows(flows),
+            packet,
+            packet_bytes,
+            max(10, math.ceil(buffer_pkts)),
+        )
+
+    @property
+    def corners(self) -> list[Place]:
+        """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
+        ends = (_distinct(self.rates_bps), _distinct(self.rtts_s), _distinct(self.flows))
+        return [Place(*one) for one in itertools.product(*ends)]
+
+    @property
+    def middle(self) -> Place:
+        """The geometric means, to three figures."""
+        rate = float(f"{math.sqrt(math.prod(self.rates_bps)):.3g}")
+        rtt_s = float(f"{math.sqrt(math.prod(self.rtts_s)):.3g}")
+        return Place(round(rate), rtt_s, round(math.sqrt(math.prod(self.flows))))
+
+    @property
+    def places(self) -> list[Place]:
+        """The corners, and the middle where it is another place."""
+        if len(self.corners) == 1:
+            return self.corners
+        return [*self.corners, self.middle]
+
+    def grid(self, points: int) -> list[Place]:
+        """`points` along each range, evenly in the logarithm."""
+
+        def along(low: float, high: float) -> list[float]:
+            steps = max(1, points - 1) if high > low else 1
+            return [low * (high / low) ** (i / steps) for i in range(steps + (high > low))]
+
+        rates, rtts = along(*self.rates_bps), along(*self.rtts_s)
+        flows = dict.fromkeys(round(n) for n in along(*self.flows))
+        return [
+            Place(round(c), round(t, 6), n) for c, t, n in itertools.product(rates, rtts, flows)
+        ]
+
+    def only(self, place: Place) -> Ranges:
+        """That place alone, with the same buffer."""
+        rate_bps, rtt_s, flows = place.rate_bps, place.rtt_s, place.flows
+        return replace(self, rates_bps=(rate_bps,) * 2, rtts_s=(rtt_s,) * 2, flows=(flows,) * 2)
+
+    def capacity_pkts_per_s(self, place: Place) -> float:
+        return place.rate_bps / (8 * self.packet_bytes)
+
+    def __str__(self) -> str:
+        def span(ends: tuple[float, float], scale: float, unit: str) -> str:
+            texts = [f"{scale * end:.4g}" for end in _distinct(ends)]
+            return " to ".join(texts) + unit
+
+        return (
+            f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {span(self.rtts_s, 1e3, ' ms')}, "
+            f"{span(self.flows, 1, ' flows')}"
+        )
+
+
+def rate_text(rate_bps: int) -> str:
+    """The shortest exact text."""
+    for unit, size in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
+        if rate_bps * 1000 % size == 0 and rate_bps >= size:
+            return f"{rate_bps / size:.10g}{unit}"
+    return f"{rate_bps}bit/s"
+
+
+def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
+    low, high = ends(key, text)
+    bounds = _native.quantity(key, low, kind), _native.quantity(key, high, kind)
+    _check(key, text, bounds)
+    return bounds
+
+
+def _flows(text: str) -> tuple[int, int]:
+    bounds = []
+    for end in ends("--flows", text):
+        if not end.isdigit() or int(end) > MOST_FLOWS:
+            raise ScenarioError(
+                f"--flows: found {text!r}, allowed: whole numbers up to {MOST_FLOWS}, such as "
+                "10..400"
+            )
+        bounds.append(int(end))
+    _check("--flows", text, (bounds[0], bounds[1]))
+    return bounds[0], bounds[1]
+
+
+def _check(key: str, text: str, bounds: tuple[float, float]) -> None:
+    if not 0 < bounds[0] <= bounds[1]:
+        raise ScenarioError(f"{key}: found {text!r}, allowed: from less to more, above zero")
+
+
+def ends(key: str, text: str) -> tuple[str, str]:
+    """ "20..500ms" as "20ms" and "500ms"; the first end may have its own unit. One value is both.
+
+    Raises `ScenarioError`.
+    """
+    low, dots, high = text.partition(DOTS)
+    if not dots:
+        return text, text
+    if not low or not high:
+        raise ScenarioError(f"{key}: found {text!r}, allowed: a value, or a range such as 10..400")
+    unit = high.lstrip("0123456789.")
+    return (low if low[-1].isalpha() else low + unit), high
+
+
+def _distinct(ends: tuple[T, T]) -> list[T]:
+    return list(dict.fromkeys(ends))

@@ -1,0 +1,99 @@
+"""The search: the gains of a law whose worst corner keeps its margins and has the least delay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from forebay._native import ScenarioError
+from forebay.tune.candidates import Candidate, Goal, Space
+from forebay.tune.ranges import Ranges
+from forebay.tune.theory import Local
+
+#: Largest |1/(1 + L)| allowed at any corner: at least 6 dB and 29° (Åström and Hägglund 2006).
+SENSITIVITY = 2.0
+#: Generations of differential evolution, and points per axis in each.
+GENERATIONS, POINTS = 40, 6
+
+
+def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
+    """The best of a law for a goal by the linear model, or the nearest to keeping its margins.
+
+    Least worst-corner 95th percentile of the queuing delay, among those whose sensitivity peak
+    is at most `SENSITIVITY` at each corner and whose queue is empty for at most the share of time
+    that the goal gives up.
+    """
+    places = ranges.places
+
+    def cost(x: NDArray[np.float64]) -> float:
+        try:
+            return loss(space.local(_point(space, x), ranges, places), goal)
+        except ScenarioError:
+            return 1e9
+
+    # scipy's own differential evolution: few axes, no gradient across the constraints' edges.
+    found = optimize.differential_evolution(
+        cost,
+        optimize.Bounds(*np.log([(a.low, a.high) for a in space.axes]).T),
+        maxiter=GENERATIONS,
+        popsize=POINTS,
+        tol=1e-4,
+        init="sobol",
+        polish=False,
+        rng=np.random.default_rng([seed, *space.law.encode(), *goal.name.encode()]),
+    )
+    point = _point(space, found.x)
+    try:
+        local = space.local(point, ranges, places)
+    except ScenarioError:  # no point on the axes is allowed here; who runs it is told why
+        local = []
+    return Candidate(
+        space.law,
+        f"{space.law} for {goal.name}",
+        space.params(point),
+        "tuned",
+        point,
+        tuple(local),
+        keeps=bool(local) and loss(local, goal) < BROKEN,
+    )
+
+
+#: Costs from here on break a constraint.
+BROKEN = 1e3
+
+
+def loss(local: Sequence[Local | None], goal: Goal) -> float:
+    """Worst 95th percentile of the queuing delay, in s; `BROKEN` and more where a bound breaks.
+
+    What breaks costs the more the further it is from holding, so that the search finds back.
+    """
+    there = [one for one in local if one is not None]
+    held = counted(local)
+    missing = len(local) - len(there)
+    # The least gain that would have to go, in dB, and what the peak is above its bound.
+    unstable_db = sum(max(1.0, -one.gain_db) for one in held if not one.stable)
+    peak = max((one.sensitivity for one in held), default=SENSITIVITY)
+    idle = max((one.idle for one in held), default=0.0)
+    broken = (
+        100.0 * missing
+        + unstable_db
+        + 10 * max(0.0, math.log(peak / SENSITIVITY))
+        + 10 * max(0.0, idle - goal.give_up)
+    )
+    if broken > 0:
+        return BROKEN + broken
+    return max(one.delay_p95_s for one in there)
+
+
+def counted(local: Sequence[Local | None]) -> list[Local]:
+    """Where margins count: loads within the range, or the nearest to them if there are none."""
+    there = [one for one in local if one is not None]
+    return [one for one in there if one.held] or there
+
+
+def _point(space: Space, x: NDArray[np.float64]) -> dict[str, float]:
+    return {axis.name: math.exp(value) for axis, value in zip(space.axes, x, strict=True)}

@@ -1,0 +1,156 @@
+"""What the linear model says of a law at each corner: margins, and how far the queue moves.
+
+Two things move a queue that is held. TCP's own losses: as a signal halves one of N windows and
+comes to each flow at p·W/R, the sum of the windows is driven by white noise of intensity
+N·(W/2)²·pW/R = C/2 packets² per second, with pW² = 2. And the load: we ask that the law bear, once
+a minute, a change that asks for as much more of p as there was. Both pass the queue's closed loop,
+so that a gain too high and one too low both show in the deviation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forebay._native import LawModel
+from forebay.control import maps
+from forebay.control.loop import Loop
+from forebay.tune.ranges import Place, Ranges
+
+#: With fewer packets in flight, timeouts take more than about a tenth of a flow's throughput
+#: (Padhye et al. 1998, eq. 30, with an RTO of 1.5 R), which the fluid model leaves out.
+LEAST_WINDOW_PKTS = 10.0
+#: Time between two changes of the load that a law is designed to bear.
+LOAD_EVERY_S = 60.0
+#: Frequencies times R. Below, even an integral that takes minutes is quiet; above, the queue is.
+TURNS = np.union1d(np.geomspace(1e-4, 1, 120), np.arange(1, 40, 0.2))
+
+Params = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Local:
+    """A law at one place, by the linear model.
+
+    flows: those that the model counts, at most as many as have `LEAST_WINDOW_PKTS` in flight each.
+    held: whether that load is within the range, so that margins count.
+    queue_pkts: where the queue settles.
+    gain_db: least change of the gain to oscillation; below 0 where the loop is unstable.
+    sensitivity: largest |1/(1 + L)|; 2 leaves at least 6 dB and 29°.
+    noise_pkts, load_pkts: deviation of the queue by TCP's own losses, and by changes of the load.
+    """
+
+    place: Place
+    flows: float
+    held: bool
+    queue_pkts: float
+    capacity_pkts_per_s: float
+    stable: bool
+    gain_db: float
+    sensitivity: float
+    noise_pkts: float
+    load_pkts: float
+    #: for its exact margins
+    loop: Loop
+
+    @property
+    def deviation_pkts(self) -> float:
+        return math.hypot(self.noise_pkts, self.load_pkts)
+
+    @property
+    def timeouts(self) -> bool:
+        """Whether there are more flows than the model counts."""
+        return self.flows < (1 - 1e-6) * self.place.flows
+
+    @property
+    def idle(self) -> float:
+        """Share of time at which the queue is empty at constant load, were it Gaussian."""
+        if self.noise_pkts == 0:
+            return 0.0
+        return 0.5 * math.erfc(self.queue_pkts / self.noise_pkts / math.sqrt(2))
+
+    @property
+    def delay_p95_s(self) -> float:
+        return (self.queue_pkts + 1.645 * self.deviation_pkts) / self.capacity_pkts_per_s
+
+    @property
+    def noise_delay_s(self) -> float:
+        """Deviation of the queuing delay at constant load."""
+        return self.noise_pkts / self.capacity_pkts_per_s
+
+
+def active_flows(ranges: Ranges, place: Place, queue_pkts: float) -> float:
+    """Flows that have room for `LEAST_WINDOW_PKTS` each with this queue."""
+    room_pkts = ranges.capacity_pkts_per_s(place) * place.rtt_s + queue_pkts
+    return min(float(place.flows), max(room_pkts / LEAST_WINDOW_PKTS, 1.0))
+
+
+def at(
+    law: str,
+    params_at: Callable[[Place, float], Params],
+    queue_pkts: float,
+    ranges: Ranges,
+    places: Sequence[Place],
+) -> list[Local | None]:
+    """The law at each place; None where it has no equilibrium within the buffer.
+
+    params_at: parameters at a place with a number of flows, the same everywhere except for what
+    a law adapts by itself. queue_pkts: about where the queue settles.
+
+    Raises `ScenarioError` for a parameter that is wrong.
+    """
+    buffer_pkts = float(ranges.buffer_pkts)
+    cells = []
+    for place in places:
+        flows = active_flows(ranges, place, queue_pkts)
+        params = list(params_at(place, flows))
+        model = LawModel(law, params, place.rate, ranges.packet, buffer_pkts)
+        found = model.operate(flows, place.rtt_s)
+        cells.append(None if found is None or found[1]["queue_pkts"] > buffer_pkts else found)
+    there = [cell for cell in cells if cell is not None]
+    counted = zip(*maps.count(there), strict=True) if there else iter(())
+    result: list[Local | None] = []
+    for place, cell in zip(places, cells, strict=True):
+        if cell is None:
+            result.append(None)
+            continue
+        gain_db, stable = next(counted)
+        loop = Loop(*cell)
+        sensitivity, noise_pkts, load_pkts = moved(loop)
+        result.append(
+            Local(
+                place,
+                cell[0].flows,
+                cell[0].flows > (1 - 1e-6) * ranges.flows[0],
+                cell[1]["queue_pkts"],
+                cell[0].capacity_pkts_per_s,
+                bool(stable),
+                float(gain_db),
+                sensitivity,
+                noise_pkts,
+                load_pkts,
+                loop,
+            )
+        )
+    return result
+
+
+def moved(loop: Loop) -> tuple[float, float, float]:
+    """Largest |1/(1 + L)|, and the queue's deviation by losses and by load, in packets."""
+    point, plant = loop.point, loop.queue_plant
+    omega = TURNS / point.rtt_s
+    omega = omega[omega <= loop.highest_rad_s]
+    sensitivity = np.abs(1 / (1 + loop.response(omega)))
+    to_queue = sensitivity / np.abs((1j * omega + plant.poles[0]) * (1j * omega + plant.poles[1]))
+    # Windows' sum to queue: dq/dt = ΣW/R − C.
+    noise = (to_queue / point.rtt_s) ** 2 * 0.5 * point.capacity_pkts_per_s
+    # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
+    load = (to_queue * plant.gain * point.probability / omega) ** 2 / LOAD_EVERY_S
+    return (
+        float(sensitivity.max()),
+        math.sqrt(float(np.trapezoid(noise, omega)) / math.pi),
+        math.sqrt(float(np.trapezoid(load, omega)) / math.pi),
+    )

@@ -1,0 +1,260 @@
+"""Tuning from ranges to one recommended law: search, screen with packets, choose, test."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forebay import stats
+from forebay._native import ScenarioError
+from forebay.experiment import Progress
+from forebay.tune import candidates as known
+from forebay.tune.candidates import GOALS, Candidate, Goal
+from forebay.tune.check import Check, Checked, Floats, check, runnable
+from forebay.tune.ranges import Ranges
+from forebay.tune.search import search
+from forebay.tune.theory import Local
+
+#: Seeds of the runs that choose. The runs that test the choice have others, or the luck that made
+#: a candidate the best would count as its merit.
+SCREENING_SEEDS = 2
+
+#: Points along each range at which the model is asked again.
+GRID = 5
+
+#: Hears of the progress of a stage: what it counts, and how far it is.
+Watch = Callable[[str, Progress], None]
+
+
+@dataclass(frozen=True)
+class Against:
+    """The chosen law beside another, over the common seeds; less deviation is better.
+
+    difference_s: mean of the other's worst deviation less the chosen law's; ci95_s: half its 95 %
+    confidence interval; p: of a paired t-test, adjusted for the number of others by Holm's method.
+    """
+
+    other: Checked
+    seeds: int
+    difference_s: float
+    ci95_s: float
+    p: float
+
+    @property
+    def significant(self) -> bool:
+        return self.p < 1 - stats.LEVEL
+
+
+@dataclass
+class Tuning:
+    """What came of it.
+
+    screened: every candidate, with few seeds. chosen: None where nothing could be compared.
+    tested: the chosen law, then the papers' defaults, with seeds of their own; best: the goodput
+    that the best candidate had at each place, as a share of the rate.
+    inside: between the corners, where the model leaves the chosen law least margin, and its runs
+    there. left_out: laws that refuse their parameters here, and why.
+    """
+
+    ranges: Ranges
+    goal: Goal
+    laws: list[str]
+    seed: int
+    searched: list[Candidate] = field(default_factory=list)
+    screened: list[Checked] = field(default_factory=list)
+    chosen: Checked | None = None
+    meets_goal: bool = False
+    best: Floats = field(default_factory=lambda: np.empty(0))
+    tested: list[Checked] = field(default_factory=list)
+    inside: tuple[Local, Checked] | None = None
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    interrupted: bool = False
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def seeds(self) -> int:
+        """Seeds with which the chosen law was tested at every place."""
+        return int(np.isfinite(self.tested[0].worst_s).sum()) if self.tested else 0
+
+    def against(self) -> list[Against]:
+        """The chosen law beside each of the others."""
+        if not self.tested:
+            return []
+        mine, *others = self.tested
+        rows = []
+        for other in others:
+            both = np.isfinite(mine.worst_s) & np.isfinite(other.worst_s)
+            difference = (other.worst_s - mine.worst_s)[both]
+            pair = stats.compare(
+                {
+                    "other": dict(enumerate(other.worst_s[both])),
+                    "mine": dict(enumerate(mine.worst_s[both])),
+                }
+            )
+            p = pair[0].p if pair else float("nan")
+            mean_s, half_s = stats.mean_and_interval(difference)
+            rows.append(Against(other, int(both.sum()), mean_s, half_s, p))
+        known_p = [row.p for row in rows if row.p == row.p]
+        adjusted = iter(stats.holm(known_p))
+        return [
+            Against(
+                row.other,
+                row.seeds,
+                row.difference_s,
+                row.ci95_s,
+                next(adjusted) if row.p == row.p else row.p,
+            )
+            for row in rows
+        ]
+
+
+def tune(
+    rate: str,
+    rtt: str,
+    flows: str,
+    goal: str = "balance",
+    laws: Sequence[str] = (),
+    packet: str = "1000B",
+    buffer: str | None = None,
+    seeds: int = 10,
+    seed: int = 1,
+    threads: int | None = None,
+    watch: Watch | None = None,
+) -> Tuning:
+    """Tunes laws for ranges of rate, RTT and load, and recommends one.
+
+    rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
+        one value each.
+    goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 % of
+        what goodput the best candidate has at any place; "balance" or "throughput": least worst
+        deviation of the queuing delay, giving up at most 10 % or 5 %.
+    laws: names to choose from; all if empty.
+    buffer: such as "1250p"; the largest bandwidth-delay product if None.
+    seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
+
+    Ctrl-C ends it with what is done, and `interrupted`. Raises `ScenarioError` for bad input.
+    """
+    if goal not in GOALS:
+        raise ScenarioError(f"--goal: found {goal!r}, allowed: {', '.join(GOALS)}")
+    if not 1 <= seeds <= 1000:
+        raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
+    ranges = Ranges.of(rate, rtt, flows, packet, buffer)
+    names = known.known(laws)
+    if names == ["droptail"]:
+        raise ScenarioError("--law: found droptail, allowed: a law with something to tune")
+    why = runnable(known.default("droptail"), ranges)
+    if why:  # no fault of a law's
+        raise ScenarioError(why)
+    tuning = Tuning(ranges, GOALS[goal], names, seed)
+    wanted = _search(tuning, watch)
+    if tuning.interrupted:
+        return tuning
+    screening = check(wanted, ranges, SCREENING_SEEDS, threads, _named(watch, "screening runs"))
+    _keep(tuning, screening)
+    tuning.screened = [one for one in screening.checked if one.complete]
+    _choose(tuning)
+    if tuning.chosen is None or tuning.interrupted or tuning.faults:
+        return tuning
+    finalists = [tuning.chosen.candidate]
+    again = known.retargeted(finalists[0])
+    finalists += [one for one in wanted if one.origin == "default"]
+    finalists += [again] if again is not None and not runnable(again, ranges) else []
+    test = check(finalists, ranges, SCREENING_SEEDS + seeds, threads, _named(watch, "test runs"))
+    _keep(tuning, test)
+    tested = [one.of(slice(SCREENING_SEEDS, None)) for one in test.checked]
+    tuning.tested = [one for one in tested if one.complete]
+    if not tuning.tested or tuning.tested[0].candidate is not finalists[0]:
+        tuning.tested = []
+    elif not tuning.interrupted:
+        _inside(tuning, seeds, threads)
+    return tuning
+
+
+def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
+    """Every candidate that runs here."""
+    names = list(dict.fromkeys(["droptail", *tuning.laws]))
+    spaces = [s for s in (known.space(law, tuning.ranges) for law in names) if s is not None]
+    tasks = [(space, goal) for space in spaces for goal in GOALS.values()]
+    start = time.monotonic()
+    try:
+        for done, (space, goal) in enumerate(tasks):
+            tuning.searched.append(search(space, goal, tuning.ranges, tuning.seed))
+            if watch:
+                elapsed_s = time.monotonic() - start
+                watch(
+                    "searches", Progress((done + 1) / len(tasks), done + 1, len(tasks), elapsed_s)
+                )
+    except KeyboardInterrupt:
+        tuning.interrupted = True
+    found = [*map(known.default, names), *tuning.searched]
+    found += [one for law in names for one in known.listed(law, tuning.ranges)]
+    wanted = []
+    for candidate in found:
+        why = runnable(candidate, tuning.ranges)
+        if why:
+            tuning.left_out.append((candidate.label, why))
+        else:
+            wanted.append(candidate)
+    return wanted
+
+
+def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:
+    """Between the corners the model is asked on a grid, and packets where it likes it least."""
+    candidate, ranges = tuning.tested[0].candidate, tuning.ranges
+    space = known.space(candidate.law, ranges)
+    if space is None or not candidate.point:
+        return
+    grid = [one for one in ranges.grid(GRID) if one not in ranges.corners]
+    there = [o for o in space.local(candidate.point, ranges, grid) if o and not o.timeouts]
+    if not there:
+        return
+    tight = max(there, key=lambda one: one.sensitivity if one.stable else math.inf)
+    run = check([candidate], ranges.only(tight.place), seeds, threads)
+    _keep(tuning, run)
+    if run.checked[0].complete:
+        tuning.inside = tight, run.checked[0]
+
+
+def _choose(tuning: Tuning) -> None:
+    """What has least of what the goal asks for, among those that keep margins and goodput.
+
+    A law without a model has no margins to keep. Where nothing keeps the goodput, the one that
+    comes nearest; where nothing keeps the margins, they do not count.
+    """
+    if not tuning.screened:
+        return
+    goodput = np.array([np.nanmean(one.goodput, axis=1) for one in tuning.screened])
+    # In-order goodput can pass the rate for a while, when a hole in the sequence is filled.
+    tuning.best = np.minimum(1.0, goodput.max(axis=0))
+    tuned = [one for one in tuning.screened if one.candidate.origin in ("tuned", "listed")]
+    able = [one for one in tuned if one.candidate.keeps or one.candidate.origin == "listed"]
+    able = able or tuned
+    if not able:
+        return
+    least = 1 - tuning.goal.give_up
+    enough = [one for one in able if one.relative(tuning.best).min() >= least]
+    tuning.meets_goal = bool(enough)
+    if enough:
+        least_of = tuning.goal.least
+        tuning.chosen = min(enough, key=lambda one: one.worst_of(getattr(one, least_of)))
+    else:
+        tuning.chosen = max(able, key=lambda one: float(one.relative(tuning.best).min()))
+
+
+def _keep(tuning: Tuning, done: Check) -> None:
+    tuning.interrupted = tuning.interrupted or done.interrupted
+    tuning.faults += done.faults
+
+
+def _named(watch: Watch | None, what: str) -> Callable[[Progress], None] | None:
+    if watch is None:
+        return None
+
+    def relay(now: Progress) -> None:
+        watch(what, now)
+
+    return relay

@@ -1,0 +1,233 @@
+"""`forebay tune`: the model against closed forms and packets, the search, the choice, the test."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Cli, command
+from scipy import stats as scipy_stats
+
+from forebay import ScenarioError, stats
+from forebay._native import LawModel
+from forebay.control.loop import Loop
+from forebay.tune import candidates, check, search, theory, tune, tuning, words
+from forebay.tune.candidates import GOALS, Candidate
+from forebay.tune.ranges import Place, Ranges
+
+#: Few flows with long windows, where the model holds.
+RATE, RTT, FLOWS = "20Mbit/s", "100ms", "5..10"
+OPTIONS = ["--rate", RATE, "--rtt", RTT, "--flows", FLOWS]
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Ranges:
+    return Ranges.of(RATE, RTT, FLOWS)
+
+
+@pytest.fixture(scope="module")
+def tuned() -> tuning.Tuning:
+    return tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=2)
+
+
+def test_corners_are_every_pair_of_ends() -> None:
+    ranges = Ranges.of("5..50Mbit/s", "20..200ms", "10..400")
+    assert len(ranges.corners) == 8
+    assert ranges.corners[0] == Place(5_000_000, 0.02, 10)
+    assert ranges.middle == Place(15_800_000, 0.0632, 63)
+    assert ranges.buffer_pkts == 1250  # 50 Mbit/s · 200 ms
+    assert Ranges.of("5Mbit/s", "20ms", "10").places == [Place(5_000_000, 0.02, 10)]
+    assert Ranges.of("500kbit/s..5Mbit/s", "20ms", "10").rates_bps == (500_000, 5_000_000)
+    assert len(ranges.grid(5)) == 125
+    assert set(ranges.corners) <= set(ranges.grid(3))
+
+
+def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
+    """White noise of intensity S through 1/R/((s + a)(s + b)) has variance S/R²/(2ab(a + b))."""
+    model = LawModel("pi", [("target", "50p"), ("a", "1e-12"), ("b", "0")], "8Mbit/s", "1000B", 500)
+    found = model.operate(5.0, 0.15)
+    assert found is not None
+    loop = Loop(*found)
+    point = loop.point
+    a, b = point.tcp_pole, point.queue_pole
+    wanted = 0.5 * point.capacity_pkts_per_s / point.rtt_s**2 / (2 * a * b * (a + b))
+    peak, noise_pkts, _ = theory.moved(loop)
+    assert peak == pytest.approx(1, abs=0.02)
+    assert noise_pkts == pytest.approx(math.sqrt(wanted), rel=0.02)
+
+
+def test_predicted_deviation_is_that_of_packets() -> None:
+    """The model's deviation at constant load, and that of the packets, within a third."""
+    ranges = Ranges.of("15Mbit/s", "150ms", "20")
+    params = (("target", "150p"), ("a", "0.00002"), ("b", "0.0000198"))
+    local = theory.at("pi", lambda _place, _flows: params, 150.0, ranges, ranges.places)[0]
+    assert local is not None
+    assert local.held
+    seen = check.check([Candidate("pi", "pi", params, "listed")], ranges, 3).checked[0]
+    assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.33)
+
+
+@pytest.mark.parametrize("law", ["pi", "stpi"])
+def test_search_keeps_the_margins(law: str, narrow: Ranges) -> None:
+    """By the exact margins of the loop, which the search does not use."""
+    space = candidates.space(law, narrow)
+    assert space is not None
+    found = search.search(space, GOALS["balance"], narrow, seed=1)
+    assert found.keeps
+    for local in found.local:
+        assert local is not None
+        assert local.loop.stable
+        assert local.loop.margins.sensitivity <= 1.03 * search.SENSITIVITY
+        assert local.idle <= GOALS["balance"].give_up
+
+
+def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
+    space = candidates.space("pi", narrow)
+    assert space is not None
+    goal = GOALS["throughput"]
+    found = search.search(space, goal, narrow, seed=1)
+    high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.places)
+    assert search.loss(found.local, goal) < search.BROKEN <= search.loss(high, goal)
+
+
+def test_every_space_gives_parameters_that_the_law_takes(narrow: Ranges) -> None:
+    for law in candidates.SPACES:
+        space = candidates.space(law, narrow)
+        assert space is not None
+        middle = {axis.name: math.sqrt(axis.low * axis.high) for axis in space.axes}
+        one = Candidate(law, law, space.params(middle), "tuned")
+        assert not check.runnable(one, narrow), law
+        assert len(space.local(middle, narrow, narrow.places)) == len(narrow.places)
+
+
+def made_up(name: str, deviation_ms: float, goodput: float, keeps: bool = True) -> check.Checked:
+    seen = np.full((2, 3), 1e-3 * deviation_ms)
+    share = np.full((2, 3), goodput)
+    one = Candidate("pi", name, (), "tuned", keeps=keeps)
+    return check.Checked(one, seen, seen, 3 * seen, share, share)
+
+
+def test_choice_is_the_least_deviation_that_keeps_margins_and_goodput(narrow: Ranges) -> None:
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi"], 1)
+    result.screened = [
+        made_up("idle", 1, 0.5),
+        made_up("swings", 2, 1.0, keeps=False),
+        made_up("good", 3, 0.95),
+        made_up("slow", 9, 1.0),
+    ]
+    tuning._choose(result)
+    assert result.chosen is not None
+    assert result.chosen.candidate.label == "good"
+    assert result.meets_goal
+    result.screened = result.screened[:2]
+    tuning._choose(result)
+    assert result.chosen.candidate.label == "idle"
+    assert not result.meets_goal
+
+
+def test_against_pairs_the_seeds_and_adjusts_by_holm(narrow: Ranges) -> None:
+    rng = np.random.default_rng(1)
+    common = rng.normal(20, 4, (1, 10))
+
+    def one(label: str, more_ms: float) -> check.Checked:
+        made = made_up(label, 0, 1.0)
+        seen = 1e-3 * (common + more_ms + rng.normal(0, 0.5, (1, 10)))
+        return check.Checked(made.candidate, seen, seen, seen, seen, seen)
+
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi"], 1)
+    result.tested = [one("mine", 0), one("much", 1.0), one("little", 0.3)]
+    rows = result.against()
+    mine, *others = (checked.worst_s for checked in result.tested)
+    p = [float(scipy_stats.ttest_rel(other, mine).pvalue) for other in others]
+    assert [row.p for row in rows] == pytest.approx(stats.holm(p))
+    assert rows[0].significant
+    assert rows[0].difference_s == pytest.approx(float((others[0] - mine).mean()))
+    assert all(row.seeds == 10 for row in rows)
+
+
+def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
+    assert tuned.chosen is not None
+    assert tuned.chosen.candidate.law == "pi"
+    droptail = next(row for row in tuned.against() if row.other.candidate.law == "droptail")
+    assert droptail.difference_s > 0
+    assert tuned.seeds == 2
+    text = " ".join(words.reasons(tuned))
+    assert "The corner that binds is" in text
+    assert "DropTail's is" in text
+
+
+def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
+    alone = tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=1)
+    assert words.as_json(alone) == words.as_json(tuned)
+
+
+def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
+    done = cli("tune", *OPTIONS, "--law", "pi", "--seeds", 1, "--json", "--out", "tuned")
+    assert done.returncode == 0, done.stderr
+    printed = json.loads(done.stdout)
+    out = tmp_path / "tuned"
+    assert printed == json.loads((out / "tune.json").read_text())
+    assert printed["law"] == "pi"
+    assert len(printed["places"]) == 3
+    page = (out / "tune.html").read_text()
+    assert page.count("<svg") == 3
+    assert "http" not in page.split("<svg")[0]
+    for name in ("trade", "places", "defaults"):
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    again = cli("run", "tuned/pi.toml", "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["law"] == "pi (tuned)"
+    corners = cli("run", "tuned/corners.toml", "--law", "pi (tuned)", "--json")
+    assert len(corners.stdout.splitlines()) == 2, corners.stderr
+
+
+def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
+    arguments = ["tune", *OPTIONS, "--law", "pi", "--seeds", 900, "--out", tmp_path / "tuned"]
+    process = subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "test runs" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "interrupted: " in errors
+    assert "Partial result" in (tmp_path / "tuned" / "tune.html").read_text()
+    assert json.loads((tmp_path / "tuned" / "tune.json").read_text())["partial"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"rate": "50..5Mbit/s"}, "--rate: found '50..5Mbit/s', allowed: from less to more"),
+        ({"rtt": "20"}, '--rtt: found "20", allowed: a time'),
+        ({"flows": "1.5"}, "--flows: found '1.5', allowed: whole numbers"),
+        ({"flows": "0..5"}, "--flows: found '0..5', allowed: from less to more, above zero"),
+        ({"rate": ".."}, "--rate: found '..', allowed: a value, or a range"),
+        ({"goal": "speed"}, "--goal: found 'speed', allowed: delay, balance, throughput"),
+        ({"laws": ["pie"]}, "--law: found 'pie', allowed: droptail"),
+        ({"laws": ["droptail"]}, "--law: found droptail, allowed: a law with something to tune"),
+        ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
+        ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),
+        ({"packet": "20B"}, 'traffic.0.packet: found "20B", allowed: 40B'),
+    ],
+)
+def test_bad_input_is_one_line(options: dict[str, object], found: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        tune(**{"rate": RATE, "rtt": RTT, "flows": FLOWS, **options})  # type: ignore[arg-type]
+    assert str(caught.value).startswith(found)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_input_exits_with_2_and_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    done = cli("tune", "--rate", "5Mbit/s", "--rtt", "20ms", "--flows", "x", "--out", "tuned")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "tuned").exists()
