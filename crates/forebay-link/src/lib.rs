@@ -77,6 +77,7 @@ pub fn run(
     watchers: Watchers,
     ready: impl FnOnce(&Ready),
 ) -> Result<Outcome, Error> {
+    one_thread()?;
     // Before anything is made, see that the laws fit.
     settings.directions()?;
     let fastest = [&settings.up, &settings.down]
@@ -125,6 +126,17 @@ pub fn run(
     );
     network.leave();
     outcome
+}
+
+/// The keepers are forks, which take no other thread along: what it held would stay locked.
+fn one_thread() -> Result<(), Error> {
+    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads == 1 {
+        return Ok(());
+    }
+    Err(Error::Machine(format!(
+        "a process with {threads} threads cannot become the link: start it in a process of its own"
+    )))
 }
 
 /// Waits until something listens in the server's namespace, which had no socket before, or the

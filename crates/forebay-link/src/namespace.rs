@@ -236,13 +236,6 @@ fn with_own_user() -> Result<(), Error> {
     let (user, group) = (geteuid(), getegid());
     match unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET) {
         Ok(()) => {}
-        Err(Errno::EINVAL) => {
-            return Err(Error::Machine(
-                "a user namespace: a process with several threads cannot enter one; \
-                 start the link from a process of its own"
-                    .into(),
-            ))
-        }
         Err(errno) => return Err(no_user_namespace(errno)),
     }
     // Until setgroups is given up, an unprivileged user may not map a group (user_namespaces(7)).

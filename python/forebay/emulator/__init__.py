@@ -5,9 +5,32 @@ gives an `Outcome`, and `link(...)` is a context with a client and a server in i
 itself is the crate `forebay-link`.
 """
 
-from forebay.emulator.net import Net, Place, link
-from forebay.emulator.outcome import Outcome
-from forebay.emulator.process import LinkError, run
+from typing import TYPE_CHECKING
+
 from forebay.emulator.settings import Settings, Way, settings
 
+if TYPE_CHECKING:
+    from forebay.emulator.net import Net, Place, link
+    from forebay.emulator.outcome import Outcome
+    from forebay.emulator.process import LinkError, run
+
 __all__ = ["LinkError", "Net", "Outcome", "Place", "Settings", "Way", "link", "run", "settings"]
+
+# Loaded when first asked for: numpy starts threads, and a process with several of them cannot
+# become the emulator.
+_LATER = {
+    "LinkError": "process",
+    "Net": "net",
+    "Outcome": "outcome",
+    "Place": "net",
+    "link": "net",
+    "run": "process",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        from importlib import import_module
+
+        return getattr(import_module(f"forebay.emulator.{_LATER[name]}"), name)
+    raise AttributeError(f"module 'forebay.emulator' has no attribute {name!r}")

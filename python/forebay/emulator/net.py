@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec
 
 from forebay.emulator.outcome import Outcome
 from forebay.emulator.process import Emulator
 from forebay.emulator.settings import Settings, settings
 
 Words = Sequence[str | os.PathLike[str]]
+P = ParamSpec("P")
 
 
 class Place:
@@ -110,15 +112,24 @@ class Net:
         self.outcome = self._emulator.stop()
 
 
-def link(rate: str | None = None, delay: str = "0ms", **wanted: Any) -> Net:
-    """A link between a client and a server in this program.
+def _within(wanted: Callable[P, Settings]) -> Callable[P, Net]:
+    """The same arguments, for a context."""
 
-    Takes what `forebay.emulator.settings` does. After the context `outcome` has what was
-    observed.
+    def link(*args: P.args, **kwargs: P.kwargs) -> Net:
+        found = wanted(*args, **kwargs)
+        found.check()
+        return Net(found)
 
-    Raises `ScenarioError` for settings that cannot be; entering the context raises `LinkError`
-    where the machine refuses.
+    link.__doc__ = f"""A link between a client and a server in this program.
+
+    `with forebay.link("15Mbit/s", "30ms", "150p", "pi", {{"target": "50p"}}) as net:` has
+    `net.client` and `net.server`; both run programs, and know their addresses. After the context
+    `net.outcome` has what was observed. Entering it raises `LinkError` where the machine refuses.
+
+    {(wanted.__doc__ or "").partition("Says what a link is.")[2].strip()}
     """
-    net = Net(settings(rate, delay, **wanted))
-    net._settings.check()
-    return net
+    link.__signature__ = inspect.signature(wanted)  # type: ignore[attr-defined]
+    return link
+
+
+link = _within(settings)

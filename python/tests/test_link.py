@@ -1,0 +1,474 @@
+"""Real packets over a real link. Nothing here asserts how punctual the machine is: it may be
+busy, and then a run says that it is void."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import Cli, command
+
+import forebay
+from forebay import emulator
+from forebay.emulator import LinkError, settings
+
+#: A whole link takes a moment to come up and to end.
+PATIENCE_S = 60
+
+
+def usable() -> str:
+    """Why this machine has no link; empty where it has."""
+    try:
+        emulator.run(settings("10Mbit/s"), ["true"], timeout_s=PATIENCE_S)
+    except LinkError as error:
+        return str(error)
+    return ""
+
+
+WHY_NOT = usable()
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+needs_iperf3 = pytest.mark.skipif(
+    shutil.which("iperf3") is None, reason="iperf3 is not here: apt-get install iperf3"
+)
+needs_ping = pytest.mark.skipif(
+    shutil.which("ping") is None, reason="ping is not here: apt-get install iputils-ping"
+)
+
+#: Sends datagrams of a size to the server at a rate for a while; the arguments say it all.
+BLAST = """
+import socket, sys, time
+size, packets_per_s, seconds, host, tos = sys.argv[1:]
+family = socket.AF_INET6 if ":" in host else socket.AF_INET
+out = socket.socket(family, socket.SOCK_DGRAM)
+if family == socket.AF_INET6:
+    out.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, int(tos))
+else:
+    out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(tos))
+start, sent = time.monotonic(), 0
+while (now := time.monotonic() - start) < float(seconds):
+    while sent < now * float(packets_per_s):
+        try:
+            out.sendto(bytes(int(size)), (host, 9000))
+        except OSError:
+            pass
+        sent += 1
+    time.sleep(0.001)
+"""
+
+
+def blast(size: int, rate: float, seconds: float, host: str, tos: int = 0) -> list[str]:
+    """A command that sends `rate` datagrams of `size` bytes per second."""
+    return [sys.executable, "-c", BLAST, *map(str, [size, rate, seconds, host, tos])]
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """No test leaves a keeper, and with it a namespace."""
+    yield
+    deadline = time.monotonic() + 10
+    while (left := keepers()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def keepers() -> list[int]:
+    """Keepers that this test has started: other links may be up on the machine."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "comm").read_text() == "forebay-keeper\n":
+                environment = (entry / "environ").read_bytes()
+                if f"PYTEST_LINK={os.getpid()}\0".encode() in environment:
+                    found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_LINK", str(os.getpid()))
+
+
+@needs_ping
+@pytest.mark.parametrize("device", ["tun", "packets"])
+def test_ping_takes_the_delay_in_both_versions(device: str) -> None:
+    with forebay.link("15Mbit/s", "30ms", delay_up="10ms", device=device) as net:
+        for address in filter(None, [net.server.address, net.server.address6]):
+            done = net.client.run(
+                ["ping", "-c", "4", "-i", "0.1", address], capture_output=True, text=True
+            )
+            best_ms = float(done.stdout.split("min/avg/max/mdev = ")[1].split("/")[0])
+            assert 40 <= best_ms < 60
+    assert net.outcome is not None
+    assert net.outcome.up["forwarded_packets"] >= 8
+
+
+@needs_iperf3
+def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
+    done = cli(
+        *("link", "--rate", "15Mbit/s", "--delay", "10ms", "--buffer", "150p", "--aqm", "pi"),
+        *("--set", "target=40p", "--set", "a=0.00355", "--set", "b=0.00335"),
+        *("--measure", "2s..6s", "--server", "iperf3 -s -1 >/dev/null", "--out", "out", "--"),
+        *("iperf3", "-c", "198.18.0.2", "-C", "reno", "-P", "5", "-t", "6", "-J"),
+    )
+    assert done.returncode == 0, done.stderr
+    received = json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"]
+    out = tmp_path / "out"
+    table = json.loads((out / "metrics.json").read_text())
+    up, down = (run["metrics"] for run in table["runs"])
+    assert set(up) >= {"queue_mean_pkts", "goodput_bps", "lateness_p99_s", "void"}
+    if up["void"]:
+        pytest.skip(f"the machine is too busy: {done.stderr}")
+    # 52 of 1500 bytes are headers.
+    assert up["goodput_bps"] == pytest.approx(15e6 * 1448 / 1500, rel=0.03)
+    assert up["goodput_bps"] == pytest.approx(received, rel=0.1)
+    assert up["queue_mean_pkts"] == pytest.approx(40, rel=0.5)
+    assert up["early_drop_rate"] > 0
+    assert up["utilisation"] > 0.95
+    # Acknowledgements alone go down.
+    assert down["queue_mean_pkts"] < 1
+    samples = pl.read_parquet(out / "samples.parquet")
+    assert {"p", "queue_pkts", "time_s"} <= set(samples.columns)
+    assert (out / "report.html").stat().st_size > 100_000
+    link = json.loads((out / "link.json").read_text())
+    assert link["ways"]["up"]["achieved_bps"] == pytest.approx(15e6, rel=2e-3)
+    flows = pl.read_parquet(out / "flows.parquet")["point"].cast(pl.String)
+    assert flows.to_list() == ["up (client to server)"] * 5
+
+
+@pytest.mark.parametrize("host", ["198.18.0.2", "2001:2::2"])
+def test_ect_is_marked_and_not_ect_dropped(host: str) -> None:
+    """Twice the rate of ECT(0), and of Not-ECT, through RED."""
+    red = {"min_th": "5p", "max_th": "500p", "max_p": 1, "w_q": 0.1}
+    receive = """
+import socket, sys
+got = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+got.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+got.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+got.bind(("::", 9000))
+print("ready", flush=True)
+got.settimeout(1.5)
+seen = {}
+try:
+    while True:
+        _, extra, _, _ = got.recvmsg(100, 100)
+        ecn = extra[0][2][0] & 3
+        seen[ecn] = seen.get(ecn, 0) + 1
+except TimeoutError:
+    print(seen)
+"""
+    with forebay.link("2Mbit/s", aqm="red", params=red, buffer="800p") as net:
+        receiver = net.server.popen(
+            [sys.executable, "-c", receive], stdout=subprocess.PIPE, text=True
+        )
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        for tos in (0b10, 0):
+            net.client.run(blast(472, 1000, 0.7, host, tos))
+        seen = eval(receiver.communicate(timeout=PATIENCE_S)[0])
+    assert net.outcome is not None
+    up = net.outcome.runs[0].samples
+    marks, early = int(up["marks"].sum()), int(up["early_drops"].sum())
+    assert marks > 20 and early > 20
+    # Every mark arrives as CE, by a packet that the kernel's checksums let through; ECT(0) that
+    # was not marked is still ECT(0), and Not-ECT is never marked.
+    assert seen[0b11] == marks
+    assert seen.get(0b10, 0) > 0 and seen.get(0b00, 0) > 0
+    assert sum(seen.values()) == int(up["arrivals"].sum()) - early - int(up["forced_drops"].sum())
+
+
+def test_a_storm_of_small_packets_is_survived() -> None:
+    """Ten times the rate in packets of 64 bytes: the queue overflows, and the run ends well."""
+    outcome = emulator.run(
+        settings("1Mbit/s", buffer="50p"),
+        blast(36, 20_000, 1.0, "198.18.0.2"),
+        timeout_s=PATIENCE_S,
+    )
+    up = outcome.runs[0].samples
+    assert outcome.status == 0
+    assert int(up["overflow_drops"].sum()) > 3 * outcome.up["forwarded_packets"]
+    assert int(up["queue_pkts"].max()) <= 50
+
+
+def test_broken_packets_are_carried_or_dropped() -> None:
+    """Raw sockets send what no stack would; the link goes on."""
+    send = """
+import random, socket
+random.seed(1)
+out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+for i in range(2000):
+    size = random.choice([20, 21, 28, 40, 576, 1500])
+    packet = bytearray(random.randbytes(size))
+    packet[0] = 0x40 | random.choice([5, 5, 6, 15])
+    packet[6:8] = random.choice([b"\\0\\0", b"\\x20\\0", b"\\0\\x10"])
+    packet[12:20] = socket.inet_aton("198.18.0.1") + socket.inet_aton("198.18.0.2")
+    try:
+        out.sendto(packet, ("198.18.0.2", 0))
+    except OSError:
+        pass
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(20):
+    udp.sendto(bytes(60_000), ("198.18.0.2", 9000))
+"""
+    outcome = emulator.run(
+        settings("20Mbit/s", "1..5ms", aqm="red"),
+        [sys.executable, "-c", send],
+        timeout_s=PATIENCE_S,
+    )
+    assert outcome.status == 0
+    assert outcome.up["forwarded_packets"] > 100
+
+
+def test_a_recorded_trace_is_replayed(tmp_path: Path) -> None:
+    """Opportunities in bursts, with an outage: what is delivered is what was recorded."""
+    times = list(range(1, 400, 2)) + [t for t in range(600, 1001) for _ in (0, 1)]
+    trace = tmp_path / "cell.down"
+    trace.write_text("".join(f"{t}\n" for t in times))
+    outcome = emulator.run(
+        settings(trace=trace, buffer="2000p", measure="0.5s..3s"),
+        blast(1472, 2500, 3.2, "198.18.0.2"),
+        timeout_s=PATIENCE_S,
+    )
+    up = outcome.runs[0].samples
+    inside = (up["time_s"] > 0.5) & (up["time_s"] < 3.0)
+    assert up["capacity_bits"][inside].sum() == pytest.approx(
+        8 * 1500 * (2 * len(times) + 802), rel=0.02
+    )
+    assert outcome.up["utilisation"] == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize("super_packets", [False, True])
+def test_data_arrives_whole(super_packets: bool) -> None:
+    """Drops and marks within super-packets cut them apart; TCP notices what is not right."""
+    receive = """
+import hashlib, socket
+listener = socket.create_server(("", 7000))
+print("ready", flush=True)
+connection, _ = listener.accept()
+digest = hashlib.sha256()
+while data := connection.recv(1 << 16):
+    digest.update(data)
+print(digest.hexdigest())
+"""
+    send = """
+import hashlib, random, socket
+out = socket.create_connection(("198.18.0.2", 7000))
+data = random.Random(1).randbytes(6_000_000)
+out.sendall(data)
+print(hashlib.sha256(data).hexdigest())
+"""
+    with forebay.link(
+        "100Mbit/s",
+        "2ms",
+        "100p",
+        "pi",
+        {"target": "10p"},
+        super_packets=super_packets,
+        loss="0.5%",
+    ) as net:
+        receiver = net.server.popen(
+            [sys.executable, "-c", receive], stdout=subprocess.PIPE, text=True
+        )
+        assert receiver.stdout is not None
+        receiver.stdout.readline()
+        sent = net.client.run(
+            [sys.executable, "-c", send], capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert receiver.communicate(timeout=PATIENCE_S)[0] == sent.stdout
+    assert net.outcome is not None
+    assert net.outcome.lost_packets[0] > 0
+    # Segments are counted, not super-packets.
+    assert net.outcome.up["forwarded_packets"] > 4000
+
+
+def test_statuses_pass_through(cli: Cli) -> None:
+    def link(*words: str) -> subprocess.CompletedProcess[str]:
+        return cli("link", "-q", "--rate", "10Mbit/s", "--", *words)
+
+    assert link("sh", "-c", "exit 7").returncode == 7
+    assert link("sh", "-c", "kill -9 $$").returncode == 128 + 9
+    missing = link("no-such-program")
+    assert missing.returncode == 127 and "no-such-program" in missing.stderr
+    assert link("sh", "-c", "echo $FOREBAY_CLIENT $FOREBAY_SERVER").stdout == (
+        "198.18.0.1 198.18.0.2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "link: rate: found nothing"),
+        (["--rate", "15"], 'link: rate: found "15"'),
+        (["--rate", "15Mbit/s", "--rate-up", "x"], 'link: rate-up: found "x"'),
+        (["--rate", "15Mbit/s", "--aqm", "pie"], 'link: aqm: found "pie"'),
+        (["--rate", "15Mbit/s", "--aqm", "pi", "--set", "target=2000p"], "link: target: found"),
+        (["--rate", "15Mbit/s", "--aqm", "pi", "--set", "tarqet=20p"], "link: tarqet: found"),
+        (["--rate", "15Mbit/s", "--loss", "200%"], 'link: loss: found "200%"'),
+        (["--rate", "15Mbit/s", "--mtu", "100"], "link: mtu: found 100"),
+        (["--trace", "no-such-file"], "link: trace: found no-such-file"),
+        (["--rate", "15Mbit/s", "--measure", "5s"], 'link: measure: found "5s"'),
+    ],
+)
+def test_wrong_settings_get_one_line(
+    cli: Cli, tmp_path: Path, options: list[str], expected: str
+) -> None:
+    done = cli("link", *options, "--out", "out", "--", "touch", "ran")
+    assert done.returncode == 2
+    assert done.stderr.startswith(expected) and done.stderr.count("\n") == 1
+    assert "allowed: " in done.stderr
+    assert not any((tmp_path / name).exists() for name in ("out", "ran"))
+
+
+def started(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """`forebay link` with a command that says when it runs."""
+    process = subprocess.Popen(
+        command("link", "-q", "--rate", "10Mbit/s", "--", *words),
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+#: Leaves a child in a session of its own, as a daemon does, and says its number.
+DAEMON = "setsid sleep 600 & echo ready; echo $!; exec sleep 600"
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_nothing_stays_when_the_emulator_is_killed() -> None:
+    with started("sh", "-c", DAEMON) as process:
+        assert process.stdout is not None
+        daemon = int(process.stdout.readline())
+        assert keepers()
+        process.kill()
+        assert gone(daemon)
+
+
+def test_nothing_stays_when_the_command_ends() -> None:
+    with started("sh", "-c", "setsid sleep 600 & echo ready; echo $!; exit 3") as process:
+        assert process.stdout is not None
+        daemon = int(process.stdout.readline())
+        assert process.wait(PATIENCE_S) == 3
+        assert gone(daemon)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_are_passed_on(number: signal.Signals) -> None:
+    trap = f"trap 'echo got; exit 5' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    with started("sh", "-c", trap) as process:
+        process.send_signal(number)
+        assert process.communicate(timeout=PATIENCE_S)[0] == "got\n"
+        assert process.returncode == 5
+
+
+def test_nothing_stays_when_a_program_dies_within_the_context(tmp_path: Path) -> None:
+    program = """
+import forebay, os, signal
+with forebay.link("10Mbit/s") as net:
+    net.server.popen(["sleep", "600"])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_an_error_within_the_context_ends_all() -> None:
+    with pytest.raises(RuntimeError), forebay.link("10Mbit/s") as net:
+        process = net.client.popen(["sleep", "600"])
+        raise RuntimeError
+    assert process.poll() is not None
+    assert net.outcome is not None
+
+
+def test_links_nest(cli: Cli) -> None:
+    inner = command("link", "-q", "--rate", "5Mbit/s", "--", "sh", "-c", "echo $FOREBAY_SERVER")
+    done = cli("link", "-q", "--rate", "10Mbit/s", "--", *inner)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "198.18.0.2\n"
+
+
+@needs_ping
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to become nobody")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here: util-linux")
+@pytest.mark.parametrize("device", ["tun", "packets"])
+def test_anybody_may(device: str) -> None:
+    """Nobody, without any privilege, and without a way to any."""
+    nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    # Nobody may not enter root's home, where this interpreter may lie; the system's can do too.
+    path = os.pathsep.join(map(str, [Path(forebay.__file__).parents[1], *sys.path[1:]]))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def works(*words: str) -> bool:
+        done = subprocess.run(
+            [*nobody, *words], env=environment, cwd="/", capture_output=True, check=False
+        )
+        return done.returncode == 0
+
+    pythons = [sys.executable, "/usr/bin/python3"]
+    python = next((one for one in pythons if works(one, "-c", "import forebay.cli")), None)
+    if python is None:
+        pytest.skip("nobody may not read this installation")
+    if device == "tun" and not works("test", "-w", "/dev/net/tun"):
+        pytest.skip("nobody may not open /dev/net/tun")
+    words = ["--rate", "15Mbit/s", "--delay", "5ms", "--device", device, "--"]
+    program = "id -u; ping -c 2 -i 0.2 198.18.0.2 >/dev/null && echo there and back"
+    done = subprocess.run(
+        [
+            *(*nobody, "--no-new-privs", python, "-m", "forebay.cli", "link", "-q"),
+            *(*words, "sh", "-c", program),
+        ],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    if "a user namespace" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.stdout == "65534\nthere and back\n", done.stderr
+
+
+def test_the_link_has_no_way_out() -> None:
+    """What runs behind it cannot reach the machine's own network, and the other way round."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = str(listener.getsockname()[1])
+    reach = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+    outcome = emulator.run(
+        settings("10Mbit/s"),
+        [sys.executable, "-c", reach],
+        timeout_s=PATIENCE_S,
+        stderr=subprocess.DEVNULL,
+    )
+    assert outcome.status == 1
+
+
+def test_two_laws_are_two_laws() -> None:
+    wanted = settings(
+        "10Mbit/s", aqm="pi", params={"target": "20p"}, aqm_up="red", rate_up="2Mbit/s"
+    )
+    outcome = emulator.run(wanted, blast(972, 200, 0.5, "198.18.0.2"), timeout_s=PATIENCE_S)
+    result = outcome.result()
+    assert list(result.metrics["law"]) == ["red", "pi"]
+    assert list(result.metrics["point"]) == ["up (client to server)", "down (server to client)"]
+    assert "--aqm-up red" in result.experiment.command
