@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from forebay.commands.options import settings
-
-#: Of an axis that is a range.
-DOTS = ".."
+from forebay.spans import DOTS, ends
 
 
 def stability_map(
@@ -66,8 +64,8 @@ def stability_map(
     low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)
     quantity = "rate" if axis == "rate" else "time"
     bounds = tuple(_native.quantity(f"--{axis}", text, quantity) for text in (low, high))
-    ends = (float(_number("--flows", fewest)), float(_number("--flows", most)))
-    for key, (a, b) in [("--flows", ends), (f"--{axis}", bounds)]:
+    counts = (float(_number("--flows", fewest)), float(_number("--flows", most)))
+    for key, (a, b) in [("--flows", counts), (f"--{axis}", bounds)]:
         if not 0 < a < b:
             raise typer.BadParameter(f"{key}: allowed: a range from less to more, above zero")
     given = settings(set_)
@@ -75,13 +73,13 @@ def stability_map(
     link = Link.of(
         high if axis == "rate" else rate,
         packet,
-        ends[1],
+        counts[1],
         high if axis == "rtt" else rtt,
         given.get("target", "1p"),
         buffer,
     )
     drawn = maps.stability_map(
-        law, link, list(given.items()), ends, axis, (bounds[0], bounds[1]), points
+        law, link, list(given.items()), counts, axis, (bounds[0], bounds[1]), points
     )
     if simulate:
         drawn = maps.simulate(drawn, list(given.items()), simulate)
@@ -109,12 +107,9 @@ def stability_map(
 
 
 def _range(key: str, text: str) -> tuple[str, str]:
-    """ "20..500ms" as "20ms" and "500ms"; the first end may have its own unit."""
-    low, dots, high = text.partition(DOTS)
-    if not dots or not low or not high:
+    if DOTS not in text:
         raise typer.BadParameter(f"{key}: found {text!r}, allowed: a range such as 10..400")
-    unit = high.lstrip("0123456789.")
-    return (low if low[-1].isalpha() else low + unit), high
+    return ends(key, text)
 
 
 def _number(key: str, text: str) -> float:

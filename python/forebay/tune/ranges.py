@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from forebay import _native
 from forebay._native import ScenarioError
+from forebay.spans import ends
 
 T = TypeVar("T")
 
-DOTS = ".."
 #: More flows than this are no range to tune over with packets in reasonable time.
 MOST_FLOWS = 100_000
 
@@ -82,8 +82,8 @@ class Ranges:
     @property
     def corners(self) -> list[Place]:
         """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
-        ends = (_distinct(self.rates_bps), _distinct(self.rtts_s), _distinct(self.flows))
-        return [Place(*one) for one in itertools.product(*ends)]
+        axes = (_distinct(self.rates_bps), _distinct(self.rtts_s), _distinct(self.flows))
+        return [Place(*one) for one in itertools.product(*axes)]
 
     @property
     def middle(self) -> Place:
@@ -121,8 +121,8 @@ class Ranges:
         return place.rate_bps / (8 * self.packet_bytes)
 
     def __str__(self) -> str:
-        def span(ends: tuple[float, float], scale: float, unit: str) -> str:
-            texts = [f"{scale * end:.4g}" for end in _distinct(ends)]
+        def span(bounds: tuple[float, float], scale: float, unit: str) -> str:
+            texts = [f"{scale * end:.4g}" for end in _distinct(bounds)]
             return " to ".join(texts) + unit
 
         return (
@@ -164,19 +164,5 @@ def _check(key: str, text: str, bounds: tuple[float, float]) -> None:
         raise ScenarioError(f"{key}: found {text!r}, allowed: from less to more, above zero")
 
 
-def ends(key: str, text: str) -> tuple[str, str]:
-    """ "20..500ms" as "20ms" and "500ms"; the first end may have its own unit. One value is both.
-
-    Raises `ScenarioError`.
-    """
-    low, dots, high = text.partition(DOTS)
-    if not dots:
-        return text, text
-    if not low or not high:
-        raise ScenarioError(f"{key}: found {text!r}, allowed: a value, or a range such as 10..400")
-    unit = high.lstrip("0123456789.")
-    return (low if low[-1].isalpha() else low + unit), high
-
-
-def _distinct(ends: tuple[T, T]) -> list[T]:
-    return list(dict.fromkeys(ends))
+def _distinct(bounds: tuple[T, T]) -> list[T]:
+    return list(dict.fromkeys(bounds))

@@ -92,7 +92,7 @@ def _margins(tuning: Tuning, chosen: Checked) -> str:
         f"{phase}, a gain margin of {gain}, and a disturbance amplified {tight.sensitivity:.2f} "
         f"times at worst, of at most {SENSITIVITY:g} allowed. Higher gains would make the queue "
         f"swing there. The slowest is {_place(slow)}, where a disturbance falls to 2 % in "
-        f"{_seconds(slow.loop.settling_s)}."
+        f"{_seconds(slow.loop.settling_s)}. {_set_point(chosen.candidate.law, there)}"
     )
     rough = [one for one in local if one is not None and one.timeouts]
     if rough:
@@ -102,6 +102,22 @@ def _margins(tuning: Tuning, chosen: Checked) -> str:
             "packets alone judge."
         )
     return text
+
+
+def _set_point(law: str, there: list[Local]) -> str:
+    """What decides where the queue is held."""
+    emptiest = max(there, key=lambda one: one.idle)
+    if emptiest.idle > 0.01:
+        return (
+            f"The set-point is chosen so that the queue is seldom empty: by the model "
+            f"{100 * emptiest.idle:.2g} % of the time at {_place(emptiest)}, and less elsewhere."
+        )
+    if law.endswith("red"):
+        return (
+            "Its thresholds are further apart than the goodput needs, since its gain is their "
+            "inverse: the margins ask for them."
+        )
+    return "By the model, the queue is empty nowhere for more than 1 % of the time."
 
 
 def _why(tight: Local, tuning: Tuning) -> str:
