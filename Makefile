@@ -8,7 +8,7 @@ STAMPS := .make
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test lint fidelity bench docs clean help
+.PHONY: run test lint fidelity bench papers docs clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint      formatters, linters and type checks"
 	@echo "make fidelity  docs/fidelity.md: our runs beside ns-2's (needs the reference)"
 	@echo "make bench     speed beside ns-2 (needs Debian's ns2)"
+	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make docs      the generated pages of docs/"
 
 run: $(STAMPS)/native
@@ -39,6 +40,9 @@ fidelity: $(STAMPS)/native
 
 bench: $(STAMPS)/native
 	$(BIN)/python bench/speed.py --reference $(REFERENCE)
+
+papers: $(STAMPS)/native
+	$(BIN)/forebay replay all --page docs/papers.md
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs

@@ -47,7 +47,8 @@ def replay(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set a key in every experiment, such as duration=20s, to try things out.",
+            help="Set a key in every experiment, such as traffic.0.min_rto=1s. May be given "
+            "several times.",
             metavar="KEY=VALUE",
         ),
     ] = None,
