@@ -20,6 +20,7 @@ from forebay.commands import tune as tune_command
 from forebay.commands.fluid import fluid
 from forebay.commands.link import link
 from forebay.commands.replay import replay
+from forebay.commands.validate import validate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -198,6 +199,7 @@ app.command()(design_command.design)
 app.command("map")(map_command.stability_map)
 app.command()(figure_command.figure)
 app.command()(tune_command.tune)
+app.command()(validate)
 
 
 def _show(result: Result, out: Path | None, no_report: bool) -> None:

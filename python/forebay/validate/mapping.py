@@ -1,0 +1,191 @@
+"""A scenario as links and real flows, or one line that says why it cannot be."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forebay import _native
+from forebay._native import ScenarioError
+from forebay.emulator import Settings, settings
+
+if TYPE_CHECKING:
+    from forebay._native import LawInfo, PointInfo, TrafficInfo
+    from forebay.experiment import Experiment
+
+#: Time from the start of the command to the scenario's time zero: the servers come up in it.
+LEAD_S = 1.0
+#: Access links this many times faster than the bottleneck do not hold a flow back; the link has
+#: none.
+ACCESS_RATIO = 5.0
+#: The way of the acknowledgements: it never queues.
+RETURN_RATE = "1Gbit/s"
+RETURN_BUFFER = "10000p"
+#: Port of the first flow's server.
+PORT = 5201
+#: The kernel's names. Its Reno recovers with SACK, RACK and PRR whatever a scenario says.
+CONGESTION_CONTROL = {"reno": "reno", "newreno": "reno", "sack": "reno", "cubic": "cubic"}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One long transfer; times are the scenario's."""
+
+    congestion_control: str
+    #: Earliest and latest.
+    start_s: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class LinkPlan:
+    """One law at one point, as a link and flows."""
+
+    point: int
+    law: int
+    rate: str
+    #: One way, after the queue.
+    delay: str
+    buffer: str
+    ecn: bool
+    aqm: str
+    params: dict[str, str]
+    mtu: int
+    duration_s: float
+    measure_s: tuple[float, float]
+    sample_s: float
+    flows: list[Flow]
+    #: Whether the senders ask for ECN.
+    flows_ecn: bool
+
+    def settings(self, seed: int, void_lateness: str, void_rate: str) -> Settings:
+        """The link; `seed` is of the law's draws."""
+        start, end = (LEAD_S + time_s for time_s in self.measure_s)
+        return settings(
+            rate=RETURN_RATE,
+            delay=self.delay,
+            buffer=RETURN_BUFFER,
+            rate_up=self.rate,
+            buffer_up=self.buffer,
+            aqm_up=self.aqm,
+            params_up=self.params,
+            ecn=self.ecn,
+            mtu=self.mtu,
+            seed=seed,
+            sample=_time(self.sample_s),
+            measure=f"{_time(start)}..{_time(end)}",
+            void_lateness=void_lateness,
+            void_rate=void_rate,
+        )
+
+    def server(self) -> str:
+        """An iperf3 server for each flow, as a line for the shell."""
+        last = PORT + len(self.flows) - 1
+        return f"for port in $(seq {PORT} {last}); do iperf3 -s -1 -p $port >/dev/null & done; wait"
+
+    def command(self, seed: int) -> list[str]:
+        """Starts each flow at its own time, and fails if one of them does.
+
+        Start times are drawn from the scenario's intervals by `seed`; they are not the
+        simulator's draws, which do not leave it.
+        """
+        draw = random.Random(seed)
+        lines = ["echo 1 > /proc/sys/net/ipv4/tcp_ecn || exit 1"] if self.flows_ecn else []
+        lines.append("flows=")
+        for port, flow in enumerate(self.flows, start=PORT):
+            start_s = LEAD_S + draw.uniform(*flow.start_s)
+            # Whole seconds are all that iperf3 takes.
+            seconds = math.ceil(LEAD_S + self.duration_s - start_s)
+            lines.append(
+                f"{{ sleep {start_s:.4f}; exec iperf3 -4 -c $FOREBAY_SERVER -p {port} "
+                f"-C {flow.congestion_control} -t {seconds} >/dev/null; }} & "
+                'flows="$flows $!"'
+            )
+        lines += ["status=0", "for flow in $flows; do wait $flow || status=1; done"]
+        lines.append("exit $status")
+        return ["sh", "-c", "\n".join(lines)]
+
+
+def link_plans(experiment: Experiment) -> list[LinkPlan]:
+    """A link for every law at every point.
+
+    Raises `ScenarioError` where the scenario asks for what real flows over one link cannot do.
+    """
+    kinds = {entry["title"]: entry["name"] for entry in _native.laws()}
+    return [
+        _plan(experiment.path, p, point, i, law, kinds)
+        for p, point in enumerate(experiment.plan.points)
+        for i, law in enumerate(point.laws)
+    ]
+
+
+def _plan(
+    file: str, index: int, point: PointInfo, number: int, law: LawInfo, kinds: dict[str, str]
+) -> LinkPlan:
+    def refuse(key: str, found: object, allowed: str) -> ScenarioError:
+        return ScenarioError(f"{file}: {key}: found {found}, allowed for real flows: {allowed}")
+
+    def one(key: str, found: list[str]) -> str:
+        if len(set(found)) > 1:
+            raise refuse(key, ", ".join(dict.fromkeys(found)), "the same for all")
+        return found[0]
+
+    if len(point.links) > 1:
+        raise refuse("link", f"{len(point.links) - 1} more", "the bottleneck alone")
+    bottleneck = point.links[0]
+    if bottleneck.trace is not None:
+        raise refuse("bottleneck.rate_trace", bottleneck.trace[0], "a constant rate")
+    if point.changes:
+        raise refuse("at", f"{len(point.changes)} changes", "none")
+    if law.title not in kinds:
+        raise refuse("law", law.label, "a law of `forebay laws`")
+    rate_bps = _native.quantity("bottleneck.rate", bottleneck.rate, "rate")
+    for n, traffic in enumerate(point.traffic):
+        key = f"traffic.{n}"
+        if traffic.kind != "ftp":
+            raise refuse(f"{key}.kind", traffic.kind, "ftp")
+        if traffic.stop is not None:
+            raise refuse(f"{key}.stop", " to ".join(dict.fromkeys(traffic.stop)), "none")
+        access_bps = _native.quantity(f"{key}.access", traffic.access, "rate")
+        if access_bps < ACCESS_RATIO * rate_bps:
+            raise refuse(
+                f"{key}.access",
+                traffic.access,
+                f"at least {ACCESS_RATIO:g} times the bottleneck's rate, which does not limit",
+            )
+    if not point.traffic:
+        raise refuse("traffic", "none", "ftp")
+    rtt = one("rtt", [rtt for traffic in point.traffic for rtt in traffic.rtts])
+    packet = one("packet", [traffic.packet for traffic in point.traffic])
+    mtu = round(_native.quantity("packet", packet, "size"))
+    if mtu < 1280:
+        raise refuse("packet", packet, "at least 1280B, the least packet of IPv6")
+    ecn = one("ecn", ["true" if traffic.ecn else "false" for traffic in point.traffic])
+    return LinkPlan(
+        point=index,
+        law=number,
+        rate=bottleneck.rate,
+        delay=_time(_native.quantity("rtt", rtt, "time") / 2),
+        buffer=bottleneck.buffer,
+        ecn=bottleneck.ecn,
+        aqm=kinds[law.title],
+        params=dict(law.params),
+        mtu=mtu,
+        duration_s=point.duration_s,
+        measure_s=point.measure_s,
+        sample_s=point.sample_s,
+        flows=[flow for traffic in point.traffic for flow in _flows(traffic)],
+        flows_ecn=ecn == "true",
+    )
+
+
+def _flows(traffic: TrafficInfo) -> list[Flow]:
+    first, last = (_native.quantity("start", text, "time") for text in traffic.start)
+    # Only constant-rate traffic has none, and it is refused.
+    assert traffic.tcp is not None
+    return [Flow(CONGESTION_CONTROL[traffic.tcp], (first, last))] * traffic.flows
+
+
+def _time(seconds: float) -> str:
+    return f"{round(1e9 * seconds)}ns"
