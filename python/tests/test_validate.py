@@ -4,11 +4,16 @@ nothing here asserts it of a machine that may be busy."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Cli, command
 
 from forebay import emulator, experiment, validate
 from forebay._native import ScenarioError
@@ -147,6 +152,48 @@ def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> Non
     page = (tmp_path / "reality.md").read_text()
     assert "| mine | simulated |" in page
     assert ("stayed void" in page) == (line["void"] == 1)
+
+
+def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+    why_not = usable()
+    if why_not:
+        pytest.skip(why_not)
+    (tmp_path / "flows.toml").write_text(
+        SCENARIO.replace('"4s"]', '"60s"]').replace('"4s"', '"60s"')
+    )
+    mark = f"PYTEST_VALIDATE={tmp_path}"
+
+    def marked() -> list[str]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "comm").read_text().strip())
+            except OSError:
+                continue
+        return found
+
+    def until(wanted: Callable[[list[str]], bool]) -> list[str]:
+        deadline = time.monotonic() + 60
+        while not wanted(found := marked()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    process = subprocess.Popen(
+        command("validate", "flows.toml", "--links", "2"),
+        cwd=tmp_path,
+        env=os.environ | dict([mark.split("=", 1)]),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert "iperf3" in until(lambda found: "iperf3" in found)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert until(lambda found: not found) == []
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_page_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli) -> None:

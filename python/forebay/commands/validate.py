@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -107,7 +108,14 @@ def validate(
     if page is not None:
         from forebay.validate.page import markdown
 
-        page.write_text(markdown(found, void_lateness, void_rate), encoding="utf-8")
+        words = ["forebay", "validate", *map(str, file)]
+        for option, values in [("--law", law), ("--set", set_)]:
+            words += [word for value in values or () for word in (option, value)]
+        for option, value in [("--seeds", seeds), ("--repeats", repeats), ("--attempts", attempts)]:
+            words += [option, str(value)] if value is not None else []
+        words += ["--links", str(links), "--page", str(page)]
+        text = markdown(found, shlex.join(words), void_lateness, void_rate)
+        page.write_text(text, encoding="utf-8")
     for comparison in found:
         _print(comparison, as_json)
     if page is not None and not as_json:

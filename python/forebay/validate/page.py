@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from forebay.docs import table
@@ -9,15 +10,15 @@ from forebay.metrics import METRICS
 from forebay.validate.comparison import DELAY_S, DELAY_SHARE, SIGNAL_SHARE, Comparison, Row
 
 
-def markdown(found: Sequence[Comparison], void_lateness: str, void_rate: str) -> str:
-    """The page; every number in it is from the runs."""
+def markdown(found: Sequence[Comparison], command: str, void_lateness: str, void_rate: str) -> str:
+    """The page; every number in it is from the runs, which `command` makes."""
     sections = [_section(one) for one in found]
-    files = " ".join(one.path for one in found)
     return f"""# The simulator beside real flows
 
-`forebay validate {files} --page FILE` writes this page. Each scenario is run twice: simulated, and
-over `forebay link`, where the same law, in the same Rust code, has the packets of iperf3 flows
-of the Linux kernel before it. Window of measurement, rate, propagation RTT, buffer and packet
+`{command}`
+writes this page. Each scenario is run twice: simulated, and over `forebay link`,
+where the same law, in the same Rust code, has the packets of iperf3 flows of the Linux kernel
+before it. Window of measurement, rate, propagation RTT, buffer and packet
 size are the same. A value is the mean over the runs ± half its 95 % interval (Student's t); few
 real runs make it wide.
 
@@ -68,7 +69,8 @@ def _section(found: Comparison) -> str:
     lines = [
         f"## {found.title}\n",
         f"`{found.path}`: {found.simulated_runs} simulated runs, {_repeats(found.rows)} real ones "
-        f"of each law. **{len(agree)} of {len(found.rows)} agree.** {_void(found.rows)}\n",
+        f"of each law. **{len(agree)} of {len(found.rows)} agree.** {_void(found.rows)} "
+        f"{_lateness(found.rows)}\n",
     ]
     head = ["law", "side", *(METRICS[name].heading for name in found.metrics), "verdict"]
     cells = []
@@ -97,3 +99,11 @@ def _void(rows: Sequence[Row]) -> str:
     if none_sound:
         text += f" No run was sound of: {', '.join(none_sound)}."
     return text
+
+
+def _lateness(rows: Sequence[Row]) -> str:
+    late_s = sorted(value for row in rows for value in row.real.values("lateness_p99_s"))
+    return (
+        f"In the median run 99 % of the packets left within {1e3 * statistics.median(late_s):.2g} "
+        f"ms of their time, in the worst within {1e3 * late_s[-1]:.2g} ms."
+    )

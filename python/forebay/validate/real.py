@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from forebay.emulator.process import run as run_link
+from forebay.emulator.process import Emulator
 from forebay.experiment import Progress
 from forebay.validate.mapping import LEAD_S, LinkPlan
 
@@ -34,7 +35,7 @@ class Attempt:
     metrics: dict[str, float]
     #: Why it is void; empty where it is sound.
     void: list[str]
-    #: How often it was run before, and was void.
+    #: How often it was run before, and was void or failed.
     former: int
 
 
@@ -50,21 +51,30 @@ def run(
 ) -> list[Attempt]:
     """Runs every plan `repeats` times, with seeds 1, 2, and so on, `links` at a time.
 
-    A void run is made again, up to `attempts` times in all; the last stands, as void. Laws take
-    turns, so that a machine that is busy for a while does not strike one of them.
+    A void run, and one whose flows fail, is made again, up to `attempts` times in all; the last
+    stands, as void. Laws take turns, so that a machine that is busy for a while does not strike
+    one of them.
 
     Raises `LinkError` where the machine allows no link, `FlowError` where flows fail.
     """
     began_s = time.monotonic()
     found: list[Attempt] = []
     jobs = [(plan, seed) for seed in range(1, repeats + 1) for plan in plans]
+    under_way = _UnderWay()
 
     def one(plan: LinkPlan, seed: int) -> Attempt:
         former = 0
         while True:
-            metrics, void = _once(plan, seed, void_lateness, void_rate)
-            if not void or former + 1 == attempts:
-                return Attempt(plan.point, plan.law, seed, metrics, void, former)
+            last = former + 1 == attempts
+            try:
+                metrics, void = _once(plan, seed, void_lateness, void_rate, under_way)
+            except FlowError:
+                # On a busy machine a server may come up late.
+                if last or under_way.ended:
+                    raise
+            else:
+                if last or not void:
+                    return Attempt(plan.point, plan.law, seed, metrics, void, former)
             former += 1
 
     with ThreadPoolExecutor(links) as pool:
@@ -76,24 +86,56 @@ def run(
                     share = len(found) / len(jobs)
                     watch(Progress(share, len(found), len(jobs), time.monotonic() - began_s))
         finally:
+            # After an error, or Ctrl-C, nobody waits for the others.
             for future in futures:
                 future.cancel()
+            under_way.end()
     return sorted(found, key=lambda one: (one.point, one.law, one.seed))
 
 
+class _UnderWay:
+    """Links that are up, so that the thread that is interrupted can end those of the others."""
+
+    def __init__(self) -> None:
+        self._links: set[Emulator] = set()
+        self.ended = False
+        self._lock = threading.Lock()
+
+    def add(self, link: Emulator) -> None:
+        with self._lock:
+            self._links.add(link)
+            if self.ended:
+                link.process.terminate()
+
+    def remove(self, link: Emulator) -> None:
+        with self._lock:
+            self._links.discard(link)
+
+    def end(self) -> None:
+        with self._lock:
+            self.ended = True
+            for link in self._links:
+                link.process.terminate()
+
+
 def _once(
-    plan: LinkPlan, seed: int, void_lateness: str, void_rate: str
+    plan: LinkPlan, seed: int, void_lateness: str, void_rate: str, under_way: _UnderWay
 ) -> tuple[dict[str, float], list[str]]:
     with tempfile.TemporaryFile() as errors:
-        outcome = run_link(
+        link = Emulator(
             plan.settings(seed, void_lateness, void_rate),
             plan.command(seed),
-            server=plan.server(),
-            timeout_s=LEAD_S + plan.duration_s + PATIENCE_S,
+            plan.server(),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
         )
-        if outcome.status:
+        under_way.add(link)
+        try:
+            outcome = link.wait(LEAD_S + plan.duration_s + PATIENCE_S)
+        finally:
+            under_way.remove(link)
+        if outcome.status != 0:
             errors.seek(0)
             said = errors.read(COMPLAINT_BYTES).decode(errors="replace").strip()
             raise FlowError(f"{plan.aqm}, seed {seed}: {said or f'status {outcome.status}'}")
