@@ -179,7 +179,7 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert "http" not in page.split("<svg")[0]
     for name in ("trade", "places", "defaults"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    again = cli("run", "tuned/pi.toml", "--json")
+    again = cli("run", "tuned/tuned.toml", "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["law"] == "pi (tuned)"
     corners = cli("run", "tuned/corners.toml", "--law", "pi (tuned)", "--json")

@@ -18,13 +18,16 @@ from forebay.words import quantity
 if TYPE_CHECKING:
     from forebay.tune.tuning import Tuning
 
-PAGE = "tune.html"
+PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json"
+PICTURES = ["trade", "places", "defaults"]
+#: All that is ever written; what a former tuning left under these names is replaced.
+NAMES = [PAGE, LAW, CORNERS, JSON, *(f"{picture}.png" for picture in PICTURES)]
 
 
 def contents(tuning: Tuning, command: str) -> dict[str, str | bytes]:
     """Every file by its name."""
     found: dict[str, str | bytes] = {
-        "tune.json": json.dumps(words.as_json(tuning), indent=1) + "\n",
+        JSON: json.dumps(words.as_json(tuning), indent=1) + "\n",
     }
     shown = pictures(tuning)
     found[PAGE] = html(tuning, shown, command)
@@ -33,24 +36,27 @@ def contents(tuning: Tuning, command: str) -> dict[str, str | bytes]:
     if tuning.chosen is not None:
         law = tuning.chosen.candidate.law
         chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
-        found[f"{law}.toml"] = f"# {law}.toml\n" + check.scenario(
+        found[LAW] = f"# {LAW}\n" + check.scenario(
             [chosen], tuning.ranges, f"{law}, tuned", tuning.ranges.middle
         )
         finalists = [chosen, *(one.candidate for one in tuning.tested[1:])]
-        found["corners.toml"] = "# corners.toml\n" + check.scenario(
+        found[CORNERS] = f"# {CORNERS}\n" + check.scenario(
             finalists, tuning.ranges, f"{law}, tuned, beside the papers' defaults"
         )
     return found
 
 
-def write(tuning: Tuning, out: Path, command: str) -> list[Path]:
+def write(tuning: Tuning, out: Path, command: str) -> None:
     """Writes all files to a directory, made if need be, after all of them have been composed."""
     found = contents(tuning, command)
     out.mkdir(parents=True, exist_ok=True)
-    for name, content in found.items():
-        data = content.encode() if isinstance(content, str) else content
-        (out / name).write_bytes(data)
-    return [out / name for name in found]
+    for name in NAMES:
+        content = found.get(name)
+        if content is None:
+            (out / name).unlink(missing_ok=True)
+        else:
+            data = content.encode() if isinstance(content, str) else content
+            (out / name).write_bytes(data)
 
 
 def pictures(tuning: Tuning) -> list[Picture]:
@@ -125,8 +131,8 @@ def commands(tuning: Tuning, where: str) -> list[str]:
     if tuning.chosen is None:
         return []
     return [
-        f"forebay run {where}{tuning.chosen.candidate.law}.toml",
-        f"forebay run {where}corners.toml --seeds 3",
+        f"forebay run {where}{LAW}",
+        f"forebay run {where}{CORNERS} --seeds 3",
     ]
 
 

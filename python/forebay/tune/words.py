@@ -10,6 +10,7 @@ import numpy as np
 
 from forebay import stats
 from forebay.control.design import toml_value
+from forebay.metrics import with_interval
 from forebay.tune.search import SENSITIVITY, counted
 from forebay.words import quantity
 
@@ -122,11 +123,11 @@ def _set_point(law: str, there: list[Local]) -> str:
 
 def _why(tight: Local, tuning: Tuning) -> str:
     ranges, place = tuning.ranges, tight.place
-    if place.rtt_s < ranges.rtts_s[1] or ranges.rtts_s[0] == ranges.rtts_s[1]:
-        return ""
-    if place.flows == ranges.flows[0] < ranges.flows[1]:
-        return ", where few flows make the gain of TCP highest and the RTT makes its answer latest"
-    return ", where the RTT makes the answer of TCP latest"
+    few = place.flows == ranges.flows[0] < ranges.flows[1]
+    late = ranges.rtts_s[0] < ranges.rtts_s[1] == place.rtt_s
+    causes = ["few flows make the gain of TCP highest"] if few else []
+    causes += ["the RTT makes its answer latest"] if late else []
+    return f", where {' and '.join(causes)}" if causes else ""
 
 
 def _place(local: Local) -> str:
@@ -155,7 +156,8 @@ def _others(tuning: Tuning) -> str:
     searched = {c.law: [o for o in tuning.searched if o.law == c.law] for c in tuning.searched}
     broken = [law for law, some in searched.items() if not any(o.keeps for o in some)]
     parts = [
-        f"{len(tuning.searched)} searches over {len(searched)} laws with a linear model gave "
+        f"{len(tuning.searched)} searches over {len(searched)} "
+        f"{'laws' if len(searched) > 1 else 'law'} with a linear model gave "
         f"{sum(o.keeps for o in tuning.searched)} candidates that keep their margins."
     ]
     if broken:
@@ -216,25 +218,28 @@ def _tested(tuning: Tuning) -> str:
     droptail = next((row for row in rows if row.other.candidate.law == "droptail"), None)
     if droptail is not None:
         text += f"DropTail's is {_beside(droptail)}. "
+    same = next((row for row in rows if row.other.candidate.origin == "retargeted"), None)
+    if same is not None:
+        text += f"With its set-point and the papers' gains it would be {_beside(same)}. "
+    refused = [label for label, _ in tuning.left_out if label.endswith("(papers)")]
+    if refused:
+        text += f"{_listed(refused)} cannot run with this buffer. "
     papers = [
         row for row in rows if row.other.candidate.origin == "default" and row is not droptail
     ]
     if not papers:
-        return text
+        return text + TEST
     better = [row for row in papers if row.significant and row.difference_s > 0]
     chance = [row for row in papers if not row.significant]
     worse = [row for row in papers if row.significant and row.difference_s < 0]
-    if len(better) == len(papers):
-        text += f"It is below that of the papers' defaults of {_laws(better)}, "
-    elif better:
-        text += (
-            f"It is below that of {len(better)} of the {len(papers)} laws as the papers have them, "
-        )
     if better:
+        count = f"{len(better)} of the {len(papers)} laws" if len(papers) > 1 else _laws(better)
         least = min(better, key=lambda row: row.difference_s)
+        by = _ms(least.difference_s, least.ci95_s)
         text += (
-            f"by {1e3 * least.difference_s:.3g} ± {1e3 * least.ci95_s:.2g} ms and more (the least: "
-            f"{least.other.candidate.law}). "
+            f"It is below that of {count} as the papers have "
+            f"{'them' if len(papers) > 1 else 'it'}, by {by}"
+            f"{f' and more (the least: {_laws([least])})' if len(better) > 1 else ''}. "
         )
     for row in chance:
         text += f"Against {_papers(row, tuning)} the difference may be chance. "
@@ -381,10 +386,10 @@ def _finite(value: Any) -> Any:
 
 
 def _beside(row: Against) -> str:
+    """The other's deviation, and by how much it is more or less than the chosen law's."""
     sign = "more" if row.difference_s > 0 else "less"
-    size = abs(1e3 * row.difference_s)
     own = 1e3 * float(np.nanmean(row.other.worst_s))
-    text = f"{own:.3g} ms, {size:.3g} ± {1e3 * row.ci95_s:.2g} ms {sign}"
+    text = f"{own:.3g} ms, {_ms(abs(row.difference_s), row.ci95_s)} {sign}"
     return text if row.significant else f"{text}, which may be chance"
 
 
@@ -407,13 +412,12 @@ def _listed(names: list[str]) -> str:
 
 
 def _ms(mean_s: float, half_s: float) -> str:
-    half = f" ± {1e3 * half_s:.2g}" if half_s == half_s else ""
-    return f"{1e3 * mean_s:.3g}{half} ms"
+    return f"{with_interval(1e3 * mean_s, 1e3 * half_s)} ms"
 
 
 def _seconds(value: float) -> str:
     if not math.isfinite(value):
         return "for ever"
     if value < 120:
-        return f"{value:.2g} s"
+        return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
     return f"{value / 60:.2g} min" if value < 7200 else f"{value / 3600:.2g} h"
