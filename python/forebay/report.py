@@ -135,10 +135,10 @@ def summary_html(result: Result) -> str:
 
 
 def template(name: str) -> Template:
-    """A page of `templates`, with what it is given escaped."""
+    """A page of `templates`; HTML has what it is given escaped."""
     environment = Environment(
         loader=PackageLoader("forebay"),
-        autoescape=True,
+        autoescape=lambda name: name is None or ".html" in name,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
