@@ -6,6 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := .make
 
+# Installs Debian packages, with sudo only where it is needed.
+debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1)
+
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
 .PHONY: run test lint fidelity bench papers docs clean help
@@ -22,7 +26,7 @@ help:
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
 
-test: $(STAMPS)/native
+test: $(STAMPS)/native $(STAMPS)/tools
 	cargo test --workspace --quiet
 	$(BIN)/python -m pytest
 
@@ -51,8 +55,14 @@ docs: $(STAMPS)/native
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { \
 	  rm -rf $(VENV); \
-	  $$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install -y -qq python3-venv && \
-	  $(PYTHON) -m venv $(VENV); }
+	  $(call debian,python3-venv) && $(PYTHON) -m venv $(VENV); }
+
+# Real traffic for the tests of `forebay link`; without it they skip and say so.
+$(STAMPS)/tools:
+	@mkdir -p $(STAMPS)
+	@command -v iperf3 ping setpriv >/dev/null || { $(call debian,iperf3 iputils-ping util-linux); } || \
+	  echo "not installed: iperf3, ping or setpriv; tests that need them are skipped"
+	@touch $@
 
 $(STAMPS)/venv: pyproject.toml | $(VENV)/bin/python
 	@mkdir -p $(STAMPS)
