@@ -319,5 +319,9 @@ def link_run(
     output: str | None = None,
     stop: int | None = None,
     ready: Callable[[dict[str, Any]], None] | None = None,
+    watch: bool = False,
+    metrics: str | None = None,
+    captures: str | None = None,
 ) -> dict[str, Any]: ...
+def link_queue(device: str) -> dict[str, Any] | None: ...
 def link_enter(network: str, user: str | None = None) -> None: ...

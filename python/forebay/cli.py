@@ -17,6 +17,7 @@ from forebay.commands import design as design_command
 from forebay.commands import figure as figure_command
 from forebay.commands import map as map_command
 from forebay.commands import tune as tune_command
+from forebay.commands.doctor import doctor
 from forebay.commands.fluid import fluid
 from forebay.commands.link import link
 from forebay.commands.replay import replay
@@ -181,6 +182,7 @@ def run(
         raise typer.Exit(INTERRUPTED if execution.interrupted else FAILED)
 
 
+app.command()(doctor)
 app.command()(fluid)
 # What follows COMMAND is COMMAND's.
 app.command(context_settings={"allow_interspersed_args": False})(link)

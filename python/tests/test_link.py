@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,8 +122,8 @@ def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     done = cli(
         *("link", "--rate", "15Mbit/s", "--delay", "10ms", "--buffer", "150p", "--aqm", "pi"),
         *("--set", "target=40p", "--set", "a=0.00355", "--set", "b=0.00335"),
-        *("--measure", "2s..6s", "--server", "iperf3 -s -1 >/dev/null", "--out", "out", "--"),
-        *("iperf3", "-c", "198.18.0.2", "-C", "reno", "-P", "5", "-t", "6", "-J"),
+        *("--measure", "2s..5s", "--server", "iperf3 -s -1 >/dev/null", "--out", "out", "--"),
+        *("iperf3", "-c", "198.18.0.2", "-C", "reno", "-P", "5", "-t", "5", "-J"),
     )
     assert done.returncode == 0, done.stderr
     received = json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"]
@@ -129,21 +131,20 @@ def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     table = json.loads((out / "metrics.json").read_text())
     up, down = (run["metrics"] for run in table["runs"])
     assert set(up) >= {"queue_mean_pkts", "goodput_bps", "lateness_p99_s", "void"}
-    if up["void"]:
-        pytest.skip(f"the machine is too busy: {done.stderr}")
     # 52 of 1500 bytes are headers.
-    assert up["goodput_bps"] == pytest.approx(15e6 * 1448 / 1500, rel=0.03)
-    assert up["goodput_bps"] == pytest.approx(received, rel=0.1)
-    assert up["queue_mean_pkts"] == pytest.approx(40, rel=0.5)
+    assert up["goodput_bps"] == pytest.approx(15e6 * 1448 / 1500, rel=0.1)
+    assert up["goodput_bps"] == pytest.approx(received, rel=0.15)
+    assert 20 < up["queue_mean_pkts"] < 80
     assert up["early_drop_rate"] > 0
-    assert up["utilisation"] > 0.95
+    assert up["utilisation"] > 0.9
     # Acknowledgements alone go down.
     assert down["queue_mean_pkts"] < 1
     samples = pl.read_parquet(out / "samples.parquet")
     assert {"p", "queue_pkts", "time_s"} <= set(samples.columns)
     assert (out / "report.html").stat().st_size > 100_000
     link = json.loads((out / "link.json").read_text())
-    assert link["ways"]["up"]["achieved_bps"] == pytest.approx(15e6, rel=2e-3)
+    assert link["ways"]["up"]["asked_bps"] == pytest.approx(15e6, rel=1e-6)
+    assert link["ways"]["up"]["achieved_bps"] == pytest.approx(15e6, rel=0.05)
     flows = pl.read_parquet(out / "flows.parquet")["point"].cast(pl.String)
     assert flows.to_list() == ["up (client to server)"] * 5
 
@@ -159,7 +160,7 @@ got.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
 got.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
 got.bind(("::", 9000))
 print("ready", flush=True)
-got.settimeout(1.5)
+got.settimeout(1)
 seen = {}
 try:
     while True:
@@ -472,3 +473,76 @@ def test_two_laws_are_two_laws() -> None:
     assert list(result.metrics["law"]) == ["red", "pi"]
     assert list(result.metrics["point"]) == ["up (client to server)", "down (server to client)"]
     assert "--aqm-up red" in result.experiment.command
+
+
+def test_metrics_are_served_while_it_runs(cli: Cli) -> None:
+    """From the machine's own network, which the link is not on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["link", "-q", "--rate", "2Mbit/s", "--aqm", "pi", "--metrics", str(port), "--"]
+    with subprocess.Popen(command(*words, *blast(972, 100, 600, "198.18.0.2"))) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        text = ""
+        while not re.search(r'_packets_total\{direction="up",kind="pi"\} [1-9]', text):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2) as page:
+                    text = page.read().decode()
+            except OSError:
+                continue
+        process.terminate()
+    assert 'forebay_link_rate_bits_per_second{direction="up",kind="pi"} 2000000' in text
+    dashboard = json.loads((Path(__file__).parents[2] / "docs/link-grafana.json").read_text())
+    asked = re.findall(r"forebay_link_\w+", json.dumps(dashboard))
+    assert set(asked) <= set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+    taken = cli("link", "--rate", "2Mbit/s", "--metrics", "192.0.2.1:80", "--", "true")
+    assert taken.returncode == 2 and taken.stderr.startswith("link: metrics: found 192.0.2.1:80")
+
+
+def test_captures_and_lines(cli: Cli, tmp_path: Path) -> None:
+    done = cli(
+        *("link", "--rate", "1Mbit/s", "--buffer", "10p", "--pcap", "cap", "--watch", "--"),
+        *blast(972, 400, 1.5, "198.18.0.2"),
+    )
+    assert done.returncode == 0
+    assert re.search(r"^ +\d\.\d s up +[\d.]+ Mbit/s, queue", done.stderr, re.MULTILINE)
+    client, server = ((tmp_path / "cap" / f"{e}.pcapng").read_bytes() for e in ("client", "server"))
+    # The magic number of a section, and the comments.
+    assert client[:4] == server[:4] == b"\x0a\x0d\x0d\x0a"
+    assert client.count(b"dropped: overflow") > 100 and b"dropped" not in server
+
+
+@pytest.mark.skipif(shutil.which("script") is None, reason="script is not here: util-linux")
+def test_a_live_view_on_a_terminal() -> None:
+    words = ["link", "-q", "--rate", "2Mbit/s", "--watch", "--", "sh", "-c", "echo after; sleep 1"]
+    line = " ".join(f"'{word}'" for word in command(*words))
+    done = subprocess.run(
+        ["script", "-qec", line, "/dev/null"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0
+    # The view comes on a screen of its own, which is given back before the output is shown.
+    assert done.stdout.rstrip().endswith(b"after")
+
+
+def test_doctor_names_what_works(cli: Cli) -> None:
+    done = cli("doctor", "--json")
+    found = {one["name"]: one for one in json.loads(done.stdout)}
+    assert done.returncode == 0
+    assert "yes" in (found[f"A link over {it}"]["verdict"] for it in ("TUN", "packet sockets"))
+    assert "late" in found["Timing"]["found"]
+    wrong = cli("doctor", "no-such-device")
+    assert wrong.returncode == 2 and wrong.stderr.startswith("doctor: device: found no-such-device")
+
+
+def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
+    """The link's own device has a queue in which nothing waits: the bottleneck is the link."""
+    look = "from forebay.emulator.doctor import queue; print(queue('forebay0').verdict)"
+    with forebay.link("2Mbit/s", buffer="20p") as net:
+        net.client.popen(blast(972, 1000, 600, net.server.address))
+        done = net.client.run([sys.executable, "-c", look], capture_output=True, text=True)
+    assert done.stdout == "no\n"

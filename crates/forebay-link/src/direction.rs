@@ -110,7 +110,7 @@ impl Direction {
             link_bits: 0,
             after_idle: true,
             recorder: Recorder::new(record, capacity.mean_rate()),
-            flows: Flows::new(),
+            flows: Flows::default(),
             counts: Counts::default(),
             // 1 us to 100 s at two digits.
             recent_delay_ns: Histogram::new_with_bounds(1_000, 100_000_000_000, 2)

@@ -17,6 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 use nix::time::{clock_gettime, ClockId};
 
+use crate::capture::Capture;
 use crate::direction::{Counts, Direction};
 use crate::error::{doing, Error};
 use crate::lateness::{void, Lateness, Losses, Rate};
@@ -69,6 +70,10 @@ pub struct Watchers {
     pub changes: Option<Receiver<Change>>,
     /// The run ends when this becomes readable or is closed.
     pub stop: Option<RawFd>,
+    /// Called when the commands have been started: the first moment at which there may be
+    /// further threads.
+    pub attend: Option<Box<dyn FnOnce() + Send>>,
+    pub capture: Option<Capture>,
 }
 
 /// What was observed in one direction.
@@ -91,6 +96,8 @@ pub struct Outcome {
     pub losses: Losses,
     /// Why the run is void; empty where it is sound.
     pub void: Vec<String>,
+    /// Why the captures are not whole, if they are not.
+    pub capture_failed: Option<String>,
     pub duration: Span,
     pub user_cpu_s: f64,
 }
@@ -135,6 +142,7 @@ struct Driver<'a> {
     lateness: Lateness,
     rates: [Rate; 2],
     losses: Losses,
+    capture: Option<Capture>,
     spin: bool,
     coarse: bool,
 }
@@ -149,7 +157,7 @@ pub fn run(
     signals: &Signals,
     mut command: Option<Running>,
     mut server: Option<Running>,
-    watchers: &Watchers,
+    mut watchers: Watchers,
     spin: bool,
 ) -> Result<Outcome, Error> {
     let ways = settings.directions()?;
@@ -168,15 +176,19 @@ pub fn run(
         ways,
         pool,
         scrap,
-        lateness: Lateness::new(),
+        lateness: Lateness::default(),
         rates: [Rate::default(); 2],
         losses: Losses::default(),
+        capture: watchers.capture.take(),
         spin,
         coarse: settings.super_packets,
     };
+    if let Some(capture) = &mut driver.capture {
+        capture.begin();
+    }
     let mut ended = [None, None];
     let running = &mut [&mut command, &mut server];
-    driver.run(signals, running, &mut ended, watchers)?;
+    driver.run(signals, running, &mut ended, &watchers)?;
 
     let end = driver.clock.now();
     let Driver {
@@ -185,8 +197,10 @@ pub fn run(
         lateness,
         rates,
         mut losses,
+        capture,
         ..
     } = driver;
+    let capture_failed = capture.and_then(Capture::finish);
     for way in &mut ways {
         way.advance(end, &mut pool);
     }
@@ -223,6 +237,7 @@ pub fn run(
         lateness,
         losses,
         void,
+        capture_failed,
         duration: end.since(Time::ZERO),
         user_cpu_s: user_cpu_s() - cpu_s,
     })
@@ -259,7 +274,7 @@ impl Driver<'_> {
         });
         let has_command = running[0].is_some();
         let mut next_housekeeping = Time::ZERO;
-        let mut next_picture = Time::ZERO + PICTURE;
+        let mut next_picture = Time::ZERO;
         let mut last_release = Time::ZERO;
         loop {
             let mut worked = false;
@@ -359,9 +374,14 @@ impl Driver<'_> {
             }
             let direction = &mut self.ways[way];
             direction.advance(now, &mut self.pool);
+            let before = direction.counts;
             for index in 0..slot_is.segments() {
                 let segment = self.pool.segment(slot, index);
                 direction.arrive(now, segment, &mut self.pool);
+            }
+            if let Some(capture) = &mut self.capture {
+                // A dropped packet's slot is free, and not yet used again.
+                capture.sent(way, now, &self.pool, slot, &before, &direction.counts);
             }
         }
         Ok(true)
@@ -381,7 +401,11 @@ impl Driver<'_> {
             let network = self.network;
             let to = [&network.server.device, &network.client.device][way];
             match to.send(&mut self.pool, &due) {
-                Ok(()) => {}
+                Ok(()) => {
+                    if let Some(capture) = &mut self.capture {
+                        capture.delivered(way, now, &self.pool, &due);
+                    }
+                }
                 Err(
                     Errno::EAGAIN | Errno::ENOBUFS | Errno::ENETDOWN | Errno::EIO | Errno::EMSGSIZE,
                 ) => {

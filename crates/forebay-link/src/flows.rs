@@ -48,14 +48,17 @@ pub struct Flows {
     pub got: Vec<Got>,
 }
 
-impl Flows {
-    pub fn new() -> Flows {
+impl Default for Flows {
+    /// With room for all it will ever hold.
+    fn default() -> Flows {
         Flows {
             index: HashMap::with_capacity_and_hasher(MOST_FLOWS, BuildHasherDefault::default()),
             got: Vec::with_capacity(MOST_FLOWS),
         }
     }
+}
 
+impl Flows {
     fn entry(&mut self, flow: Flow) -> Option<&mut Got> {
         if self.got.len() == MOST_FLOWS && !self.index.contains_key(&flow) {
             return None;
@@ -176,7 +179,7 @@ mod tests {
 
     #[test]
     fn goodput_of_tcp_is_what_is_acknowledged() {
-        let mut flows = Flows::new();
+        let mut flows = Flows::default();
         // Acknowledgements of a flow that is not known count nothing.
         flows.answered(&answer(5), true);
         flows.sent(&data(TCP), 0, true);
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn without_acknowledgements_what_was_sent_counts() {
-        let mut flows = Flows::new();
+        let mut flows = Flows::default();
         flows.sent(&data(UDP), 20_000, true);
         flows.sent(&data(UDP), 20_000, false);
         assert_eq!(flows.totals()[0].delivered_bytes, 20_000);
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn signalling_is_no_flow() {
-        let mut flows = Flows::new();
+        let mut flows = Flows::default();
         flows.sent(&data(UDP), 1000, true);
         assert!(flows.totals().is_empty());
     }

@@ -52,15 +52,17 @@ struct Sent {
 /// rate; in ns.
 const LEAST_PERIOD_NS: i64 = 100_000_000;
 
-impl Lateness {
-    pub fn new() -> Lateness {
+impl Default for Lateness {
+    fn default() -> Lateness {
         Lateness {
             // 100 ns to 100 s at two digits.
             histogram: Histogram::new_with_bounds(100, 100_000_000_000, 2)
                 .expect("the bounds are constant and valid"),
         }
     }
+}
 
+impl Lateness {
     pub fn released(&mut self, now: Time, due: &Due) {
         self.histogram
             .saturating_record(now.since(due.at).as_nanos());
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_run_is_void_for_a_reason() {
-        let (mut lateness, mut rate) = (Lateness::new(), Rate::default());
+        let (mut lateness, mut rate) = (Lateness::default(), Rate::default());
         for i in 0..2000 {
             let due = due(1000 * i, i == 0);
             lateness.released(at(1000 * i + 20), &due);

@@ -5,6 +5,7 @@
 //! gives a [`forebay_trace::Trace`] per direction. What it needs to know is in [`Settings`].
 
 pub mod capacity;
+mod capture;
 mod device;
 pub mod direction;
 mod driver;
@@ -18,12 +19,16 @@ mod netlink;
 mod offload;
 pub mod pool;
 mod process;
+pub mod prometheus;
 mod settings;
 pub mod text;
+pub mod watch;
 
+pub use capture::Capture;
 pub use driver::{Observed, Outcome, Watchers};
 pub use error::Error;
 pub use namespace::{enter, DeviceKind, End};
+pub use netlink::Queue;
 pub use process::{Command, Ended};
 pub use settings::{LawChoice, Settings, Way, SUPER_PACKETS_ABOVE_BPS};
 
@@ -74,9 +79,10 @@ pub struct Ready {
 pub fn run(
     settings: &Settings,
     commands: &Commands,
-    watchers: Watchers,
+    mut watchers: Watchers,
     ready: impl FnOnce(&Ready),
 ) -> Result<Outcome, Error> {
+    let attend = watchers.attend.take();
     one_thread()?;
     // Before anything is made, see that the laws fit.
     settings.directions()?;
@@ -115,17 +121,32 @@ pub fn run(
         environment: environment.clone(),
     });
     let client = start(&commands.client, End::Client).transpose()?;
+    // No more forks: from here on there may be threads.
+    if let Some(attend) = attend {
+        attend();
+    }
     let outcome = driver::run(
         settings,
         &mut network,
         &signals,
         client,
         server,
-        &watchers,
+        watchers,
         spin,
     );
     network.leave();
     outcome
+}
+
+/// The root queue of a device in this process's namespace, with what waits in it now; `None`
+/// where the device has none.
+///
+/// # Errors
+/// There is no such device.
+pub fn root_queue(device: &str) -> std::io::Result<Option<Queue>> {
+    let mut netlink = netlink::Netlink::open()?;
+    let index = netlink.index(device)?;
+    netlink.root_queue(index)
 }
 
 /// The keepers are forks, which take no other thread along: what it held would stay locked.

@@ -16,7 +16,7 @@ use netlink_packet_route::link::{
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2, TcStatsQueue};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcStats2};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -28,10 +28,15 @@ pub struct Netlink {
 }
 
 /// The root queue of a device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Queue {
+    /// "fq_codel", "noqueue", …
     pub kind: String,
-    pub counts: TcStatsQueue,
+    pub packets: u32,
+    pub bytes: u32,
+    pub drops: u32,
+    /// Sent by the device since it is there.
+    pub sent_bytes: u64,
 }
 
 impl Netlink {
@@ -205,17 +210,20 @@ impl Netlink {
             _ => None,
         });
         Ok(root.map(|attributes| {
-            let mut queue = Queue {
-                kind: String::new(),
-                counts: TcStatsQueue::default(),
-            };
+            let mut queue = Queue::default();
             for attribute in attributes {
                 match attribute {
                     TcAttribute::Kind(kind) => queue.kind = kind,
                     TcAttribute::Stats2(stats) => {
                         for one in stats {
-                            if let TcStats2::Queue(counts) = one {
-                                queue.counts = counts;
+                            match one {
+                                TcStats2::Queue(counts) => {
+                                    queue.packets = counts.qlen;
+                                    queue.bytes = counts.backlog;
+                                    queue.drops = counts.drops;
+                                }
+                                TcStats2::Basic(counts) => queue.sent_bytes = counts.bytes,
+                                _ => {}
                             }
                         }
                     }

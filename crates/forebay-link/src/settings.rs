@@ -65,7 +65,7 @@ impl LawChoice {
 }
 
 impl Way {
-    fn site(&self, mtu: u32) -> Site {
+    pub fn site(&self, mtu: u32) -> Site {
         Site {
             rate: self.capacity.mean_rate(),
             buffer_pkts: match self.buffer {

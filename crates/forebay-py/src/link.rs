@@ -3,13 +3,20 @@
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use forebay_batch::Outcome as Observation;
 use forebay_core::{ParamError, Rate, Span, Time};
 use forebay_link::lateness::Bounds;
+use forebay_link::live::Shared;
+use forebay_link::prometheus::Endpoint;
 use forebay_link::text::{self, WayText};
+use forebay_link::watch;
 use forebay_link::{
-    Command, Commands, Ended, Error, Outcome, Ready, Settings, Watchers, SUPER_PACKETS_ABOVE_BPS,
+    Capture, Command, Commands, Ended, Error, Outcome, Ready, Settings, Watchers,
+    SUPER_PACKETS_ABOVE_BPS,
 };
 use forebay_scenario::LawChoice;
 use pyo3::exceptions::PyOSError;
@@ -160,8 +167,15 @@ pub struct LinkLaw {
 /// readable; `ready` is called with a table once it is up.
 ///
 /// Raises ScenarioError for wrong settings, and OSError for what the machine does not allow.
+///
+/// `output` takes what the command writes; `watch` shows the run while it goes on, on the
+/// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder.
 #[pyfunction]
-#[pyo3(signature = (settings, *, command=None, server=None, output=None, stop=None, ready=None))]
+#[pyo3(signature = (
+    settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
+    metrics=None, captures=None
+))]
+#[allow(clippy::too_many_arguments)] // keywords in Python
 pub fn link_run<'py>(
     py: Python<'py>,
     settings: PySettings,
@@ -170,6 +184,9 @@ pub fn link_run<'py>(
     output: Option<PathBuf>,
     stop: Option<RawFd>,
     ready: Option<Py<PyAny>>,
+    watch: bool,
+    metrics: Option<&str>,
+    captures: Option<PathBuf>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings = settings.read().map_err(|error| refused(&error))?;
     let commands = Commands {
@@ -183,23 +200,79 @@ pub fn link_run<'py>(
             ..Command::default()
         }),
     };
-    let watchers = Watchers {
+    let mut watchers = Watchers {
         stop,
+        capture: captures
+            .map(|folder| Capture::create(&folder))
+            .transpose()?,
         ..Watchers::default()
     };
+    // Bound before the process leaves the machine's own network.
+    let endpoint = metrics.map(endpoint).transpose()?;
+    let address = endpoint.as_ref().map(Endpoint::address).transpose()?;
+    let view: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
+    if watch || endpoint.is_some() {
+        let shared = Shared::default();
+        watchers.picture = Some(Arc::clone(&shared));
+        let (changes, asked) = channel();
+        watchers.changes = Some(asked);
+        let (settings, view) = (settings.clone(), Arc::clone(&view));
+        watchers.attend = Some(Box::new(move || {
+            if watch {
+                let started = watch::start(&settings, Arc::clone(&shared), changes);
+                *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+            }
+            if let Some(endpoint) = endpoint {
+                endpoint.serve(shared);
+            }
+        }));
+    }
     let mut raised = None;
     let outcome = py.detach(|| {
         forebay_link::run(&settings, &commands, watchers, |up| {
             if let Some(ready) = &ready {
-                let told = Python::attach(|py| tell(py, up).and_then(|up| ready.call1(py, (up,))));
+                let told = Python::attach(|py| {
+                    let up = tell(py, up)?;
+                    up.set_item("metrics", address.map(|it| it.to_string()))?;
+                    ready.call1(py, (up,))
+                });
                 raised = told.err();
             }
         })
     });
+    // It gives the terminal back.
+    let view = view.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(view) = view {
+        let _ = py.detach(|| view.join());
+    }
     match raised {
         Some(error) => Err(error),
         None => observed(py, &settings, outcome.map_err(failed)?),
     }
+}
+
+fn endpoint(address: &str) -> PyResult<Endpoint> {
+    let wrong = |why: String| {
+        let allowed = "an address of this machine with a free port, such as 127.0.0.1:9100";
+        refused(&ParamError::new("metrics", why, allowed))
+    };
+    let address = address.parse().map_err(|_| wrong(format!("{address:?}")))?;
+    Endpoint::bind(address).map_err(|error| wrong(format!("{address}, {error}")))
+}
+
+/// The root queue of a device: a table, or None where it has none.
+#[pyfunction]
+pub fn link_queue<'py>(py: Python<'py>, device: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(queue) = forebay_link::root_queue(device)? else {
+        return Ok(None);
+    };
+    let table = PyDict::new(py);
+    table.set_item("kind", queue.kind)?;
+    table.set_item("packets", queue.packets)?;
+    table.set_item("bytes", queue.bytes)?;
+    table.set_item("drops", queue.drops)?;
+    table.set_item("sent_bytes", queue.sent_bytes)?;
+    Ok(Some(table))
 }
 
 fn tell<'py>(py: Python<'py>, up: &Ready) -> PyResult<Bound<'py, PyDict>> {
@@ -240,6 +313,7 @@ fn observed<'py>(
     lateness.set_item("bins", outcome.lateness.bins())?;
     table.set_item("lateness", lateness)?;
     table.set_item("void", &outcome.void)?;
+    table.set_item("capture_failed", &outcome.capture_failed)?;
     table.set_item("command", status(outcome.command))?;
     table.set_item("server", status(outcome.server))?;
     table.set_item("duration_s", outcome.duration.as_secs_f64())?;
@@ -294,5 +368,6 @@ pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_check, module)?)?;
     module.add_function(wrap_pyfunction!(link_run, module)?)?;
     module.add_function(wrap_pyfunction!(link_enter, module)?)?;
+    module.add_function(wrap_pyfunction!(link_queue, module)?)?;
     module.add_class::<LinkLaw>()
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -110,6 +112,28 @@ def link(
     void_rate: Annotated[
         str, typer.Option(help="The run is void if the rate is off by more.", metavar="SHARE")
     ] = "0.1%",
+    watch: Annotated[
+        bool,
+        typer.Option(
+            help="Show the queue while traffic runs, and change the link with keys; what COMMAND "
+            "writes is shown after. Without a terminal, a line a second.",
+            show_default=False,
+        ),
+    ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve metrics for Prometheus, on the loopback device if only a port is given.",
+            metavar="ADDRESS:PORT",
+        ),
+    ] = None,
+    pcap: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write client.pcapng and server.pcapng there, with drops and marks as comments.",
+            metavar="DIR",
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Say nothing but that a run is void.")
     ] = False,
@@ -151,13 +175,36 @@ def link(
     def up(ready: dict[str, Any]) -> None:
         if not quiet:
             print(_heading(ready["environment"]), file=sys.stderr, flush=True)
+            if ready["metrics"]:
+                print(f"forebay link: http://{ready['metrics']}/metrics", file=sys.stderr)
 
+    if pcap is not None:
+        _make(pcap)
+    if metrics is not None and metrics.removeprefix(":").isdigit():
+        metrics = f"127.0.0.1:{metrics.removeprefix(':')}"
+    # A live view has the terminal; what the command writes waits in a file.
+    shown = _kept() if watch and sys.stdout.isatty() else None
     # This process becomes the emulator: it has one thread until numpy is loaded.
     try:
-        observed = _native.link_run(wanted, command=words, server=server, ready=up)
+        observed = _native.link_run(
+            wanted,
+            command=words,
+            server=server,
+            ready=up,
+            output=f"/proc/self/fd/{shown.fileno()}" if shown else None,
+            watch=watch,
+            metrics=metrics,
+            captures=str(pcap) if pcap else None,
+        )
     except OSError as error:
         print(f"forebay link: {error}", file=sys.stderr)
         raise typer.Exit(FAILED) from None
+    if shown:
+        shown.seek(0)
+        shutil.copyfileobj(shown, sys.stdout.buffer)
+        sys.stdout.flush()
+    if observed["capture_failed"]:
+        print(f"forebay link: {pcap}: {observed['capture_failed']}", file=sys.stderr)
     from forebay.emulator import outcome, process
 
     found = outcome.read(wanted, words, observed)
@@ -174,6 +221,23 @@ def link(
             where = out if no_report else out / files.REPORT
             print(f"forebay link: {where}", file=sys.stderr)
     raise typer.Exit(found.status or 0)
+
+
+def _kept() -> IO[bytes]:
+    """A file without a name, for as long as this process."""
+    return tempfile.TemporaryFile()
+
+
+def _make(folder: Path) -> None:
+    from forebay._native import ScenarioError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f"link: pcap: found {folder}, {reason}, allowed: a directory, new or not"
+        ) from error
 
 
 def _heading(environment: dict[str, str]) -> str:

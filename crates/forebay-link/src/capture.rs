@@ -1,0 +1,208 @@
+//! Captures of both ends in the format of wireshark (pcapng), with what became of a packet as a
+//! comment.
+//!
+//! Each end has a file with what a capture there would show: what was sent there, when the
+//! emulator fetched it, and what was delivered there. On what was sent stands whether the queue
+//! dropped it; on what was delivered, whether the queue marked it.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use forebay_core::Time;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::{DataLink, PcapError};
+
+use crate::direction::{Counts, Due};
+use crate::namespace::End;
+use crate::offload;
+use crate::pool::{Pool, PREFIX_BYTES};
+
+/// Written to the disk in pieces of this size.
+const BUFFER_BYTES: usize = 1 << 20;
+
+pub struct Capture {
+    /// Client, server.
+    files: [PcapNgWriter<BufWriter<File>>; 2],
+    /// When the run started, since 1970.
+    start: Duration,
+    failed: Option<String>,
+}
+
+fn io_error(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+impl Capture {
+    /// Makes client.pcapng and server.pcapng in `folder`.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn create(folder: &Path) -> io::Result<Capture> {
+        let file = |end: End| {
+            let path = folder.join(format!("{}.pcapng", end.name()));
+            let writer = BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?);
+            let mut writer = PcapNgWriter::new(writer).map_err(io_error)?;
+            let interface = InterfaceDescriptionBlock {
+                linktype: DataLink::RAW,
+                snaplen: 0,
+                options: vec![
+                    InterfaceDescriptionOption::IfName(end.name().into()),
+                    // Nanoseconds.
+                    InterfaceDescriptionOption::IfTsResol(9),
+                ],
+            };
+            writer.write_pcapng_block(interface).map_err(io_error)?;
+            Ok::<_, io::Error>(writer)
+        };
+        Ok(Capture {
+            files: [file(End::Client)?, file(End::Server)?],
+            start: Duration::ZERO,
+            failed: None,
+        })
+    }
+
+    /// Now is the time zero of the run.
+    pub fn begin(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.start = now.unwrap_or_default();
+    }
+
+    /// A packet was fetched that goes this way (0 is up), and the queue has judged it.
+    pub fn sent(
+        &mut self,
+        way: usize,
+        now: Time,
+        pool: &Pool,
+        slot: u32,
+        before: &Counts,
+        after: &Counts,
+    ) {
+        let segments = pool.slot(slot).segments();
+        let dropped = [
+            ("early", after.early_drops - before.early_drops),
+            ("forced", after.forced_drops - before.forced_drops),
+            ("overflow", after.overflow_drops - before.overflow_drops),
+        ];
+        let dropped = dropped.iter().filter(|(_, count)| *count > 0);
+        let comment = dropped
+            .map(|(why, count)| match segments {
+                1 => format!("dropped: {why}"),
+                _ => format!("dropped: {why}, {count} of {segments} segments"),
+            })
+            .collect::<Vec<_>>()
+            .join("; ");
+        self.write(way, now, pool.packet(slot), &comment);
+    }
+
+    /// What is due was delivered at the end of this way.
+    pub fn delivered(&mut self, way: usize, now: Time, pool: &Pool, due: &Due) {
+        let comment = if due.marked { "marked" } else { "" };
+        let slot = pool.slot(due.slot);
+        match &slot.cut {
+            Some(cut) if due.segments != slot.segments() => {
+                let part = offload::part(pool.with_prefix(due.slot), slot, cut, due);
+                let payload = slot.payload(cut, due.first, due.first + due.segments);
+                let mut packet = part.bytes()[PREFIX_BYTES..].to_vec();
+                packet.extend_from_slice(&pool.packet(due.slot)[payload]);
+                self.write(1 - way, now, &packet, comment);
+            }
+            _ => self.write(1 - way, now, pool.packet(due.slot), comment),
+        }
+    }
+
+    fn write(&mut self, end: usize, now: Time, packet: &[u8], comment: &str) {
+        if self.failed.is_some() {
+            return;
+        }
+        let comment = (!comment.is_empty()).then(|| EnhancedPacketOption::Comment(comment.into()));
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: self.start + Duration::from_nanos(now.as_nanos()),
+            original_len: packet.len() as u32,
+            data: Cow::Borrowed(packet),
+            options: comment.into_iter().collect(),
+        };
+        if let Err(error) = self.files[end].write_pcapng_block(block) {
+            self.failed = Some(io_error(error).to_string());
+        }
+    }
+
+    /// Writes what is left; why the captures are not whole, if they are not.
+    pub fn finish(self) -> Option<String> {
+        let mut failed = self.failed;
+        for file in self.files {
+            let flushed = file.into_inner().into_inner();
+            if let Err(error) = flushed {
+                failed.get_or_insert(error.to_string());
+            }
+        }
+        failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::Span;
+    use pcap_file::pcapng::{Block, PcapNgReader};
+
+    #[test]
+    fn a_capture_can_be_read() {
+        let folder = std::env::temp_dir().join(format!("forebay-capture-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut capture = Capture::create(&folder).unwrap();
+        capture.begin();
+        let mut pool = Pool::new(2, 1500);
+        let slot = pool.take().unwrap();
+        pool.memory(slot)[PREFIX_BYTES] = 0x45;
+        pool.fill(slot, 100, None);
+        let before = Counts::default();
+        let after = Counts {
+            early_drops: 1,
+            ..before
+        };
+        let now = Time::ZERO + Span::from_millis(5);
+        capture.sent(0, now, &pool, slot, &before, &after);
+        capture.sent(0, now, &pool, slot, &before, &before);
+        let due = Due {
+            at: now,
+            slot,
+            first: 0,
+            segments: 1,
+            marked: true,
+            link_bits: 0,
+            after_idle: false,
+        };
+        capture.delivered(0, now, &pool, &due);
+        assert_eq!(capture.finish(), None);
+
+        let comments = |end: &str| {
+            let file = File::open(folder.join(format!("{end}.pcapng"))).unwrap();
+            let mut reader = PcapNgReader::new(file).unwrap();
+            let mut found = Vec::new();
+            while let Some(block) = reader.next_block() {
+                if let Block::EnhancedPacket(packet) = block.unwrap() {
+                    assert_eq!((packet.data.len(), packet.data[0]), (100, 0x45));
+                    found.push(packet.options.iter().find_map(|option| match option {
+                        EnhancedPacketOption::Comment(text) => Some(text.to_string()),
+                        _ => None,
+                    }));
+                }
+            }
+            found
+        };
+        assert_eq!(comments("client"), [Some("dropped: early".into()), None]);
+        assert_eq!(comments("server"), [Some("marked".into())]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

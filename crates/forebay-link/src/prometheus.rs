@@ -1,0 +1,288 @@
+//! Counters of a run for Prometheus, in its text format, version 0.0.4. Names are those of
+//! node_exporter's qdisc collector where it has the quantity.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::PoisonError;
+use std::thread;
+use std::time::Duration;
+
+use crate::live::{Now, Picture, Shared};
+
+/// Longest request that is read, in bytes.
+const LONGEST_REQUEST: u64 = 8192;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An address on which metrics are asked for. It is bound where the caller is, before that
+/// enters a namespace.
+pub struct Endpoint {
+    listener: TcpListener,
+}
+
+impl Endpoint {
+    /// # Errors
+    /// As bind(2) says.
+    pub fn bind(address: SocketAddr) -> io::Result<Endpoint> {
+        Ok(Endpoint {
+            listener: TcpListener::bind(address)?,
+        })
+    }
+
+    /// # Errors
+    /// As getsockname(2) says.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers in a thread of its own, one request after the other, for as long as the process
+    /// lives.
+    pub fn serve(self, shared: Shared) {
+        thread::spawn(move || {
+            for stream in self.listener.incoming().flatten() {
+                // One that breaks off is its own loss.
+                let _ = answer(stream, &shared);
+            }
+        });
+    }
+}
+
+fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = BufReader::new((&stream).take(LONGEST_REQUEST));
+    let mut line = String::new();
+    request.read_line(&mut line)?;
+    let mut header = String::new();
+    while request.read_line(&mut header)? > 2 {
+        header.clear();
+    }
+    let mut words = line.split_whitespace();
+    let (status, kind, body) = match (words.next(), words.next()) {
+        (Some("GET"), Some("/metrics" | "/")) => {
+            let picture = shared
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            (
+                "200 OK",
+                "text/plain; version=0.0.4; charset=utf-8",
+                text(&picture),
+            )
+        }
+        (Some("GET"), _) => ("404 Not Found", "text/plain", "see /metrics\n".to_owned()),
+        _ => (
+            "405 Method Not Allowed",
+            "text/plain",
+            "GET /metrics\n".to_owned(),
+        ),
+    };
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+type Value = fn(&Now) -> f64;
+
+/// Name, type, help and value of what each direction has once.
+const EACH: &[(&str, &str, &str, Value)] = &[
+    ("bytes_total", "counter", "Bytes sent by the link.", |now| {
+        now.counts.sent_bytes as f64
+    }),
+    (
+        "packets_total",
+        "counter",
+        "Packets sent by the link.",
+        |now| now.counts.sent_packets as f64,
+    ),
+    (
+        "arrived_packets_total",
+        "counter",
+        "Packets that came to the queue.",
+        |now| now.counts.arrived_packets as f64,
+    ),
+    (
+        "marks_total",
+        "counter",
+        "Packets that the law marked with CE.",
+        |now| now.counts.marks as f64,
+    ),
+    (
+        "lost_packets_total",
+        "counter",
+        "Packets lost after the queue, as was asked.",
+        |now| now.counts.lost_packets as f64,
+    ),
+    (
+        "current_queue_length",
+        "gauge",
+        "Packets in the queue.",
+        |now| f64::from(now.queue_pkts),
+    ),
+    ("backlog", "gauge", "Bytes in the queue.", |now| {
+        now.queue_bytes as f64
+    }),
+    (
+        "rate_bits_per_second",
+        "gauge",
+        "Rate of the link; the mean of a recorded one.",
+        |now| now.rate_bps,
+    ),
+    (
+        "target_packets",
+        "gauge",
+        "Set-point of the law; NaN where it has none.",
+        |now| now.target_pkts.unwrap_or(f64::NAN),
+    ),
+];
+
+/// A picture as Prometheus reads it.
+pub fn text(picture: &Picture) -> String {
+    let mut out = String::new();
+    let ways = || ["up", "down"].into_iter().zip(&picture.ways);
+    let labels = |way: &str, now: &Now| format!("direction=\"{way}\",kind=\"{}\"", now.law);
+    for (name, kind, help, value) in EACH {
+        heading(&mut out, name, kind, help);
+        for (way, now) in ways() {
+            let _ = writeln!(
+                out,
+                "forebay_link_{name}{{{}}} {}",
+                labels(way, now),
+                number(value(now))
+            );
+        }
+    }
+    heading(&mut out, "drops_total", "counter", "Packets dropped.");
+    for (way, now) in ways() {
+        let counts = &now.counts;
+        for (reason, value) in [
+            ("early", counts.early_drops),
+            ("forced", counts.forced_drops),
+            ("overflow", counts.overflow_drops),
+        ] {
+            let labels = labels(way, now);
+            let _ = writeln!(
+                out,
+                "forebay_link_drops_total{{{labels},reason=\"{reason}\"}} {value}"
+            );
+        }
+    }
+    heading(
+        &mut out,
+        "delay_seconds",
+        "gauge",
+        "Queuing delay of the last moment, by quantile.",
+    );
+    for (way, now) in ways() {
+        for (quantile, value) in ["0.5", "0.95", "0.99"].iter().zip(now.delay_s) {
+            let labels = labels(way, now);
+            let _ = writeln!(
+                out,
+                "forebay_link_delay_seconds{{{labels},quantile=\"{quantile}\"}} {}",
+                number(value)
+            );
+        }
+    }
+    heading(
+        &mut out,
+        "law_state",
+        "gauge",
+        "Inner values of the law; p is its probability.",
+    );
+    for (way, now) in ways() {
+        for (name, value) in &now.probes {
+            let labels = labels(way, now);
+            let _ = writeln!(
+                out,
+                "forebay_link_law_state{{{labels},name=\"{name}\"}} {}",
+                number(*value)
+            );
+        }
+    }
+    heading(
+        &mut out,
+        "lateness_p99_seconds",
+        "gauge",
+        "99 % of the packets were released within this time of when they were due.",
+    );
+    let _ = writeln!(
+        out,
+        "forebay_link_lateness_p99_seconds {}",
+        number(picture.lateness_p99_s)
+    );
+    out
+}
+
+fn heading(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP forebay_link_{name} {help}");
+    let _ = writeln!(out, "# TYPE forebay_link_{name} {kind}");
+}
+
+/// As the format has it: "NaN", "+Inf" and "-Inf" are numbers too.
+fn number(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    value.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    fn shared() -> Shared {
+        let mut picture = Picture::default();
+        picture.ways[0].law = "pi".into();
+        picture.ways[0].counts.early_drops = 7;
+        picture.ways[0].probes = vec![("p", 0.25)];
+        Arc::new(Mutex::new(picture))
+    }
+
+    fn ask(request: &str) -> String {
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let mut stream = TcpStream::connect(endpoint.address().unwrap()).unwrap();
+        endpoint.serve(shared());
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn metrics_are_served() {
+        let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+        for line in [
+            "forebay_link_drops_total{direction=\"up\",kind=\"pi\",reason=\"early\"} 7\n",
+            "forebay_link_law_state{direction=\"up\",kind=\"pi\",name=\"p\"} 0.25\n",
+            "# TYPE forebay_link_current_queue_length gauge\n",
+        ] {
+            assert!(answer.contains(line), "{answer}");
+        }
+    }
+
+    #[test]
+    fn every_sample_follows_its_type() {
+        let body = text(&shared().lock().unwrap());
+        let mut family = String::new();
+        for line in body.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                family = rest.split(' ').next().unwrap().to_owned();
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(&family), "{line} under {family}");
+                let value = line.rsplit(' ').next().unwrap();
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        assert!(ask("GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        assert!(ask("\r\n\r\n").starts_with("HTTP/1.1 405"));
+    }
+}

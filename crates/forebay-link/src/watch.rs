@@ -1,0 +1,498 @@
+//! The live view: what the queue does, and keys that change the link while traffic runs. Where
+//! there is no terminal, a line a second.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::Sender;
+use std::sync::PoisonError;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use forebay_core::laws::LAWS;
+use forebay_core::param::Value;
+use forebay_core::{Packets, Rate, Time};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span as Words};
+use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
+use ratatui::Frame;
+
+use crate::ip::{Flow, TCP, UDP};
+use crate::live::{Change, Now, Picture, Shared};
+use crate::settings::{LawChoice, Settings, Way};
+
+/// Pictures that the curves go back.
+const HISTORY: usize = 300;
+const REDRAW: Duration = Duration::from_millis(200);
+const LINE_EVERY: Duration = Duration::from_secs(1);
+const WAYS: [&str; 2] = ["up", "down"];
+/// What one key press changes a rate or a set-point by.
+const STEP: f64 = 1.1;
+
+/// What is shown, and what was last asked for.
+struct View {
+    ways: [Way; 2],
+    mtu: u32,
+    /// Which direction is shown.
+    way: usize,
+    pictures: VecDeque<Picture>,
+    changes: Sender<Change>,
+    note: String,
+}
+
+/// Shows a run until it ends, in a thread of its own; with a terminal on `stderr`, that is
+/// taken over for as long.
+pub fn start(settings: &Settings, shared: Shared, changes: Sender<Change>) -> JoinHandle<()> {
+    let mut view = View {
+        ways: [settings.up.clone(), settings.down.clone()],
+        mtu: settings.mtu,
+        way: 0,
+        pictures: VecDeque::with_capacity(HISTORY),
+        changes,
+        note: String::new(),
+    };
+    thread::spawn(move || {
+        if io::stdout().is_terminal() && io::stdin().is_terminal() {
+            // A terminal that fails leaves the run as it is.
+            let mut terminal = ratatui::init();
+            let _ = view.run(&mut terminal, &shared);
+            ratatui::restore();
+        } else {
+            lines(&shared);
+        }
+    })
+}
+
+fn seen(shared: &Shared) -> Picture {
+    shared
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+fn lines(shared: &Shared) {
+    let mut last = seen(shared);
+    let mut shown = Instant::now();
+    loop {
+        thread::sleep(REDRAW / 2);
+        let picture = seen(shared);
+        if picture.ended {
+            return;
+        }
+        if shown.elapsed() < LINE_EVERY || picture.time == last.time {
+            continue;
+        }
+        for way in 0..2 {
+            if picture.ways[way].counts.arrived_packets > 0 {
+                eprintln!("{}", line(&last, &picture, way));
+            }
+        }
+        (last, shown) = (picture, Instant::now());
+    }
+}
+
+fn line(last: &Picture, picture: &Picture, way: usize) -> String {
+    let (now, before) = (&picture.ways[way], &last.ways[way]);
+    let span_s = picture.time.since(last.time).as_secs_f64();
+    let bits = 8.0 * (now.counts.sent_bytes - before.counts.sent_bytes) as f64;
+    format!(
+        "{:7.1} s {:4} {:8.2} Mbit/s, queue {:4} packets, {}delay {:.1} ms (99 %: {:.1} ms), {} dropped, {} marked",
+        picture.time.as_secs_f64(),
+        WAYS[way],
+        bits / span_s / 1e6,
+        now.queue_pkts,
+        probability(now).map(|p| format!("p {p:.4}, ")).unwrap_or_default(),
+        1e3 * now.delay_s[0],
+        1e3 * now.delay_s[2],
+        drops(now) - drops(before),
+        now.counts.marks - before.counts.marks,
+    )
+}
+
+fn probability(now: &Now) -> Option<f64> {
+    let found = now.probes.iter().find(|(name, _)| *name == "p");
+    found.map(|(_, value)| *value)
+}
+
+fn drops(now: &Now) -> u64 {
+    now.counts.early_drops + now.counts.forced_drops + now.counts.overflow_drops
+}
+
+impl View {
+    fn run(&mut self, terminal: &mut ratatui::DefaultTerminal, shared: &Shared) -> io::Result<()> {
+        loop {
+            let picture = seen(shared);
+            if picture.ended {
+                return Ok(());
+            }
+            self.take(picture);
+            terminal.draw(|frame| self.draw(frame))?;
+            if event::poll(REDRAW)? {
+                if let Event::Key(key) = event::read()? {
+                    if key.kind == KeyEventKind::Press {
+                        let interrupt = key.modifiers.contains(KeyModifiers::CONTROL)
+                            && key.code == KeyCode::Char('c');
+                        self.press(if interrupt {
+                            KeyCode::Char('q')
+                        } else {
+                            key.code
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, picture: Picture) {
+        if self.pictures.back().map(|it| it.time) == Some(picture.time) {
+            return;
+        }
+        if self.pictures.len() == HISTORY {
+            self.pictures.pop_front();
+        }
+        self.pictures.push_back(picture);
+    }
+
+    fn press(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Char('q') | KeyCode::Esc => {
+                self.note = "ending".into();
+                let _ = self.changes.send(Change::Stop);
+            }
+            KeyCode::Tab => self.way = 1 - self.way,
+            KeyCode::Up | KeyCode::Char('+') => self.scale_rate(STEP),
+            KeyCode::Down | KeyCode::Char('-') => self.scale_rate(1.0 / STEP),
+            KeyCode::Right | KeyCode::Char('t') => self.scale_target(STEP),
+            KeyCode::Left | KeyCode::Char('T') => self.scale_target(1.0 / STEP),
+            KeyCode::Char('l') => self.next_law(),
+            _ => {}
+        }
+    }
+
+    fn scale_rate(&mut self, factor: f64) {
+        let rate = self.ways[self.way].capacity.mean_rate().as_bps() as f64 * factor;
+        let rate = Rate::from_bps(rate.clamp(1e3, 1e11).round() as u64);
+        self.ways[self.way].capacity = crate::capacity::Capacity::Constant(rate);
+        self.note = format!("{}: {rate}", WAYS[self.way]);
+        let _ = self.changes.send(Change::Rate(self.way, rate));
+    }
+
+    fn scale_target(&mut self, factor: f64) {
+        let Some(target) = self.ways[self.way].law.target_pkts() else {
+            self.note = format!("{} has no set-point", self.ways[self.way].law.spec.kind);
+            return;
+        };
+        // At least one packet up or down.
+        let scaled = (target * factor).round();
+        let wanted = if scaled == target {
+            target + (factor - 1.0).signum()
+        } else {
+            scaled
+        };
+        let mut law = self.ways[self.way].law.clone();
+        law.given.retain(|(name, _)| name != "target");
+        law.given.push(target_value(wanted.max(1.0)));
+        if !self.ask_for(law) {
+            self.note = format!("{wanted} packets do not fit the buffer");
+        }
+    }
+
+    /// The next law that runs with its defaults here, with the set-point of the one before.
+    fn next_law(&mut self) {
+        let current = &self.ways[self.way].law;
+        let at = LAWS.iter().position(|law| law.kind == current.spec.kind);
+        let target = current.target_pkts();
+        for step in 1..LAWS.len() {
+            let spec = &LAWS[(at.unwrap_or(0) + step) % LAWS.len()];
+            let takes_target = spec
+                .params
+                .iter()
+                .any(|it| it.name == "target" && it.unit == "p");
+            let given = target.filter(|_| takes_target).map(target_value);
+            let law = LawChoice {
+                spec,
+                given: given.into_iter().collect(),
+            };
+            if self.ask_for(law) {
+                return;
+            }
+        }
+    }
+
+    fn ask_for(&mut self, law: LawChoice) -> bool {
+        let way = &mut self.ways[self.way];
+        if law.spec.build(&law.given, &way.site(self.mtu)).is_err() {
+            return false;
+        }
+        let target = law.target_pkts();
+        self.note = match target {
+            Some(target) => format!("{}: {}, {target} packets", WAYS[self.way], law.spec.kind),
+            None => format!("{}: {}", WAYS[self.way], law.spec.kind),
+        };
+        way.law = law.clone();
+        let _ = self.changes.send(Change::Law(self.way, law));
+        true
+    }
+
+    fn draw(&self, frame: &mut Frame) {
+        let areas = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(8),
+            Constraint::Length(7),
+            Constraint::Length(1),
+        ])
+        .split(frame.area());
+        let Some(picture) = self.pictures.back() else {
+            return;
+        };
+        let now = &picture.ways[self.way];
+        self.head(frame, areas[0], picture, now);
+        self.queue(frame, areas[1], picture.time, now);
+        let below = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)])
+            .split(areas[2]);
+        self.numbers(frame, below[0], picture, now);
+        flows(frame, below[1], now);
+        let keys = " Tab direction   ↑↓ rate   ←→ set-point   l law   q end ";
+        let keys = Line::from(vec![
+            Words::from(keys).dim(),
+            Words::from(self.note.as_str()),
+        ]);
+        frame.render_widget(Paragraph::new(keys), areas[3]);
+    }
+
+    fn head(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
+        let ends = ["client to server", "server to client"][self.way];
+        let text = format!(
+            " {} ({ends})   {} under {}   {:.1} s ",
+            WAYS[self.way],
+            Rate::from_bps(now.rate_bps as u64),
+            now.law,
+            picture.time.as_secs_f64()
+        );
+        let style = Style::new().add_modifier(Modifier::REVERSED);
+        frame.render_widget(Paragraph::new(text).style(style), area);
+    }
+
+    fn queue(&self, frame: &mut Frame, area: Rect, time: Time, now: &Now) {
+        let end_s = time.as_secs_f64();
+        let start_s = self
+            .pictures
+            .front()
+            .map_or(0.0, |it| it.time.as_secs_f64());
+        let queue: Vec<(f64, f64)> = self
+            .pictures
+            .iter()
+            .map(|it| {
+                (
+                    it.time.as_secs_f64(),
+                    f64::from(it.ways[self.way].queue_pkts),
+                )
+            })
+            .collect();
+        let longest = queue.iter().map(|(_, pkts)| *pkts).fold(10.0, f64::max);
+        let top = 1.1 * longest.max(now.target_pkts.unwrap_or(0.0));
+        let target: Vec<(f64, f64)> = now
+            .target_pkts
+            .map(|target| vec![(start_s, target), (end_s, target)])
+            .unwrap_or_default();
+        let curve = |name, data, colour| {
+            Dataset::default()
+                .name(name)
+                .data(data)
+                .marker(Marker::Braille)
+                .graph_type(GraphType::Line)
+                .style(Style::new().fg(colour))
+        };
+        let mut curves = vec![curve("queue", &queue, Color::Cyan)];
+        if !target.is_empty() {
+            curves.push(curve("set-point", &target, Color::Yellow));
+        }
+        let chart = Chart::new(curves)
+            .block(Block::bordered().title(" queue, packets "))
+            .x_axis(
+                Axis::default()
+                    .bounds([start_s, end_s.max(start_s + 0.1)])
+                    .labels([format!("{start_s:.0} s"), format!("{end_s:.0} s")]),
+            )
+            .y_axis(
+                Axis::default()
+                    .bounds([0.0, top])
+                    .labels(["0".to_owned(), format!("{top:.0}")]),
+            );
+        frame.render_widget(chart, area);
+    }
+
+    fn numbers(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
+        // Over about a second.
+        let before = self.pictures.iter().rev().nth(5).unwrap_or(picture);
+        let span_s = picture.time.since(before.time).as_secs_f64();
+        let former = &before.ways[self.way];
+        let sent_bits = 8.0 * (now.counts.sent_bytes - former.counts.sent_bytes) as f64;
+        let [median, _, worst] = now.delay_s.map(|it| 1e3 * it);
+        let lines = vec![
+            Line::from(format!(
+                "rate       {:.2} Mbit/s",
+                if span_s > 0.0 {
+                    sent_bits / span_s / 1e6
+                } else {
+                    0.0
+                }
+            )),
+            Line::from(match probability(now) {
+                Some(p) => format!("p          {p:.5}"),
+                None => "p          –".to_owned(),
+            }),
+            Line::from(format!("delay      {median:.1} ms, 99 %: {worst:.1} ms")),
+            Line::from(format!(
+                "dropped    {} ({} by the law), marked {}",
+                drops(now),
+                now.counts.early_drops + now.counts.forced_drops,
+                now.counts.marks
+            )),
+            Line::from(format!(
+                "lateness   99 %: {:.0} us",
+                1e6 * picture.lateness_p99_s
+            )),
+        ];
+        frame.render_widget(Paragraph::new(lines).block(Block::bordered()), area);
+    }
+}
+
+fn target_value(pkts: f64) -> (String, Value) {
+    ("target".to_owned(), Value::Text(Packets(pkts).to_string()))
+}
+
+fn flows(frame: &mut Frame, area: Rect, now: &Now) {
+    let most = usize::from(area.height.saturating_sub(2));
+    let lines: Vec<Line> = now
+        .flows
+        .iter()
+        .take(most)
+        .map(|(flow, share)| {
+            let bar = "█".repeat((20.0 * share).round() as usize);
+            Line::from(format!("{:<18} {:5.1} % {bar}", name(flow), 100.0 * share))
+        })
+        .collect();
+    let block = Block::bordered().title(" flows by share ");
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn name(flow: &Flow) -> String {
+    match flow.protocol {
+        TCP => format!("tcp {} → {}", flow.source_port, flow.destination_port),
+        UDP => format!("udp {} → {}", flow.source_port, flow.destination_port),
+        other => format!("protocol {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capacity::Capacity;
+    use crate::text::WayText;
+    use ratatui::backend::TestBackend;
+    use ratatui::Terminal;
+    use std::sync::mpsc::{channel, Receiver};
+
+    fn view() -> (View, Receiver<Change>) {
+        let way = WayText {
+            rate: Some("10Mbit/s".into()),
+            delay: "10ms".into(),
+            buffer: "100p".into(),
+            loss: "0".into(),
+            aqm: "pi".into(),
+            set: vec![("target".into(), Value::Text("20p".into()))],
+            ..WayText::default()
+        };
+        let way = way.read().unwrap();
+        let (changes, asked) = channel();
+        let view = View {
+            ways: [way.clone(), way],
+            mtu: 1500,
+            way: 0,
+            pictures: VecDeque::new(),
+            changes,
+            note: String::new(),
+        };
+        (view, asked)
+    }
+
+    fn picture(ms: u64, queue_pkts: u32) -> Picture {
+        let mut picture = Picture {
+            time: Time::from_nanos(ms * 1_000_000),
+            ..Picture::default()
+        };
+        let now = &mut picture.ways[0];
+        (now.law, now.rate_bps, now.queue_pkts) = ("pi".into(), 10e6, queue_pkts);
+        (now.target_pkts, now.probes) = (Some(20.0), vec![("p", 0.0125)]);
+        now.counts.arrived_packets = 1;
+        now.counts.sent_bytes = 1250 * ms;
+        picture
+    }
+
+    #[test]
+    fn all_of_it_is_drawn() {
+        let (mut view, _asked) = view();
+        for i in 0..20 {
+            view.take(picture(200 * i, i as u32));
+        }
+        let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let cells = terminal.backend().buffer().content();
+        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        for part in [
+            "client to server",
+            "10Mbit/s under pi",
+            "set-point",
+            "10.00 Mbit/s",
+            "0.01250",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // However small the terminal is.
+        for size in [(1, 1), (20, 3), (40, 9)] {
+            let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+            terminal.draw(|frame| view.draw(frame)).unwrap();
+        }
+    }
+
+    #[test]
+    fn keys_ask_for_changes() {
+        let (mut view, asked) = view();
+        view.press(KeyCode::Up);
+        assert!(
+            matches!(asked.try_recv(), Ok(Change::Rate(0, rate)) if rate.as_bps() == 11_000_000)
+        );
+        assert!(matches!(&view.ways[0].capacity, Capacity::Constant(_)));
+        view.press(KeyCode::Tab);
+        view.press(KeyCode::Right);
+        let Ok(Change::Law(1, law)) = asked.try_recv() else {
+            panic!("no change of the set-point")
+        };
+        assert_eq!(law.target_pkts(), Some(22.0));
+        let mut kinds = vec![];
+        for _ in 0..LAWS.len() {
+            view.press(KeyCode::Char('l'));
+            if let Ok(Change::Law(1, law)) = asked.try_recv() {
+                kinds.push(law.spec.kind);
+            }
+        }
+        assert!(
+            kinds.contains(&"droptail") && kinds.contains(&"pid"),
+            "{kinds:?}"
+        );
+        view.press(KeyCode::Char('q'));
+        assert!(matches!(asked.try_recv(), Ok(Change::Stop)));
+    }
+
+    #[test]
+    fn without_a_terminal_there_are_lines() {
+        let text = line(&picture(1000, 10), &picture(2000, 30), 0);
+        assert!(
+            text.contains("10.00 Mbit/s, queue   30 packets, p 0.0125"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+"""What this machine allows, found by trying it; and whether a device's queue is a bottleneck."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from forebay import _native
+from forebay._native import ScenarioError
+from forebay.emulator.process import LinkError, run
+from forebay.emulator.settings import settings
+
+#: How long one link may take to come up and end.
+PATIENCE_S = 20.0
+#: A queue is looked at so often, and for so long.
+LOOK_EVERY_S, LOOK_S = 0.005, 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was tried."""
+
+    name: str
+    #: "yes", "no", or "partly"
+    verdict: str
+    found: str
+    #: What to do; empty where all is well.
+    advice: str = ""
+
+
+#: Sends 1000 datagrams a second for a second.
+BLAST = """
+import socket, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(1000):
+    out.sendto(bytes(972), ("198.18.0.2", 9000))
+    time.sleep(0.001)
+"""
+
+
+def findings() -> Iterator[Finding]:
+    """Tries everything, one after the other."""
+    tun = _link("A link over TUN", "tun")
+    packets = _link("A link over packet sockets", "packets")
+    yield tun
+    yield packets
+    yield _namespaces([tun, packets])
+    works = next((f.name for f in (tun, packets) if f.verdict == "yes"), None)
+    if works is not None:
+        yield _ipv6()
+        yield _timing()
+        yield _super_packets()
+    yield _priority()
+    yield _cores()
+    yield _congestion_control()
+    yield _iperf3()
+
+
+def _link(name: str, device: str) -> Finding:
+    try:
+        run(settings("10Mbit/s", device=device), ["true"], timeout_s=PATIENCE_S)
+    except LinkError as error:
+        found, _, advice = str(error).partition("; ")
+        return Finding(name, "no", found, advice)
+    return Finding(name, "yes", "up and down again")
+
+
+def _namespaces(links: list[Finding]) -> Finding:
+    name = "Network namespaces"
+    if not any(link.verdict == "yes" for link in links):
+        return Finding(name, "no", links[0].found, links[0].advice)
+    # Whoever has CAP_SYS_ADMIN needs no user namespace.
+    return Finding(name, "yes", "as root" if os.geteuid() == 0 else "in a user namespace, no root")
+
+
+def _ipv6() -> Finding:
+    test = ["sh", "-c", 'test -n "$FOREBAY_SERVER6"']
+    if run(settings("10Mbit/s"), test, timeout_s=PATIENCE_S).status == 0:
+        return Finding("IPv6", "yes", "on the link")
+    return Finding(
+        "IPv6",
+        "no",
+        "the kernel gives the link no IPv6 address",
+        "`sysctl net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6",
+    )
+
+
+def _timing() -> Finding:
+    outcome = run(settings("15Mbit/s", "1ms"), [sys.executable, "-c", BLAST], timeout_s=PATIENCE_S)
+    late = {name: 1e6 * outcome.lateness[name] for name in ("p50_s", "p99_s", "p999_s")}
+    found = (
+        f"packets leave {late['p50_s']:.3g} us late in the median, {late['p99_s']:.3g} us at 99 %, "
+        f"{late['p999_s']:.3g} us at 99.9 %"
+    )
+    if not outcome.void and late["p99_s"] < 100:
+        return Finding("Timing", "yes", found)
+    verdict = "no" if outcome.void else "partly"
+    busy = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable()} cores"
+    return Finding("Timing", verdict, found, f"let nothing else run: {busy}")
+
+
+def _super_packets() -> Finding:
+    try:
+        run(settings("10Mbit/s", device="tun", super_packets=True), ["true"], timeout_s=PATIENCE_S)
+    except LinkError as error:
+        found, _, advice = str(error).partition("; ")
+        return Finding("Offloads (above 1 Gbit/s)", "no", found, advice)
+    return Finding("Offloads (above 1 Gbit/s)", "yes", "TUN hands over super-packets")
+
+
+def _priority() -> Finding:
+    program = (
+        "import os; os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, "
+        "os.sched_param(10))"
+    )
+    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    if tried.returncode == 0:
+        return Finding("Real-time priority", "yes", "SCHED_FIFO, below 120 Mbit/s")
+    return Finding(
+        "Real-time priority",
+        "partly",
+        "SCHED_FIFO is not allowed; links run without it, and are late when the machine is busy",
+        "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, or `@audio - rtprio 10` in "
+        "/etc/security/limits.conf",
+    )
+
+
+def _cores() -> Finding:
+    found = f"{_usable()}, load {os.getloadavg()[0]:.1f}"
+    if _usable() >= 2:
+        return Finding("Processor cores", "yes", found)
+    advice = "give it a second core: the link and its traffic share this one"
+    return Finding("Processor cores", "partly", found, advice)
+
+
+def _usable() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _congestion_control() -> Finding:
+    read = _reader("/proc/sys/net/ipv4")
+    available = read("tcp_available_congestion_control")
+    default = read("tcp_congestion_control")
+    name = "TCP congestion control"
+    if {"reno", "cubic"} <= set(available.split()):
+        return Finding(name, "yes", f"{available}; {default} unless a program asks for another")
+    advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
+    return Finding(name, "partly", f"{available}; {default} by default", advice)
+
+
+def _reader(folder: str) -> Callable[[str], str]:
+    def read(name: str) -> str:
+        try:
+            return (Path(folder) / name).read_text().strip()
+        except OSError:
+            return "unknown"
+
+    return read
+
+
+def _iperf3() -> Finding:
+    found = subprocess.run(
+        ["sh", "-c", "command -v iperf3"], capture_output=True, text=True, check=False
+    )
+    if found.returncode == 0:
+        return Finding("iperf3", "yes", found.stdout.strip())
+    return Finding("iperf3", "partly", "not here; the tests use it", "`apt-get install iperf3`")
+
+
+def queue(device: str) -> Finding:
+    """Looks for two seconds whether packets wait at a device.
+
+    Raises `ScenarioError` where there is no such device.
+    """
+    name = f"A bottleneck at {device}"
+    try:
+        first = _native.link_queue(device)
+    except OSError as error:
+        known = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
+        raise ScenarioError(f"doctor: device: found {device}, allowed: {known}") from error
+    if first is None or first["kind"] == "noqueue":
+        return Finding(
+            name,
+            "no",
+            "the device has no queue: what is sent is not held back there",
+            f"shape it, or find the slower link; `tc qdisc replace dev {device} root tbf rate "
+            "100mbit burst 10kb latency 100ms` makes one",
+        )
+    packets: list[int] = []
+    start = time.monotonic()
+    while time.monotonic() - start < LOOK_S:
+        now = _native.link_queue(device) or first
+        packets.append(now["packets"])
+        time.sleep(LOOK_EVERY_S)
+    span_s = time.monotonic() - start
+    rate_mbps = 8e-6 * (now["sent_bytes"] - first["sent_bytes"]) / span_s
+    waiting = sum(count > 0 for count in packets) / len(packets)
+    mean = sum(packets) / len(packets)
+    found = (
+        f"{first['kind']}: packets waited {100 * waiting:.0f} % of the time, {mean:.1f} on "
+        f"average, at {rate_mbps:.3g} Mbit/s; {now['drops'] - first['drops']} drops"
+    )
+    if waiting > 0.5:
+        return Finding(name, "yes", found)
+    return Finding(
+        name,
+        "no" if waiting < 0.05 else "partly",
+        found,
+        "start the traffic, then look again; if nothing waits under load, a slower link follows, "
+        "or the sender's TCP holds back (small queues, pacing)",
+    )
