@@ -31,10 +31,11 @@ law, in the same Rust code, has the packets of iperf3 flows of the Linux kernel 
 window of measurement, rate, propagation RTT, buffer and packet size are the same. A value is the
 mean over the runs ± half its 95 % interval (Student's t); few real runs make it wide.
 
-A law agrees where the mean delay is within {delay}, and the packets dropped or
-marked within {signals}, both of the real value. A real run is void where the machine could not keep
-time: {void}. Void runs are made again, up to `--attempts` in all. Where none was sound, the void ones are shown and
-the row says so: their numbers are an indication and no proof.
+A law agrees where the mean delay is within {delay}, and the
+packets dropped or marked within {signals}, both of the real value. A real run is void where the
+machine could not keep time: {void}.
+Void runs are made again, up to `--attempts` in all. Where none was sound, the void ones are shown
+and the row says so: their numbers are an indication and no proof.
 
 {chr(10).join(sections)}
 ## What differs, and why
