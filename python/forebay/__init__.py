@@ -2,7 +2,7 @@
 
 `forebay.run("experiment.toml")` runs an experiment and gives a `Result` with its tables, its
 figures and its report; `forebay.laws()` lists the laws, `forebay.schema()` gives the JSON
-Schema of a scenario.
+Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind a law.
 """
 
 from typing import TYPE_CHECKING

@@ -207,7 +207,7 @@ def link(
         print(f"forebay link: {pcap}: {observed['capture_failed']}", file=sys.stderr)
     from forebay.emulator import outcome, process
 
-    found = outcome.read(wanted, words, observed)
+    found = outcome.read(wanted, words, server, observed)
     if found.not_started is not None:
         line, status = process.why_not_started(found.not_started, words[0])
         print(line, file=sys.stderr)

@@ -97,6 +97,8 @@ class Outcome:
 
     settings: Settings
     command: list[str]
+    #: What ran at the far end, as a line for the shell.
+    server: str | None
     #: Exit status of the command, 128 + n where signal n killed it; None where there was none.
     status: int | None
     #: Why the command could not be started: the number of the error.
@@ -207,6 +209,7 @@ class Outcome:
         }
         return {
             "command": self.command,
+            "server": self.server,
             "status": self.status,
             "duration_s": self.duration_s,
             "void": self.void,
@@ -215,17 +218,19 @@ class Outcome:
         }
 
     def options(self) -> list[str]:
-        """The command line's options for these settings."""
+        """What `forebay link` takes for the same run."""
         down, up = self.settings.down, self.settings.up
         options = _options(down, "")
         if up.suffix:
-            options += [option for option in _options(up, "-up") if option]
+            options += _options(up, "-up")
         if not down.ecn:
             options.append("--no-ecn")
         for name in ["device", "mtu", "seed", "sample", "measure"]:
             value = getattr(self.settings, name)
             if value != getattr(Settings(up, down), name):
                 options += [f"--{name}", str(value)]
+        if self.server:
+            options += ["--server", self.server]
         return options
 
     def _point(self, way: Way, name: str, law: LawInfo, laws: Sequence[LawInfo]) -> Point:
@@ -271,7 +276,9 @@ class Outcome:
         )
 
 
-def read(settings: Settings, command: Sequence[str], table: dict[str, Any]) -> Outcome:
+def read(
+    settings: Settings, command: Sequence[str], server: str | None, table: dict[str, Any]
+) -> Outcome:
     """The outcome from what `_native.link_run` gives."""
     status, not_started = table["command"]
     runs = []
@@ -295,6 +302,7 @@ def read(settings: Settings, command: Sequence[str], table: dict[str, Any]) -> O
     return Outcome(
         settings=settings,
         command=list(command),
+        server=server,
         status=status,
         not_started=not_started,
         server_status=table["server"][0],

@@ -45,6 +45,7 @@ class Emulator:
         settings.check()
         self.settings = settings
         self.command = [os.fspath(word) for word in command or ()]
+        self.server = server
         self._folder = tempfile.TemporaryDirectory(prefix="forebay-link-")
         folder = Path(self._folder.name)
         request = {"settings": settings, "command": self.command or None, "server": server}
@@ -119,7 +120,7 @@ class Emulator:
             raise ScenarioError(value)
         if kind == "refused":
             raise LinkError(value)
-        return outcome.read(self.settings, self.command, value)
+        return outcome.read(self.settings, self.command, self.server, value)
 
     def _close(self) -> None:
         if self._stop >= 0:
