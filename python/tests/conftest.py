@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from forebay import emulator
 
 SCENARIO = """\
 title    = "Two laws, two loads"
@@ -103,3 +107,13 @@ def cli(tmp_path: Path) -> Cli:
         )
 
     return run
+
+
+@cache
+def why_no_link() -> str:
+    """Why this machine has no link for real traffic; empty where it has."""
+    try:
+        emulator.run(emulator.settings("10Mbit/s"), ["true"], timeout_s=60)
+    except emulator.LinkError as error:
+        return str(error)
+    return "" if shutil.which("ping") else "ping is not here: apt-get install iputils-ping"

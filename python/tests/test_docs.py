@@ -15,6 +15,7 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from conftest import why_no_link
 
 from forebay import docs
 
@@ -35,6 +36,8 @@ def runnable(page: Path) -> bool:
     "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "$ forebay link" in page.read_text() and why_no_link():
+        pytest.skip(why_no_link())
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
     monkeypatch.chdir(tmp_path)
     matplotlib.use("agg")

@@ -19,26 +19,17 @@ from typing import Any
 
 import polars as pl
 import pytest
-from conftest import Cli, command
+from conftest import Cli, command, why_no_link
 
 import forebay
 from forebay import emulator
-from forebay.emulator import LinkError, settings
+from forebay.emulator import settings
 
 #: A whole link takes a moment to come up and to end.
 PATIENCE_S = 60
 
 
-def usable() -> str:
-    """Why this machine has no link; empty where it has."""
-    try:
-        emulator.run(settings("10Mbit/s"), ["true"], timeout_s=PATIENCE_S)
-    except LinkError as error:
-        return str(error)
-    return ""
-
-
-WHY_NOT = usable()
+WHY_NOT = why_no_link()
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 needs_iperf3 = pytest.mark.skipif(
     shutil.which("iperf3") is None, reason="iperf3 is not here: apt-get install iperf3"
