@@ -197,7 +197,7 @@ def test_a_storm_of_small_packets_is_survived() -> None:
 def test_broken_packets_are_carried_or_dropped() -> None:
     """Raw sockets send what no stack would; the link goes on."""
     send = """
-import random, socket
+import random, socket, time
 random.seed(1)
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 for i in range(2000):
@@ -213,6 +213,7 @@ for i in range(2000):
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for i in range(20):
     udp.sendto(bytes(60_000), ("198.18.0.2", 9000))
+time.sleep(0.5)  # what waits is carried before the link ends
 """
     outcome = emulator.run(
         settings("20Mbit/s", "1..5ms", aqm="red"),
