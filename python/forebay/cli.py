@@ -20,6 +20,7 @@ from forebay.commands import tune as tune_command
 from forebay.commands.doctor import doctor
 from forebay.commands.fluid import fluid
 from forebay.commands.link import link
+from forebay.commands.options import ScenarioFile, Threads
 from forebay.commands.replay import replay
 from forebay.commands.validate import validate
 
@@ -100,7 +101,7 @@ def laws(
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")],
+    file: ScenarioFile,
     law: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,10 +129,7 @@ def run(
             metavar="DIR",
         ),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
-    ] = None,
+    threads: Threads = None,
     as_json: Annotated[
         bool,
         typer.Option(

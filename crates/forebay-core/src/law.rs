@@ -349,7 +349,7 @@ fn rounded(value: Value) -> Value {
 /// Refuses a set-point that the buffer cannot hold.
 ///
 /// # Errors
-/// Where `target_pkts` exceeds the buffer.
+/// Where `pkts` exceeds the buffer.
 pub fn fits_buffer(key: &str, pkts: f64, site: &Site) -> Result<(), ParamError> {
     if pkts <= site.buffer_pkts {
         return Ok(());

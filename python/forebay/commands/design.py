@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.commands.options import settings
+from forebay.commands.options import LawKind, Packet, settings
 
 if TYPE_CHECKING:
     from forebay.control.design import Design
 
 
 def design(
-    law: Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")],
+    law: LawKind,
     rate: Annotated[str, typer.Option(help="Rate of the link, such as 15Mbit/s.")],
     flows: Annotated[float, typer.Option(help="Long-lived TCP flows on it.")],
     rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 200ms.")],
-    packet: Annotated[str, typer.Option(help="Usual size of a packet.")] = "1000B",
+    packet: Packet = "1000B",
     target: Annotated[
         str | None,
         typer.Option(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.commands.options import settings
+from forebay.commands.options import ScenarioFile, settings
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
@@ -25,7 +25,7 @@ DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2}
 
 
 def fluid(
-    file: Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")],
+    file: ScenarioFile,
     law: Annotated[
         list[str] | None,
         typer.Option(

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from forebay.commands.options import settings
+from forebay.commands.options import LawKind, Packet, settings
 from forebay.spans import DOTS, ends
 
 
 def stability_map(
-    law: Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")],
+    law: LawKind,
     rate: Annotated[str, typer.Option(help="Rate of the link, or a range 5..50Mbit/s.")],
     flows: Annotated[str, typer.Option(help="Range of long-lived TCP flows, such as 10..400.")],
     rtt: Annotated[str, typer.Option(help="Propagation both ways, or a range 20..500ms.")],
-    packet: Annotated[str, typer.Option(help="Usual size of a packet.")] = "1000B",
+    packet: Packet = "1000B",
     buffer: Annotated[
         str | None,
         typer.Option(

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
+
+#: Options that mean the same in every command that has them.
+ScenarioFile = Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")]
+LawKind = Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")]
+Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
+]
 
 
 def settings(sets: Sequence[str] | None) -> dict[str, str]:

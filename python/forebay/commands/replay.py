@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._native import ScenarioError
-from forebay.commands.options import settings
+from forebay.commands.options import Threads, settings
 
 if TYPE_CHECKING:
     from forebay.replay.claims import Paper
@@ -52,10 +52,7 @@ def replay(
             metavar="KEY=VALUE",
         ),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
-    ] = None,
+    threads: Threads = None,
     experiments: Annotated[
         Path | None,
         typer.Option(help="Where the papers' experiments are.", metavar="DIR"),

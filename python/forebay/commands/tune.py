@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.commands.options import Packet, Threads
+
 if TYPE_CHECKING:
     from forebay.experiment import Progress
     from forebay.tune import Tuning
@@ -40,7 +42,7 @@ def tune(
             metavar="KIND",
         ),
     ] = None,
-    packet: Annotated[str, typer.Option(help="Usual size of a packet.")] = "1000B",
+    packet: Packet = "1000B",
     buffer: Annotated[
         str | None,
         typer.Option(
@@ -53,10 +55,7 @@ def tune(
         int, typer.Option(help="Packet runs that test the chosen law, at each corner.", metavar="N")
     ] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the search.", metavar="N", min=0)] = 1,
-    threads: Annotated[
-        int | None,
-        typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
-    ] = None,
+    threads: Threads = None,
     out: Annotated[
         Path | None,
         typer.Option(
