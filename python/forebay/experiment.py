@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import signal
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ class Experiment:
     description: Description | None = None
     #: What a reader must know before the numbers.
     warning: str = ""
+    #: Files that the scenario names, each with a hash of its contents.
+    files: dict[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -96,15 +99,25 @@ def read(
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    files: dict[str, str] = {}
+    read_beside = beside(path)
+
+    def read_and_note(file: str) -> bytes | None:
+        contents = read_beside(file)
+        if contents is not None:
+            files[file] = hashlib.sha256(contents).hexdigest()
+        return contents
+
     plan = _native.plan(
         text,
         name,
         sets=[_split(item) for item in sets],
         laws=list(laws or ()),
         seeds=seeds,
-        read=beside(path),
+        read=read_and_note,
     )
-    return Experiment(plan, name, text.decode(), _command(name, laws or (), sets, seeds))
+    command = _command(name, laws or (), sets, seeds)
+    return Experiment(plan, name, text.decode(), command, files=files)
 
 
 def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:

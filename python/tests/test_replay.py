@@ -170,6 +170,23 @@ def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     assert stored.flows.equals(made.flows)
 
 
+def test_another_recording_makes_other_runs(tmp_path: Path) -> None:
+    path, recording = tmp_path / "two.toml", tmp_path / "link.down"
+    path.write_text(
+        SCENARIO.replace('rate   = "10Mbit/s"', 'rate = "10Mbit/s"\nrate_trace = "link.down"')
+    )
+
+    def places() -> list[Path]:
+        jobs = runs.jobs(experiment.read(path), {}, tmp_path / "cache")
+        return [job.path for job in jobs]
+
+    recording.write_text("1\n2\n3\n")
+    first = places()
+    assert places() == first
+    recording.write_text("1\n2\n4\n")
+    assert not set(places()) & set(first)
+
+
 def test_measures_are_the_metrics(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(SCENARIO)

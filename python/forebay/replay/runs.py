@@ -1,8 +1,9 @@
 """Runs of many experiments: those made before are found again, the others made in parallel.
 
-A run is stored under a hash of what decides it: the scenario without its prose, the law, the
-point of the sweep, the seed, and the simulator itself. So a changed comment, another law in the
-file or more seeds cost nothing, and a rebuilt simulator makes everything anew.
+A run is stored under a hash of what decides it: the scenario without its prose, the files that
+it names, the law, the point of the sweep, the seed, and the simulator itself. So a changed
+comment, another law in the file or more seeds cost nothing, and a rebuilt simulator makes
+everything anew.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ def jobs(experiment: Experiment, sets: Mapping[str, Any], directory: Path) -> li
             for seed in plan.seeds:
                 what = {
                     "scenario": document,
+                    "files": experiment.files,
                     "point": point.settings,
                     "sets": dict(sets),
                     "law": laws.get(label, label),
