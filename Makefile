@@ -19,7 +19,7 @@ help:
 	@echo "make test      every test"
 	@echo "make lint      formatters, linters and type checks"
 	@echo "make fidelity  docs/fidelity.md: our runs beside ns-2's (needs the reference)"
-	@echo "make bench     speed beside ns-2 (needs Debian's ns2)"
+	@echo "make bench     speed beside ns-2 (needs Debian's ns2); the link beside its prototype"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make docs      the generated pages of docs/"
 
@@ -42,8 +42,11 @@ REFERENCE ?= ../shared/reference
 fidelity: $(STAMPS)/native
 	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json --out docs/fidelity.md
 
-bench: $(STAMPS)/native
+TRACES ?= ../shared/traces
+
+bench: $(STAMPS)/native $(STAMPS)/tools
 	$(BIN)/python bench/speed.py --reference $(REFERENCE)
+	$(BIN)/python bench/link.py --reference $(REFERENCE) --traces $(TRACES)
 
 papers: $(STAMPS)/native
 	$(BIN)/forebay replay all --page docs/papers.md
