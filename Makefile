@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test lint fidelity bench papers docs clean help
+.PHONY: run test lint fidelity bench papers reality docs clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -21,6 +21,7 @@ help:
 	@echo "make fidelity  docs/fidelity.md: our runs beside ns-2's (needs the reference)"
 	@echo "make bench     speed beside ns-2 (needs Debian's ns2); the link beside its prototype"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
+	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (an hour)"
 	@echo "make docs      the generated pages of docs/"
 
 run: $(STAMPS)/native
@@ -50,6 +51,10 @@ bench: $(STAMPS)/native $(STAMPS)/tools
 
 papers: $(STAMPS)/native
 	$(BIN)/forebay replay all --page docs/papers.md
+
+reality: $(STAMPS)/native $(STAMPS)/tools
+	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml short.toml) \
+	  --page docs/reality.md --out results/reality
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs

@@ -30,6 +30,30 @@ def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[fl
     return float(x.mean()), quantile * float(x.std(ddof=1)) / float(np.sqrt(len(x)))
 
 
+def difference_and_interval(
+    first: Sequence[float] | NDArray[np.float64], second: Sequence[float] | NDArray[np.float64]
+) -> tuple[float, float]:
+    """Mean of `first` less that of `second`, and half the width of its 95 % confidence interval.
+
+    Welch's t interval, for independent samples whose variances may differ (Welch 1947). NaN
+    values are left out. The half width is NaN where either has fewer than two values.
+    """
+    x, y = (np.asarray(values, dtype=float) for values in (first, second))
+    x, y = x[~np.isnan(x)], y[~np.isnan(y)]
+    if len(x) == 0 or len(y) == 0:
+        return float("nan"), float("nan")
+    difference = float(x.mean() - y.mean())
+    if len(x) == 1 or len(y) == 1:
+        return difference, float("nan")
+    # Squared standard errors of the two means.
+    a, b = float(x.var(ddof=1)) / len(x), float(y.var(ddof=1)) / len(y)
+    if a + b == 0:
+        return difference, 0.0
+    freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
+    quantile = float(special.stdtrit(freedom, (1 + LEVEL) / 2))
+    return difference, quantile * (a + b) ** 0.5
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted for their number by Holm's step-down method (Holm 1979)."""
     adjusted = [0.0] * len(p_values)

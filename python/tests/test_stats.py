@@ -25,6 +25,29 @@ def test_an_interval_needs_two_values() -> None:
     assert all(math.isnan(value) for value in stats.mean_and_interval([nan]))
 
 
+def test_a_difference_of_independent_means_worked_by_hand() -> None:
+    # Standard errors 1/sqrt(3) and 2/sqrt(3) squared are 1/3 and 4/3; their freedom is
+    # (5/3)^2 / ((1/9 + 16/9) / 2) = 50/17, where scipy has t(0.975) = 3.218846.
+    difference, half_width = stats.difference_and_interval([1.0, 2.0, 3.0], [4.0, 6.0, 8.0])
+    assert difference == -4.0
+    assert half_width == pytest.approx(3.218846 * (5 / 3) ** 0.5, rel=1e-4)
+    from scipy.stats import ttest_ind
+
+    first, second = [1.0, 2.0, 4.0, 9.0], [3.0, 3.5, 3.25]
+    interval = ttest_ind(first, second, equal_var=False).confidence_interval(stats.LEVEL)
+    difference, half_width = stats.difference_and_interval(first, second)
+    assert (difference - half_width, difference + half_width) == pytest.approx(
+        (interval.low, interval.high)
+    )
+
+
+def test_a_difference_of_single_runs_has_no_interval() -> None:
+    difference, half_width = stats.difference_and_interval([5.0], [1.0, 2.0])
+    assert difference == 3.5
+    assert math.isnan(half_width)
+    assert stats.difference_and_interval([2.0, 2.0], [1.0, 1.0]) == (1.0, 0.0)
+
+
 def test_holm_worked_by_hand() -> None:
     # Sorted: 0.005·4, 0.01·3, 0.03·2, 0.04·1, each at least the one before.
     adjusted = stats.holm([0.01, 0.04, 0.03, 0.005])

@@ -5,21 +5,29 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 from conftest import Cli, command
 
-from forebay import emulator, experiment, validate
+from forebay import emulator, experiment
 from forebay._native import ScenarioError
 from forebay.emulator import LinkError, settings
+from forebay.validate import transfers
 from forebay.validate.comparison import Row, Side
-from forebay.validate.mapping import LEAD_S, RETURN_RATE
+from forebay.validate.mapping import LEAD_S, RETURN_RATE, link_plans
+from forebay.validate.transfers import Mice, Web
 
 SCENARIO = """\
 title    = "Three flows"
@@ -63,7 +71,7 @@ def read(folder: Path, text: str = SCENARIO) -> experiment.Experiment:
 
 
 def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
-    (plan,) = validate.link_plans(read(tmp_path))
+    (plan,) = link_plans(read(tmp_path))
     wanted = plan.settings(7, "1ms", "0.1%")
     up, down = wanted.check()
     assert wanted.up.aqm == "pi"
@@ -81,17 +89,118 @@ def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
 
 def test_cubic_is_the_kernels_cubic_and_ecn_is_asked_for(tmp_path: Path) -> None:
     text = SCENARIO.replace('tcp    = "sack"', 'tcp = "cubic"\necn = true')
-    (plan,) = validate.link_plans(read(tmp_path, text))
+    (plan,) = link_plans(read(tmp_path, text))
     script = plan.command(1)[-1]
     assert script.count("-C cubic") == 3
-    assert "tcp_ecn" in script
+    assert "echo 1 > /proc/sys/net/ipv4/tcp_ecn" in script
+
+
+SHORT = """\
+[[traffic]]
+kind   = "mice"
+flows  = 6
+packet = "1500B"
+rtt    = "30ms"
+start  = "500ms"
+on     = "400ms"
+off    = "200ms"
+tcp    = "cubic"
+[[traffic]]
+kind        = "web"
+flows       = 2
+packet      = "1500B"
+rtt         = "30ms"
+requests    = 4
+connections = 50
+shape       = 1.5
+scale       = "6kB"
+"""
+
+
+def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
+    (plan,) = link_plans(read(tmp_path, SCENARIO.replace("[[law]]", SHORT + "[[law]]")))
+    assert plan.sources == [
+        Mice(6, "cubic", (LEAD_S + 0.5, LEAD_S + 0.5), on_s=0.4, off_s=0.2),
+        Web(
+            flows=2,
+            congestion_control="reno",
+            start_s=(LEAD_S, LEAD_S),
+            requests_per_s=4,
+            connections=50,
+            shape=1.5,
+            scale_bytes=6000,
+            packet_bytes=1500,
+        ),
+    ]
+    assert len(plan.flows) == 3
+    script = plan.command(7)[-1]
+    (words,) = [line for line in script.splitlines() if " send " in line]
+    wanted = transfers.Plan.read(shlex.split(words)[4])
+    assert wanted.seed == 7
+    assert wanted.measure_s == (LEAD_S + 2, LEAD_S + 4)
+    assert wanted.sources == plan.sources
+
+
+def test_sizes_are_paretos_in_whole_packets() -> None:
+    web = Web(1, "reno", (0, 0), 1, 1, shape=1.2, scale_bytes=1000, packet_bytes=1000)
+    draw, count = random.Random(1), 20_000
+    sizes = [transfers.packets(draw, web) for _ in range(count)]
+    # P(more than n packets) = (1 + n)^-1.2, each within four standard errors.
+    for n in (1, 2, 5, 20):
+        share = (1 + n) ** -1.2
+        seen = sum(size > n for size in sizes) / count
+        assert abs(seen - share) < 4 * (share * (1 - share) / count) ** 0.5
+
+
+def test_a_session_makes_its_transfers() -> None:
+    """Over the loopback device, which limits nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # One packet each, as large as the loopback device makes it.
+    web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, packet_bytes=1000)
+    plan = transfers.Plan(port, 3, 3.0, (0.5, 2.5), [web])
+    module = [sys.executable, "-m", transfers.__name__]
+    server = subprocess.Popen([*module, "serve", str(port)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "listening\n"
+        done = subprocess.run(
+            [*module, "send", plan.text(), str(time.time() + 0.5)],
+            env=os.environ | {"FOREBAY_SERVER": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        server.kill()
+        server.wait()
+    found = json.loads(done.stdout)
+    # 100 requests a second for 2 s, within four standard deviations.
+    assert 200 - 57 < found["transfers"] < 200 + 57
+    # What their receivers acknowledged is what was sent, with the SYN and the FIN.
+    packet_bits = found["short_goodput_bps"] * 2.0 / found["transfers"]
+    assert 8 * 30_000 < packet_bits < 8 * 70_000
+
+
+def test_a_server_that_is_not_there_is_a_failure_in_a_line() -> None:
+    plan = transfers.Plan(9, 1, 1.0, (0.2, 1.0), [Mice(3, "reno", (0.0, 0.0), 0.1, 0.1)])
+    done = subprocess.run(
+        [sys.executable, "-m", transfers.__name__, "send", plan.text(), str(time.time())],
+        env=os.environ | {"FOREBAY_SERVER": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("short transfers: ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
         ('"30ms"', '["30ms", "60ms"]', "rtt: found 30ms, 60ms"),
-        ('"ftp"', '"mice"', "traffic.0.kind: found mice"),
+        ('"ftp"', '"pages"', "traffic.0.kind: found pages"),
         ('tcp    = "sack"', 'access = "20Mbit/s"', "traffic.0.access: found 20Mbit/s"),
         ('tcp    = "sack"', 'stop = "3s"', "traffic.0.stop: found 3s"),
         ('"1500B"', '"500B"', "packet: found 500B"),
@@ -101,16 +210,16 @@ def test_what_real_flows_cannot_do_is_refused_in_a_line(
     tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     with pytest.raises(ScenarioError) as caught:
-        validate.link_plans(read(tmp_path, SCENARIO.replace(old, new)))
+        link_plans(read(tmp_path, SCENARIO.replace(old, new)))
     message = str(caught.value)
     assert "flows.toml: " + says in message
     assert "allowed for real flows: " in message
     assert "\n" not in message
 
 
-def row(simulated: dict[str, float], real: dict[str, float]) -> Row:
-    whole = {"mark_rate": 0.0}
-    return Row("", "pi", Side([simulated | whole]), Side([real | whole]), 0, 1, 0, [])
+def row(simulated: list[dict[str, float]], real: list[dict[str, float]]) -> Row:
+    sides = [Side([run | {"mark_rate": 0.0} for run in runs]) for runs in (simulated, real)]
+    return Row("", "pi", sides[0], sides[1], 0, len(real), 0, [])
 
 
 @pytest.mark.parametrize(
@@ -119,48 +228,121 @@ def row(simulated: dict[str, float], real: dict[str, float]) -> Row:
         ((0.040, 0.010), (0.0439, 0.012), "agrees"),
         # 1 ms is wider than a tenth of 5 ms.
         ((0.005, 0.010), (0.0059, 0.010), "agrees"),
-        ((0.040, 0.010), (0.050, 0.010), "real delay +10.0 ms"),
-        ((0.040, 0.010), (0.040, 0.008), "real loss -25 %"),
-        ((0.040, 0.010), (0.040, 0.0), "real loss -inf %"),
+        ((0.040, 0.010), (0.050, 0.010), "differs: real delay +10.0 ms"),
+        ((0.040, 0.010), (0.040, 0.008), "differs: real loss -25 %"),
+        ((0.040, 0.010), (0.050, 0.008), "differs: real delay +10.0 ms, loss -25 %"),
+        ((0.040, 0.010), (0.040, 0.0), "differs: real no loss"),
         ((0.040, 0.0), (0.040, 0.0), "agrees"),
     ],
 )
 def test_a_law_agrees_within_a_tenth_of_the_delay_and_a_fifth_of_the_loss(
     simulated: tuple[float, float], real: tuple[float, float], says: str
 ) -> None:
+    # Runs that are all alike leave no doubt; one alone leaves every.
     sides = [{"delay_mean_s": delay, "drop_rate": loss} for delay, loss in (simulated, real)]
-    assert row(*sides).verdict() == says
+    assert row(*([side] * 3 for side in sides)).verdict == says
+    assert row(*([side] for side in sides)).verdict == f"{says} (unsure)"
+
+
+@pytest.mark.parametrize(
+    ("delays_ms", "says"),
+    [
+        # Welch's half width of a difference to runs that do not differ is that of the real mean:
+        # 4.302653 s/sqrt(3) for three.
+        ([40.0, 41.0, 42.0], "agrees"),
+        ([40.0, 43.0, 46.0], "agrees (unsure)"),
+        ([40.0, 46.0, 52.0], "differs: real delay +6.0 ms (may be chance)"),
+        ([44.0, 46.0, 48.0], "differs: real delay +6.0 ms (unsure)"),
+        ([49.0, 50.0, 51.0], "differs: real delay +10.0 ms"),
+    ],
+)
+def test_a_verdict_says_whether_the_runs_are_enough_for_it(
+    delays_ms: list[float], says: str
+) -> None:
+    real = [{"delay_mean_s": delay / 1e3, "drop_rate": 0.01} for delay in delays_ms]
+    assert row([{"delay_mean_s": 0.040, "drop_rate": 0.01}] * 10, real).verdict == says
 
 
 def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> None:
+    """Long flows and short transfers, with everything that is written of them."""
     why_not = usable()
     if why_not:
         pytest.skip(why_not)
-    (tmp_path / "flows.toml").write_text(SCENARIO)
+    text = SCENARIO.replace("[[law]]", SHORT + "[[law]]") + '[[law]]\nkind = "droptail"\n'
+    (tmp_path / "flows.toml").write_text(text)
     done = cli(
-        *("validate", "flows.toml", "--repeats", "1", "--attempts", "1", "--json"),
-        *("--page", "reality.md"),
+        *("validate", "flows.toml", "--repeats", "1", "--attempts", "1", "--links", "2"),
+        *("--json", "--page", "reality.md", "--out", "out"),
     )
     assert done.returncode == 0, done.stderr
-    line = json.loads(done.stdout)
-    assert (line["law"], line["repeats"]) == ("mine", 1)
-    assert len(line["simulated"]) == 2
-    (real,) = line["real"]
-    # The law was reached by real packets, whatever the machine made of their times.
-    assert real["forwarded_packets"] > 1000
-    assert real["utilisation"] > 0.5
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["law"] for line in lines] == ["mine", "droptail"]
+    for line in lines:
+        assert len(line["simulated"]) == 2
+        (real,) = line["real"]
+        # The law was reached by real packets, whatever the machine made of their times.
+        assert real["forwarded_packets"] > 1000
+        assert real["utilisation"] > 0.5
+        # 6 mice, and 2 sessions with 4 requests a second, in 2 s; two runs would differ widely.
+        assert real["transfers"] >= 5
+        assert 0 < real["short_goodput_bps"] < 15e6
+        assert all(0 < run["short_goodput_bps"] < 15e6 for run in line["simulated"])
+        assert line["differences"]["delay"]["half_width"] is None
+
     page = (tmp_path / "reality.md").read_text()
     assert "| mine | simulated |" in page
-    assert ("stayed void" in page) == (line["void"] == 1)
+    assert "Goodput, short" in page
+    assert ("stayed void" in page) == any(line["void"] for line in lines)
+
+    out = tmp_path / "out"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "agreement-1.png",
+        "delays-1.png",
+        "delays.parquet",
+        "metrics.json",
+        "metrics.parquet",
+        "report.html",
+    ]
+    written = json.loads((out / "metrics.json").read_text())
+    (scenario,) = written["scenarios"]
+    assert [run["side"] for run in scenario["runs"]] == ["simulated", "simulated", "real"] * 2
+    runs = pl.read_parquet(out / "metrics.parquet")
+    assert runs.height == 6
+    wanted = {run["metrics"]["delay_mean_s"] for run in scenario["runs"]}
+    assert set(runs["delay_mean_s"]) == wanted
+    delays = pl.read_parquet(out / "delays.parquet")
+    real = delays.filter((pl.col("law") == "mine") & (pl.col("side") == "real"))
+    mean_s = np.average(real["delay_s"].to_numpy(), weights=real["packets"].to_numpy())
+    # Bins are 2 % wide or finer.
+    assert mean_s == pytest.approx(lines[0]["real"][0]["delay_mean_s"], rel=0.05)
+    report = (out / "report.html").read_text()
+    assert report.count("<svg") == 2
+    assert "http-equiv" not in report
+    assert lines[0]["verdict"] in report
 
 
-def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ecn_flows_are_marked_and_not_dropped(tmp_path: Path, cli: Cli) -> None:
     why_not = usable()
     if why_not:
         pytest.skip(why_not)
-    (tmp_path / "flows.toml").write_text(
-        SCENARIO.replace('"4s"]', '"60s"]').replace('"4s"', '"60s"')
-    )
+    # A shorter queue than the buffer, so that nothing overflows.
+    text = SCENARIO.replace('tcp    = "sack"', "ecn = true").replace('"100p"', '"300p"')
+    text = text.replace('"4s"', '"5s"')
+    (tmp_path / "flows.toml").write_text(text)
+    done = cli("validate", "flows.toml", "--repeats", "1", "--attempts", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout)
+    for metrics in [*line["simulated"], *line["real"]]:
+        assert metrics["mark_rate"] > 0
+        assert metrics["drop_rate"] < metrics["mark_rate"] / 20
+
+
+def test_an_interruption_keeps_what_finished_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    why_not = usable()
+    if why_not:
+        pytest.skip(why_not)
+    text = SCENARIO.replace('["2s", "4s"]', '["1s", "2s"]').replace('"4s"', '"2s"')
+    (tmp_path / "flows.toml").write_text(text)
     mark = f"PYTEST_VALIDATE={tmp_path}"
 
     def marked() -> list[str]:
@@ -180,20 +362,37 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
         return found
 
     process = subprocess.Popen(
-        command("validate", "flows.toml", "--links", "2"),
+        command(
+            *("validate", "flows.toml", "--links", "2", "--repeats", "1000", "--attempts", "1"),
+            *("--page", "page.md", "--out", "out"),
+        ),
         cwd=tmp_path,
         env=os.environ | dict([mark.split("=", 1)]),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
+        assert process.stderr is not None
+        # "1 of 1000 real runs, …"
+        assert int(process.stderr.readline().split()[0]) >= 1
         assert "iperf3" in until(lambda found: "iperf3" in found)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130, errors
         assert until(lambda found: not found) == []
     finally:
         process.kill()
         process.wait()
+    assert "Traceback" not in errors
+    written = json.loads((tmp_path / "out" / "metrics.json").read_text())["scenarios"][0]
+    assert written["partial"] is True
+    count = sum(run["side"] == "real" for run in written["runs"])
+    assert 1 <= count < 1000
+    assert f"interrupted: {count} of 1000 real runs had finished and are reported" in errors
+    partial = f"Partial result: {count} of 1000 real runs"
+    assert partial in (tmp_path / "page.md").read_text()
+    assert partial in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_page_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,15 +14,16 @@ import typer
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
-    from forebay.validate import Comparison
+    from forebay.validate.comparison import Comparison
 
-#: Exit status where real flows cannot run.
-FAILED = 1
+#: Exit statuses beside 0.
+FAILED, INTERRUPTED = 1, 130
 
 
 def validate(
     file: Annotated[
-        list[Path], typer.Argument(help="Scenarios in TOML, with ftp traffic.", metavar="FILE…")
+        list[Path],
+        typer.Argument(help="Scenarios in TOML, with ftp, mice or web traffic.", metavar="FILE…"),
     ],
     law: Annotated[
         list[str] | None,
@@ -47,8 +47,11 @@ def validate(
     repeats: Annotated[
         int, typer.Option(help="Real runs of each law, in real time.", min=1, metavar="N")
     ] = 3,
-    attempts: Annotated[
-        int, typer.Option(help="Runs at most for one that is not void.", min=1, metavar="N")
+    attempts_: Annotated[
+        int,
+        typer.Option(
+            "--attempts", help="Runs at most for one that is not void.", min=1, metavar="N"
+        ),
     ] = 3,
     links: Annotated[
         int, typer.Option(help="Real runs at a time, each on a link of its own.", min=1)
@@ -63,106 +66,128 @@ def validate(
     page: Annotated[
         Path | None, typer.Option(help="Write the comparison as Markdown.", metavar="FILE")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the comparison as HTML with its figures, and all runs as JSON and Parquet.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per law instead of tables.")
     ] = False,
 ) -> None:
-    """Run a scenario simulated and with real flows on a link, and lay both side by side."""
-    from forebay import experiment, progress, validate
-    from forebay.emulator import LinkError
+    """Run a scenario simulated and with real flows on a link, and lay both side by side.
+
+    Ctrl-C keeps what has finished.
+    """
+    from forebay import experiment, files, progress
     from forebay.result import Result
+    from forebay.validate import comparison, mapping, real
 
     read = [experiment.read(one, laws=law, sets=set_ or (), seeds=seeds) for one in file]
-    plans = [validate.link_plans(one) for one in read]
+    plans = [mapping.link_plans(one) for one in read]
     # Whatever is wrong with any of them is said before the time is spent.
     for plan in (plan for of_file in plans for plan in of_file):
         plan.settings(1, void_lateness, void_rate).check()
     if page is not None and not page.absolute().parent.is_dir():
         raise ScenarioError(f"--page: found {page}, allowed: a file in a directory that exists")
-    if shutil.which("iperf3") is None:
+    if out is not None:
+        files.check(out)
+    if any(plan.flows for of_file in plans for plan in of_file) and shutil.which("iperf3") is None:
         print("forebay validate: iperf3 is not here: apt-get install iperf3", file=sys.stderr)
         raise typer.Exit(FAILED)
-    found = []
+    found: list[Comparison] = []
+    done, wanted = 0, repeats * sum(map(len, plans))
+    interrupted, failure = False, ""
     for one, of_file in zip(read, plans, strict=True):
-        execution = experiment.execute(one, samples=False)
+        execution = experiment.execute(one)
         if execution.interrupted:
-            raise KeyboardInterrupt
+            interrupted = True
+            break
         if execution.faults:
-            print(experiment.fault_in_words(one.plan, execution.faults[0]), file=sys.stderr)
-            raise typer.Exit(FAILED)
-        try:
-            with progress.bar(what="real runs") as watch:
-                real = validate.run(
-                    of_file,
-                    repeats,
-                    attempts=attempts,
-                    links=links,
-                    void_lateness=void_lateness,
-                    void_rate=void_rate,
-                    watch=watch,
-                )
-        except (LinkError, validate.FlowError, subprocess.TimeoutExpired) as error:
-            print(f"forebay validate: {error}", file=sys.stderr)
-            raise typer.Exit(FAILED) from None
-        found.append(validate.compare(Result(one, execution), real))
-    if page is not None:
-        from forebay.validate.page import markdown
+            failure = experiment.fault_in_words(one.plan, execution.faults[0])
+            break
+        with progress.bar(what="real runs") as watch:
+            attempts = real.run(
+                of_file,
+                repeats,
+                attempts=attempts_,
+                links=links,
+                void_lateness=void_lateness,
+                void_rate=void_rate,
+                watch=watch,
+            )
+        done += len(attempts.finished)
+        if attempts.finished:
+            found.append(comparison.compare(Result(one, execution), attempts))
+        interrupted, failure = attempts.interrupted, attempts.failure
+        if interrupted or failure:
+            break
+    if found:
+        command = shlex.join(["forebay", *sys.argv[1:]])
+        if page is not None or out is not None:
+            from forebay.validate import page as pages
 
-        words = ["forebay", "validate", *map(str, file)]
-        for option, values in [("--law", law), ("--set", set_)]:
-            words += [word for value in values or () for word in (option, value)]
-        for option, value in [("--seeds", seeds), ("--repeats", repeats), ("--attempts", attempts)]:
-            words += [option, str(value)] if value is not None else []
-        words += ["--links", str(links), "--page", str(page)]
-        text = markdown(found, shlex.join(words), void_lateness, void_rate)
-        page.write_text(text, encoding="utf-8")
-    for comparison in found:
-        _print(comparison, as_json)
-    if page is not None and not as_json:
-        print(f"Page: {page}")
+            if page is not None:
+                text = pages.markdown(found, command, void_lateness, void_rate)
+                page.write_text(text, encoding="utf-8")
+            if out is not None:
+                with progress.status("writing the report"):
+                    pages.write(found, out, command, void_lateness, void_rate)
+        for one_found in found:
+            _print(one_found, as_json)
+        if not as_json:
+            for name, where in [("Page", page), ("Report", out and out / "report.html")]:
+                if where is not None:
+                    print(f"{name}: {where}")
+    if interrupted or failure:
+        if failure:
+            print(f"forebay validate: {failure}", file=sys.stderr)
+        print(
+            f"{'interrupted' if interrupted else 'stopped'}: {done} of {wanted} real runs had "
+            f"finished{' and are reported' if found else ''}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(INTERRUPTED if interrupted else FAILED)
 
 
-def _print(comparison: Comparison, as_json: bool) -> None:
+def _print(found: Comparison, as_json: bool) -> None:
     from forebay.files import finite
 
     if as_json:
-        for row in comparison.rows:
+        for row in found.rows:
             sides = {"simulated": row.simulated, "real": row.real}
-            line = {
-                "scenario": comparison.path,
-                "point": row.point,
-                "law": row.law,
-                "agrees": row.agrees,
-                "repeats": row.repeats,
-                "void": row.void,
-                **{
-                    name: [finite(metrics) for metrics in side.metrics]
-                    for name, side in sides.items()
-                },
+            runs = {
+                name: [finite(metrics) for metrics in side.metrics] for name, side in sides.items()
             }
-            print(json.dumps(line))
+            print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from forebay.metrics import METRICS
+    from forebay.validate.comparison import METRICS
 
-    shown = [name for name in comparison.metrics if name != "delay_p99_s"]
-    table = Table(box=box.SIMPLE_HEAD, title=comparison.title, title_justify="left")
+    shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
+    table = Table(box=box.SIMPLE_HEAD, title=found.title, title_justify="left")
     table.add_column("law")
     table.add_column("")
     for name in shown:
-        table.add_column(METRICS[name].heading, justify="right")
+        metric = METRICS[name]
+        table.add_column(f"{metric.title}\n{metric.unit}", justify="right")
     table.add_column("verdict")
-    for row in comparison.rows:
-        name = f"{row.law}, {row.point}" if row.point else row.law
-        table.add_row(name, "simulated", *(row.simulated.text(metric) for metric in shown), "")
-        verdict = row.verdict() + (" (VOID)" if row.counts_void else "")
-        table.add_row("", "real", *(row.real.text(metric) for metric in shown), verdict)
+    for row in found.rows:
+        table.add_row(row.name, "simulated", *(row.simulated.text(name) for name in shown), "")
+        table.add_row("", "real", *(row.real.text(name) for name in shown), "")
+        verdict = row.verdict + (" (VOID)" if row.counts_void else "")
+        differences = (row.difference_text(name) for name in shown)
+        table.add_row("", "difference", *differences, verdict, end_section=True)
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(table)
-    for row in comparison.rows:
+    console.print(f"{found.count()}.")
+    for row in found.rows:
         if row.void:
             reasons = "; ".join(row.reasons)
             print(f"forebay validate: {row.law}: {row.void} of {row.repeats} VOID: {reasons}")

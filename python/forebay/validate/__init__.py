@@ -1,11 +1,6 @@
 """One scenario, simulated and run with real flows: what `forebay validate` stands on.
 
-`mapping` turns a scenario into links and iperf3 flows, `real` runs them, `comparison` lays both
-sides beside each other, and `page` writes them as Markdown.
+`mapping` turns a scenario into links and real flows, `real` runs them (`transfers` are the short
+ones), `comparison` lays both sides beside each other, `causes` says why they differ, and `page`
+writes all of it, with `pictures`.
 """
-
-from forebay.validate.comparison import Comparison, Row, compare
-from forebay.validate.mapping import LinkPlan, link_plans
-from forebay.validate.real import Attempt, FlowError, run
-
-__all__ = ["Attempt", "Comparison", "FlowError", "LinkPlan", "Row", "compare", "link_plans", "run"]

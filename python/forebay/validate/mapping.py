@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+import shlex
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay import _native
 from forebay._native import ScenarioError
 from forebay.emulator import Settings, settings
+from forebay.validate import transfers
+from forebay.validate.transfers import Mice, Source, Web
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, TrafficInfo
@@ -23,8 +27,10 @@ ACCESS_RATIO = 5.0
 #: The way of the acknowledgements: it never queues.
 RETURN_RATE = "1Gbit/s"
 RETURN_BUFFER = "10000p"
-#: Port of the first flow's server.
-PORT = 5201
+#: Port of the first long flow's server, and that of all short transfers.
+PORT, TRANSFERS_PORT = 5201, 5200
+#: Kinds of traffic that real flows can be.
+KINDS = ["ftp", "mice", "web"]
 #: The kernel's names. Its Reno recovers with SACK, RACK and PRR whatever a scenario says.
 CONGESTION_CONTROL = {"reno": "reno", "newreno": "reno", "sack": "reno", "cubic": "cubic"}
 
@@ -56,6 +62,8 @@ class LinkPlan:
     measure_s: tuple[float, float]
     sample_s: float
     flows: list[Flow]
+    #: Short transfers.
+    sources: list[Source]
     #: Whether the senders ask for ECN.
     flows_ecn: bool
 
@@ -80,19 +88,41 @@ class LinkPlan:
         )
 
     def server(self) -> str:
-        """An iperf3 server for each flow, as a line for the shell."""
+        """An iperf3 server for each long flow, and one for all short transfers, for the shell."""
         last = PORT + len(self.flows) - 1
-        return f"for port in $(seq {PORT} {last}); do iperf3 -s -1 -p $port >/dev/null & done; wait"
+        servers = (
+            f"for port in $(seq {PORT} {last}); do iperf3 -s -1 -p $port >/dev/null & done; wait"
+        )
+        if not self.sources:
+            return servers
+        # The command is started when the first server listens: let it be the slowest.
+        return f"{_transfers('serve', TRANSFERS_PORT)} | {{ read ready; {servers}; cat; }}"
 
     def command(self, seed: int) -> list[str]:
         """Starts each flow at its own time, and fails if one of them does.
 
-        Start times are drawn from the scenario's intervals by `seed`; they are not the
-        simulator's draws, which do not leave it.
+        Start times are drawn from the scenario's intervals by `seed`, and so are the sizes and
+        silences of short transfers; they are not the simulator's draws, which do not leave it.
         """
         draw = random.Random(seed)
-        lines = ["echo 1 > /proc/sys/net/ipv4/tcp_ecn || exit 1"] if self.flows_ecn else []
-        lines.append("flows=")
+        lines = [
+            # A namespace begins with nothing learnt; a short transfer must not leave its
+            # threshold and RTT to the next one.
+            "echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save || exit 1",
+            f"echo {int(self.flows_ecn)} > /proc/sys/net/ipv4/tcp_ecn || exit 1",
+            "flows=",
+        ]
+        if self.sources:
+            start, end = self.measure_s
+            plan = transfers.Plan(
+                port=TRANSFERS_PORT,
+                seed=seed,
+                end_s=LEAD_S + self.duration_s,
+                measure_s=(LEAD_S + start, LEAD_S + end),
+                sources=self.sources,
+            )
+            send = _transfers("send", plan.text())
+            lines.append(f'{send} $(date +%s.%N) & flows="$flows $!"')
         for port, flow in enumerate(self.flows, start=PORT):
             start_s = LEAD_S + draw.uniform(*flow.start_s)
             # Whole seconds are all that iperf3 takes.
@@ -105,6 +135,11 @@ class LinkPlan:
         lines += ["status=0", "for flow in $flows; do wait $flow || status=1; done"]
         lines.append("exit $status")
         return ["sh", "-c", "\n".join(lines)]
+
+
+def _transfers(*arguments: object) -> str:
+    """The program of short transfers, for the shell."""
+    return shlex.join([sys.executable, "-m", transfers.__name__, *map(str, arguments)])
 
 
 def link_plans(experiment: Experiment) -> list[LinkPlan]:
@@ -143,8 +178,10 @@ def _plan(
     rate_bps = _native.quantity("bottleneck.rate", bottleneck.rate, "rate")
     for n, traffic in enumerate(point.traffic):
         key = f"traffic.{n}"
-        if traffic.kind != "ftp":
-            raise refuse(f"{key}.kind", traffic.kind, "ftp")
+        if traffic.kind not in KINDS:
+            raise refuse(f"{key}.kind", traffic.kind, ", ".join(KINDS))
+        if traffic.tcp not in CONGESTION_CONTROL:
+            raise refuse(f"{key}.tcp", traffic.tcp, ", ".join(CONGESTION_CONTROL))
         if traffic.stop is not None:
             raise refuse(f"{key}.stop", " to ".join(dict.fromkeys(traffic.stop)), "none")
         access_bps = _native.quantity(f"{key}.access", traffic.access, "rate")
@@ -155,7 +192,7 @@ def _plan(
                 f"at least {ACCESS_RATIO:g} times the bottleneck's rate, which does not limit",
             )
     if not point.traffic:
-        raise refuse("traffic", "none", "ftp")
+        raise refuse("traffic", "none", ", ".join(KINDS))
     rtt = one("rtt", [rtt for traffic in point.traffic for rtt in traffic.rtts])
     packet = one("packet", [traffic.packet for traffic in point.traffic])
     mtu = round(_native.quantity("packet", packet, "size"))
@@ -175,16 +212,51 @@ def _plan(
         duration_s=point.duration_s,
         measure_s=point.measure_s,
         sample_s=point.sample_s,
-        flows=[flow for traffic in point.traffic for flow in _flows(traffic)],
+        flows=[
+            Flow(_congestion_control(traffic), _start(traffic))
+            for traffic in point.traffic
+            if traffic.kind == "ftp"
+            for _ in range(traffic.flows)
+        ],
+        # They count their starts from the command's, as the flows do.
+        sources=[_source(traffic) for traffic in point.traffic if traffic.kind != "ftp"],
         flows_ecn=ecn == "true",
     )
 
 
-def _flows(traffic: TrafficInfo) -> list[Flow]:
+def _source(traffic: TrafficInfo) -> Source:
+    params = dict(traffic.params)
+
+    def quantity(name: str, kind: str) -> float:
+        return _native.quantity(name, params[name], kind)
+
+    first, last = _start(traffic)
+    start_s = (LEAD_S + first, LEAD_S + last)
+    name = _congestion_control(traffic)
+    if traffic.kind == "mice":
+        return Mice(traffic.flows, name, start_s, quantity("on", "time"), quantity("off", "time"))
+    return Web(
+        flows=traffic.flows,
+        congestion_control=name,
+        start_s=start_s,
+        requests_per_s=float(params["requests"]),
+        connections=int(params["connections"]),
+        shape=float(params["shape"]),
+        scale_bytes=quantity("scale", "size"),
+        packet_bytes=round(_native.quantity("packet", traffic.packet, "size")),
+    )
+
+
+def _start(traffic: TrafficInfo) -> tuple[float, float]:
+    """Earliest and latest, in s."""
     first, last = (_native.quantity("start", text, "time") for text in traffic.start)
-    # Only constant-rate traffic has none, and it is refused.
+    return first, last
+
+
+def _congestion_control(traffic: TrafficInfo) -> str:
+    # Only traffic without congestion control has none, and it is refused.
     assert traffic.tcp is not None
-    return [Flow(CONGESTION_CONTROL[traffic.tcp], (first, last))] * traffic.flows
+    return CONGESTION_CONTROL[traffic.tcp]
 
 
 def _time(seconds: float) -> str:

@@ -1,115 +1,258 @@
-"""docs/reality.md: what the simulator gets right, what it does not, and why."""
+"""What the simulator gets right, what it does not, and why: as Markdown, as HTML, and as tables."""
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import polars as pl
+from markupsafe import Markup, escape
+
+from forebay._native import __version__
 from forebay.docs import table
-from forebay.metrics import METRICS
-from forebay.validate.comparison import DELAY_S, DELAY_SHARE, SIGNAL_SHARE, Comparison, Row
+from forebay.files import finite
+from forebay.report import Picture, template
+from forebay.validate import causes
+from forebay.validate.causes import Cause
+from forebay.validate.comparison import (
+    CHANCE,
+    DELAY_S,
+    DELAY_SHARE,
+    METRICS,
+    SIGNAL_SHARE,
+    UNSURE,
+    Comparison,
+    Row,
+)
 from forebay.words import quantity
+
+#: All that `write` leaves; what a former call left under these names is replaced.
+REPORT, JSON, RUNS, DELAYS = "report.html", "metrics.json", "metrics.parquet", "delays.parquet"
 
 
 def markdown(found: Sequence[Comparison], command: str, void_lateness: str, void_rate: str) -> str:
     """The page; every number in it is from the runs, which `command` makes."""
-    sections = [_section(one) for one in found]
-    delay = f"{100 * DELAY_SHARE:g} % or {1e3 * DELAY_S:g} ms, whichever is wider"
-    signals = f"{100 * SIGNAL_SHARE:g} %"
-    void = (
-        f"one packet in a thousand was released more than {quantity(void_lateness)} late, or the "
-        f"rate is off by more than {void_rate}"
-    )
-    return f"""# The simulator beside real flows
-
-```sh
-{command}
-```
-
-writes this page. Each scenario is run twice: simulated, and over `forebay link`, where the same
-law, in the same Rust code, has the packets of iperf3 flows of the Linux kernel before it. The
-window of measurement, rate, propagation RTT, buffer and packet size are the same. A value is the
-mean over the runs ± half its 95 % interval (Student's t); few real runs make it wide.
-
-A law agrees where the mean delay is within {delay}, and the
-packets dropped or marked within {signals}, both of the real value. A real run is void where the
-machine could not keep time: {void}.
-Void runs are made again, up to `--attempts` in all. Where none was sound, the void ones are shown
-and the row says so: their numbers are an indication and no proof.
-
-{chr(10).join(sections)}
-## What differs, and why
-
-Settings of the scenario that follow the kernel's sender:
-
-- **Initial window**: 10 packets (`initial_window = "10p"`; RFC 6928), where the simulator's
-  default is 2.
-- **Recovery**: the kernel always has SACK, with RACK (RFC 8985) and PRR (RFC 6937) on top. The
-  simulator's `sack` and `cubic` recover with SACK; they have neither RACK's timer nor PRR, and
-  halve at once where PRR lets the packets under way fall over a round trip.
-- **Growth under delayed ACKs**: the kernel's Reno adds one packet per window of *acknowledged
-  packets* (as RFC 3465 allows), the simulator's one per window of *ACKs* (RFC 5681, as ns-2
-  counts). So the Reno scenario has `delayed_ack = false`: the growth is then the same, the bursts
-  of two packets per ACK are not. It matters: `forebay run experiments/reality/reno.toml --set
-  traffic.0.delayed_ack=true` halves the simulated loss under PI, away from the real one. CUBIC
-  counts packets on both sides, and has `delayed_ack = true`.
-
-What no setting covers:
-
-- **Synchronisation under DropTail**: flows of one RTT lose in the same overflow and halve
-  together, in the simulator to the packet. Threads and stalls of a real machine spread them. With
-  RTTs that differ by 1 ms (`--set 'traffic.0.rtt=["59ms", "60ms", "60.5ms", "61ms"]'`) the
-  simulated queue under DropTail is longer, it swings half as far, and the loss is nearly doubled;
-  what is measured lies between.
-- **PI, PID and STPI below their set-point**: a probability near 1 % is cut at zero when the queue
-  is short, here for some 3 % of PI's samples, and what is cut off is missing from the integral: the
-  queue settles below the set-point, on both sides, and in the simulator after 200 s as after 25 s.
-  The wider the swing the more is cut off, so a real queue that swings further lies lower.
-- **Bursts under AVQ and E-AVQ**: they signal what overflows a virtual queue, so they see bursts
-  where other laws see a mean. Two packets per delayed ACK, or what a busy machine holds back and
-  lets go at once, change their delay and loss: the same `delayed_ack=true` makes AVQ's simulated
-  queue longer and swing further.
-- **Headers**: the simulator's goodput counts whole packets. The kernel's packets carry 52 bytes
-  of headers, timestamps included, so its goodput of a full link is 1448/1500, or 3.5 %, less;
-  utilisation is the number to compare.
-- **HyStart**: the kernel's CUBIC leaves slow start when the RTT rises; the simulator's does so at
-  the first loss. The window of measurement starts later than that.
-- **CUBIC above its last window**: RFC 9438 (section 4.3) lets the Reno-friendly window grow with
-  α = 1 from the size at which it was last reduced; the simulator does so, the kernel keeps
-  α = 0.53. A simulator built with the kernel's α, for this page, loses within 5 % of what was
-  measured under all laws but AVQ and E-AVQ: this is why CUBIC's simulated loss is too high, and
-  PD-RED's deviation.
-- **CUBIC's β and arithmetic**: β is 717/1024 in the kernel, 0.7 in RFC 9438. The kernel's windows
-  are whole packets, and here they are about 10.
-- **ACK timing**: the kernel's receiver acknowledges every packet at first, and waits 40 to 200 ms
-  for a second packet, 100 ms in the simulator.
-- **Start**: flows draw their start times from the same interval, but not the same times; the
-  processes of a busy machine start late.
-- **Lateness**: a stall of the emulator holds the queue still, often while senders and receivers
-  wait for the same processor. What was due meanwhile is then sent at once, as a burst.
-
-TSO is not among them: below 1 Gbit/s the link takes segments apart before the queue, so that a
-law sees packets of 1500 bytes.
-"""
+    parts = ["# The simulator beside real flows\n"]
+    parts += [f"**{one.partial}**\n" for one in found if one.partial]
+    parts += [f"```sh\n{command}\n```\n", "writes this page. " + _method()]
+    parts += [paragraph + "\n" for paragraph in _reading(void_lateness, void_rate)]
+    for one in found:
+        parts += [f"## {one.title}\n", f"`{one.path}`: {_summary(one)}\n"]
+        if one.rows:
+            parts += [table(*_verdicts(one)), table(*_table(one))]
+    parts.append("## What differs, and why\n")
+    for title, some in _causes(found):
+        parts += [f"{title}\n", *(f"- **{cause.title}**: {cause.text}" for cause in some), ""]
+    parts.append(TSO)
+    return "\n".join(parts) + "\n"
 
 
-def _section(found: Comparison) -> str:
-    agree = [row for row in found.rows if row.agrees]
-    lines = [
-        f"## {found.title}\n",
-        f"`{found.path}`: {found.simulated_runs} simulated runs, {_repeats(found.rows)} real ones "
-        f"of each law. **{len(agree)} of {len(found.rows)} agree.** {_void(found.rows)} "
-        f"{_lateness(found.rows)}\n",
+def html(
+    found: Sequence[Comparison],
+    pictures: Sequence[Sequence[Picture]],
+    command: str,
+    void_lateness: str,
+    void_rate: str,
+) -> str:
+    """The same with its figures, for a browser."""
+    sections = [
+        {
+            "title": one.title,
+            "path": one.path,
+            "summary": _marked(_summary(one)),
+            "verdicts": _verdicts(one) if one.rows else None,
+            "table": _table(one),
+            "pictures": shown,
+            "text": one.text,
+        }
+        for one, shown in zip(found, pictures, strict=True)
     ]
-    head = ["law", "side", *(METRICS[name].heading for name in found.metrics), "verdict"]
+    return template("validate.html.j2").render(
+        title=found[0].title if len(found) == 1 else "The simulator beside real flows",
+        partial=[one.partial for one in found if one.partial],
+        method=_marked(_method()),
+        reading=[_marked(text) for text in _reading(void_lateness, void_rate)],
+        command=command,
+        sections=sections,
+        causes=[
+            (title, [(cause.title, _marked(cause.text)) for cause in some])
+            for title, some in _causes(found)
+        ],
+        tso=TSO,
+        version=__version__,
+    )
+
+
+def as_json(found: Sequence[Comparison], command: str) -> dict[str, Any]:
+    """The whole of metrics.json: verdicts, and every run's metrics."""
+    return {
+        "forebay": __version__,
+        "command": command,
+        "scenarios": [
+            {
+                "scenario": one.path,
+                "title": one.title,
+                "partial": bool(one.partial),
+                "laws": [row.as_json() for row in one.rows],
+                "runs": [{**vars(run), "metrics": finite(run.metrics)} for run in one.runs],
+            }
+            for one in found
+        ],
+    }
+
+
+def contents(
+    found: Sequence[Comparison], command: str, void_lateness: str, void_rate: str
+) -> dict[str, bytes]:
+    """Every file of `--out` by its name."""
+    from forebay.validate import pictures  # draws, which takes a while to load
+
+    shown = [pictures.pictures(one, number) for number, one in enumerate(found, start=1)]
+    page = html(found, shown, command, void_lateness, void_rate)
+    return {
+        REPORT: page.encode(),
+        JSON: (json.dumps(as_json(found, command), indent=1) + "\n").encode(),
+        RUNS: _parquet(runs_table(found)),
+        DELAYS: _parquet(delays_table(found)),
+        **{f"{one.name}.png": one.figure.png() for some in shown for one in some},
+    }
+
+
+def write(
+    found: Sequence[Comparison], out: Path, command: str, void_lateness: str, void_rate: str
+) -> None:
+    """Writes all files to a directory, made if need be, after all of them have been composed."""
+    files = contents(found, command, void_lateness, void_rate)
+    out.mkdir(parents=True, exist_ok=True)
+    for old in [*out.glob("agreement-*.png"), *out.glob("delays-*.png")]:
+        old.unlink()
+    for name, data in files.items():
+        part = out / f".{name}.part"
+        part.write_bytes(data)
+        part.rename(out / name)
+
+
+def runs_table(found: Sequence[Comparison]) -> pl.DataFrame:
+    """A row per run: scenario, side, law, point, seed, whether it is void, and every metric."""
+    rows = [
+        {
+            "scenario": one.path,
+            "side": run.side,
+            "law": run.law,
+            "point": run.point,
+            "seed": run.seed,
+            "void": bool(run.void),
+            **{name: run.metrics.get(name) for name in METRICS},
+        }
+        for one in found
+        for run in one.runs
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def delays_table(found: Sequence[Comparison]) -> pl.DataFrame:
+    """A row per run and bin of the queuing delay: its upper end delay_s, and packets in it."""
+    frames = [
+        pl.DataFrame({"delay_s": observed.delay_s, "packets": observed.delay_packets}).select(
+            *(
+                pl.lit(value).alias(name)
+                for name, value in [
+                    ("scenario", one.path),
+                    ("side", side),
+                    ("law", row.law),
+                    ("point", row.point),
+                    ("run", number),
+                ]
+            ),
+            pl.all(),
+        )
+        for one in found
+        for row in one.rows
+        for side, of_side in (("simulated", row.simulated), ("real", row.real))
+        for number, observed in enumerate(of_side.observed, start=1)
+    ]
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_parquet(out)
+    return out.getvalue()
+
+
+def _method() -> str:
+    return (
+        "Each scenario is run twice: simulated, and over `forebay link`, where the same law, in "
+        "the same Rust code, has the packets of the Linux kernel's TCP before it: iperf3 for long "
+        "flows, connections that open and close for short transfers. The window of measurement, "
+        "rate, propagation RTT, buffer and packet size are the same. A value is the mean over the "
+        "runs ± half its 95 % interval (Student's t), a difference that of the means ± half its "
+        "interval by Welch's t; few real runs make both wide.\n"
+    )
+
+
+def _reading(void_lateness: str, void_rate: str) -> list[str]:
+    return [
+        "A law agrees where the mean delay is within "
+        f"{100 * DELAY_SHARE:g} % or {1e3 * DELAY_S:g} ms, whichever is wider, and the packets "
+        f"dropped or marked within {100 * SIGNAL_SHARE:g} %, both of the real value. The means "
+        f"decide. *{UNSURE.capitalize()}* means that the interval of a difference reaches across "
+        "its limit, so that other runs may turn the verdict; *"
+        f"{CHANCE}* that it even reaches across zero.",
+        "A real run is void where the machine could not keep time: one packet in a thousand was "
+        f"released more than {quantity(void_lateness)} late, or the rate is off by more than "
+        f"{void_rate}. Void runs are made again, up to `--attempts` in all. Where none was sound, "
+        "the void ones are shown and the row says so: their numbers are an indication and no "
+        "proof.",
+    ]
+
+
+TSO = (
+    "TSO is not among them: below 1 Gbit/s the link takes segments apart before the queue, so that "
+    "a law sees whole packets of the link's size."
+)
+
+
+def _causes(found: Sequence[Comparison]) -> list[tuple[str, list[Cause]]]:
+    groups = [
+        ("Between the simulated sender and the kernel's:", causes.of_senders(found)),
+        ("What no setting covers:", causes.of_the_rest(found)),
+    ]
+    return [(title, some) for title, some in groups if some]
+
+
+def _summary(found: Comparison) -> str:
+    if not found.rows:
+        return "No law has runs on both sides."
+    return (
+        f"{found.simulated_runs} simulated runs, {_repeats(found.rows)} real ones of each law. "
+        f"**{found.count()}.** {_void(found.rows)} {_lateness(found.rows)}{_transfers(found.rows)}"
+    )
+
+
+def _verdicts(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    head = ["law", "delay, real − simulated [ms]", "allowed", "loss, real − simulated [%]"]
     cells = []
     for row in found.rows:
-        name = f"{row.law}, {row.point}" if row.point else row.law
-        verdict = row.verdict() + (", void" if row.counts_void else "")
-        cells.append([name, "simulated", *(row.simulated.text(m) for m in found.metrics), ""])
-        cells.append(["", "real", *(row.real.text(m) for m in found.metrics), verdict])
-    lines.append(table(head, cells))
-    return "\n".join(lines)
+        verdict = row.verdict + (", void" if row.counts_void else "")
+        cells.append([row.name, *row.delay.cells, *row.signals.cells, verdict])
+    return [*head, "allowed", "verdict"], cells
+
+
+def _table(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    names = found.metrics
+    head = ["law", "side", *(METRICS[name].heading for name in names)]
+    cells = []
+    for row in found.rows:
+        cells.append([row.name, "simulated", *(row.simulated.text(name) for name in names)])
+        cells.append(["", "real", *(row.real.text(name) for name in names)])
+        cells.append(["", "difference", *(row.difference_text(name) for name in names)])
+    return head, cells
 
 
 def _repeats(rows: Sequence[Row]) -> str:
@@ -138,3 +281,21 @@ def _lateness(rows: Sequence[Row]) -> str:
         f"In the median run 99 % of the packets left within {1e3 * statistics.median(late_s):.2g} "
         f"ms of their time, in the worst within {1e3 * late_s[-1]:.2g} ms."
     )
+
+
+def _transfers(rows: Sequence[Row]) -> str:
+    counts = [value for row in rows for value in row.real.values("transfers") if value == value]
+    if not counts:
+        return ""
+    return (
+        f" Within its window a real run completed {min(counts):.0f} to {max(counts):.0f} short "
+        "transfers."
+    )
+
+
+def _marked(text: str) -> Markup:
+    """Markdown's code, bold and italics as HTML."""
+    marked = str(escape(text))
+    for pattern, tag in [(r"`([^`]+)`", "code"), (r"\*\*(.+?)\*\*", "b"), (r"\*(.+?)\*", "i")]:
+        marked = re.sub(pattern, rf"<{tag}>\1</{tag}>", marked)
+    return Markup(marked)

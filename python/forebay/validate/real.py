@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
 import threading
@@ -9,19 +10,23 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, cast
 
-from forebay.emulator.process import Emulator
+from forebay.emulator.process import Emulator, LinkError
 from forebay.experiment import Progress
 from forebay.validate.mapping import LEAD_S, LinkPlan
 
+if TYPE_CHECKING:
+    from forebay._native import Observed
+
 #: How long iperf3 may take to end: its results cross the same queue.
 PATIENCE_S = 30.0
-#: What of iperf3's complaint is worth a line.
-COMPLAINT_BYTES = 300
+#: What is read of what a flow's program says.
+MOST_BYTES = 300
 
 
 class FlowError(RuntimeError):
-    """A real flow failed every time; the text is what iperf3 said."""
+    """A real flow failed every time; the text is what its program said."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,25 @@ class Attempt:
     point: int
     law: int
     seed: int
-    #: At the bottleneck, as a simulated run has them.
+    #: At the bottleneck, as a simulated run has them; and `transfers.Found`, where there are some.
     metrics: dict[str, float]
+    observed: Observed
     #: Why it is void; empty where it is sound.
     void: list[str]
     #: How often it was run before, and was void or failed.
     former: int
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What had finished when all was done, or when it ended early."""
+
+    finished: list[Attempt]
+    #: How many there were to be.
+    wanted: int
+    interrupted: bool = False
+    #: Why it ended early by itself; empty where it did not.
+    failure: str = ""
 
 
 def run(
@@ -48,14 +66,13 @@ def run(
     void_lateness: str = "1ms",
     void_rate: str = "0.1%",
     watch: Callable[[Progress], None] | None = None,
-) -> list[Attempt]:
+) -> Attempts:
     """Runs every plan `repeats` times, with seeds 1, 2, and so on, `links` at a time.
 
     A void run, and one whose flows fail, is made again, up to `attempts` times in all; the last
     stands, as void. Laws take turns, so that a machine that is busy for a while does not strike
-    one of them.
-
-    Raises `LinkError` where the machine allows no link, `FlowError` where flows fail.
+    one of them. Ctrl-C, a machine that allows no link, and flows that fail every time end it;
+    what had finished by then is kept.
     """
     began_s = time.monotonic()
     found: list[Attempt] = []
@@ -67,16 +84,17 @@ def run(
         while True:
             last = former + 1 == attempts
             try:
-                metrics, void = _once(plan, seed, void_lateness, void_rate, under_way)
+                observed, metrics, void = _once(plan, seed, void_lateness, void_rate, under_way)
             except FlowError:
                 # On a busy machine a server may come up late.
                 if last or under_way.ended:
                     raise
             else:
                 if last or not void:
-                    return Attempt(plan.point, plan.law, seed, metrics, void, former)
+                    return Attempt(plan.point, plan.law, seed, metrics, observed, void, former)
             former += 1
 
+    interrupted, failure = False, ""
     with ThreadPoolExecutor(links) as pool:
         futures = [pool.submit(one, plan, seed) for plan, seed in jobs]
         try:
@@ -85,12 +103,17 @@ def run(
                 if watch:
                     share = len(found) / len(jobs)
                     watch(Progress(share, len(found), len(jobs), time.monotonic() - began_s))
+        except KeyboardInterrupt:
+            interrupted = True
+        except (LinkError, FlowError, subprocess.TimeoutExpired) as error:
+            failure = str(error)
         finally:
-            # After an error, or Ctrl-C, nobody waits for the others.
+            # Nobody waits for the others.
             for future in futures:
                 future.cancel()
             under_way.end()
-    return sorted(found, key=lambda one: (one.point, one.law, one.seed))
+    found.sort(key=lambda one: (one.point, one.law, one.seed))
+    return Attempts(found, len(jobs), interrupted, failure)
 
 
 class _UnderWay:
@@ -120,14 +143,14 @@ class _UnderWay:
 
 def _once(
     plan: LinkPlan, seed: int, void_lateness: str, void_rate: str, under_way: _UnderWay
-) -> tuple[dict[str, float], list[str]]:
-    with tempfile.TemporaryFile() as errors:
+) -> tuple[Observed, dict[str, float], list[str]]:
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as said:
         link = Emulator(
             plan.settings(seed, void_lateness, void_rate),
             plan.command(seed),
             plan.server(),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=said,
             stderr=errors,
         )
         under_way.add(link)
@@ -136,7 +159,13 @@ def _once(
         finally:
             under_way.remove(link)
         if outcome.status != 0:
-            errors.seek(0)
-            said = errors.read(COMPLAINT_BYTES).decode(errors="replace").strip()
-            raise FlowError(f"{plan.aqm}, seed {seed}: {said or f'status {outcome.status}'}")
-    return outcome.up, outcome.void
+            complaint = _read(errors).strip() or f"status {outcome.status}"
+            raise FlowError(f"{plan.aqm}, seed {seed}: {complaint}")
+        # Only the client of short transfers says something.
+        found = json.loads(_read(said)) if plan.sources else {}
+    return cast("Observed", outcome.runs[0]), outcome.up | found, outcome.void
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(MOST_BYTES).decode(errors="replace")
