@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +24,11 @@ from conftest import Cli, command
 from forebay import emulator, experiment
 from forebay._native import ScenarioError
 from forebay.emulator import LinkError, settings
-from forebay.validate import transfers
-from forebay.validate.comparison import Row, Side
+from forebay.result import Result
+from forebay.validate import page, transfers
+from forebay.validate.comparison import Comparison, Row, Side, compare
 from forebay.validate.mapping import LEAD_S, RETURN_RATE, link_plans
+from forebay.validate.real import Attempt, Attempts
 from forebay.validate.transfers import Mice, Web
 
 SCENARIO = """\
@@ -263,6 +265,47 @@ def test_a_verdict_says_whether_the_runs_are_enough_for_it(
     assert row([{"delay_mean_s": 0.040, "drop_rate": 0.01}] * 10, real).verdict == says
 
 
+def both_ways(
+    folder: Path, text: str, goodput: float = 1.0, void: Sequence[str] = ()
+) -> Comparison:
+    """The simulator beside itself, with a share of the goodput as if it were measured."""
+    one = read(folder, text)
+    simulated = Result(one, experiment.execute(one))
+    finished = [
+        Attempt(
+            run.point,
+            run.law,
+            run.seed,
+            run.metrics
+            | {"lateness_p99_s": 1e-5, "goodput_bps": goodput * run.metrics["goodput_bps"]},
+            run,
+            list(void),
+            0,
+        )
+        for run in simulated.runs
+    ]
+    return compare(simulated, Attempts(finished, len(finished)))
+
+
+def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
+    same = both_ways(tmp_path, SCENARIO)
+    assert [row.verdict for row in same.rows] == ["agrees (unsure)"]
+    text = page.markdown([same], "forebay validate …", "1ms", "0.1%")
+    assert "**1 of 1 agree" in text
+    assert "None of the 2 real runs was void." in text
+    for title in ("Headers", "Lateness", "CUBIC", "Short transfers"):
+        assert f"**{title}" not in text
+    assert "**Growth under delayed ACKs**" in text
+
+    cubic = SCENARIO.replace('"sack"', '"cubic"')
+    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=["too late"])
+    text = page.markdown([other], "forebay validate …", "1ms", "0.1%")
+    assert "**CUBIC above its last window**" in text
+    assert "**Growth under delayed ACKs**" not in text
+    assert "the real goodput is 3.5 % less in the median" in text
+    assert "2 of the runs shown are void" in text
+
+
 def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> None:
     """Long flows and short transfers, with everything that is written of them."""
     why_not = usable()
@@ -289,10 +332,10 @@ def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> Non
         assert all(0 < run["short_goodput_bps"] < 15e6 for run in line["simulated"])
         assert line["differences"]["delay"]["half_width"] is None
 
-    page = (tmp_path / "reality.md").read_text()
-    assert "| mine | simulated |" in page
-    assert "Goodput, short" in page
-    assert ("stayed void" in page) == any(line["void"] for line in lines)
+    text = (tmp_path / "reality.md").read_text()
+    assert "| mine | simulated |" in text
+    assert "Goodput, short" in text
+    assert ("stayed void" in text) == any(line["void"] for line in lines)
 
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [

@@ -33,7 +33,8 @@ class Cause:
 
 def of_senders(found: Sequence[Comparison]) -> list[Cause]:
     """What the simulated sender is told, and what it lacks."""
-    return list(_of_senders(_senders(found)))
+    short = any(SHORT.name in one.metrics for one in found)
+    return list(_of_senders(_senders(found), short))
 
 
 def of_the_rest(found: Sequence[Comparison]) -> list[Cause]:
@@ -47,7 +48,7 @@ def _senders(found: Sequence[Comparison]) -> set[str]:
     return {name for name in names if not name.startswith("linux-")}
 
 
-def _of_senders(senders: set[str]) -> Iterator[Cause]:
+def _of_senders(senders: set[str], short: bool) -> Iterator[Cause]:
     if not senders:
         return
     yield Cause(
@@ -84,6 +85,12 @@ def _of_senders(senders: set[str]) -> Iterator[Cause]:
         yield Cause(
             "CUBIC's β and arithmetic",
             "β is 717/1024 in the kernel, 0.7 in RFC 9438. The kernel's windows are whole packets.",
+        )
+    if short:
+        yield Cause(
+            "Lost SYNs",
+            "the kernel sends another after 1 s (RFC 6298), the simulator after 3 s, as ns-2 does. "
+            "It counts where many packets of short transfers are lost.",
         )
     yield Cause(
         "ACK timing",

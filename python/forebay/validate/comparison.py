@@ -47,7 +47,9 @@ def signed(difference: float, half_width: float) -> str:
     if not half_width > 0:
         return f"{difference:+.3g}"
     decimals = max(0, 1 - math.floor(math.log10(half_width)))
-    return f"{difference:+.{decimals}f} ± {half_width:.{decimals}f}"
+    # What rounds to nothing has no sign.
+    mean = f"{difference:+.{decimals}f}" if round(difference, decimals) else f"{0:.{decimals}f}"
+    return f"{mean} ± {half_width:.{decimals}f}"
 
 
 @dataclass(frozen=True)
