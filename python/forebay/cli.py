@@ -1,10 +1,11 @@
-"""The command line: `forebay laws`, `forebay run`, `forebay schema`.
+"""The command line: `laws`, `run` and `schema`; the other commands are in `commands/`.
 
 What a command needs is loaded inside it, so that the quick ones stay quick.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -63,6 +64,12 @@ def run_command(arguments: list[str]) -> int:
     except BrokenPipeError:
         # The reader of our output has gone; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        # A full disk, say. One without a file is no fault of the machine, and keeps its traceback.
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise
+        print(f"forebay: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return FAILED
 
 

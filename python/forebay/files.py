@@ -32,8 +32,15 @@ def check(out: str | os.PathLike[str]) -> None:
     if path.exists() and not path.is_dir():
         raise ScenarioError(f"--out: found {out}, a file, allowed: a directory, new or not")
     existing = next(parent for parent in [path, *path.parents] if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise ScenarioError(f"--out: found {out}, allowed: a directory that can be written to")
+    try:
+        # Rights alone do not tell: to root all is allowed, in /proc nothing works.
+        with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
+            pass
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f"--out: found {out}, {reason}, allowed: a directory that can be written to"
+        ) from error
 
 
 def write(result: Result, out: str | os.PathLike[str], *, report: bool = True) -> None:

@@ -42,6 +42,8 @@ def load(text: str) -> str | Prototype:
 
     Raises `ScenarioError` where the file or the name is not there, or the file fails.
     """
+    if text.endswith(".py"):
+        raise ScenarioError(f"--law: found {text}, allowed: a law, or FILE.py:CLASS")
     path, separator, name = text.rpartition(":")
     if not separator or not path.endswith(".py"):
         return text

@@ -186,6 +186,8 @@ def test_a_former_result_is_replaced_and_other_files_stay(cli: Cli, scenario: Pa
         (["two.toml", "--threads", "0"], ["--threads"]),
         (["two.toml", "--sed", "1"], ["--sed", "--seeds"]),
         (["two.toml", "--out", "two.toml"], ["--out", "two.toml", "directory"]),
+        (["two.toml", "--out", "/proc/forebay/out"], ["--out", "/proc/forebay/out", "written"]),
+        (["two.toml", "--law", "mine.py"], ["mine.py", "FILE.py:CLASS"]),
         (["two.toml", "--law", "missing.py:Law"], ["missing.py:Law", "exists"]),
         (["two.toml", "--law", "mine.py:Nope"], ["mine.py", "Nope", "PythonPi"]),
         (["two.toml", "--law", "mine.py:NoInterval"], ["NoInterval.interval", "15ms"]),
@@ -228,3 +230,14 @@ def test_a_reader_may_leave_early(scenario: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
+
+
+def test_a_full_disk_is_one_line(scenario: Path) -> None:
+    """/dev/full refuses every byte, as a full disk does."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("run", scenario, "--json"), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -117,16 +117,17 @@ def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "axes",
+    ("axes", "says"),
     [
-        ["--rate", "5..50Mbit/s", "--rtt", "20..500ms"],
-        ["--rate", "5Mbit/s", "--rtt", "20ms"],
-        ["--rate", "50..5Mbit/s", "--rtt", "20ms"],
+        (["--rate", "5..50Mbit/s", "--rtt", "20..500ms"], "--rate and --rtt: found two ranges"),
+        (["--rate", "5Mbit/s", "--rtt", "20ms"], "--rtt: found '20ms'"),
+        (["--rate", "50..5Mbit/s", "--rtt", "20ms"], "--rate: found '50..5Mbit/s'"),
     ],
 )
-def test_a_map_has_one_more_range(cli: Cli, axes: list[str]) -> None:
+def test_a_map_has_one_more_range(cli: Cli, axes: list[str], says: str) -> None:
     done = cli("map", "pi", "--flows", "10..400", *axes)
     assert done.returncode == 2
+    assert done.stderr.startswith(says)
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from forebay._native import ScenarioError
+
 
 def figure(
     name: Annotated[
@@ -25,7 +27,7 @@ def figure(
         return
     for each in name:
         if each not in FIGURES:
-            raise typer.BadParameter(f"NAME: found {each!r}, allowed: {', '.join(FIGURES)}")
+            raise ScenarioError(f"NAME: found {each}, allowed: {', '.join(FIGURES)}")
     files.check(out)
     out.mkdir(parents=True, exist_ok=True)
     for each in name:

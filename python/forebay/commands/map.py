@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.commands.options import LawKind, Packet, settings
 from forebay.spans import DOTS, ends
 
@@ -57,17 +58,20 @@ def stability_map(
     files.check(out)
     fewest, most = _range("--flows", flows)
     if DOTS in rate and DOTS in rtt:
-        raise typer.BadParameter("--rate and --rtt: found two ranges, allowed: one")
+        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
     if DOTS not in rate and DOTS not in rtt:
-        raise typer.BadParameter(f"--rtt: found {rtt!r}, allowed: a range here or in --rate")
+        raise ScenarioError(f"--rtt: found {rtt!r}, allowed: a range here or in --rate")
     axis = "rate" if DOTS in rate else "rtt"
     low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)
     quantity = "rate" if axis == "rate" else "time"
     bounds = tuple(_native.quantity(f"--{axis}", text, quantity) for text in (low, high))
     counts = (float(_number("--flows", fewest)), float(_number("--flows", most)))
-    for key, (a, b) in [("--flows", counts), (f"--{axis}", bounds)]:
+    for key, text, (a, b) in [
+        ("--flows", flows, counts),
+        (f"--{axis}", rate if axis == "rate" else rtt, bounds),
+    ]:
         if not 0 < a < b:
-            raise typer.BadParameter(f"{key}: allowed: a range from less to more, above zero")
+            raise ScenarioError(f"{key}: found {text!r}, allowed: from less to more, above zero")
     given = settings(set_)
     # The set-point matters only where the law has none among its parameters.
     link = Link.of(
@@ -108,7 +112,7 @@ def stability_map(
 
 def _range(key: str, text: str) -> tuple[str, str]:
     if DOTS not in text:
-        raise typer.BadParameter(f"{key}: found {text!r}, allowed: a range such as 10..400")
+        raise ScenarioError(f"{key}: found {text!r}, allowed: a range such as 10..400")
     return ends(key, text)
 
 
@@ -116,4 +120,4 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"{key}: found {text!r}, allowed: a number") from None
+        raise ScenarioError(f"{key}: found {text!r}, allowed: a number") from None

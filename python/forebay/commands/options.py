@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from forebay._native import ScenarioError
+
 #: Options that mean the same in every command that has them.
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")]
 LawKind = Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")]
@@ -24,6 +26,6 @@ def settings(sets: Sequence[str] | None) -> dict[str, str]:
     for text in sets or ():
         key, separator, value = text.partition("=")
         if not separator or not key:
-            raise typer.BadParameter(f"--set: found {text!r}, allowed: KEY=VALUE")
+            raise ScenarioError(f"--set: found {text!r}, allowed: KEY=VALUE")
         table[key.strip()] = value.strip()
     return table
