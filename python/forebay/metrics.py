@@ -67,12 +67,12 @@ def with_interval(mean: float, half_width: float) -> str:
     """`mean ± half_width`: the interval to two figures, the mean to the same place.
 
     No more than five figures of the mean are written. An interval that is NaN (one seed) is
-    left out; a mean that is NaN is a dash.
+    left out, and the mean has four figures; a mean that is NaN is a dash.
     """
     if math.isnan(mean):
         return "–"
     if math.isnan(half_width):
-        return f"{mean:.4g}"
+        return f"{mean:#.4g}".rstrip(".") if mean else "0"
     place = min(_place(half_width) - 1, _place(mean) - 1) if half_width else _place(mean) - 3
     decimals = max(0, -max(place, _place(mean) - 4))
     return f"{mean:.{decimals}f} ± {half_width:.{decimals}f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 #: does not show on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
+#: For laws beyond the seventh, whose colours come again.
+DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5))]
 
 #: Most steps that a curve over time is drawn with, and that all curves of a report share.
 #: A step shows the least and the greatest value in it.
@@ -181,7 +183,13 @@ def delay(result: Result, point: int, link: int) -> Plot:
         longer = 1 - np.cumsum(packets[order]) / packets.sum()
         # The last bin's share is zero, which a logarithmic axis cannot show.
         shown = longer > 1e-9
-        axes.plot(delay_ms[order][shown], longer[shown], color=_colour(index), label=law.label)
+        axes.plot(
+            delay_ms[order][shown],
+            longer[shown],
+            color=_colour(index),
+            linestyle=DASHES[_round(index) % len(DASHES)],
+            label=law.label,
+        )
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1.5)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
@@ -245,6 +253,11 @@ def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:
 
 def _colour(law: int) -> str:
     return COLOURS[law % len(COLOURS)]
+
+
+def _round(law: int) -> int:
+    """How often the colours have been used up."""
+    return law // len(COLOURS)
 
 
 def _measured(point: PointInfo, observed: Observed, column: str) -> Floats:
@@ -396,8 +409,10 @@ def _by_point(result: Result, names: list[str]) -> Plot:
                 [place + _aside(i, result) for place in places],
                 means,
                 yerr=[metric.scale * np.nan_to_num(cell.half_width) for cell in cells],
-                fmt=MARKERS[i % len(MARKERS)],
+                # Shifted in every round, so that no law looks like another of its colour.
+                fmt=MARKERS[(i + _round(i)) % len(MARKERS)],
                 color=_colour(i),
+                markerfacecolor="white" if _round(i) % 2 else _colour(i),
                 label=label,
                 markersize=5,
                 capsize=3,
@@ -411,19 +426,22 @@ def _by_point(result: Result, names: list[str]) -> Plot:
         axes.set_xlim(-0.5, len(points) - 0.5)
     bottom = grid[-1][0]
     if len(points) == 1:
-        bottom.set_xticks([_aside(i, result) for i in range(len(laws))], laws)
+        _ticks(bottom, [_aside(i, result) for i in range(len(laws))], laws, 0.8 * width)
         return figure
     ticks, label = words.points_axis([point for _, point in points])
-    # As many characters as the axis has room for, side by side.
-    crowded = sum(max(map(len, tick.split("\n"))) + 2 for tick in ticks) > 11 * width
-    bottom.set_xticks(range(len(points)), ticks)
-    if crowded:
-        bottom.tick_params(axis="x", labelrotation=45)
-        for text in bottom.get_xticklabels():
-            text.set(horizontalalignment="right", rotation_mode="anchor")
+    _ticks(bottom, range(len(points)), ticks, width)
     bottom.set_xlabel(label)
     grid[0][0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def _ticks(axes: Axes, at: Sequence[float], texts: list[str], width: float) -> None:
+    """Texts along the axis, aslant where `width` inches have no room for them side by side."""
+    axes.set_xticks(at, texts)
+    if sum(max(map(len, text.split("\n"))) + 2 for text in texts) > 11 * width:
+        axes.tick_params(axis="x", labelrotation=45)
+        for text in axes.get_xticklabels():
+            text.set(horizontalalignment="right", rotation_mode="anchor")
 
 
 def _aside(law: int, result: Result) -> float:
@@ -447,7 +465,8 @@ def _scale(axes: Axes, means: list[float]) -> None:
         return
     bottom, top = axes.get_ylim()
     if low < 0.9 * high:
-        bottom, top = min(bottom, 0.0), 1.05 * top
+        # Nothing drawn here can be negative; a dot at zero needs a little room all the same.
+        bottom, top = (-0.03 * top if low < 0.03 * top else 0.0), 1.05 * top
     # Differences of less than a percent must not fill the axis.
     elif (missing := 0.02 * abs(high) - (top - bottom)) > 0:
         bottom, top = bottom - missing / 2, top + missing / 2

@@ -183,7 +183,7 @@ def _link(link: LinkInfo) -> str:
             f"that follows a recorded trace of {length_s:g} s again and again, "
             f"{quantity(mean)} on average (its law is told {quantity(link.rate)}),"
         )
-    ecn = ", with ECN" if link.ecn else ""
+    ecn = ", marking ECN-capable packets" if link.ecn else ""
     return (
         f"a link {rate} with a one-way delay of {quantity(link.delay)} and a buffer of "
         f"{quantity(link.buffer)}{ecn}"

@@ -139,6 +139,25 @@ def test_axes_have_units_and_a_legend(result: Result) -> None:
         result.plot("pie")
 
 
+def test_no_two_laws_look_alike(scenario: Path) -> None:
+    laws = [str(law["name"]) for law in forebay.laws()][:16]
+    result = forebay.run(scenario, laws=laws, sets=["bottleneck.buffer=800p"], seeds=1)
+    lines = result.plot("delay").axes[0].lines
+    assert len(lines) > 2 * len(plots.COLOURS)
+    looks = {(line.get_color(), str(line._dash_pattern)) for line in lines}  # type: ignore[attr-defined]
+    assert len(looks) == len(lines)
+    containers: list[Any] = result.plot("load").axes[0].containers
+    dots = [container.lines[0] for container in containers]
+    looks = {(d.get_color(), f"{d.get_marker()}{d.get_markerfacecolor()}") for d in dots}
+    assert len(looks) == len(laws)
+
+
+def test_an_axis_of_shares_does_not_go_below_zero(result: Result) -> None:
+    for axes in [*result.plot("load").axes, *result.plot("qacd").axes]:
+        bottom, top = axes.get_ylim()
+        assert bottom >= -0.03 * top
+
+
 def test_changes_are_marked(scenario: Path) -> None:
     text = scenario.read_text() + '[[at]]\ntime = "3s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'
     scenario.write_text(text)
