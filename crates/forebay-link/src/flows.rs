@@ -89,15 +89,17 @@ impl Flows {
 
     /// A packet of the other direction has come; it may acknowledge data of this one.
     pub fn answered(&mut self, headers: &Headers, in_window: bool) {
-        let Some(ack) = headers.tcp.and_then(|tcp| tcp.ack) else {
+        let Some((tcp, ack)) = headers.tcp.and_then(|tcp| Some((tcp, tcp.ack?))) else {
             return;
         };
         let Some(&index) = self.index.get(&headers.flow.reversed()) else {
             return;
         };
         let got = &mut self.got[index as usize];
-        // The first one answers the SYN.
-        let news = ack.wrapping_sub(got.acknowledged.unwrap_or(ack));
+        // What answers a SYN begins the count: the ports may have been those of a former
+        // connection, with other numbers.
+        let former = got.acknowledged.filter(|_| !tcp.syn);
+        let news = ack.wrapping_sub(former.unwrap_or(ack));
         // Sequence numbers are compared in the half circle ahead: an older ACK is no news.
         if news >= 1 << 31 {
             return;
@@ -170,6 +172,7 @@ mod tests {
             tcp: Some(Tcp {
                 seq: 0,
                 ack: Some(ack),
+                syn: false,
                 header_bytes: 20,
                 payload_bytes: 0,
             }),
@@ -197,6 +200,22 @@ mod tests {
         let totals = flows.totals();
         assert_eq!(totals.len(), 1);
         assert_eq!(totals[0].delivered_bytes, 21_000);
+    }
+
+    #[test]
+    fn a_connection_that_reuses_ports_counts_from_its_own_start() {
+        let mut flows = Flows::default();
+        flows.sent(&data(TCP), 0, true);
+        let mut syn_ack = |ack: u32, then: u32| {
+            let mut answer_syn = answer(ack);
+            answer_syn.tcp.as_mut().unwrap().syn = true;
+            flows.answered(&answer_syn, true);
+            flows.answered(&answer(then), true);
+        };
+        syn_ack(1_000, 21_000);
+        syn_ack(138_000_000, 138_030_000);
+        syn_ack(5_000, 6_000);
+        assert_eq!(flows.totals()[0].delivered_bytes, 51_000);
     }
 
     #[test]

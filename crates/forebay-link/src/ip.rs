@@ -40,6 +40,8 @@ pub struct Tcp {
     pub seq: u32,
     /// The acknowledgement number of a segment with ACK set.
     pub ack: Option<u32>,
+    /// It opens a connection.
+    pub syn: bool,
     /// Of the TCP header with its options.
     pub header_bytes: u16,
     pub payload_bytes: u32,
@@ -259,6 +261,7 @@ fn tcp(segment: &[u8]) -> Option<Tcp> {
     Some(Tcp {
         seq: u32_at(segment, 4)?,
         ack: (offset_and_flags & 0x10 != 0).then_some(ack),
+        syn: offset_and_flags & 0x02 != 0,
         header_bytes: header as u16,
         payload_bytes: (segment.len() - header) as u32,
     })
