@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from forebay.result import Result
 
 UNITS = {"p": "packets", "B": "bytes"}
-TCP = {"reno": "TCP Reno", "newreno": "TCP NewReno", "sack": "TCP with SACK", "cubic": "TCP CUBIC"}
+TCP = {
+    "reno": "TCP Reno",
+    "newreno": "TCP NewReno",
+    "sack": "TCP with SACK",
+    "cubic": "TCP CUBIC",
+    "linux-reno": "Linux's TCP Reno",
+    "linux-cubic": "Linux's TCP CUBIC",
+}
 
 
 def quantity(text: str) -> str:

@@ -2,7 +2,7 @@
 
 use forebay_core::{ParamError, Rate, Span, Time};
 use forebay_scenario::{
-    Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind,
+    Instant, LawChoice, Link, LinkSetting, Recovery, Scenario, Setting, Tcp, Traffic, TrafficKind,
 };
 
 use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
@@ -82,7 +82,7 @@ pub fn from_scenario(
                     route: traffic.path.clone(),
                     initial_window_pkts: f64::from(tcp.initial_window_pkts),
                     window_pkts: f64::from(tcp.window_pkts),
-                    growth_pkts_per_rtt: if tcp.delayed_ack { 0.5 } else { 1.0 },
+                    growth_pkts_per_rtt: growth_pkts_per_rtt(tcp),
                     marks: tcp.ecn && traffic.path.iter().all(|link| links[*link].ecn),
                     windows,
                 });
@@ -189,6 +189,17 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
     ends.sort_unstable();
     ends.dedup();
     ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// Growth per window acknowledged. Linux counts packets, whatever number an ACK acknowledges; the
+/// others count ACKs.
+fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
+    let counts_packets = matches!(tcp.recovery, Recovery::LinuxReno | Recovery::LinuxCubic);
+    if tcp.delayed_ack && !counts_packets {
+        0.5
+    } else {
+        1.0
+    }
 }
 
 fn middle(instant: Instant) -> Time {

@@ -327,7 +327,7 @@ pub struct TrafficInfo {
     /// Earliest and latest.
     start: (String, String),
     stop: Option<(String, String)>,
-    /// "reno", "newreno", "sack" or "cubic"; None without congestion control.
+    /// The scenario's name of the sender; None without congestion control.
     tcp: Option<String>,
     ecn: bool,
     /// What is particular to the kind, by the scenario's keys; absent ones are left out.

@@ -77,6 +77,8 @@ pub struct Traffic {
     pub flows: u32,
     /// Size on the wire of every data packet.
     pub packet: Bytes,
+    /// Of which so much is not payload: goodput does not count it.
+    pub header: Bytes,
     /// The links that its data crosses, by number, in order. ACKs take the same way back.
     pub path: Vec<usize>,
     /// Propagation time both ways, access links and path together; flows (or pairs) take the
@@ -92,6 +94,13 @@ pub struct Traffic {
     /// When the application stops offering new data; what is outstanding is still delivered.
     pub stop: Option<Instant>,
     pub kind: TrafficKind,
+}
+
+impl Traffic {
+    /// Of every data packet.
+    pub fn payload(&self) -> Bytes {
+        Bytes(self.packet.0 - self.header.0)
+    }
 }
 
 /// A time per flow.
@@ -220,20 +229,27 @@ pub struct Tcp {
     /// Window after the handshake, in packets (RFC 5681 section 3.1).
     pub initial_window_pkts: u32,
     pub min_rto: Span,
-    /// Acknowledge every second packet, or after 100 ms (RFC 5681 section 4.2).
+    /// Acknowledge every second packet, or after `ack_delay` (RFC 5681 section 4.2).
     pub delayed_ack: bool,
+    pub ack_delay: Span,
+    /// So many ACKs of a connection come first that are not delayed, as Linux's.
+    pub quick_acks: u8,
     /// Send a new packet on each of the first two duplicate ACKs (RFC 3042).
     pub limited_transmit: bool,
 }
 
-/// How a sender recovers from loss.
+/// How a sender recovers from loss, and how its window grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     Reno,
     NewReno,
     Sack,
-    /// SACK with CUBIC's window, as Linux sends by default.
+    /// SACK with CUBIC's window, as RFC 9438 has it.
     Cubic,
+    /// The Linux kernel's recovery and timers with its Reno.
+    LinuxReno,
+    /// The same with its CUBIC, the default there.
+    LinuxCubic,
 }
 
 /// Something that changes while the simulation runs.

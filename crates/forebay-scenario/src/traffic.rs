@@ -20,6 +20,9 @@ params! {
         flows: u32 = 100, 1.0 => 5e6, required;
         /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
         packet: Bytes = Bytes(1000), 40.0 => 65535.0;
+        /// Headers of every data packet, which goodput does not count, such as the 52 bytes of TCP
+        /// over IPv4 with timestamps; goodput counts whole packets where it is 0.
+        header: Bytes = Bytes(0), 0.0 => 65534.0;
         /// Nodes that the data passes, such as ["left", "right"]; ACKs come back the same way.
         /// The bottleneck's two ends where it is absent.
         path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
@@ -44,7 +47,10 @@ params! {
     /// Keys of traffic over TCP. Defaults are those of ns-2.35, but for the window, which its
     /// scripts set.
     pub struct TcpKeys {
-        /// How losses are recovered.
+        /// How losses are recovered and the window grows: "reno", "newreno" and "sack" as in
+        /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
+        /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; it
+        /// counts acknowledged packets, and its least RTO is the least of the deviation's term).
         tcp: Recovery = Recovery::Reno, 0.0 => 0.0;
         /// Send ECN-capable packets and halve the window on a mark (RFC 3168).
         ecn: bool = false, 0.0 => 1.0;
@@ -54,9 +60,14 @@ params! {
         initial_window: WholePackets = WholePackets(2), 1.0 => 1e3;
         /// Least retransmission timeout (RFC 6298).
         min_rto: Span = Span::from_millis(200), 1e-3 => 60.0;
-        /// Acknowledge every second packet, or after 100 ms (RFC 5681, section 4.2).
+        /// Acknowledge every second packet, or after `ack_delay` (RFC 5681, section 4.2).
         delayed_ack: bool = false, 0.0 => 1.0;
-        /// Send a new packet on each of the first two duplicate ACKs (RFC 3042).
+        /// How long a delayed ACK waits for a second packet; 40ms is Linux's.
+        ack_delay: Span = Span::from_millis(100), 1e-3 => 0.5;
+        /// ACKs at the start of a connection that are not delayed; 16 is Linux's.
+        quick_acks: u32 = 0, 0.0 => 255.0;
+        /// Send a new packet on each of the first two duplicate ACKs (RFC 3042); the senders of
+        /// Linux always do.
         limited_transmit: bool = true, 0.0 => 1.0;
     }
 }
@@ -281,6 +292,8 @@ fn tcp(section: &Section) -> Result<Tcp, Fault> {
         initial_window_pkts: keys.initial_window.0,
         min_rto: keys.min_rto,
         delayed_ack: keys.delayed_ack,
+        ack_delay: keys.ack_delay,
+        quick_acks: keys.quick_acks as u8,
         limited_transmit: keys.limited_transmit,
     })
 }
@@ -318,6 +331,7 @@ fn one(section: &Section, label: String, links: &[Link]) -> Result<Traffic, Faul
         label,
         flows: keys.flows,
         packet: keys.packet,
+        header: keys.header,
         path: path(section, keys.path.0, links)?,
         rtts: keys.rtt,
         access: keys.access,
@@ -394,6 +408,10 @@ fn path_delay(path: &[usize], links: &[Link]) -> Span {
 }
 
 fn check(section: &Section, traffic: &Traffic, links: &[Link]) -> Result<(), Fault> {
+    if traffic.header >= traffic.packet {
+        let allowed = format!("less than the packet, \"{}\"", traffic.packet);
+        return Err(section.fault("header", format!("\"{}\"", traffic.header), allowed));
+    }
     // The access links share what the path leaves of the round trip.
     let least = path_delay(&traffic.path, links);
     if let Some(short) = traffic.rtts.iter().find(|rtt| **rtt < least) {

@@ -281,13 +281,16 @@ impl Recovery {
         ("newreno", Recovery::NewReno),
         ("sack", Recovery::Sack),
         ("cubic", Recovery::Cubic),
+        ("linux-reno", Recovery::LinuxReno),
+        ("linux-cubic", Recovery::LinuxCubic),
     ];
 }
 
 impl ParamType for Recovery {
     const SHAPE: Shape = Shape::Other;
     const UNIT: &'static str = "";
-    const ALLOWED: &'static str = "\"reno\", \"newreno\", \"sack\" or \"cubic\"";
+    const ALLOWED: &'static str =
+        "\"reno\", \"newreno\", \"sack\", \"cubic\", \"linux-reno\" or \"linux-cubic\"";
     fn from_value(value: &Value) -> Result<Recovery, String> {
         Self::NAMES
             .iter()

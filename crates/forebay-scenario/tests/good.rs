@@ -137,6 +137,9 @@ fn defaults_labels_and_kinds_of_traffic() {
         panic!("{:?}", late.kind)
     };
     assert_eq!((tcp.window_pkts, tcp.delayed_ack), (20, true));
+    assert_eq!(tcp.recovery, Recovery::LinuxCubic);
+    assert_eq!((tcp.ack_delay, tcp.quick_acks), (Span::from_millis(40), 16));
+    assert_eq!((late.payload(), cbr.payload()), (Bytes(1000), Bytes(172)));
     let TrafficKind::Cbr { rate, ecn } = cbr.kind else {
         panic!("{:?}", cbr.kind)
     };

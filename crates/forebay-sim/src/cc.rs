@@ -1,11 +1,13 @@
 //! Congestion control: how a sender answers ACKs and recovers from loss. One scheme a file.
 
 mod cubic;
+mod linux;
 mod newreno;
 mod reno;
 mod sack;
 
 pub use cubic::{Cubic, CubicState};
+pub use linux::{Linux, LinuxState};
 pub use newreno::NewReno;
 pub use reno::Reno;
 pub use sack::{Sack, Scoreboard};
@@ -18,6 +20,16 @@ use crate::sender::{Ack, Sender, Step};
 pub trait CongestionControl: Send + Sync {
     /// Takes an ACK (its ECN echo is dealt with already) and sends what it allows.
     fn on_ack(&self, sender: &mut Sender, ack: &Ack, step: &mut Step);
+
+    /// An ACK echoes an ECN mark; [`Self::on_ack`] follows.
+    fn on_ecn_echo(&self, sender: &mut Sender, ack: &Ack, step: &mut Step) {
+        sender.reduce_for_mark(ack.next, step);
+    }
+
+    /// The sender's timer is due.
+    fn on_timer(&self, sender: &mut Sender, step: &mut Step) {
+        sender.on_timeout(step);
+    }
 
     /// Drops what the scheme knows of losses; the sender does the rest.
     fn on_timeout(&self, _sender: &mut Sender) {}
@@ -49,6 +61,7 @@ pub trait CongestionControl: Send + Sync {
 pub struct Extra {
     pub board: Scoreboard,
     pub cubic: CubicState,
+    pub linux: Option<Box<LinuxState>>,
 }
 
 /// The scheme a scenario names.
@@ -58,5 +71,7 @@ pub fn control(recovery: Recovery) -> &'static dyn CongestionControl {
         Recovery::NewReno => &NewReno,
         Recovery::Sack => &Sack,
         Recovery::Cubic => &Cubic,
+        Recovery::LinuxReno => &Linux::Reno,
+        Recovery::LinuxCubic => &Linux::Cubic,
     }
 }

@@ -9,7 +9,7 @@ use forebay_scenario::{Change, Recovery, Scenario, Setting, Tcp, Traffic, Traffi
 
 use crate::cc;
 use crate::line::Wire;
-use crate::receiver::Receiver;
+use crate::receiver::{AckPolicy, Receiver};
 use crate::sender::{Config, Sender};
 use crate::traffic::{application, draw, Act, Application};
 
@@ -55,6 +55,8 @@ pub struct Class {
     pub tcp: Option<Config>,
     pub application: Box<dyn Application>,
     pub packet_bytes: u16,
+    /// What goodput does not count of each packet.
+    pub header_bytes: u16,
     /// ECT on packets of a source without congestion control.
     pub ect: bool,
     /// Flows of this class are `first..first + count`.
@@ -268,7 +270,7 @@ impl Network {
             }
         );
         let tcp = traffic.kind.tcp();
-        let tcp = tcp.map(|tcp| config(tcp, traffic.packet.0 as u16, ns2_reset));
+        let tcp = tcp.map(|tcp| config(tcp, traffic, ns2_reset));
         let first = self.flows.len() as u32;
         for i in 0..count {
             let start = draw(traffic.start, &mut starts);
@@ -292,6 +294,7 @@ impl Network {
             tcp,
             application,
             packet_bytes: traffic.packet.0 as u16,
+            header_bytes: traffic.header.0 as u16,
             ect: match &traffic.kind {
                 TrafficKind::Cbr { ecn, .. } => *ecn,
                 TrafficKind::OnOff(onoff) => onoff.ecn,
@@ -393,17 +396,22 @@ fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
         .fold(traffic.flows, u32::max)
 }
 
-fn config(tcp: &Tcp, packet_bytes: u16, ns2_reset: bool) -> Config {
+fn config(tcp: &Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
     Config {
         control: cc::control(tcp.recovery),
-        packet_bytes,
+        packet_bytes: traffic.packet.0 as u16,
+        payload_bytes: traffic.payload().0 as u16,
         window_pkts: tcp.window_pkts,
         initial_window_pkts: tcp.initial_window_pkts,
         min_rto_ns: tcp.min_rto.as_nanos(),
         ecn: tcp.ecn,
         limited_transmit: tcp.limited_transmit,
-        delayed_ack: tcp.delayed_ack,
-        sack: matches!(tcp.recovery, Recovery::Sack | Recovery::Cubic),
+        acks: AckPolicy {
+            delayed: tcp.delayed_ack,
+            delay_ns: tcp.ack_delay.as_nanos(),
+            quick: tcp.quick_acks,
+        },
+        sack: !matches!(tcp.recovery, Recovery::Reno | Recovery::NewReno),
         ns2_reset,
     }
 }

@@ -12,8 +12,19 @@ pub const MAX_BLOCKS: usize = 3;
 /// [start, end) of packets held out of order, most recently changed first.
 pub type Block = (u32, u32);
 
-/// How long an ACK may be delayed, as in ns-2 (RFC 5681 section 4.2 allows 500 ms).
-pub const DELAYED_ACK_NS: u64 = 100_000_000;
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub struct AckPolicy {
+    /// Every second packet, or after `delay_ns` (RFC 5681 section 4.2).
+    pub delayed: bool,
+    pub delay_ns: u64,
+    /// So many ACKs at the start of a connection are not delayed (Linux's quick ACKs).
+    pub quick: u8,
+}
+
+/// ACKs that are not delayed after a mark, where a receiver has quick ACKs: the sender's window
+/// may be small.
+const QUICK_AFTER_MARK: u8 = 2;
 
 /// A receiver's state.
 #[derive(Clone, Debug)]
@@ -29,6 +40,8 @@ pub struct Receiver {
     connection: u16,
     /// A mark was seen and the sender has not answered with CWR.
     echo: bool,
+    /// ACKs left that are not delayed.
+    quick: u8,
 }
 
 /// What to do about an arrival.
@@ -51,6 +64,7 @@ impl Receiver {
             next: 0,
             connection: 0,
             echo: false,
+            quick: 0,
         }
     }
 
@@ -85,9 +99,14 @@ impl Receiver {
     /// Takes a data packet at `now`; returns the reply and how many packets of data became
     /// deliverable.
     #[inline(always)]
-    pub fn receive(&mut self, now: u64, packet: &Packet, delayed_ack: bool) -> (Reply, u32) {
+    pub fn receive(&mut self, now: u64, packet: &Packet, acks: AckPolicy) -> (Reply, u32) {
         if packet.connection != self.connection {
             return (Reply::Stale, 0);
+        }
+        if packet.seq == 0 {
+            self.quick = acks.quick;
+        } else if packet.ecn == Ecn::Ce && !self.echo && acks.quick > 0 {
+            self.quick = self.quick.max(QUICK_AFTER_MARK);
         }
         self.see_ecn(packet.ecn, packet.flags);
         let before = self.next;
@@ -98,13 +117,18 @@ impl Receiver {
 
         let in_order = packet.seq + 1 == self.next;
         // The SYN, gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
-        let may_wait =
-            delayed_ack && in_order && !fills_gap && packet.seq != 0 && self.ack_due == u64::MAX;
+        let may_wait = acks.delayed
+            && in_order
+            && !fills_gap
+            && packet.seq != 0
+            && self.ack_due == u64::MAX
+            && self.quick == 0;
         if may_wait {
-            self.ack_due = now + DELAYED_ACK_NS;
+            self.ack_due = now + acks.delay_ns;
             return (Reply::Later, delivered);
         }
         self.ack_due = u64::MAX;
+        self.quick = self.quick.saturating_sub(u8::from(packet.seq != 0));
         (Reply::Now, delivered)
     }
 
@@ -163,8 +187,18 @@ mod tests {
         }
     }
 
+    const AT_ONCE: AckPolicy = AckPolicy {
+        delayed: false,
+        delay_ns: 100_000_000,
+        quick: 0,
+    };
+    const DELAYED: AckPolicy = AckPolicy {
+        delayed: true,
+        ..AT_ONCE
+    };
+
     fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
-        r.receive(0, &data(seq), false)
+        r.receive(0, &data(seq), AT_ONCE)
     }
 
     #[test]
@@ -200,7 +234,7 @@ mod tests {
         let mut r = Receiver::new();
         let replies: Vec<Reply> = [0, 1, 2, 3, 5, 4, 6]
             .iter()
-            .map(|&seq| r.receive(0, &data(seq), true).0)
+            .map(|&seq| r.receive(0, &data(seq), DELAYED).0)
             .collect();
         use Reply::{Later, Now};
         // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
@@ -208,17 +242,38 @@ mod tests {
     }
 
     #[test]
+    fn quick_acks_come_first_and_after_a_mark() {
+        use Reply::{Later, Now};
+        let quick = AckPolicy {
+            quick: 3,
+            ..DELAYED
+        };
+        let mut r = Receiver::new();
+        let mut replies = |seqs: std::ops::Range<u32>| -> Vec<Reply> {
+            seqs.map(|seq| {
+                let mut packet = data(seq);
+                packet.ecn = if seq == 7 { Ecn::Ce } else { Ecn::Ect0 };
+                r.receive(0, &packet, quick).0
+            })
+            .collect()
+        };
+        assert_eq!(replies(0..7), [Now, Now, Now, Now, Later, Now, Later]);
+        // The mark on 7, and one more.
+        assert_eq!(replies(7..11), [Now, Now, Later, Now]);
+    }
+
+    #[test]
     fn marks_are_echoed_until_the_sender_answers() {
         let mut r = Receiver::new();
         let mut marked = data(0);
         marked.ecn = Ecn::Ce;
-        r.receive(0, &marked, false);
+        r.receive(0, &marked, AT_ONCE);
         assert!(r.echo());
         receive(&mut r, 1);
         assert!(r.echo());
         let mut answer = data(2);
         answer.flags.ecn_signal = true;
-        r.receive(0, &answer, false);
+        r.receive(0, &answer, AT_ONCE);
         assert!(!r.echo());
     }
 

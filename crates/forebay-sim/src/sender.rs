@@ -4,6 +4,7 @@
 //! The behaviour is that of ns-2.35's one-way agents, so that runs can be laid beside its.
 
 use crate::cc::{CongestionControl, Extra};
+use crate::receiver::AckPolicy;
 use crate::rto::RtoEstimator;
 
 /// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).
@@ -16,13 +17,15 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Config {
     pub control: &'static dyn CongestionControl,
     pub packet_bytes: u16,
+    /// Of a packet, without headers: what goodput counts.
+    pub payload_bytes: u16,
     /// Receiver's window, and initial slow-start threshold.
     pub window_pkts: u32,
     pub initial_window_pkts: u32,
     pub min_rto_ns: u64,
     pub ecn: bool,
     pub limited_transmit: bool,
-    pub delayed_ack: bool,
+    pub acks: AckPolicy,
     /// The sender reads SACK blocks.
     pub sack: bool,
     /// A new connection keeps what ns-2's agents do not reset.
@@ -46,6 +49,8 @@ pub struct Segment {
     pub seq: u32,
     /// Congestion window reduced.
     pub cwr: bool,
+    /// ECN-capable, where the connection is.
+    pub ect: bool,
 }
 
 /// An ACK as the sender sees it.
@@ -189,9 +194,14 @@ impl Sender {
     #[inline(always)]
     pub fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
         if step.config.ecn && ack.ece {
-            self.on_ecn_echo(ack.next, step);
+            step.config.control.on_ecn_echo(self, ack, step);
         }
         step.config.control.on_ack(self, ack, step);
+    }
+
+    /// The timer is due.
+    pub fn on_timer(&mut self, step: &mut Step) {
+        step.config.control.on_timer(self, step);
     }
 
     /// The retransmission timer fired.
@@ -224,7 +234,7 @@ impl Sender {
     }
 
     /// Reduces the window once per window of data (RFC 3168 section 6.1.2).
-    fn on_ecn_echo(&mut self, ack_next: u32, step: &mut Step) {
+    pub fn reduce_for_mark(&mut self, ack_next: u32, step: &mut Step) {
         if ack_next <= self.recover && self.action != WindowAction::Timeout {
             return;
         }
@@ -336,6 +346,7 @@ impl Sender {
         step.out.push(Segment {
             seq,
             cwr: std::mem::take(&mut self.cwr_pending),
+            ect: true,
         });
         if seq >= self.max_sent {
             self.max_sent = seq + 1;

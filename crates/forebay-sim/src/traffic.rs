@@ -79,8 +79,10 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Ftp(_) => Box::new(ftp::Ftp),
         TrafficKind::Mice { on, off, .. } => Box::new(mice::Mice::new(*on, *off, rng)),
         TrafficKind::Cbr { rate, .. } => Box::new(cbr::Cbr::new(*rate, traffic.packet)),
-        TrafficKind::Web(web) => Box::new(web::Web::new(web, traffic.packet, rng)),
-        TrafficKind::Pages(pages) => Box::new(pages::Pages::new(pages, traffic.packet, flows, rng)),
+        TrafficKind::Web(web) => Box::new(web::Web::new(web, traffic.payload(), rng)),
+        TrafficKind::Pages(pages) => {
+            Box::new(pages::Pages::new(pages, traffic.payload(), flows, rng))
+        }
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }
@@ -101,11 +103,11 @@ fn after(now: u64, mean_ns: f64, rng: &mut Rng) -> u64 {
 }
 
 /// Draws the number of packets that hold an object, one at least.
-fn packets(size: Pareto2, packet_bytes: u64, rng: &mut Rng) -> u32 {
+fn packets(size: Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
     // P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     let bytes = size.scale.0 as f64 * ((1.0 - rng.uniform()).powf(-1.0 / size.shape) - 1.0);
     // Far above any window's worth of time; keeps sequence numbers from wrapping.
-    (bytes / packet_bytes as f64).ceil().clamp(1.0, 2e9) as u32
+    (bytes / payload_bytes as f64).ceil().clamp(1.0, 2e9) as u32
 }
 
 #[cfg(test)]

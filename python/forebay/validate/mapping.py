@@ -32,7 +32,14 @@ PORT, TRANSFERS_PORT = 5201, 5200
 #: Kinds of traffic that real flows can be.
 KINDS = ["ftp", "mice", "web"]
 #: The kernel's names. Its Reno recovers with SACK, RACK and PRR whatever a scenario says.
-CONGESTION_CONTROL = {"reno": "reno", "newreno": "reno", "sack": "reno", "cubic": "cubic"}
+CONGESTION_CONTROL = {
+    "reno": "reno",
+    "newreno": "reno",
+    "sack": "reno",
+    "cubic": "cubic",
+    "linux-reno": "reno",
+    "linux-cubic": "cubic",
+}
 
 
 @dataclass(frozen=True)

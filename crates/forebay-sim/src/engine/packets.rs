@@ -113,20 +113,20 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(config) = &class.tcp else {
             if counted {
-                receiver.delivered_bytes += u64::from(packet.bytes);
+                receiver.delivered_bytes += u64::from(packet.bytes - class.header_bytes);
             }
             return;
         };
-        let (delayed_ack, data_bytes) = (config.delayed_ack, u64::from(config.packet_bytes));
+        let (acks, payload_bytes) = (config.acks, u64::from(config.payload_bytes));
         // A delayed ACK that falls due before this packet goes out first.
         if receiver.ack_due < now {
             let due = std::mem::replace(&mut receiver.ack_due, NEVER);
             self.send_ack(due, packet.flow);
         }
         let receiver = &mut self.network.receivers[packet.flow as usize];
-        let (reply, delivered) = receiver.receive(now, &packet, delayed_ack);
+        let (reply, delivered) = receiver.receive(now, &packet, acks);
         if counted {
-            receiver.delivered_bytes += u64::from(delivered) * data_bytes;
+            receiver.delivered_bytes += u64::from(delivered) * payload_bytes;
         }
         match reply {
             Reply::Now => self.send_ack(now, packet.flow),
@@ -201,7 +201,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let due = sender.rto_due <= now;
         self.with_sender(now, flow, |sender, step| {
             if due {
-                sender.on_timeout(step);
+                sender.on_timer(step);
             }
         });
     }
@@ -255,7 +255,11 @@ impl<const ONE: bool> Engine<'_, ONE> {
                     config.packet_bytes
                 },
                 connection,
-                ecn: if syn { Ecn::NotEct } else { ecn },
+                ecn: if syn || !segment.ect {
+                    Ecn::NotEct
+                } else {
+                    ecn
+                },
                 flags: Flags {
                     ecn_signal: segment.cwr,
                     ..Flags::default()

@@ -190,6 +190,7 @@ mod tests {
             label: "onoff".into(),
             flows,
             packet: Bytes(500),
+            header: Bytes(0),
             path: vec![0],
             rtts: vec![Span::from_millis(100)],
             access: Rate::from_bps(1_000_000_000),

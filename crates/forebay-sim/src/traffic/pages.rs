@@ -13,7 +13,7 @@ pub struct Pages {
     objects: u32,
     object_gap_ns: f64,
     size: scenario::Pareto2,
-    packet_bytes: u64,
+    payload_bytes: u64,
     sessions: Vec<Session>,
 }
 
@@ -29,7 +29,7 @@ struct Session {
 }
 
 impl Pages {
-    pub fn new(pages: &scenario::Pages, packet: Bytes, sessions: u32, mut rng: Rng) -> Pages {
+    pub fn new(pages: &scenario::Pages, payload: Bytes, sessions: u32, mut rng: Rng) -> Pages {
         let session = |_| Session {
             pages: None,
             to_start: 0,
@@ -42,7 +42,7 @@ impl Pages {
             objects: pages.objects,
             object_gap_ns: pages.object_gap.as_nanos() as f64,
             size: pages.size,
-            packet_bytes: packet.0,
+            payload_bytes: payload.0,
             sessions: (0..sessions).map(session).collect(),
         }
     }
@@ -60,7 +60,7 @@ impl Pages {
 
     fn object(&mut self, flow: u32, at: u64, stop: Option<u64>) -> Option<Act> {
         let session = &mut self.sessions[flow as usize];
-        let packets = packets(self.size, self.packet_bytes, &mut session.rng);
+        let packets = packets(self.size, self.payload_bytes, &mut session.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
             at,
             action: Action::Transfer(packets),
@@ -110,6 +110,8 @@ mod tests {
             initial_window_pkts: 2,
             min_rto: Span::from_millis(200),
             delayed_ack: false,
+            ack_delay: Span::from_millis(100),
+            quick_acks: 0,
             limited_transmit: true,
         };
         let model = scenario::Pages {

@@ -10,23 +10,23 @@ use super::{after, packets, Act, Action, Application};
 pub struct Web {
     gap_ns: f64,
     size: Pareto2,
-    packet_bytes: u64,
+    payload_bytes: u64,
     rng: Rng,
 }
 
 impl Web {
-    pub fn new(web: &scenario::Web, packet: Bytes, rng: Rng) -> Web {
+    pub fn new(web: &scenario::Web, payload: Bytes, rng: Rng) -> Web {
         Web {
             gap_ns: 1e9 / web.requests_per_s,
             size: web.size,
-            packet_bytes: packet.0,
+            payload_bytes: payload.0,
             rng,
         }
     }
 
     fn request(&mut self, now: u64, stop: Option<u64>) -> Option<Act> {
         let at = after(now, self.gap_ns, &mut self.rng);
-        let packets = packets(self.size, self.packet_bytes, &mut self.rng);
+        let packets = packets(self.size, self.payload_bytes, &mut self.rng);
         stop.is_none_or(|stop| at < stop).then_some(Act {
             at,
             action: Action::Transfer(packets),
@@ -58,7 +58,7 @@ mod tests {
         let mut web = Web {
             gap_ns: 1e8,
             size,
-            packet_bytes: 1000,
+            payload_bytes: 1000,
             rng: Rng::new(3, "web"),
         };
         let mut at = 0;
@@ -107,7 +107,7 @@ mod tests {
                 shape: 1.2,
                 scale: Bytes(1000),
             },
-            packet_bytes: 1000,
+            payload_bytes: 1000,
             rng: Rng::new(3, "web"),
         };
         let stop = Some(2_000_000_000);

@@ -1,0 +1,137 @@
+//! Whole runs of the Linux kernel's sender.
+
+use forebay_scenario::{parse, Options};
+use forebay_sim::{run, Watch};
+use forebay_trace::{Metrics, Trace};
+
+/// Ten flows over 15 Mbit/s and 60 ms with RED; `keys` are of the traffic.
+fn simulate(keys: &str) -> Trace {
+    let text = format!(
+        r#"
+        duration = "20s"
+        measure = ["5s", "20s"]
+        [bottleneck]
+        rate = "15Mbit/s"
+        buffer = "150p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 10
+        packet = "1500B"
+        rtt = "60ms"
+        access = "1Gbit/s"
+        start = {{ uniform = ["0s", "1s"] }}
+        initial_window = "10p"
+        {keys}
+        [[law]]
+        kind = "red"
+        min_th = "25p"
+        max_th = "75p"
+        max_p = 0.04
+        w_q = 0.002
+        "#
+    );
+    let experiment = parse(text.as_bytes(), "test", &Options::default());
+    let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
+    let law = point.laws[0].build(&point.scenario.site()).unwrap();
+    run(&point.scenario, law, 1, &Watch::default()).unwrap()
+}
+
+fn delivered_bytes(trace: &Trace) -> u64 {
+    trace.flows.iter().map(|flow| flow.delivered_bytes).sum()
+}
+
+#[test]
+fn flows_fill_the_link_and_share_it() {
+    for keys in [
+        "tcp = \"linux-reno\"\ndelayed_ack = true",
+        "tcp = \"linux-cubic\"\ndelayed_ack = true",
+        "tcp = \"linux-cubic\"\nquick_acks = 16\necn = true",
+    ] {
+        let trace = simulate(keys);
+        let metrics = Metrics::of(&trace, None);
+        assert!(metrics.utilisation > 0.97, "{keys}: {metrics:?}");
+        let mean = delivered_bytes(&trace) / 10;
+        for flow in &trace.flows {
+            let share = flow.delivered_bytes as f64 / mean as f64;
+            assert!((0.4..2.0).contains(&share), "{keys}: {share}");
+        }
+    }
+}
+
+#[test]
+fn runs_repeat_exactly() {
+    let [first, again] = [(); 2].map(|()| simulate(r#"tcp = "linux-cubic""#));
+    assert_eq!(first.samples.queue_pkts, again.samples.queue_pkts);
+    assert_eq!(first.flows, again.flows);
+    assert_eq!(first.forwarded_packets, again.forwarded_packets);
+}
+
+/// Growth counts acknowledged packets: it takes the same losses to hold the window whether ACKs
+/// are delayed or not, where the sender of ns-2 needs half as many.
+#[test]
+fn delayed_acks_do_not_slow_growth() {
+    let dropped = |tcp: &str, delayed: bool| {
+        let trace = simulate(&format!("tcp = \"{tcp}\"\ndelayed_ack = {delayed}"));
+        Metrics::of(&trace, None).drop_rate
+    };
+    let linux = dropped("linux-reno", true) / dropped("linux-reno", false);
+    assert!((0.8..1.25).contains(&linux), "{linux}");
+    let ns2 = dropped("sack", true) / dropped("sack", false);
+    assert!(ns2 < 0.75, "{ns2}");
+}
+
+#[test]
+fn goodput_leaves_headers_out_and_nothing_else_changes() {
+    for tcp in ["sack", "linux-reno"] {
+        let [whole, payload] = ["0B", "52B"]
+            .map(|header| simulate(&format!("tcp = \"{tcp}\"\nheader = \"{header}\"")));
+        assert_eq!(
+            whole.samples.queue_pkts, payload.samples.queue_pkts,
+            "{tcp}"
+        );
+        let (whole, payload) = (delivered_bytes(&whole), delivered_bytes(&payload));
+        assert_eq!(whole / 1500 * 1448, payload, "{tcp}");
+    }
+}
+
+/// Whatever is lost, SYNs and last packets among it, in the end all that was requested has arrived:
+/// as much as with any other sender, for requests are drawn apart from the network.
+#[test]
+fn transfers_complete_over_a_link_that_loses_much() {
+    let delivered = |tcp: &str| {
+        let text = format!(
+            r#"
+            duration = "200s"
+            measure = ["0s", "200s"]
+            [bottleneck]
+            rate = "5Mbit/s"
+            buffer = "6p"
+            [[traffic]]
+            kind = "web"
+            flows = 20
+            packet = "1500B"
+            rtt = ["20ms", "100ms"]
+            requests = 2.0
+            shape = 2.5
+            scale = "30kB"
+            stop = "40s"
+            tcp = "{tcp}"
+            initial_window = "10p"
+            delayed_ack = true
+            [[law]]
+            kind = "droptail"
+            "#
+        );
+        let experiment = parse(text.as_bytes(), "test", &Options::default());
+        let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
+        let law = point.laws[0].build(&point.scenario.site()).unwrap();
+        let trace = run(&point.scenario, law, 1, &Watch::default()).unwrap();
+        (delivered_bytes(&trace), Metrics::of(&trace, None).drop_rate)
+    };
+    let (all, _) = delivered("newreno");
+    for tcp in ["linux-reno", "linux-cubic"] {
+        let (bytes, lost) = delivered(tcp);
+        assert_eq!(bytes, all, "{tcp}");
+        assert!(lost > 0.02, "{tcp}: {lost}");
+    }
+}
