@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from forebay import fluid, plots
+from forebay import fluid, plots, words
 from forebay._native import ScenarioError
 from forebay.api import run
 
@@ -30,6 +30,8 @@ STARTS = [(w, z) for w in (0.3, 0.8, 2.0) for z in (0.1, 0.4, 0.9)]
 SWINGS = 0.7
 
 NAMES = ("packets", "published", "sawtooth")
+#: The same in a legend.
+LEGEND = ("packets, simulated", "fluid, published equations", "fluid, sawtooth windows")
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,9 @@ class Comparison:
     duration_s: float
     #: when the step is, if one was named
     step_s: float | None
+    #: the point in words, empty without a sweep
+    title: str
+    target_pkts: float | None
 
     def rows(self) -> list[dict[str, str | float | None]]:
         """Mean queue and probability, and the response to the step, for each line."""
@@ -168,8 +173,18 @@ def compare(
             Line(name, trace.time_s, trace.queue_pkts[0], trace.probability[0])
             for name, trace in zip(fluids, pair, strict=True)
         ]
+        law = next(law for law in point.laws if law.label == pair[0].law)
         comparisons.append(
-            Comparison(pair[0].law, pair[0].point, lines, point.measure_s, point.duration_s, step_s)
+            Comparison(
+                pair[0].law,
+                pair[0].point,
+                lines,
+                point.measure_s,
+                point.duration_s,
+                step_s,
+                words.point(point),
+                plots.target_pkts(point, law, point.links[0]),
+            )
         )
     return comparisons
 
@@ -203,21 +218,24 @@ def figure(comparisons: Sequence[Comparison]) -> plots.Plot:
         axes = drawn.subplots(2, len(comparisons), squeeze=False, sharex="col")
         for column, comparison in enumerate(comparisons):
             upper, lower = axes[0, column], axes[1, column]
-            for colour, line in zip(plots.COLOURS, comparison.lines, strict=False):
+            for colour, line, name in zip(plots.COLOURS, comparison.lines, LEGEND, strict=False):
                 packets = line.name == NAMES[0]
                 style = {"color": colour, "linewidth": 0.7 if packets else 1.2}
-                upper.plot(line.time_s, line.queue_pkts, label=line.name, **style)
+                upper.plot(line.time_s, line.queue_pkts, label=name, **style)
                 shown = _smooth(line) if packets else line.probability
                 lower.plot(line.time_s, shown, **style)
-            upper.set_title(comparison.point or comparison.law)
+            if comparison.target_pkts is not None:
+                target = {**plots.TARGET_STYLE, "zorder": 1}
+                upper.axhline(comparison.target_pkts, label="set-point", **target)
+            upper.set_title(comparison.title or comparison.law)
             upper.set_ylim(bottom=0)
             settled = max(float(np.median(line.probability)) for line in comparison.lines)
             lower.set_ylim(0, max(2.5 * settled, 1e-4))
-            lower.set_xlabel("time (s)")
+            lower.set_xlabel("Time [s]")
             if comparison.step_s is not None:
                 lower.set_xlim(0.8 * comparison.step_s, comparison.duration_s)
-        axes[0, 0].set_ylabel("queue (packets)")
-        axes[1, 0].set_ylabel("signals per packet")
+        axes[0, 0].set_ylabel("Queue [packets]")
+        axes[1, 0].set_ylabel("Signal probability")
         axes[0, -1].legend()
         drawn.suptitle(f"{comparisons[0].law}: packets, and two fluid models", x=0.01, ha="left")
     return drawn

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from forebay import ScenarioError, fluid
-from forebay.fluid_vs_packets import compare, response
+from forebay.fluid_vs_packets import compare, figure, response
 
 #: staqm's PI for N = 60, C = 3750 packets/s, R = 0.2467 s, at 160 Hz.
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160
@@ -159,6 +159,14 @@ def test_sawtooth_windows_meet_the_packets(tmp_path: Path) -> None:
     assert sawtooth["queue_mean_pkts"] == pytest.approx(queue, rel=0.05)
     # As published, p·W² = 2: too much signal, and under RED too long a queue. docs/fluid.md.
     assert float(published["queue_mean_pkts"] or 0) > 1.1 * queue
+
+
+def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
+    path = tmp_path / "pi.toml"
+    path.write_text(ONE)
+    drawn = figure(compare(path, laws=["pi"], seeds=1)).svg()
+    for text in ["Queue [packets]", "Time [s]", "set-point", "fluid, published equations"]:
+        assert f">{text}</text>" in drawn, text
 
 
 def test_the_command_line(tmp_path: Path, cli: Cli) -> None:

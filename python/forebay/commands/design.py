@@ -75,6 +75,7 @@ def design(
 
 def _write(result: Design, out: Path) -> list[Path]:
     """The scenario, the numbers and the pictures."""
+    from forebay import words
     from forebay.control import pictures
 
     contents: dict[str, str | bytes] = {
@@ -82,7 +83,7 @@ def _write(result: Design, out: Path) -> list[Path]:
         "design.json": json.dumps(result.as_json(), indent=1) + "\n",
     }
     if result.loop is not None:
-        title = f"{result.law} for {result.link.rate}, {result.link.flows:g} flows"
+        title = f"{result.law} for {words.quantity(result.link.rate)}, {result.link.flows:g} flows"
         for name, draw in [
             ("bode", pictures.bode),
             ("step", pictures.step),
@@ -101,8 +102,12 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from forebay import words
+
     console = Console(highlight=False, soft_wrap=False)
-    table = Table(title=f"{result.law} on {result.link.rate}", title_justify="left", box=None)
+    table = Table(
+        title=f"{result.law} on {words.quantity(result.link.rate)}", title_justify="left", box=None
+    )
     table.add_column("", style="bold")
     table.add_column("", justify="right")
     for name, gain in result.gains.items():

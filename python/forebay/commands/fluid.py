@@ -16,7 +16,7 @@ import typer
 from forebay.commands.options import ScenarioFile, settings
 
 if TYPE_CHECKING:
-    from forebay._native import FluidTrace
+    from forebay._native import FluidTrace, Plan
     from forebay.plots import Plot
 
 Row = dict[str, str | float | None]
@@ -80,7 +80,7 @@ def fluid(
     ] = False,
 ) -> None:
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
-    from forebay import files
+    from forebay import experiment, files, words
     from forebay import fluid as model
 
     if out is None and not as_json:
@@ -88,6 +88,7 @@ def fluid(
     if out is not None:
         files.check(out)
     sets = list(settings(set_).items())
+    plan = experiment.read(file, laws=law or (), sets=set_ or ()).plan
     rows: list[Row]
     if compare:
         from forebay import fluid_vs_packets
@@ -106,7 +107,7 @@ def fluid(
         rows = [_row(trace) for trace in traces]
         by_law = sorted(traces, key=lambda trace: trace.law)
         figures = {
-            name: _figure(list(group)) for name, group in groupby(by_law, key=lambda t: t.law)
+            name: _figure(list(group), plan) for name, group in groupby(by_law, key=lambda t: t.law)
         }
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -116,7 +117,8 @@ def fluid(
         for row in rows:
             print(json.dumps(row))
         return
-    _print(rows)
+    in_words = {point.label: words.point(point) for point in plan.points}
+    _print([row | {"point": in_words[str(row["point"])]} for row in rows])
     print(f"Figures: {out}")
 
 
@@ -132,11 +134,13 @@ def _row(trace: FluidTrace) -> Row:
     }
 
 
-def _figure(traces: list[FluidTrace]) -> Plot:
+def _figure(traces: list[FluidTrace], plan: Plan) -> Plot:
+    """Queue, window and probability of one law, a column per point."""
     import matplotlib as mpl
 
-    from forebay import plots
+    from forebay import plots, words
 
+    points = {point.label: point for point in plan.points}
     with mpl.rc_context(plots.STYLE):
         figure = plots.Plot(figsize=(3.6 * len(traces) + 0.8, 6.0), layout="constrained")
         axes = figure.subplots(3, len(traces), squeeze=False, sharex="col")
@@ -147,9 +151,16 @@ def _figure(traces: list[FluidTrace]) -> Plot:
                     colour = plots.COLOURS[index % len(plots.COLOURS)]
                     axis.plot(trace.time_s, line, color=colour, linewidth=1.0)
                 axis.set_ylim(bottom=0)
-            axes[0, column].set_title(trace.point or trace.law)
-            axes[2, column].set_xlabel("time (s)")
-        names = ["queue (packets)", "window (packets)", "signals per packet"]
+            point = points[trace.point]
+            law = next(law for law in point.laws if law.label == trace.law)
+            target_pkts = plots.target_pkts(point, law, point.links[0])
+            if target_pkts is not None:
+                target = {**plots.TARGET_STYLE, "zorder": 1}
+                axes[0, column].axhline(target_pkts, label="set-point", **target)
+                axes[0, column].legend()
+            axes[0, column].set_title(words.point(point) or trace.law)
+            axes[2, column].set_xlabel("Time [s]")
+        names = ["Queue [packets]", "Window [packets]", "Signal probability"]
         for axis, name in zip(axes[:, 0], names, strict=True):
             axis.set_ylabel(name)
         if len(traces[0].classes) > 1:

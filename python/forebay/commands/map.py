@@ -106,7 +106,10 @@ def stability_map(
     print(f"{law}: stable in {100 * drawn.stable.mean():.0f} % of the map")
     for count, value, deviation in drawn.oscillation:
         where = f"{value * 1e-6:.3g} Mbit/s" if axis == "rate" else f"{value * 1e3:.3g} ms"
-        print(f"  {count:g} flows, {where}: deviation over mean {deviation:.2f}")
+        print(
+            f"  {count:g} flows, {where}: {drawn.verdict(count, value)} by theory; in packets, "
+            f"standard deviation of the queue over its mean {deviation:.2f}"
+        )
     print(f"Map: {out / 'map.png'}")
 
 

@@ -14,7 +14,9 @@ import numpy as np
 from matplotlib.colors import ListedColormap, TwoSlopeNorm
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
+from scipy.optimize import brentq
 
+from forebay import words
 from forebay._native import OperatingPoint, critical_load_time_s, red_design
 from forebay.control import selftuning, transient
 from forebay.control.pictures import EDGE, NOTE
@@ -38,7 +40,7 @@ def pi_pd_3() -> Plot:
         for each in (axes, zoom):
             each.axhline(1, **EDGE)
             each.plot(time_s, queue, color=COLOURS[0], linewidth=0.5 if each is axes else 1.2)
-            each.set(xlabel="time (s)", ylim=(0, 2.2))
+            each.set(xlabel="Time [s]", ylim=(0, 2.2))
         axes.axvline(figures.settling_s, color=COLOURS[1], linewidth=1.2)
         axes.annotate(
             f"settling time {figures.settling_s:.2f} s",
@@ -47,7 +49,7 @@ def pi_pd_3() -> Plot:
             textcoords="offset points",
             **NOTE,
         )
-        axes.set(xlim=(0, 2.5), ylabel="queue over its set-point")
+        axes.set(xlim=(0, 2.5), ylabel="Queue over its set-point")
         axes.set_title("Unit step, N = 60, R = 0.2467 s, C = 3750/s, delay left out")
         zoom.set(xlim=(0, 0.06))
         zoom.annotate(
@@ -63,7 +65,10 @@ def pi_pd_3() -> Plot:
 
 def staqm_11() -> Plot:
     """staqm figure 11: how slowly STPI must estimate the load."""
-    betas = np.concatenate([np.linspace(0.05, 0.84, 80), 0.8603 - np.geomspace(0.02, 5e-4, 20)])
+    # PI itself has a phase margin of π/2 − β − atan β: its zero cancels TCP's pole, and at β/R
+    # the delay takes β, the queue's pole atan β.
+    edge = brentq(lambda beta: math.pi / 2 - beta - math.atan(beta), 0, 1)
+    betas = np.concatenate([np.linspace(0.05, 0.84, 80), edge - np.geomspace(0.02, 5e-4, 20)])
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(7.2, 4.4), layout="constrained")
         axes = figure.subplots()
@@ -79,23 +84,24 @@ def staqm_11() -> Plot:
                 markersize=4,
                 markerfacecolor="white",
             )
-        for rtt_s, text, offset in [(0.1, "0.325 s", (5, 3)), (0.25, "0.812 s", (-8, 8))]:
+        for rtt_s, offset in [(0.1, (5, 3)), (0.25, (-8, 8))]:
+            critical_s = critical_load_time_s(0.5, rtt_s)
             axes.annotate(
-                text,
-                (0.5, critical_load_time_s(0.5, rtt_s)),
+                f"{critical_s:.3g} s",
+                (0.5, critical_s),
                 xytext=offset,
                 textcoords="offset points",
                 ha="left" if offset[0] > 0 else "right",
                 **NOTE,
             )
-        axes.axvline(0.8603, **EDGE)
+        axes.axvline(edge, **EDGE)
         axes.set(
-            xlabel="responsiveness β",
-            ylabel="time constant of the load estimate, 1/K_rc (s)",
+            xlabel="Responsiveness β",
+            ylabel="Time constant of the load estimate, 1/K_rc [s]",
             xlim=(0, 0.9),
             ylim=(0, 4),
         )
-        axes.text(0.868, 2, "PI itself is unstable", rotation=90, va="center", **NOTE)
+        axes.text(edge + 0.008, 2, "PI itself is unstable", rotation=90, va="center", **NOTE)
         axes.legend(loc="upper left", title="stable above the line; ○ by counting roots")
         axes.set_title("Self-tuning PI: critical time constants (staqm figure 11)")
     return figure
@@ -111,13 +117,14 @@ def staqm_12() -> Plot:
             points = [OperatingPoint(float(ratio), rtt_ms / 1e3, 1.0) for ratio in ratios]
             times = [1 / red_design(85, 0.1, point)["omega_g"] for point in points]
             axes.loglog(ratios, times, color=colour, label=f"R = {rtt_ms} ms")
-        for ratio, note in [(0.0064, "17.6 s"), (0.0005, "225 s")]:
+        for ratio in (0.0064, 0.0005):
             at = 1 / red_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
             axes.plot([ratio], [at], "o", color=COLOURS[2], markersize=5)
+            note = f"{at:.3g} s"
             axes.annotate(note, (ratio, at), xytext=(6, 4), textcoords="offset points", **NOTE)
         axes.set(
-            xlabel="flows over capacity, N/C (s)",
-            ylabel="response time of the loop, 1/ω_g (s)",
+            xlabel="Flows over capacity, N/C [s]",
+            ylabel="Response time of the loop, 1/ω_g [s]",
             xlim=(ratios[0], ratios[-1]),
         )
         axes.legend()
@@ -150,8 +157,8 @@ def staqm_29() -> Plot:
         ]
         axes.legend(handles=handles, ncols=2, title="stable above the line")
         axes.set(
-            xlabel="aggressiveness β_red (rad)",
-            ylabel="time constant of the load estimate, 1/K_rc (s)",
+            xlabel="Aggressiveness β_red [rad]",
+            ylabel="Time constant of the load estimate, 1/K_rc [s]",
             ylim=(0.2, 100),
         )
         axes.set_title("Self-tuning RED: critical time constants (staqm figure 29)")
@@ -206,13 +213,19 @@ def e_avq_theorem() -> Plot:
         right.axhline(0, **EDGE)
         right.plot(gains, near, color=COLOURS[0], label="rightmost root")
         right.plot(gains, far, color=COLOURS[1], label="ln(K2·Kd)/d: roots far from 0")
-        for gain, text in [(0.5, "−0.399"), (1.2, "3.05 ± 28.3j")]:
-            at = float(np.interp(gain, gains, near))
-            right.plot([gain], [at], "o", color="#000000", markersize=5)
+        for gain in (0.5, 1.2):
+            root = RateLoop(**EAVQ, k_p=0.05, k_d=gain / k2).system.rightmost()
+            right.plot([gain], [root.real], "o", color="#000000", markersize=5)
+            text = f"{root.real:.3g}" + (f" ± {root.imag:.3g}j" if root.imag else "")
             right.annotate(
-                text, (gain, at), xytext=(-2, 7), textcoords="offset points", ha="right", **NOTE
+                text.replace("-", "−"),
+                (gain, root.real),
+                xytext=(-2, 7),
+                textcoords="offset points",
+                ha="right",
+                **NOTE,
             )
-        right.set(xlabel="K2·Kd", ylabel="Re s (1/s)", ylim=(-12, 8))
+        right.set(xlabel="K2·Kd", ylabel="Re s [1/s]", ylim=(-12, 8))
         right.legend(loc="lower right")
         right.set_title("Kp = 0.05: where the roots are")
     return figure
@@ -245,7 +258,7 @@ def draw_map(drawn: Map) -> Plot:
             alpha=0.75,
         )
         bar = figure.colorbar(shades, ax=axes, pad=0.02)
-        bar.set_label("gain margin by theory (dB); unstable below 0")
+        bar.set_label("Gain margin by theory [dB]; unstable below 0")
         bar.outline.set_visible(False)
         if drawn.stable.any() and not drawn.stable.all():
             margin = np.ma.masked_invalid(drawn.gain_margin_db)
@@ -255,17 +268,22 @@ def draw_map(drawn: Map) -> Plot:
             each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             each.set_minor_formatter(FuncFormatter(_minor))
         axes.grid(False)
-        axes.set_xlabel("flows")
-        axes.set_ylabel("rate (Mbit/s)" if drawn.axis == "rate" else "propagation RTT (ms)")
+        axes.set_xlabel("Flows")
+        axes.set_ylabel("Rate [Mbit/s]" if drawn.axis == "rate" else "Propagation RTT [ms]")
         _oscillation(axes, drawn, scale)
         captions = []
+        if drawn.stable.any() and not drawn.stable.all():
+            captions.append("Line: limit of stability by theory.")
         if drawn.oscillation:
-            captions.append("Circles: packet simulation, the queue's deviation over its mean.")
+            captions.append(
+                "Circles: packet simulation, standard deviation of the queue over its mean."
+            )
         if np.isnan(drawn.gain_margin_db).any():
             captions.append("Grey: no equilibrium within the buffer and p < 1.")
         axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
+        # What no axis shows.
         fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
-        axes.set_title(f"{drawn.law} on {fixed}: where its loop is stable")
+        axes.set_title(f"{drawn.law} on {words.quantity(fixed)}: where its loop is stable")
     return figure
 
 

@@ -55,6 +55,14 @@ class Map:
     stable: Flags
     oscillation: Sequence[tuple[float, float, float]] = ()
 
+    def verdict(self, flows: float, value: float) -> str:
+        """Theory's word on the cell nearest to a number of flows and an RTT or rate."""
+        column = int(np.abs(np.log(self.flows / flows)).argmin())
+        row = int(np.abs(np.log(self.values / value)).argmin())
+        if np.isnan(self.gain_margin_db[row, column]):
+            return "without equilibrium"
+        return "stable" if self.stable[row, column] else "unstable"
+
     def draw(self) -> Plot:
         """The map, with the boundary of theory and the simulated points on it."""
         from forebay.control.figures import draw_map

@@ -40,11 +40,11 @@ def bode(loop: Loop, title: str = "") -> Plot:
         top, bottom = figure.subplots(2, 1, sharex=True)
         top.semilogx(omega, 20 * np.log10(np.abs(response)), color=LINE)
         top.axhline(0, **EDGE)
-        top.set_ylabel("loop gain (dB)")
+        top.set_ylabel("Loop gain [dB]")
         bottom.semilogx(omega, phase, color=LINE)
         bottom.axhline(-180, **EDGE)
-        bottom.set_ylabel("phase (degrees)")
-        bottom.set_xlabel("frequency (rad/s)")
+        bottom.set_ylabel("Phase [degrees]")
+        bottom.set_xlabel("Frequency [rad/s]")
         bottom.yaxis.set_major_locator(MultipleLocator(90))
         bottom.set_ylim(max(phase.min() - 15, -450), max(phase.max() + 15, 0))
         top.set_xlim(low, high)
@@ -114,21 +114,22 @@ def step(loop: Loop, title: str = "") -> Plot:
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(7.2, 3.4), layout="constrained")
         axes = figure.subplots()
-        axes.axhline(rest, **EDGE)
+        axes.axhline(rest, label=f"at rest, {rest:.4g} packets", **EDGE)
         axes.plot(time_s, rest + deviation_pkts, color=LINE)
-        axes.set(xlabel="time since the flows came (s)", ylabel="queue (packets)")
+        axes.set(xlabel="Time since the flows came [s]", ylabel="Queue [packets]")
         axes.set_xlim(0, duration_s)
         settling = loop.settling_s
         if math.isfinite(settling):
             axes.axvline(settling, color=MARGIN, linewidth=1.2)
             axes.annotate(
-                f"4/|Re s| = {settling:.3g} s",
+                f"settling time {settling:.3g} s (2 %)",
                 (settling, 0.92),
                 xycoords=("data", "axes fraction"),
                 xytext=(4, 0),
                 textcoords="offset points",
                 **NOTE,
             )
+        axes.legend(loc="center right")
         axes.set_title(_titled(title, "a tenth more flows, by the linear loop"))
     return figure
 
@@ -146,7 +147,7 @@ def roots(loop: Loop, title: str = "") -> Plot:
         axes.scatter(shown.real, shown.imag, marker="x", c=colours, s=42)
         reach = 1.1 * float(np.abs(shown.real).max())
         axes.set_xlim(-reach, max(0.15 * reach, 1.15 * float(shown.real.max())))
-        axes.set(xlabel="Re s (1/s)", ylabel="Im s (rad/s)")
+        axes.set(xlabel="Re s [1/s]", ylabel="Im s [rad/s]")
         axes.set_title(_titled(title, "rightmost roots of the closed loop"))
     return figure
 

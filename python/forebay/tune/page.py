@@ -70,9 +70,9 @@ def pictures(tuning: Tuning) -> list[Picture]:
                 "trade",
                 picture.trade(tuning),
                 "The trade",
-                "Every candidate at its own worst place, with the runs that chose "
-                f"({SCREENING_SEEDS} seeds). Names stand where there is room. Above the grey, the "
-                "goal is met.",
+                "Every candidate at its own worst place (a corner of the ranges, or their middle), "
+                f"with the runs that chose ({SCREENING_SEEDS} seeds). Names stand where there is "
+                "room. Above the grey, the goal is met.",
             )
         )
     if tuning.tested:
@@ -89,7 +89,7 @@ def pictures(tuning: Tuning) -> list[Picture]:
                 "defaults",
                 picture.defaults(tuning),
                 "What the papers' defaults would lose",
-                "The largest deviation at any corner, seed by seed: mean and 95 % confidence "
+                "The largest deviation at any place, seed by seed: mean and 95 % confidence "
                 "interval. Beside it the mean difference to the chosen law, p of the paired test, "
                 "and the goodput at the worst place, as a share of the best candidate's there.",
             ),

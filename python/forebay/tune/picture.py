@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from forebay import stats
 from forebay.plots import COLOURS, STYLE, Plot
@@ -50,8 +50,8 @@ def trade(tuning: Tuning) -> Plot:
     """Queuing delay and its deviation against goodput, each at its worst place, as screened."""
     screened = tuning.screened
     panels = [
-        ("95 % of the packets wait less than (ms)", [o.worst_of(o.delay_p95_s) for o in screened]),
-        ("standard deviation of the delay (ms)", [o.worst_of(o.deviation_s) for o in screened]),
+        ("95 % of the packets wait less than [ms]", [o.worst_of(o.delay_p95_s) for o in screened]),
+        ("standard deviation of the delay [ms]", [o.worst_of(o.deviation_s) for o in screened]),
     ]
     lost = [100 * max(LEAST_LOST, 1 - float(o.relative(tuning.best).min())) for o in screened]
     with mpl.rc_context(STYLE):
@@ -61,14 +61,14 @@ def trade(tuning: Tuning) -> Plot:
             _scatter(axis, tuning, [1e3 * value for value in values_s], lost)
             axis.set_xscale("log")
             axis.set_yscale("log")
-            axis.xaxis.set_major_formatter(PLAIN)
-            axis.set_xlabel(f"at the worst place, {label}")
+            _plain(axis)
+            axis.set_xlabel(f"At the worst place, {label}")
             axis.axhspan(100 * tuning.goal.give_up, 200, color="#f1f1f1", zorder=0)
         axes[0].set_ylim(115, 0.85 * min(lost))
         axes[0].set_yticks([t for t in (1, 2, 5, 10, 20, 50, 100) if t >= 0.85 * min(lost)])
         axes[0].yaxis.set_major_formatter(PLAIN)
         axes[0].yaxis.set_minor_formatter(NullFormatter())
-        axes[0].set_ylabel("goodput given up at the worst place\n(% of the best candidate's there)")
+        axes[0].set_ylabel("Goodput given up at the worst place\n[% of the best candidate's there]")
         axes[0].set_title("Queuing delay against goodput: up and left is better")
         axes[1].set_title("Its deviation against goodput")
         axes[0].annotate(
@@ -119,9 +119,10 @@ def places(tuning: Tuning) -> Plot:
                     label="predicted, though timeouts count" if local.timeouts else "predicted",
                 )
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(PLAIN)
+        _plain(axes)
         axes.set_yticks(rows, [str(place) for place in where])
-        axes.set_xlabel("standard deviation of the queuing delay (ms)")
+        axes.set_ylim(-0.6, len(where) - 0.4)
+        axes.set_xlabel("Standard deviation of the queuing delay [ms]")
         axes.set_title("Deviation at every corner and in the middle")
         _legend_once(figure, axes)
     return figure
@@ -159,7 +160,7 @@ def defaults(tuning: Tuning) -> Plot:
                 f"goodput {_goodput(one.other, tuning)}"
             )
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(PLAIN)
+        _plain(axes)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.4, -0.6)
         beside = axes.twinx()
@@ -169,8 +170,8 @@ def defaults(tuning: Tuning) -> Plot:
         beside.grid(visible=False)
         # The layout takes the names beside the axis for narrower than they are drawn.
         figure.set_layout_engine("constrained", w_pad=0.15)
-        axes.set_xlabel("standard deviation of the queuing delay at the worst place (ms)")
-        axes.set_title("What the papers' defaults would lose (hollow: may be chance)")
+        axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
+        axes.set_title("Chosen law and the papers' defaults (hollow: the difference may be chance)")
     return figure
 
 
@@ -237,6 +238,15 @@ def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) ->
                 named.add((one.candidate.law, kind(one)))
                 break
             text.remove()
+
+
+def _plain(axes: Axes) -> None:
+    """Numbers without powers of ten along a logarithmic x axis, as many as have room."""
+    low, high = axes.get_xlim()
+    steps = (1, 2, 3, 4, 6, 8) if high < 10 * low else (1, 2, 5)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=99))
+    axes.xaxis.set_major_formatter(PLAIN)
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _legend_once(figure: Plot, axes: Axes) -> None:

@@ -110,7 +110,7 @@ def _set_point(law: str, there: list[Local]) -> str:
     emptiest = max(there, key=lambda one: one.idle)
     if emptiest.idle > 0.01:
         return (
-            f"The set-point is chosen so that the queue is seldom empty: by the model "
+            f"The set-point is as low as the goodput allows: by the model the queue is empty for "
             f"{100 * emptiest.idle:.2g} % of the time at {_place(emptiest)}, and less elsewhere."
         )
     if law.endswith("red"):
