@@ -216,6 +216,16 @@ def claim(published: float | str, **more: object) -> claims.Claim:
 
 
 @pytest.mark.parametrize(
+    ("published", "unit", "text"),
+    [(419.0, "packets", "419 packets"), ("< 1", "", "< 1"), ("> 0", "s", "> 0 s")],
+)
+def test_what_is_published_has_its_unit(published: float | str, unit: str, text: str) -> None:
+    one = claim(published, unit=unit)
+    verdict = verdicts.Verdict("mine", "two", one, 1.0, 0.1, verdicts.REPRODUCED, "")
+    assert verdict.published() == text
+
+
+@pytest.mark.parametrize(
     ("published", "ours", "ci95", "verdict"),
     [
         (100.0, 109.0, 30.0, verdicts.REPRODUCED),

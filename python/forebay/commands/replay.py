@@ -142,7 +142,12 @@ def _show(paper: Paper, found: list[Verdict], where: Path) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict")
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
+    experiment = ""
     for one in found:
+        if one.experiment != experiment:
+            experiment = one.experiment
+            table.add_section()
+            table.add_row(Text(experiment, style="bold"))
         says = Text.assemble(f"{one.claim.where}: {one.claim.says}")
         if one.why:
             says.append(f"\n{one.why}", style="dim")

@@ -48,8 +48,10 @@ class Verdict:
         return with_interval(self.ours, self.ci95)
 
     def published(self) -> str:
+        """The published number or bound, with the unit that ours has, too."""
         number = self.claim.published
-        return number if isinstance(number, str) else f"{number:g}"
+        text = number if isinstance(number, str) else f"{number:g}"
+        return f"{text} {self.claim.unit}".rstrip()
 
     def line(self) -> str:
         """One line of JSON, as `forebay replay --json` prints it."""
