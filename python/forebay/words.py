@@ -37,6 +37,14 @@ def quantity(text: str) -> str:
     return f"{number}\N{NO-BREAK SPACE}{UNITS.get(unit, unit)}".rstrip()
 
 
+def short_time(seconds: float) -> str:
+    """A time of up to some seconds in the unit that reads best: "0.319 us", "4.85 ms", "1.2 s"."""
+    for unit, scale in [("s", 1.0), ("ms", 1e3)]:
+        if abs(seconds) * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
 @dataclass(frozen=True)
 class Swept:
     """Something that differs from point to point."""

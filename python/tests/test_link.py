@@ -23,7 +23,7 @@ from conftest import Cli, command, why_no_link
 
 import forebay
 from forebay import emulator
-from forebay.emulator import settings
+from forebay.emulator import doctor, settings
 
 #: A whole link takes a moment to come up and to end.
 PATIENCE_S = 60
@@ -538,3 +538,13 @@ def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
         net.client.popen(blast(972, 1000, 600, net.server.address))
         done = net.client.run([sys.executable, "-c", look], capture_output=True, text=True)
     assert done.stdout == "no\n"
+
+
+def test_doctor_warns_of_a_sender_that_ignores_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"tcp_available_congestion_control": "reno bbr cubic"}
+    monkeypatch.setattr(doctor, "_reader", lambda _: found.__getitem__)
+    for default, verdict in [("cubic", "yes"), ("bbr", "partly")]:
+        found["tcp_congestion_control"] = default
+        one = doctor._congestion_control()
+        assert (one.verdict, default in one.found) == (verdict, True)
+        assert ("iperf3 -C cubic" in one.advice) == (verdict == "partly")

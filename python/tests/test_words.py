@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay.words import quantity
+from forebay.words import quantity, short_time
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,11 @@ from forebay.words import quantity
 )
 def test_quantities_are_written_as_in_prose(text: str, expected: str) -> None:
     assert quantity(text).replace("\N{NO-BREAK SPACE}", " ") == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3.19e-7, "0.319 us"), (27.1e-6, "27.1 us"), (4.85e-3, "4.85 ms"), (1.2, "1.2 s")],
+)
+def test_short_times_have_the_unit_that_reads_best(seconds: float, text: str) -> None:
+    assert short_time(seconds) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -41,6 +42,6 @@ def doctor(
             table.add_column(heading)
         for one in found:
             table.add_row(one.name, MARKS[one.verdict], escape(one.found), escape(one.advice))
-        Console(highlight=False).print(table)
+        Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table)
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

@@ -253,13 +253,15 @@ def _summary(found: Outcome, quiet: bool) -> None:
         print(f"forebay link: VOID: {reason}", file=sys.stderr)
     if quiet:
         return
+    from forebay.words import short_time
+
     for name, metrics in [("up", found.up), ("down", found.down)]:
         if metrics["forwarded_packets"]:
             print(f"forebay link: {name}: {_in_words(metrics)}", file=sys.stderr)
     if found.lateness["p99_s"] == found.lateness["p99_s"]:
         print(
-            f"forebay link: 99 % of packets left within {1e6 * found.lateness['p99_s']:.3g} us "
-            "of their time",
+            f"forebay link: 99 % of packets left within {short_time(found.lateness['p99_s'])} of "
+            "their time",
             file=sys.stderr,
         )
 

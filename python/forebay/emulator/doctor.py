@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from forebay import _native
+from forebay import _native, words
 from forebay._native import ScenarioError
 from forebay.emulator.process import LinkError, run
 from forebay.emulator.settings import settings
@@ -92,12 +92,11 @@ def _ipv6() -> Finding:
 
 def _timing() -> Finding:
     outcome = run(settings("15Mbit/s", "1ms"), [sys.executable, "-c", BLAST], timeout_s=PATIENCE_S)
-    late = {name: 1e6 * outcome.lateness[name] for name in ("p50_s", "p99_s", "p999_s")}
-    found = (
-        f"packets leave {late['p50_s']:.3g} us late in the median, {late['p99_s']:.3g} us at 99 %, "
-        f"{late['p999_s']:.3g} us at 99.9 %"
+    median, p99, p999 = (
+        words.short_time(outcome.lateness[name]) for name in ("p50_s", "p99_s", "p999_s")
     )
-    if not outcome.void and late["p99_s"] < 100:
+    found = f"packets leave {median} late in the median, {p99} at 99 %, {p999} at 99.9 %"
+    if not outcome.void and outcome.lateness["p99_s"] < 100e-6:
         return Finding("Timing", "yes", found)
     verdict = "no" if outcome.void else "partly"
     busy = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable()} cores"
@@ -147,10 +146,14 @@ def _congestion_control() -> Finding:
     available = read("tcp_available_congestion_control")
     default = read("tcp_congestion_control")
     name = "TCP congestion control"
-    if {"reno", "cubic"} <= set(available.split()):
-        return Finding(name, "yes", f"{available}; {default} unless a program asks for another")
-    advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
-    return Finding(name, "partly", f"{available}; {default} by default", advice)
+    found = f"{available}; {default} unless a program asks for another"
+    if not {"reno", "cubic"} <= set(available.split()):
+        advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
+    elif default not in ("reno", "cubic"):
+        advice = f"{default} hardly slows down for the drops and marks of a law: `iperf3 -C cubic`"
+    else:
+        return Finding(name, "yes", found)
+    return Finding(name, "partly", found, advice)
 
 
 def _reader(folder: str) -> Callable[[str], str]:

@@ -260,8 +260,8 @@ class Outcome:
         ]
         late = self.lateness
         kept = (
-            f"Packets were released {1e6 * late['p50_s']:.3g} us late in the median, "
-            f"{1e6 * late['p99_s']:.3g} us at the 99th percentile. "
+            f"Packets were released {words.short_time(late['p50_s'])} late in the median, "
+            f"{words.short_time(late['p99_s'])} at the 99th percentile. "
             if late["p50_s"] == late["p50_s"]
             else "No packet crossed the link. "
         )
