@@ -99,6 +99,8 @@ class TrafficInfo:
     kind: str
     flows: int
     packet: str
+    #: of a packet, what goodput does not count
+    header: str
     #: nodes that the data passes
     path: list[str]
     rtts: list[str]
@@ -106,7 +108,7 @@ class TrafficInfo:
     #: earliest and latest
     start: tuple[str, str]
     stop: tuple[str, str] | None
-    #: "reno", "newreno", "sack" or "cubic"; None without congestion control
+    #: the scenario's name of the sender; None without congestion control
     tcp: str | None
     ecn: bool
     #: what is particular to the kind, by the scenario's keys; absent ones are left out

@@ -131,7 +131,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
             connections=50,
             shape=1.5,
             scale_bytes=6000,
-            packet_bytes=1500,
+            payload_bytes=1500,
         ),
     ]
     assert len(plan.flows) == 3
@@ -144,7 +144,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
 
 
 def test_sizes_are_paretos_in_whole_packets() -> None:
-    web = Web(1, "reno", (0, 0), 1, 1, shape=1.2, scale_bytes=1000, packet_bytes=1000)
+    web = Web(1, "reno", (0, 0), 1, 1, shape=1.2, scale_bytes=1000, payload_bytes=1000)
     draw, count = random.Random(1), 20_000
     sizes = [transfers.packets(draw, web) for _ in range(count)]
     # P(more than n packets) = (1 + n)^-1.2, each within four standard errors.
@@ -159,7 +159,7 @@ def test_a_session_makes_its_transfers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # One packet each, as large as the loopback device makes it.
-    web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, packet_bytes=1000)
+    web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, payload_bytes=1000)
     plan = transfers.Plan(port, 3, 3.0, (0.5, 2.5), [web])
     module = [sys.executable, "-m", transfers.__name__]
     server = subprocess.Popen([*module, "serve", str(port)], stdout=subprocess.PIPE, text=True)

@@ -320,6 +320,8 @@ pub struct TrafficInfo {
     kind: &'static str,
     flows: u32,
     packet: String,
+    /// Of a packet, what goodput does not count.
+    header: String,
     /// Nodes that the data passes, in order.
     path: Vec<String>,
     rtts: Vec<String>,
@@ -351,6 +353,7 @@ impl TrafficInfo {
             kind: traffic.kind.name(),
             flows: traffic.flows,
             packet: traffic.packet.to_string(),
+            header: traffic.header.to_string(),
             path,
             rtts: traffic.rtts.iter().map(Span::to_string).collect(),
             access: traffic.access.to_string(),

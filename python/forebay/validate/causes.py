@@ -14,6 +14,8 @@ from forebay.validate.mapping import LEAD_S
 
 #: Laws whose probability is an integral of the distance to their set-point.
 INTEGRATING = {"pi", "pid", "stpi"}
+#: How the names of senders begin that are modelled on the kernel's.
+KERNEL_LIKE = "linux-"
 #: Laws that signal what overflows a virtual queue.
 VIRTUAL_QUEUE = {"avq", "e-avq"}
 STD = "queue_std_pkts"
@@ -34,7 +36,9 @@ class Cause:
 def of_senders(found: Sequence[Comparison]) -> list[Cause]:
     """What the simulated sender is told, and what it lacks."""
     short = any(SHORT.name in one.metrics for one in found)
-    return list(_of_senders(_senders(found), short))
+    senders = _senders(found)
+    kernel_like = {name for name in senders if name.startswith(KERNEL_LIKE)}
+    return [*_of_kernel_like(kernel_like), *_of_others(senders - kernel_like, short)]
 
 
 def of_the_rest(found: Sequence[Comparison]) -> list[Cause]:
@@ -43,12 +47,27 @@ def of_the_rest(found: Sequence[Comparison]) -> list[Cause]:
 
 
 def _senders(found: Sequence[Comparison]) -> set[str]:
-    """The simulated ones that are not modelled on the kernel's."""
-    names = {t.tcp for one in found for point in one.points for t in point.traffic if t.tcp}
-    return {name for name in names if not name.startswith("linux-")}
+    """The simulated ones."""
+    return {t.tcp for one in found for point in one.points for t in point.traffic if t.tcp}
 
 
-def _of_senders(senders: set[str], short: bool) -> Iterator[Cause]:
+def _of_kernel_like(senders: set[str]) -> Iterator[Cause]:
+    if not senders:
+        return
+    yield Cause(
+        "Sender",
+        f"{' and '.join(f'`{name}`' for name in sorted(senders))} follow the kernel's recovery "
+        "(RACK, tail loss probes, PRR, F-RTO), timers, growth, HyStart and deferral of segments; "
+        "undo by DSACK or timestamps, pacing and windows that receivers tune are left out.",
+    )
+    yield Cause(
+        "Delayed ACKs",
+        "the simulated receiver waits for a second packet as long as `ack_delay` says; the "
+        "kernel's for 40 to 200 ms, by the times between its packets.",
+    )
+
+
+def _of_others(senders: set[str], short: bool) -> Iterator[Cause]:
     if not senders:
         return
     yield Cause(
@@ -113,8 +132,10 @@ def _of_laws(found: Sequence[Comparison]) -> Iterator[Cause]:
 
     tails = [
         f"{row.simulated.mean(STD):.1f} packets simulated, {row.real.mean(STD):.1f} real"
-        for _, row in of({"droptail"})
-        if not row.agrees and row.real.mean(STD) < row.simulated.mean(STD)
+        for one, row in of({"droptail"})
+        if not any(name.startswith(KERNEL_LIKE) for name in _senders([one]))
+        and not row.agrees
+        and row.real.mean(STD) < row.simulated.mean(STD)
     ]
     if tails:
         yield Cause(
@@ -145,8 +166,9 @@ def _of_laws(found: Sequence[Comparison]) -> Iterator[Cause]:
         yield Cause(
             f"Bursts under {' and '.join(virtual)}",
             "what overflows a virtual queue is signalled, so that bursts count where other laws "
-            "see a mean: two packets per delayed ACK, or what a busy machine holds back and lets "
-            "go at once, change delay and loss.",
+            "see a mean: what a busy machine holds back and lets go at once changes delay and "
+            "loss. Its capacity rises while nothing arrives, and a real link idles "
+            f"{LEAD_S:g} s longer before its first flow.",
         )
 
 
@@ -161,8 +183,8 @@ def _of_numbers(found: Sequence[Comparison]) -> Iterator[Cause]:
         less = 100 * (1 - statistics.median(shares))
         yield Cause(
             "Headers",
-            "the simulator's goodput counts packets with headers of 40 bytes or none; the kernel's "
-            "packets carry 52 bytes, timestamps included. On a full link the real goodput is "
+            "the simulator's goodput leaves out what `header` says; the kernel's packets carry "
+            "52 bytes of it, timestamps included. On a full link the real goodput is "
             f"{less:.1f} % less in the median; utilisation is the number to compare.",
         )
 

@@ -237,6 +237,9 @@ def _source(traffic: TrafficInfo) -> Source:
     def quantity(name: str, kind: str) -> float:
         return _native.quantity(name, params[name], kind)
 
+    def size(text: str) -> float:
+        return _native.quantity("packet", text, "size")
+
     first, last = _start(traffic)
     start_s = (LEAD_S + first, LEAD_S + last)
     name = _congestion_control(traffic)
@@ -250,7 +253,7 @@ def _source(traffic: TrafficInfo) -> Source:
         connections=int(params["connections"]),
         shape=float(params["shape"]),
         scale_bytes=quantity("scale", "size"),
-        packet_bytes=round(_native.quantity("packet", traffic.packet, "size")),
+        payload_bytes=round(size(traffic.packet) - size(traffic.header)),
     )
 
 

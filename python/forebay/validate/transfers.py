@@ -58,10 +58,10 @@ class Web:
     requests_per_s: float
     #: Most at one time, all sessions together; a request beyond them is lost.
     connections: int
-    #: P(size > x) = (1 + x/scale)^−shape, in whole packets of so many bytes.
+    #: P(size > x) = (1 + x/scale)^−shape, in whole packets that hold so many bytes.
     shape: float
     scale_bytes: float
-    packet_bytes: int
+    payload_bytes: int
 
 
 Source = Mice | Web
@@ -113,7 +113,7 @@ def packets(draw: random.Random, source: Web) -> int:
     """Packets that hold an object, one at least."""
     # P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     size: float = source.scale_bytes * ((1 - draw.random()) ** (-1 / source.shape) - 1)
-    return max(1, math.ceil(min(size / source.packet_bytes, 2e9)))
+    return max(1, math.ceil(min(size / source.payload_bytes, 2e9)))
 
 
 class _OverError(Exception):
