@@ -52,8 +52,8 @@ def laws() -> str:
     head = (
         "# The laws\n\n"
         "Written from the declarations by `make docs`; `forebay laws` prints the same.\n"
-        "A range is in the unit of its row; `p` is packets. [new-law.md](new-law.md) says how to add\n"
-        "one, [references.md](references.md) has the sources in full.\n\n"
+        "A range is in the unit of its row; `p` is packets. [new-law.md](new-law.md) says how to\n"
+        "add one, [references.md](references.md) has the sources in full.\n\n"
     )
     return head + "\n".join(sections)
 
