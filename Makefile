@@ -21,7 +21,7 @@ help:
 	@echo "make fidelity  docs/fidelity.md: our runs beside ns-2's (needs the reference)"
 	@echo "make bench     speed beside ns-2 (needs Debian's ns2); the link beside its prototype"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
-	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (an hour)"
+	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (45 min)"
 	@echo "make docs      the generated pages of docs/"
 
 run: $(STAMPS)/native
@@ -53,7 +53,7 @@ papers: $(STAMPS)/native
 	$(BIN)/forebay replay all --page docs/papers.md
 
 reality: $(STAMPS)/native $(STAMPS)/tools
-	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml short.toml) \
+	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
 	  --repeats 5 --links 2 --void-lateness 5ms --page docs/reality.md --out results/reality
 
 docs: $(STAMPS)/native
