@@ -265,13 +265,13 @@ def _void(rows: Sequence[Row]) -> str:
     total = sum(row.repeats for row in rows)
     if not void and not again:
         return f"None of the {total} real runs was void."
-    none_sound = [row.law for row in rows if row.counts_void]
+    none_sound = [row.name for row in rows if row.counts_void]
     text = f"Of {total} real runs {void} stayed void"
     text += f", after {again} void runs were made again." if again else "."
     if len(none_sound) == len(rows):
         text += " No law had a sound one."
     elif none_sound:
-        text += f" No run was sound of: {', '.join(none_sound)}."
+        text += f" No run was sound of: {'; '.join(none_sound)}."
     return text
 
 
