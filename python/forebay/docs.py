@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from forebay import _native
+
+if TYPE_CHECKING:
+    from forebay._native import KeyInfo
 
 
 def main() -> None:
@@ -52,11 +55,97 @@ def laws() -> str:
     head = (
         "# The laws\n\n"
         "Written from the declarations by `make docs`; `forebay laws` prints the same.\n"
-        "A range is in the unit of its row; `p` is packets. [new-law.md](new-law.md) says how to\n"
-        "add one, [references.md](references.md) has the sources in full.\n\n"
+        "A range is in the unit of its row; `p` is packets. To *signal* a packet is to mark it\n"
+        "where it is ECN-capable and its queue marks, and to drop it elsewhere.\n"
+        "[new-law.md](new-law.md) says how to add a law, [references.md](references.md) has the\n"
+        "sources in full.\n\n"
     )
     return head + "\n".join(sections)
 
+
+SCENARIO = """\
+# The scenario file
+
+Written from the declarations by `make docs`. `forebay schema` prints a JSON Schema for
+editors. A range is in seconds, bit/s, bytes or packets, as the key has it.
+
+A whole scenario: three loads of one link under two laws.
+
+```toml
+# loads.toml
+duration = "20s"
+
+[bottleneck]
+rate   = "10Mbit/s"
+buffer = "200p"
+
+[[traffic]]
+kind  = "ftp"
+flows = 10
+rtt   = ["40ms", "80ms"]
+
+[[law]]
+kind   = "pi"
+target = "50p"
+
+[[law]]
+kind = "droptail"
+
+[sweep]
+"traffic.ftp.flows" = [5, 10, 20]
+```
+
+```console
+$ forebay run loads.toml --seeds 2
+```
+
+"""
+
+#: What the declarations do not say, after the keys of a section.
+MORE = {
+    "law": """\
+Everything else is a parameter of the law: [laws.md](laws.md).
+""",
+    "at": """\
+```toml
+[[at]]
+time = "10s"
+set  = { "bottleneck.rate" = "5Mbit/s", "traffic.ftp.flows" = 20 }
+```
+""",
+}
+
+SWEEP = """\
+## `[sweep]`
+
+Each line has a key and a list of its values. Every combination of values is a point, and every law
+runs at every point with every seed.
+
+```toml
+[sweep]
+"bottleneck.rate"                  = ["10Mbit/s", "20Mbit/s"]
+"traffic.ftp.flows, law.pi.target" = [[5, "30p"], [10, "50p"], [20, "80p"]]
+```
+
+That is six points. Keys that change together stand in one line, with commas between them and a
+list of one value each for every point.
+
+A key is named by its path, as `--set` and `[[at]]` name it, too:
+
+| path | key |
+| --- | --- |
+| `duration` | at the top |
+| `bottleneck.rate` | of the bottleneck |
+| `link.N.buffer` | of a `[[link]]` |
+| `traffic.N.flows` | of a `[[traffic]]` |
+| `law.N.target` | of a `[[law]]` |
+
+N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label the
+kind is one: "ftp", and "ftp 2" for a second.
+
+What names the experiment cannot be swept: `title`, `source` and `seeds` at the top, `name`, `kind`
+and `label` elsewhere. A key that `--set` sets is swept no longer. There are at most 10,000 points.
+"""
 
 SENDERS = """
 ## Senders
@@ -98,8 +187,12 @@ receive windows. Their receiver is the other half: `delayed_ack = true`, `ack_de
 
 def scenario() -> str:
     """A section for each part of a scenario file, with its keys."""
+    keys: dict[str, list[KeyInfo]] = {}
+    declared = _native.keys()
+    for key in declared:
+        keys.setdefault(key["section"], []).append(key)
     sections = []
-    for name, keys in groupby(_native.keys(), key=lambda key: key["section"]):
+    for name in sorted(keys, key=_place):
         rows = [
             [
                 f"`{key['name']}`",
@@ -108,17 +201,31 @@ def scenario() -> str:
                 bounds(key["min"], key["max"]),
                 key["doc"],
             ]
-            for key in keys
+            # What says which other keys there are comes first.
+            for key in sorted(keys[name], key=lambda key: key["name"] != "kind")
         ]
-        title = f"`[{name}]`" if name == "bottleneck" else f"`{name}`" if name else "At the top"
         body = table(["key", "default", "what may be written", "range", "what it is"], rows)
-        sections.append(f"## {title}\n\n{body}")
-    head = (
-        "# The scenario file\n\n"
-        "Written from the declarations by `make docs`. `forebay schema` prints a JSON Schema for\n"
-        "editors. A range is in seconds, bit/s, bytes or packets, as the key has it.\n\n"
-    )
-    return head + "\n".join(sections) + SENDERS
+        more = MORE.get(name, "")
+        sections.append(f"## {_title(name)}\n\n{body}{more and chr(10) + more}")
+    return SCENARIO + "\n".join([*sections, SWEEP]) + SENDERS
+
+
+#: Parts of a scenario as a reader meets them.
+ORDER = ["", "bottleneck", "link", "traffic", "law", "at"]
+
+
+def _place(name: str) -> tuple[int, bool]:
+    """Where a section stands; the keys of every traffic before those of one kind."""
+    part, _, kind = name.partition(" ")
+    return ORDER.index(part), bool(kind)
+
+
+def _title(name: str) -> str:
+    part, _, kind = name.partition(" ")
+    if not part:
+        return "At the top"
+    title = f"`[{part}]`" if part == "bottleneck" else f"`[[{part}]]`"
+    return f'{title} of `kind = "{kind.strip("()")}"`' if kind else title
 
 
 def bounds(low: float | None, high: float | None) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from forebay import _native
 from forebay._native import ScenarioError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
     from forebay.prototypes import Prototype
     from forebay.words import Description
+
+T = TypeVar("T")
 
 #: How often finished runs are fetched.
 POLL_S = 0.05
@@ -41,6 +43,8 @@ class Experiment:
     description: Description | None = None
     #: What a reader must know before the numbers.
     warning: str = ""
+    #: Points with nothing to compare: an overview leaves them out.
+    idle: Sequence[int] = ()
     #: Files that the scenario names, each with a hash of its contents.
     files: dict[str, str] = field(default_factory=dict)
 
@@ -137,7 +141,7 @@ def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
 def _split(item: str) -> tuple[str, str]:
     key, separator, value = item.partition("=")
     if not separator:
-        raise ScenarioError(f"--set: found {item}, allowed: KEY=VALUE")
+        raise ScenarioError(f'--set: found "{item}", allowed: KEY=VALUE')
     return key.strip(), value.strip()
 
 
@@ -231,6 +235,19 @@ def _on_interrupt(interrupted: threading.Event) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, former)
+
+
+def unbroken(native: Callable[[], T]) -> T:
+    """What native code gives that makes numpy's arrays, which panics on a Ctrl-C in the middle.
+
+    Raises the Ctrl-C afterwards.
+    """
+    interrupted = threading.Event()
+    with _on_interrupt(interrupted):
+        found = native()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return found
 
 
 def fault_in_words(plan: Plan, fault: Fault) -> str:

@@ -30,7 +30,7 @@ def check(out: str | os.PathLike[str]) -> None:
     """
     path = Path(out).absolute()
     if path.exists() and not path.is_dir():
-        raise ScenarioError(f"--out: found {out}, a file, allowed: a directory, new or not")
+        raise ScenarioError(f'--out: found "{out}", a file, allowed: a directory, new or not')
     existing = next(parent for parent in [path, *path.parents] if parent.exists())
     try:
         # Rights alone do not tell: to root all is allowed, in /proc nothing works.
@@ -39,7 +39,7 @@ def check(out: str | os.PathLike[str]) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(
-            f"--out: found {out}, {reason}, allowed: a directory that can be written to"
+            f'--out: found "{out}", {reason}, allowed: a directory that can be written to'
         ) from error
 
 

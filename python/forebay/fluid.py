@@ -104,7 +104,7 @@ def run(model: Model) -> FluidTrace:
     `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` where the model makes no
     sense.
     """
-    return _native.fluid_run(model)
+    return experiment.unbroken(lambda: _native.fluid_run(model))
 
 
 def halving(model: Model) -> dict[str, float]:
@@ -112,7 +112,7 @@ def halving(model: Model) -> dict[str, float]:
 
     Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
     """
-    return _native.fluid_halving(model)
+    return experiment.unbroken(lambda: _native.fluid_halving(model))
 
 
 def scenario(
@@ -137,12 +137,14 @@ def scenario(
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
-    return _native.fluid_scenario(
-        text,
-        name,
-        sets=list(sets),
-        laws=list(laws),
-        sawtooth=sawtooth,
-        step=step,
-        read=experiment.beside(path),
+    return experiment.unbroken(
+        lambda: _native.fluid_scenario(
+            text,
+            name,
+            sets=list(sets),
+            laws=list(laws),
+            sawtooth=sawtooth,
+            step=step,
+            read=experiment.beside(path),
+        )
     )

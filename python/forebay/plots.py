@@ -98,7 +98,7 @@ def draw(result: Result, kind: str, point: int = 0, link: int = 0) -> Plot:
     """Draws one figure of `KINDS` or `OVERVIEWS`; the former take indices of point and link."""
     if kind not in KINDS and kind not in OVERVIEWS:
         known = ", ".join([*KINDS, *OVERVIEWS])
-        raise ValueError(f"kind: found {kind!r}, allowed: {known}")
+        raise ValueError(f'kind: found "{kind}", allowed: {known}')
     with mpl.rc_context(STYLE):
         return KINDS[kind](result, point, link) if kind in KINDS else OVERVIEWS[kind](result)
 

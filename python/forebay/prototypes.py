@@ -43,13 +43,15 @@ def load(text: str) -> str | Prototype:
     Raises `ScenarioError` where the file or the name is not there, or the file fails.
     """
     if text.endswith(".py"):
-        raise ScenarioError(f"--law: found {text}, allowed: a law, or FILE.py:CLASS")
+        raise ScenarioError(f'--law: found "{text}", allowed: a law, or FILE.py:CLASS')
     path, separator, name = text.rpartition(":")
     if not separator or not path.endswith(".py"):
         return text
     file = Path(path).absolute()
     if not file.is_file():
-        raise ScenarioError(f"--law: found {text}, allowed: FILE.py:CLASS with a file that exists")
+        raise ScenarioError(
+            f'--law: found "{text}", allowed: FILE.py:CLASS with a file that exists'
+        )
     spec = importlib.util.spec_from_file_location(f"forebay_prototype_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None

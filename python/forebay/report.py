@@ -65,10 +65,13 @@ def pictures(result: Result) -> tuple[list[Picture], dict[int, list[Picture]]]:
     """The figures over all points, and those of each point by its index."""
     from forebay import plots
 
+    busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     overviews = [
         Picture(kind, plots.draw(result, kind), *_overview_caption(kind, result))
         for kind in plots.OVERVIEWS
-        if kind != "qacd" or "qacd_pkts" in result.compared()
+        # A single dot would compare nothing.
+        if sum(len(list(result.laws(i))) for i in busy) > 1
+        and (kind != "qacd" or "qacd_pkts" in result.compared())
     ]
     by_point = {
         i: [

@@ -34,7 +34,7 @@ class Cell:
 class Result:
     """The runs of one experiment, in the order of points, laws and seeds.
 
-    In a notebook it shows its summary as a table.
+    Printed, and in a notebook, it shows its summary as a table.
     """
 
     def __init__(self, experiment: Experiment, execution: Execution) -> None:
@@ -185,6 +185,17 @@ class Result:
         from forebay import files
 
         files.write(self, out)
+
+    def __str__(self) -> str:
+        """The table that `forebay run` prints."""
+        from rich.console import Console
+
+        from forebay import tables
+
+        screen = Console(width=120, highlight=False)
+        with screen.capture() as capture:
+            screen.print(tables.results(self))
+        return capture.get().rstrip()
 
     def _repr_html_(self) -> str:
         from forebay import report

@@ -53,6 +53,7 @@ def test_summary_is_students_interval(scenario: Path) -> None:
     result = forebay.run(scenario, laws=["pi"], sets={"traffic.0.flows": 5}, seeds=4)
     drops = result.metrics["drop_rate"].to_numpy()
     row = result.summary().filter(metric="drop_rate").row(0, named=True)
+    assert all(text in str(result) for text in ["pi", "±", "over 4 seeds"])
     low, high = stats.t.interval(0.95, 3, drops.mean(), stats.sem(drops))
     assert row["mean"] == pytest.approx(drops.mean())
     assert row["ci95"] == pytest.approx((high - low) / 2)

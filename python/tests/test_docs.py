@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import matplotlib
@@ -21,6 +22,7 @@ from forebay import docs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -71,3 +73,29 @@ def _run(line: str) -> None:
 def test_generated_pages_are_up_to_date(name: str) -> None:
     """`make docs` writes them."""
     assert (ROOT / "docs" / name).read_text() == docs.pages()[name]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"], ids=str)
+def test_links_lead_to_files(page: Path) -> None:
+    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_readme_names_every_page_once() -> None:
+    rows = re.findall(r"^\| \[([^]]+)\]", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(rows)
+
+
+def test_readme_asks_for_the_rust_that_cargo_does() -> None:
+    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    wanted = f"Rust {cargo['workspace']['package']['rust-version']} or newer"
+    for page in [ROOT / "README.md", ROOT / "docs" / "install.md"]:
+        assert wanted in page.read_text()
+
+
+def test_scenario_page_has_a_section_for_each_part_once() -> None:
+    titles = re.findall(r"^## (.+)$", docs.pages()["scenario.md"], re.MULTILINE)
+    assert len(titles) == len(set(titles))
+    assert {"`[bottleneck]`", "`[[traffic]]`", "`[[law]]`", "`[[at]]`", "`[sweep]`"} <= set(titles)

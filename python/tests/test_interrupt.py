@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from conftest import command
+
+from forebay import cli
 
 #: 4000 runs of some tenths of a second.
 LONG = ["--seeds", 1000, "--set", "duration=300s", "--set", "sample=100ms"]
@@ -63,3 +68,34 @@ def test_nothing_is_left_where_nothing_had_finished(scenario: Path) -> None:
     assert out == ""
     assert "interrupted: 0 of 8 runs had finished\n" in errors
     assert [path.name for path in scenario.parent.iterdir()] == ["two.toml"]
+
+
+def test_other_commands_say_that_nothing_is_left(scenario: Path) -> None:
+    text = scenario.read_text()
+    scenario.unlink()
+    # Whoever reads it waits for the rest.
+    os.mkfifo(scenario)
+    process = subprocess.Popen(
+        command("fluid", scenario), cwd=scenario.parent, stderr=subprocess.PIPE, text=True
+    )
+    with scenario.open("w") as pipe:
+        pipe.write(text[:100])
+        pipe.flush()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "interrupted: nothing is left\n")
+    assert list(scenario.parent.iterdir()) == [scenario]
+
+
+def test_while_it_loads_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupts:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "forebay.commands.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "forebay.commands.app", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
+    assert cli.run_command(["laws"]) == 130
+    assert capsys.readouterr().err == "interrupted: nothing is left\n"

@@ -23,7 +23,7 @@ from conftest import Cli, command, why_no_link
 
 import forebay
 from forebay import emulator
-from forebay.emulator import doctor, settings
+from forebay.emulator import congestion, doctor, settings
 
 #: A whole link takes a moment to come up and to end.
 PATIENCE_S = 60
@@ -136,6 +136,13 @@ def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     link = json.loads((out / "link.json").read_text())
     assert link["ways"]["up"]["asked_bps"] == pytest.approx(15e6, rel=1e-6)
     assert link["ways"]["up"]["achieved_bps"] == pytest.approx(15e6, rel=0.05)
+    default = congestion.DEFAULT.read_text().strip()
+    assert link["default_congestion_control"] == default
+    assert f"default congestion control is {default}, for" in (out / "report.html").read_text()
+    assert (f"default is {default}: " in done.stderr) == (default not in ("reno", "cubic"))
+    # The way of the acknowledgements is idle, which leaves an overview nothing to compare.
+    figures = [path.name for path in (out / "figures").iterdir()]
+    assert "queue-1.png" in figures and "load.png" not in figures
     flows = pl.read_parquet(out / "flows.parquet")["point"].cast(pl.String)
     assert flows.to_list() == ["up (client to server)"] * 5
 
@@ -310,7 +317,7 @@ def test_statuses_pass_through(cli: Cli) -> None:
         (["--rate", "15Mbit/s", "--aqm", "pi", "--set", "tarqet=20p"], "link: tarqet: found"),
         (["--rate", "15Mbit/s", "--loss", "200%"], 'link: loss: found "200%"'),
         (["--rate", "15Mbit/s", "--mtu", "100"], "link: mtu: found 100"),
-        (["--trace", "no-such-file"], "link: trace: found no-such-file"),
+        (["--trace", "no-such-file"], 'link: trace: found "no-such-file"'),
         (["--rate", "15Mbit/s", "--measure", "5s"], 'link: measure: found "5s"'),
     ],
 )
@@ -528,7 +535,8 @@ def test_doctor_names_what_works(cli: Cli) -> None:
     assert "yes" in (found[f"A link over {it}"]["verdict"] for it in ("TUN", "packet sockets"))
     assert "late" in found["Timing"]["found"]
     wrong = cli("doctor", "no-such-device")
-    assert wrong.returncode == 2 and wrong.stderr.startswith("doctor: device: found no-such-device")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith('doctor: device: found "no-such-device"')
 
 
 def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
@@ -540,11 +548,13 @@ def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
     assert done.stdout == "no\n"
 
 
-def test_doctor_warns_of_a_sender_that_ignores_drops(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"tcp_available_congestion_control": "reno bbr cubic"}
-    monkeypatch.setattr(doctor, "_reader", lambda _: found.__getitem__)
+def test_doctor_warns_of_a_sender_that_ignores_drops(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor, "_available", lambda: "reno bbr cubic")
+    monkeypatch.setattr(congestion, "DEFAULT", tmp_path / "default")
     for default, verdict in [("cubic", "yes"), ("bbr", "partly")]:
-        found["tcp_congestion_control"] = default
+        congestion.DEFAULT.write_text(f"{default}\n")
         one = doctor._congestion_control()
         assert (one.verdict, default in one.found) == (verdict, True)
         assert ("iperf3 -C cubic" in one.advice) == (verdict == "partly")

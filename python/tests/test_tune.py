@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -177,6 +178,10 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     page = (out / "tune.html").read_text()
     assert page.count("<svg") == 3
     assert "http" not in page.split("<svg")[0]
+    # As they are printed, from where `forebay tune` ran.
+    assert "forebay run tuned/tuned.toml\nforebay run tuned/corners.toml --seeds 3" in page
+    titles = re.findall("<h[23][^>]*>([^<]+)</h", page)
+    assert len(titles) == len(set(titles)) == 7, titles
     for name in ("trade", "places", "defaults"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     again = cli("run", "tuned/tuned.toml", "--json")
@@ -206,14 +211,14 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"rate": "50..5Mbit/s"}, "--rate: found '50..5Mbit/s', allowed: from less to more"),
+        ({"rate": "50..5Mbit/s"}, '--rate: found "50..5Mbit/s", allowed: from less to more'),
         ({"rtt": "20"}, '--rtt: found "20", allowed: a time'),
-        ({"flows": "1.5"}, "--flows: found '1.5', allowed: whole numbers"),
-        ({"flows": "0..5"}, "--flows: found '0..5', allowed: from less to more, above zero"),
-        ({"rate": ".."}, "--rate: found '..', allowed: a value, or a range"),
-        ({"goal": "speed"}, "--goal: found 'speed', allowed: delay, balance, throughput"),
-        ({"laws": ["pie"]}, "--law: found 'pie', allowed: droptail"),
-        ({"laws": ["droptail"]}, "--law: found droptail, allowed: a law with something to tune"),
+        ({"flows": "1.5"}, '--flows: found "1.5", allowed: whole numbers'),
+        ({"flows": "0..5"}, '--flows: found "0..5", allowed: from less to more, above zero'),
+        ({"rate": ".."}, '--rate: found "..", allowed: a value, or a range'),
+        ({"goal": "speed"}, '--goal: found "speed", allowed: delay, balance, throughput'),
+        ({"laws": ["pie"]}, '--law: found "pie", allowed: droptail'),
+        ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),
         ({"packet": "20B"}, 'traffic.0.packet: found "20B", allowed: 40B'),

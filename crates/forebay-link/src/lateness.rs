@@ -144,6 +144,12 @@ fn rate(bits: u64, ns: i64) -> f64 {
     bits as f64 / (ns as f64 / 1e9)
 }
 
+/// To three significant figures, which is more than a run repeats.
+fn rounded(seconds: f64) -> Span {
+    let unit = 10f64.powf(seconds.log10().floor() - 2.0);
+    Span::from_secs_f64((seconds / unit).round() * unit)
+}
+
 /// What else can spoil a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
@@ -162,7 +168,7 @@ pub fn void(lateness: &Lateness, rates: [&Rate; 2], losses: Losses, bounds: Boun
     if late_s > bounds.lateness_p999.as_secs_f64() {
         reasons.push(format!(
             "one packet in a thousand was released more than {} late (bound {})",
-            Span::from_secs_f64(late_s),
+            rounded(late_s),
             bounds.lateness_p999
         ));
     }
@@ -228,6 +234,13 @@ mod tests {
         rate.released(at(3_009_000), &due(3_001_000, false));
         assert!((rate.asked_bps() - 12e6).abs() < 1.0);
         assert!((rate.achieved_bps() - 12e6 / 1.01).abs() < 1.0);
+    }
+
+    #[test]
+    fn lateness_is_told_to_three_figures() {
+        assert_eq!(rounded(0.003620863).to_string(), "3.62ms");
+        assert_eq!(rounded(0.9996).to_string(), "1s");
+        assert_eq!(rounded(0.000020124).to_string(), "20.1us");
     }
 
     #[test]

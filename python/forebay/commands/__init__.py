@@ -1,1 +1,1 @@
-"""Commands, one module each; `forebay.cli` registers them."""
+"""Commands, one module each; `app` has them in their order."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
+
+from forebay.commands.options import console
 
 #: Exit status where no link can be made, or where a device's queue is no bottleneck.
 FAILED = 1
@@ -33,7 +34,6 @@ def doctor(
         print(json.dumps([asdict(one) for one in found], indent=1))
     else:
         from rich import box
-        from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
@@ -42,6 +42,6 @@ def doctor(
             table.add_column(heading)
         for one in found:
             table.add_row(one.name, MARKS[one.verdict], escape(one.found), escape(one.advice))
-        Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table)
+        console().print(table)
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

@@ -27,10 +27,11 @@ def figure(
         return
     for each in name:
         if each not in FIGURES:
-            raise ScenarioError(f"NAME: found {each}, allowed: {', '.join(FIGURES)}")
+            raise ScenarioError(f'NAME: found "{each}", allowed: {", ".join(FIGURES)}')
     files.check(out)
+    drawn = {each: FIGURES[each]().png() for each in name}
     out.mkdir(parents=True, exist_ok=True)
-    for each in name:
+    for each, png in drawn.items():
         path = out / f"{each}.png"
-        path.write_bytes(FIGURES[each]().png())
+        path.write_bytes(png)
         print(f"Figure: {path}")

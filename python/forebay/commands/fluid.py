@@ -6,14 +6,13 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 import json
-import sys
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.commands.options import ScenarioFile, settings
+from forebay.commands.options import ScenarioFile, console, settings
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace, Plan
@@ -110,9 +109,10 @@ def fluid(
             name: _figure(list(group), plan) for name, group in groupby(by_law, key=lambda t: t.law)
         }
     if out is not None:
+        drawn = {name: figure.png() for name, figure in figures.items()}
         out.mkdir(parents=True, exist_ok=True)
-        for name, figure in figures.items():
-            (out / f"{name}.png").write_bytes(figure.png())
+        for name, png in drawn.items():
+            (out / f"{name}.png").write_bytes(png)
     if as_json:
         for row in rows:
             print(json.dumps(row))
@@ -171,7 +171,6 @@ def _figure(traces: list[FluidTrace], plan: Plan) -> Plot:
 
 def _print(rows: list[Row]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     columns = [key for key in rows[0] if any(row[key] != "" for row in rows)]
@@ -180,7 +179,7 @@ def _print(rows: list[Row]) -> None:
         table.add_column(column, justify="left" if column in ("law", "point", "by") else "right")
     for row in rows:
         table.add_row(*(_text(column, row[column]) for column in columns))
-    Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table)
+    console().print(table)
 
 
 def _text(column: str, value: str | float | None) -> str:

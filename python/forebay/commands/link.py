@@ -16,8 +16,8 @@ from forebay.commands.options import settings as parameters
 if TYPE_CHECKING:
     from forebay.emulator import Outcome
 
-#: Exit status where the machine does not allow a link.
-FAILED = 1
+#: Exit statuses: where the machine does not allow a link, and on Ctrl-C after the command.
+FAILED, INTERRUPTED = 1, 130
 
 
 def _both(text: str, metavar: str) -> Any:
@@ -216,7 +216,11 @@ def link(
         print(f"forebay link: the server ended with status {found.server_status}", file=sys.stderr)
     _summary(found, quiet)
     if out is not None:
-        found.write(out, report=not no_report)
+        try:
+            found.write(out, report=not no_report)
+        except KeyboardInterrupt:
+            print("interrupted: no report is left", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
         if not quiet:
             where = out if no_report else out / files.REPORT
             print(f"forebay link: {where}", file=sys.stderr)
@@ -236,7 +240,7 @@ def _make(folder: Path) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ScenarioError(
-            f"link: pcap: found {folder}, {reason}, allowed: a directory, new or not"
+            f'link: pcap: found "{folder}", {reason}, allowed: a directory, new or not'
         ) from error
 
 
@@ -253,11 +257,15 @@ def _summary(found: Outcome, quiet: bool) -> None:
         print(f"forebay link: VOID: {reason}", file=sys.stderr)
     if quiet:
         return
+    from forebay.emulator import congestion
     from forebay.words import short_time
 
     for name, metrics in [("up", found.up), ("down", found.down)]:
         if metrics["forwarded_packets"]:
             print(f"forebay link: {name}: {_in_words(metrics)}", file=sys.stderr)
+    warning = congestion.warning(found.congestion_control)
+    if warning and any(len(run.flow_goodput_bps) for run in found.runs):
+        print(f"forebay link: {warning}", file=sys.stderr)
     if found.lateness["p99_s"] == found.lateness["p99_s"]:
         print(
             f"forebay link: 99 % of packets left within {short_time(found.lateness['p99_s'])} of "

@@ -60,7 +60,7 @@ def stability_map(
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
     if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f"--rtt: found {rtt!r}, allowed: a range here or in --rate")
+        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
     axis = "rate" if DOTS in rate else "rtt"
     low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)
     quantity = "rate" if axis == "rate" else "time"
@@ -71,7 +71,7 @@ def stability_map(
         (f"--{axis}", rate if axis == "rate" else rtt, bounds),
     ]:
         if not 0 < a < b:
-            raise ScenarioError(f"{key}: found {text!r}, allowed: from less to more, above zero")
+            raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
     given = settings(set_)
     # The set-point matters only where the law has none among its parameters.
     link = Link.of(
@@ -87,8 +87,9 @@ def stability_map(
     )
     if simulate:
         drawn = maps.simulate(drawn, list(given.items()), simulate)
+    png = drawn.draw().png()
     out.mkdir(parents=True, exist_ok=True)
-    (out / "map.png").write_bytes(drawn.draw().png())
+    (out / "map.png").write_bytes(png)
     rows, columns = drawn.stable.shape
     pl.DataFrame(
         {
@@ -115,7 +116,7 @@ def stability_map(
 
 def _range(key: str, text: str) -> tuple[str, str]:
     if DOTS not in text:
-        raise ScenarioError(f"{key}: found {text!r}, allowed: a range such as 10..400")
+        raise ScenarioError(f'{key}: found "{text}", allowed: a range such as 10..400')
     return ends(key, text)
 
 
@@ -123,4 +124,4 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ScenarioError(f"{key}: found {text!r}, allowed: a number") from None
+        raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None

@@ -1,14 +1,18 @@
-"""What several commands read."""
+"""What several commands read and show."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._native import ScenarioError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Options that mean the same in every command that has them.
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")]
@@ -26,6 +30,13 @@ def settings(sets: Sequence[str] | None) -> dict[str, str]:
     for text in sets or ():
         key, separator, value = text.partition("=")
         if not separator or not key:
-            raise ScenarioError(f"--set: found {text!r}, allowed: KEY=VALUE")
+            raise ScenarioError(f'--set: found "{text}", allowed: KEY=VALUE')
         table[key.strip()] = value.strip()
     return table
+
+
+def console(width: int = 120) -> Console:
+    """Standard output for tables, so many columns wide where no terminal says how wide it is."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else width, highlight=False)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._native import ScenarioError
-from forebay.commands.options import Threads, settings
+from forebay.commands.options import Threads, console, settings
 
 if TYPE_CHECKING:
     from forebay.replay.claims import Paper
     from forebay.replay.verdicts import Verdict
+
+#: Exit statuses beside 0.
+FAILED, INTERRUPTED = 1, 130
 
 
 def replay(
@@ -73,7 +76,7 @@ def replay(
         files.check(out)
     if page is not None:
         if paper != "all":
-            raise ScenarioError(f"--page: found with {paper}, allowed: with all")
+            raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
         files.check(page.parent)
     cache = runs.cache_directory()
     runs.check_cache(cache)
@@ -89,53 +92,51 @@ def replay(
     try:
         with progress.bar() as watch:
             runs.make(jobs, threads or cores(), watch)
+        found: list[Verdict] = []
+        for one in papers:
+            parts = []
+            for experiment in planned[one.name]:
+                of_reading = verdicts.results(experiment)
+                judged = verdicts.judge(one, experiment, of_reading)
+                found += judged
+                if as_json:
+                    for verdict in judged:
+                        print(verdict.line(), flush=True)
+                if out is not None:
+                    from forebay.replay import pages  # draws, which takes a while to load
+
+                    parts.append(pages.part(experiment, of_reading, judged))
+            if out is not None:
+                where = pages.write(one, parts, out)
+                if not as_json:
+                    _show(one, [verdict for verdict in found if verdict.paper == one.name], where)
+        if page is not None:
+            page.write_text(summary.page(papers, found), encoding="utf-8")
     except runs.RunFailedError as failed:
         print(failed, file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         kept = sum(runs.is_stored(job) for job in jobs)
         print(f"interrupted: {kept} of {len(jobs)} runs are kept", file=sys.stderr)
-        raise
-
-    found: list[Verdict] = []
-    for one in papers:
-        parts = []
-        for experiment in planned[one.name]:
-            of_reading = verdicts.results(experiment)
-            judged = verdicts.judge(one, experiment, of_reading)
-            found += judged
-            if as_json:
-                for verdict in judged:
-                    print(verdict.line(), flush=True)
-            if out is not None:
-                from forebay.replay import pages  # draws, which takes a while to load
-
-                parts.append(pages.part(experiment, of_reading, judged))
-        if out is not None:
-            where = pages.write(one, parts, out)
-            if not as_json:
-                _show(one, [verdict for verdict in found if verdict.paper == one.name], where)
-    if page is not None:
-        page.write_text(summary.page(papers, found), encoding="utf-8")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _chosen(name: str, papers: list[Paper]) -> list[Paper]:
     chosen = [paper for paper in papers if name in ("all", paper.name)]
     if not chosen:
         allowed = ", ".join([*(paper.name for paper in papers), "all"])
-        raise ScenarioError(f"PAPER: found {name}, allowed: {allowed}")
+        raise ScenarioError(f'PAPER: found "{name}", allowed: {allowed}')
     return chosen
 
 
 def _show(paper: Paper, found: list[Verdict], where: Path) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from forebay.replay import verdicts
 
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    screen = console(140)
     table = Table(box=box.SIMPLE_HEAD, title=paper.title, title_justify="left")
     table.add_column("claim")
     for name in ("published", "ours ± 95 %", "ns-2"):
@@ -154,6 +155,6 @@ def _show(paper: Paper, found: list[Verdict], where: Path) -> None:
         ns2 = "" if one.claim.ns2 is None else f"{one.claim.ns2:g}"
         verdict = Text(one.verdict, style=style.get(one.verdict, "red"))
         table.add_row(says, one.published(), one.text(), ns2, verdict)
-    console.print(table)
-    console.print(f"{len(found)} claims: {verdicts.count(found)}")
-    console.print(f"Page: {where}", soft_wrap=True)
+    screen.print(table)
+    screen.print(f"{len(found)} claims: {verdicts.count(found)}")
+    screen.print(f"Page: {where}", soft_wrap=True)

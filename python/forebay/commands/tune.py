@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.commands.options import Packet, Threads
+from forebay.commands.options import Packet, Threads, console
 
 if TYPE_CHECKING:
     from forebay.experiment import Progress
@@ -133,23 +133,21 @@ def _watch() -> Iterator[Watch]:
 
 
 def _show(result: Tuning, out: Path | None) -> None:
-    from rich.console import Console
-
     from forebay.tune import page, words
 
-    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    screen = console(100)
     for paragraph in words.reasons(result):
-        console.print(paragraph, markup=False)
-        console.print()
+        screen.print(paragraph, markup=False)
+        screen.print()
     if result.chosen is None or out is None:
         return
-    console.print("The law for a scenario:")
-    console.print()
+    screen.print("The law for a scenario:")
+    screen.print()
     for line in words.law_toml(result.chosen).splitlines():
-        console.print(f"    {line}", markup=False)
-    console.print()
-    console.print("To run it:")
-    for command in page.commands(result, f"{out}/"):
-        console.print(f"    {command}", markup=False, soft_wrap=True)
-    console.print()
-    console.print(f"Page: {out / page.PAGE}", markup=False, soft_wrap=True)
+        screen.print(f"    {line}", markup=False)
+    screen.print()
+    screen.print("To run it:")
+    for command in page.commands(result, out):
+        screen.print(f"    {command}", markup=False, soft_wrap=True)
+    screen.print()
+    screen.print(f"Page: {out / page.PAGE}", markup=False, soft_wrap=True)

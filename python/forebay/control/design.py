@@ -22,6 +22,12 @@ TARGET_SHARE = 0.25
 LEAST_TARGET_PKTS = 5.0
 #: Fast retransmit needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0
+#: Laws that integrate the distance of the queue itself to its set-point.
+INTEGRATING = {"pi", "pid", "stpi"}
+#: Standard deviation of a window that moves evenly between 2/3 and 4/3 of its mean.
+SAWTOOTH_SHARE = 1 / (3 * math.sqrt(3))
+#: A probability that so many deviations of the queue do not take to zero is seldom cut there.
+ROOM = 4.0
 
 
 @dataclass(frozen=True)
@@ -264,12 +270,29 @@ class Design:
                 f"falls to 2 % in about {loop.settling_s:.3g} s."
             )
             sentences.append(self._reach())
+            sentences += self._cut()
         if loop.model["one_sided"]:
             sentences.append(
                 "All this holds while the queue stays on one side of its set-point; samples in "
                 "which it crosses are predictive, and nonlinear."
             )
         return sentences
+
+    def _cut(self) -> list[str]:
+        """Whether the sawteeth of the windows take the probability of an integrating law to zero,
+        where the integral loses what is cut off, and the queue settles lower."""
+        if self.law not in INTEGRATING:
+            return []
+        swing_pkts = SAWTOOTH_SHARE * self.point.window_pkts * math.sqrt(self.link.flows)
+        room_pkts = self.point.probability / self.gains["k_p"]
+        if room_pkts >= ROOM * swing_pkts:
+            return []
+        slower = " A smaller beta (`--set beta=…`) leaves more room." if self.law == "pi" else ""
+        return [
+            f"Beware: {room_pkts:.0f} packets below the set-point the probability is cut at zero, "
+            f"and the flows' sawteeth alone swing the queue by ±{swing_pkts:.0f}: it will settle "
+            f"below the set-point.{slower}"
+        ]
 
     def _reach(self) -> str:
         """How far the load and the RTT may move before these gains oscillate."""
@@ -396,12 +419,23 @@ def design(
         return Design(law, link, gains, shown, notes, wanted, None, rates)
     if final.linear(wanted) is None and designed is None:
         raise ScenarioError(
-            f"law: found {law}, allowed: a law with a design rule or a linear model; it has neither"
+            f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
+            f"{', '.join(_designable(wanted))}"
         )
     raise ScenarioError(
         f"law: {law} cannot signal what {flows:g} flows need; allowed: fewer flows or other "
         "parameters"
     )
+
+
+def _designable(point: OperatingPoint) -> list[str]:
+    """Laws with a design rule or a linear model, whatever the link: any that their defaults fit."""
+    found = []
+    for law in (entry["name"] for entry in _native.laws()):
+        model = LawModel(law, [], "1Gbit/s", "1000B", 1e6)
+        if model.linear(point) is not None or model.design(point, 1e3, []) is not None:
+            found.append(law)
+    return found
 
 
 def _has(law: str, param: str) -> bool:

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from forebay import _native, words
 from forebay._native import ScenarioError
+from forebay.emulator import congestion
 from forebay.emulator.process import LinkError, run
 from forebay.emulator.settings import settings
 
@@ -142,28 +143,24 @@ def _usable() -> int:
 
 
 def _congestion_control() -> Finding:
-    read = _reader("/proc/sys/net/ipv4")
-    available = read("tcp_available_congestion_control")
-    default = read("tcp_congestion_control")
+    available = _available()
+    default = congestion.default()
     name = "TCP congestion control"
     found = f"{available}; {default} unless a program asks for another"
-    if not {"reno", "cubic"} <= set(available.split()):
+    if not set(congestion.FOLLOW) <= set(available.split()):
         advice = "`modprobe tcp_cubic`, or say which one with `iperf3 -C`"
-    elif default not in ("reno", "cubic"):
-        advice = f"{default} hardly slows down for the drops and marks of a law: `iperf3 -C cubic`"
+    elif warning := congestion.warning(default):
+        advice = f"{warning}: `iperf3 -C cubic`"
     else:
         return Finding(name, "yes", found)
     return Finding(name, "partly", found, advice)
 
 
-def _reader(folder: str) -> Callable[[str], str]:
-    def read(name: str) -> str:
-        try:
-            return (Path(folder) / name).read_text().strip()
-        except OSError:
-            return "unknown"
-
-    return read
+def _available() -> str:
+    try:
+        return Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().strip()
+    except OSError:
+        return "unknown"
 
 
 def _iperf3() -> Finding:
@@ -185,7 +182,7 @@ def queue(device: str) -> Finding:
         first = _native.link_queue(device)
     except OSError as error:
         known = ", ".join(sorted(entry.name for entry in Path("/sys/class/net").iterdir()))
-        raise ScenarioError(f"doctor: device: found {device}, allowed: {known}") from error
+        raise ScenarioError(f'doctor: device: found "{device}", allowed: {known}') from error
     if first is None or first["kind"] == "noqueue":
         return Finding(
             name,

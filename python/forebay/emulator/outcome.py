@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from forebay import words
 from forebay._native import LawInfo, ScenarioError, TrafficInfo, __version__
+from forebay.emulator import congestion
 from forebay.emulator.settings import Settings, Way
 from forebay.experiment import Execution, Experiment
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: What the tables call each direction.
 WAYS = ["up", "down"]
+#: A direction that is used less has no say in an overview.
+IDLE = 0.05
 #: What a link leaves besides what every run does.
 LINK = "link.json"
 
@@ -120,6 +123,8 @@ class Outcome:
     asked_bps: list[float]
     #: Lost after the queue, as was asked.
     lost_packets: list[int]
+    #: The kernel's default; a program may have chosen another. Empty where it is not known.
+    congestion_control: str
 
     @property
     def up(self) -> dict[str, float]:
@@ -172,6 +177,7 @@ class Outcome:
             text=json.dumps(self.table(), indent=1),
             command=shlex.join(["forebay", "link", *self.options(), "--", *self.command]),
             description=self._description(points),
+            idle=self._idle(),
             warning=f"Void: {'; '.join(self.void)}." if self.void else "",
         )
         execution = Execution(cast("list[NativeRun]", runs), [], False, self.duration_s)
@@ -213,6 +219,7 @@ class Outcome:
             "status": self.status,
             "duration_s": self.duration_s,
             "void": self.void,
+            "default_congestion_control": self.congestion_control,
             "lateness": finite(lateness) | ({"bins": self.lateness["bins"]} if bins else {}),
             "ways": ways,
         }
@@ -249,6 +256,10 @@ class Outcome:
             changes=[],
         )
 
+    def _idle(self) -> list[int]:
+        """Directions that hardly carried anything, such as ACKs alone."""
+        return [i for i, run in enumerate(self.runs) if not run.metrics["utilisation"] >= IDLE]
+
     def _description(self, points: Sequence[Point]) -> words.Description:
         start, end = self.measure_s
         ways = [
@@ -265,14 +276,20 @@ class Outcome:
             if late["p50_s"] == late["p50_s"]
             else "No packet crossed the link. "
         )
+        sender = (
+            f"The kernel's default congestion control is {self.congestion_control}, for programs "
+            "that choose no other. "
+            if self.congestion_control
+            else ""
+        )
         return words.Description(
             "Real packets of the kernel's own TCP, between two network namespaces over a link "
             "that was kept in real time. Its directions:",
             ways,
-            f"{kept}Metrics are taken from {start:.4g} s to {end:.4g} s of {self.duration_s:.4g} "
-            f"s, with the queue sampled every {1e3 * self.sample_s:g} ms. A TCP flow's goodput is "
-            "what its receiver acknowledged; flows below 15 kB are left out. Made with Forebay "
-            f"{__version__}.",
+            f"{sender}{kept}Metrics are taken from {start:.4g} s to {end:.4g} s of "
+            f"{self.duration_s:.4g} s, with the queue sampled every {1e3 * self.sample_s:g} ms. A "
+            "TCP flow's goodput is what its receiver acknowledged; flows below 15 kB are left out. "
+            f"Made with Forebay {__version__}.",
         )
 
 
@@ -315,6 +332,7 @@ def read(
         achieved_bps=[way["achieved_bps"] for way in table["ways"]],
         asked_bps=[way["asked_bps"] for way in table["ways"]],
         lost_packets=[way["lost_packets"] for way in table["ways"]],
+        congestion_control=congestion.default(),
     )
 
 

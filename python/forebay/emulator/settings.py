@@ -145,8 +145,8 @@ def _trace(path: str | os.PathLike[str] | None, key: str) -> tuple[str, str] | N
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "no text"
         raise ScenarioError(
-            f"link: {key}: found {os.fspath(path)}: {reason.lower()}, allowed: a file with a time "
-            "in ms per line"
+            f'link: {key}: found "{os.fspath(path)}", {reason.lower()}, allowed: a file with a '
+            "time in ms per line"
         ) from error
 
 

@@ -8,6 +8,7 @@ docs/replay.md has every key.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -143,7 +144,7 @@ def experiments_directory() -> Path:
 def papers(directory: Path) -> list[Paper]:
     """Every paper: a subdirectory that has claims, with its experiments in order of name."""
     if not directory.is_dir():
-        raise ScenarioError(f"--experiments: found {directory}, allowed: a directory")
+        raise ScenarioError(f'--experiments: found "{directory}", allowed: a directory')
     found = []
     for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
         files = sorted(folder.glob(f"*{SUFFIX}"))
@@ -201,12 +202,12 @@ def _consistent(claims: Claims) -> None:
             raise ScenarioError(f"{where}: found no tolerance, allowed: tolerance or within")
         for name in claim.variants:
             if name not in claims.variants:
-                raise ScenarioError(f"{where}: variants: found {name}, allowed: {_names(claims)}")
+                raise ScenarioError(f'{where}: variants: found "{name}", allowed: {_names(claims)}')
         _point(claims, where, claim.point)
     for figure in claims.figures:
         if figure.variant and figure.variant not in claims.variants:
             where = f"{claims.path}: {figure.where}: variant"
-            raise ScenarioError(f"{where}: found {figure.variant}, allowed: {_names(claims)}")
+            raise ScenarioError(f'{where}: found "{figure.variant}", allowed: {_names(claims)}')
         for name in figure.points:
             _point(claims, f"{claims.path}: {figure.where}", name)
 
@@ -218,7 +219,7 @@ def _names(claims: Claims) -> str:
 def _point(claims: Claims, where: str, name: str) -> None:
     if name and name not in claims.points:
         allowed = ", ".join(claims.points) or "none, as the file has no [points]"
-        raise ScenarioError(f"{where}: point: found {name}, allowed: {allowed}")
+        raise ScenarioError(f'{where}: point: found "{name}", allowed: {allowed}')
 
 
 def _known(where: object, table: Mapping[str, Any], allowed: set[str]) -> None:
@@ -255,12 +256,18 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         plain += (int,)
     if not isinstance(value, plain) or isinstance(value, bool):
         allowed = " or ".join(kind.__name__ for kind in plain)
-        raise ScenarioError(f"{where}: found {value!r}, allowed: {allowed}")
+        raise ScenarioError(f"{where}: found {_found(value)}, allowed: {allowed}")
     return value
+
+
+def _found(value: Any) -> str:
+    """A value as the file has it."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _window(where: str, value: Any) -> Window:
     if not isinstance(value, list) or len(value) != 2:
-        raise ScenarioError(f'{where}: found {value!r}, allowed: two times such as ["0s", "1s"]')
+        allowed = 'two times such as ["0s", "1s"]'
+        raise ScenarioError(f"{where}: found {_found(value)}, allowed: {allowed}")
     start, end = (quantity(where, str(text), "time") for text in value)
     return start, end

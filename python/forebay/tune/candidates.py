@@ -116,7 +116,7 @@ def known(laws: Sequence[str]) -> list[str]:
     names = [entry["name"] for entry in _native.laws()]
     for law in laws:
         if law not in names:
-            raise ScenarioError(f"--law: found {law!r}, allowed: {', '.join(names)}")
+            raise ScenarioError(f'--law: found "{law}", allowed: {", ".join(names)}')
     return list(dict.fromkeys(laws)) or names
 
 

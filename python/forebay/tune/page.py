@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,13 +25,13 @@ PICTURES = ["trade", "places", "defaults"]
 NAMES = [PAGE, LAW, CORNERS, JSON, *(f"{picture}.png" for picture in PICTURES)]
 
 
-def contents(tuning: Tuning, command: str) -> dict[str, str | bytes]:
-    """Every file by its name."""
+def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
+    """Every file by its name; `out` is where they go."""
     found: dict[str, str | bytes] = {
         JSON: json.dumps(words.as_json(tuning), indent=1) + "\n",
     }
     shown = pictures(tuning)
-    found[PAGE] = html(tuning, shown, command)
+    found[PAGE] = html(tuning, shown, out, command)
     for picture in shown:
         found[f"{picture.name}.png"] = picture.figure.png()
     if tuning.chosen is not None:
@@ -48,7 +49,7 @@ def contents(tuning: Tuning, command: str) -> dict[str, str | bytes]:
 
 def write(tuning: Tuning, out: Path, command: str) -> None:
     """Writes all files to a directory, made if need be, after all of them have been composed."""
-    found = contents(tuning, command)
+    found = contents(tuning, out, command)
     out.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         content = found.get(name)
@@ -99,7 +100,7 @@ def pictures(tuning: Tuning) -> list[Picture]:
     return shown
 
 
-def html(tuning: Tuning, shown: list[Picture], command: str) -> str:
+def html(tuning: Tuning, shown: list[Picture], out: Path, command: str) -> str:
     """The page, with every figure in it."""
     return report.template("tune.html.j2").render(
         title=(
@@ -110,7 +111,7 @@ def html(tuning: Tuning, shown: list[Picture], command: str) -> str:
         partial=_partial(tuning),
         reasons=words.reasons(tuning),
         law=words.law_toml(tuning.chosen) if tuning.chosen else "",
-        commands=commands(tuning, ""),
+        commands=commands(tuning, out),
         pictures=shown,
         places=_places(tuning),
         against=_against(tuning),
@@ -126,13 +127,13 @@ def html(tuning: Tuning, shown: list[Picture], command: str) -> str:
     )
 
 
-def commands(tuning: Tuning, where: str) -> list[str]:
+def commands(tuning: Tuning, out: Path) -> list[str]:
     """Command lines that run the chosen law: in the middle, and at all corners beside the rest."""
     if tuning.chosen is None:
         return []
     return [
-        f"forebay run {where}{LAW}",
-        f"forebay run {where}{CORNERS} --seeds 3",
+        shlex.join(["forebay", "run", str(out / LAW)]),
+        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3"]),
     ]
 
 
@@ -150,24 +151,22 @@ def _places(tuning: Tuning) -> list[list[str]]:
     rows = []
     for place, row in zip(tuning.ranges.places, words.places(tuning), strict=False):
         model, seen = row["model"], row["simulated"]
-        cells = ["–"] * 6
+        cells = ["–"] * 4
         if model is not None:
             rough = "*" if model["timeouts"] else ""
             cells = [
                 f"{model['window_pkts']:.3g}{rough}",
                 _number(model["phase_deg"], "{:.0f}°"),
-                _number(model["gain_db"], "{:.1f}"),
                 f"{model['sensitivity_peak']:.2f}",
-                _number(model["settling_s"], "{:.2g}"),
-                f"{1e3 * model['deviation_s']:.3g}",
+                _three(1e3 * model["deviation_s"]),
             ]
         rows.append(
             [
                 str(place),
                 *cells,
                 with_interval(1e3 * seen["deviation_s"], 1e3 * seen["deviation_ci95_s"]),
-                f"{1e3 * seen['delay_mean_s']:.3g}",
-                f"{1e3 * seen['delay_p95_s']:.3g}",
+                _three(1e3 * seen["delay_mean_s"]),
+                _three(1e3 * seen["delay_p95_s"]),
                 f"{100 * seen['goodput_of_best']:.1f}",
             ]
         )
@@ -195,8 +194,8 @@ def _candidates(tuning: Tuning) -> list[tuple[list[str], list[tuple[str, str]], 
             [
                 one.candidate.label,
                 "yes" if one.candidate.keeps else ("no" if one.candidate.local else "–"),
-                f"{1e3 * one.worst_of(one.deviation_s):.3g}",
-                f"{1e3 * one.worst_of(one.delay_p95_s):.3g}",
+                _three(1e3 * one.worst_of(one.deviation_s)),
+                _three(1e3 * one.worst_of(one.delay_p95_s)),
                 f"{100 * one.relative(tuning.best).min():.1f}",
             ],
             list(one.candidate.params),
@@ -208,3 +207,8 @@ def _candidates(tuning: Tuning) -> list[tuple[list[str], list[tuple[str, str]], 
 
 def _number(value: float, form: str) -> str:
     return form.format(value) if value == value and abs(value) != float("inf") else "–"
+
+
+def _three(value: float) -> str:
+    """Three figures, or all of a larger number."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"

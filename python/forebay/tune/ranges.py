@@ -151,7 +151,7 @@ def _flows(text: str) -> tuple[int, int]:
     for end in ends("--flows", text):
         if not end.isdigit() or int(end) > MOST_FLOWS:
             raise ScenarioError(
-                f"--flows: found {text!r}, allowed: whole numbers up to {MOST_FLOWS}, such as "
+                f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as '
                 "10..400"
             )
         bounds.append(int(end))
@@ -161,7 +161,7 @@ def _flows(text: str) -> tuple[int, int]:
 
 def _check(key: str, text: str, bounds: tuple[float, float]) -> None:
     if not 0 < bounds[0] <= bounds[1]:
-        raise ScenarioError(f"{key}: found {text!r}, allowed: from less to more, above zero")
+        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
 
 
 def _distinct(bounds: tuple[T, T]) -> list[T]:

@@ -139,13 +139,13 @@ def tune(
     Ctrl-C ends it with what is done, and `interrupted`. Raises `ScenarioError` for bad input.
     """
     if goal not in GOALS:
-        raise ScenarioError(f"--goal: found {goal!r}, allowed: {', '.join(GOALS)}")
+        raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
     ranges = Ranges.of(rate, rtt, flows, packet, buffer)
     names = known.known(laws)
     if names == ["droptail"]:
-        raise ScenarioError("--law: found droptail, allowed: a law with something to tune")
+        raise ScenarioError('--law: found "droptail", allowed: a law with something to tune')
     why = runnable(known.default("droptail"), ranges)
     if why:  # no fault of a law's
         raise ScenarioError(why)
