@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import command
 
-from forebay import cli
+from forebay import cli, experiment
 
 #: 4000 runs of some tenths of a second.
 LONG = ["--seeds", 1000, "--set", "duration=300s", "--set", "sample=100ms"]
@@ -99,3 +99,15 @@ def test_while_it_loads_too(
     monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
     assert cli.run_command(["laws"]) == 130
     assert capsys.readouterr().err == "interrupted: nothing is left\n"
+
+
+def test_native_code_is_not_broken_off() -> None:
+    ended = []
+
+    def native() -> None:
+        signal.raise_signal(signal.SIGINT)
+        ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.unbroken(native)
+    assert ended
