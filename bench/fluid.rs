@@ -1,18 +1,23 @@
 //! Time of one fluid run, 100 s at steps of 1 ms: `cargo bench -p forebay-fluid`.
-//! The aim is under 20 ms for one class and one queue.
+//! The aim is under 20 ms for one class and one queue, windows smooth.
 
 use std::time::Instant;
 
 use forebay_core::{laws, Bytes, Rate, Span};
-use forebay_fluid::{run, Bottleneck, Class, Model};
+use forebay_fluid::{run, Bottleneck, Class, Model, Windows};
 use forebay_scenario::LawChoice;
 
 const RUNS: usize = 20;
 
 fn main() {
     for kind in ["pi", "pi-pd", "red", "stpi"] {
-        for classes in [1, 9] {
-            let model = model(kind, classes);
+        for (classes, windows) in [
+            (1, Windows::Smooth),
+            (1, Windows::Sawtooth),
+            (9, Windows::Smooth),
+            (9, Windows::Sawtooth),
+        ] {
+            let model = model(kind, classes, windows);
             let mut times_ms: Vec<f64> = (0..RUNS)
                 .map(|_| {
                     let start = Instant::now();
@@ -22,13 +27,13 @@ fn main() {
                 .collect();
             times_ms.sort_by(f64::total_cmp);
             let (best, median) = (times_ms[0], times_ms[RUNS / 2]);
-            println!("{kind:6} {classes} class(es): best {best:.1} ms, median {median:.1} ms");
+            println!("{kind:6} {classes} class(es), {windows:?}: best {best:.1} ms, median {median:.1} ms");
         }
     }
 }
 
 /// pi-pd's link: 3750 packets/s, 60 flows, RTTs from 200 ms up.
-fn model(kind: &str, classes: u32) -> Model {
+fn model(kind: &str, classes: u32, windows: Windows) -> Model {
     Model {
         bottlenecks: vec![Bottleneck {
             rate: Rate::from_bps(30_000_000),
@@ -43,7 +48,10 @@ fn model(kind: &str, classes: u32) -> Model {
         classes: (0..classes)
             .map(|i| {
                 let rtt = Span::from_millis(200 + 20 * u64::from(i));
-                Class::new(i.to_string(), 60.0 / f64::from(classes), rtt)
+                Class {
+                    windows,
+                    ..Class::new(i.to_string(), 60.0 / f64::from(classes), rtt)
+                }
             })
             .collect(),
         changes: Vec::new(),

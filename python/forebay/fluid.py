@@ -53,8 +53,9 @@ class Class:
     window_pkts: largest window.
     growth_pkts_per_rtt: 1, or 1/2 with delayed ACKs.
     marks: whether a signal marks a packet instead of dropping it.
-    sawtooth: describe windows more closely than the published equations: whole packets in
-        flight, growth by the ACKs that come back, and the spread of windows between flows.
+    sawtooth: describe windows more closely than the published equations: rates on the clock of
+        ACKs, whole packets in flight, growth by the ACKs that come back, and the spread of
+        windows between flows. docs/fluid.md has the equations.
     """
 
     flows: float

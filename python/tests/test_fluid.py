@@ -19,6 +19,9 @@ from forebay.fluid_vs_packets import compare, figure, response
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160
 FLOWS, CAPACITY, RTT_S = 60, 3750.0, 0.2
 
+#: Of seven flows one leaves at 60 s.
+LOAD_STEP = Path(__file__).parents[2] / "experiments" / "fluid" / "load-step.toml"
+
 ONE = """\
 duration = "60s"
 measure  = ["20s", "60s"]
@@ -167,6 +170,24 @@ def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
     drawn = figure(compare(path, laws=["pi"], seeds=1)).svg()
     for text in ["Queue [packets]", "Time [s]", "set-point", "fluid, published equations"]:
         assert f">{text}</text>" in drawn, text
+
+
+def test_ack_clocking_settles_pi_as_packets_do() -> None:
+    sets = [("traffic.0.flows", "60"), ("traffic.1.flows", "10")]
+    (found,) = compare(LOAD_STEP, laws=["pi"], sets=sets, seeds=10, step_s=60)
+    packets, published, sawtooth = found.rows()
+    # As published, rates follow windows with a lag of 1/R, and the loop swings. docs/fluid.md.
+    assert published["period_s"] is not None
+    assert packets["period_s"] is None
+    assert sawtooth["period_s"] is None
+    assert sawtooth["damping"] == pytest.approx(packets["damping"], rel=0.25)
+    # 10 of 70 flows leave, and with them a seventh of 950 packets within a round trip.
+    falls = [
+        float(line.queue_pkts[line.time_s > 60].min() - line.queue_pkts[line.time_s == 60][0])
+        for line in found.lines
+    ]
+    assert falls[2] == pytest.approx(-950 / 7, rel=0.05)
+    assert falls[2] == pytest.approx(falls[0], rel=0.1)
 
 
 def test_the_command_line(tmp_path: Path, cli: Cli) -> None:

@@ -7,7 +7,7 @@
 //! held to [0, B] at the end of its step, which is exact for the queue and costs the windows an
 //! error of order step² at that moment alone.
 
-use forebay_core::{ParamError, Rng, Time};
+use forebay_core::{ParamError, Rng, Span, Time};
 
 use crate::history::{History, Segment};
 use crate::model::{Class, Model, What, Windows, SPREAD};
@@ -34,6 +34,7 @@ struct Source {
     history: History,
     /// Signals of what was sent before belong to nobody.
     since_s: f64,
+    turnover: Option<Turnover>,
     /// When probabilities on the way jumped, in order.
     jumps_s: Vec<f64>,
     /// How many of them the sender has seen.
@@ -43,7 +44,61 @@ struct Source {
     between_s: (f64, f64),
 }
 
+/// Flows came or left. Those that come fill their windows during one round trip; the packets of
+/// those that leave pass the queue during one, in the order in which they were sent.
+#[derive(Clone, Copy)]
+struct Turnover {
+    /// By which the packets on the way grow; below zero where flows left.
+    pkts_per_s: f64,
+    until: Time,
+}
+
+impl Turnover {
+    /// Packets that N·n counts before they are on the way: D.
+    fn pkts_early(&self, now_s: f64) -> f64 {
+        self.pkts_per_s * (self.until.as_secs_f64() - now_s).max(0.0)
+    }
+
+    /// What this adds to a class's rate while packets queue. F = N·n − D are on the way, and
+    /// F/R + dF/dt is the rate of a class: −D/R − dD/dt beside the N·(n/R + dn/dt) of its flows.
+    fn rate(&self, now_s: f64, per_rtt: f64) -> f64 {
+        self.pkts_per_s - self.pkts_early(now_s) * per_rtt
+    }
+}
+
 impl Source {
+    /// dW/dt.
+    fn window_slope(&mut self, now_s: f64, window: f64, moving: &Moving) -> f64 {
+        let (sent, probability) = self.sent(now_s - self.class.windows.feedback_s(moving.rtt_s));
+        let class = &self.class;
+        let slope = match class.windows {
+            Windows::Smooth => {
+                let growth = class.growth_pkts_per_rtt * moving.per_rtt;
+                growth - window / 2.0 * sent * probability
+            }
+            Windows::Sawtooth => {
+                // A flow is signalled λ times in a round trip, and then spends one in
+                // recovery, λ/(1 + λ) of its time, with half of the window that was hit. So
+                // windows out of recovery are W(1 + λ)/(1 + κλ). Each of their ACKs brings
+                // 1/W; a signal takes half of a window, more likely of a large one.
+                let kappa = SPREAD / 2.0;
+                let signals = sent * (probability * moving.rtt_s);
+                let (a, b) = (1.0 + signals, 1.0 + kappa * signals);
+                let (tall, bb) = (window * a, b * b);
+                let grown = class.growth_pkts_per_rtt * (1.0 - probability) * bb;
+                let taken = kappa * probability * (tall * tall);
+                sent / (tall * bb) * (grown - taken)
+            }
+        };
+        let held = window >= class.window_pkts && slope > 0.0
+            || window <= class.windows.least() && slope < 0.0;
+        if held || self.flows == 0.0 {
+            0.0
+        } else {
+            slope
+        }
+    }
+
     fn look_between_jumps(&mut self) {
         let last = self.seen.checked_sub(1).map_or(0.0, |k| self.jumps_s[k]);
         let next = self.jumps_s.get(self.seen);
@@ -129,8 +184,9 @@ impl<'a> Engine<'a> {
             .map(|(i, class)| Source {
                 flows: class.flows,
                 rtt_s: class.rtt.as_secs_f64(),
-                history: History::new(model.longest_rtt_s(i)),
+                history: History::new(class.windows.feedback_s(model.longest_rtt_s(i))),
                 since_s: 0.0,
+                turnover: None,
                 jumps_s: Vec::new(),
                 seen: 0,
                 between_s: (0.0, f64::INFINITY),
@@ -246,12 +302,25 @@ impl<'a> Engine<'a> {
         let (windows, queues_pkts) = state.split_at(self.sources.len());
         let (window_slopes, queue_slopes) = out.state.split_at_mut(windows.len());
         let moving = &mut out.moving;
-        for ((source, window), moving) in self.sources.iter().zip(windows).zip(moving.iter_mut()) {
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            let (moving, window) = (&mut moving[i], windows[i]);
             let waiting_s = |v: &usize| queues_pkts[*v] * self.queues[*v].s_per_pkt;
-            moving.rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
+            let queueing_s = source.class.route.iter().map(waiting_s).sum::<f64>();
+            moving.rtt_s = source.rtt_s + queueing_s;
             moving.per_rtt = 1.0 / moving.rtt_s;
-            moving.rate = source.class.windows.in_flight(*window) * moving.per_rtt;
+            moving.rate = source.class.windows.in_flight(window) * moving.per_rtt;
             moving.passing_on = source.flows * moving.rate;
+            if source.class.windows == Windows::Sawtooth {
+                // An ACK lets a packet go, and so does a window that grows; when one shrinks, as
+                // many ACKs let none go.
+                window_slopes[i] = source.window_slope(now_s, window, moving);
+                moving.rate = (moving.rate + window_slopes[i]).max(0.0);
+                moving.passing_on = source.flows * moving.rate;
+                // Without a queue R stays, and no rate waits for ACKs in a new mixture.
+                if let (Some(turnover), true) = (source.turnover, queueing_s > 0.0) {
+                    moving.passing_on += turnover.rate(now_s, moving.per_rtt);
+                }
+            }
         }
         for &v in &self.order {
             let queue = &self.queues[v];
@@ -292,32 +361,11 @@ impl<'a> Engine<'a> {
             out.through[v] = through;
         }
         for (i, source) in self.sources.iter_mut().enumerate() {
-            let (moving, window) = (&mut moving[i], windows[i]);
             let waiting = |v: &usize| queue_slopes[*v] * self.queues[*v].s_per_pkt;
-            moving.rtt_slope = source.class.route.iter().map(waiting).sum();
-            let (sent, probability) = source.sent(now_s - moving.rtt_s);
-            let class = &source.class;
-            let slope = match class.windows {
-                Windows::Smooth => {
-                    let growth = class.growth_pkts_per_rtt * moving.per_rtt;
-                    growth - window / 2.0 * sent * probability
-                }
-                Windows::Sawtooth => {
-                    // A flow is signalled λ times in a round trip, and then spends one in
-                    // recovery, with half of the window that was hit.
-                    let signals = sent * probability * moving.rtt_s;
-                    let recovering = signals / (1.0 + signals);
-                    let taller = 1.0 / (1.0 - (1.0 - SPREAD / 2.0) * recovering);
-                    let tall = window * taller;
-                    // An ACK brings 1/W; a signal takes half of a window, more likely a large one.
-                    let growth = class.growth_pkts_per_rtt / tall * (1.0 - probability);
-                    let per_packet = growth - SPREAD * tall / 2.0 * probability;
-                    (1.0 - recovering) * sent * taller * per_packet
-                }
-            };
-            let held = window >= source.class.window_pkts && slope > 0.0;
-            let frozen = held || source.flows == 0.0;
-            window_slopes[i] = if frozen { 0.0 } else { slope };
+            moving[i].rtt_slope = source.class.route.iter().map(waiting).sum();
+            if source.class.windows == Windows::Smooth {
+                window_slopes[i] = source.window_slope(now_s, windows[i], &moving[i]);
+            }
         }
     }
 
@@ -389,12 +437,18 @@ impl<'a> Engine<'a> {
                     rtt_slope,
                     ..
                 } = slopes.moving[i];
-                // x = W/R, or (W − ½)/R
+                // x = W/R
                 let slope = (slopes.state[i] - rate * rtt_slope) * per_rtt;
                 let through = source.class.route.iter().map(|v| self.kept[*v][side]);
                 (rate, slope, 1.0 - through.product::<f64>())
             };
-            let (first, last) = (side(0), side(1));
+            let (mut first, mut last) = (side(0), side(1));
+            if source.class.windows == Windows::Sawtooth {
+                // No second derivative of W is at hand for the slope of dW/dt: a line instead,
+                // with an error of order step².
+                first.1 = (last.0 - first.0) / h;
+                last.1 = first.1;
+            }
             source.history.push(Segment {
                 start_s,
                 end_s,
@@ -407,37 +461,45 @@ impl<'a> Engine<'a> {
         self.before = before;
     }
 
-    /// Lets senders see the jumps that have reached them; true if there were any.
+    /// Lets senders see the jumps that have reached them, and turnovers end; true if there were
+    /// any.
     fn see_jumps(&mut self, now: Time, slopes: &Slopes) -> bool {
         let mut any = false;
         for (source, moving) in self.sources.iter_mut().zip(&slopes.moving) {
-            let looks_at = now.as_secs_f64() - moving.rtt_s;
+            let looks_at = now.as_secs_f64() - source.class.windows.feedback_s(moving.rtt_s);
             let reached = |at: &f64| at - looks_at < NEAR_S;
             while source.jumps_s.get(source.seen).is_some_and(reached) {
                 source.seen += 1;
                 any = true;
             }
             source.look_between_jumps();
+            if source.turnover.is_some_and(|it| it.until <= now) {
+                source.turnover = None;
+                any = true;
+            }
         }
         any
     }
 
-    /// Ends a step where a jump of the probability reaches a sender: t − R(t) meets the time of
-    /// the jump, with R continued along its slope.
-    fn before_jumps(&self, now: Time, until: Time, slopes: &Slopes) -> Time {
+    /// Ends a step where a jump of the probability reaches a sender: the time that feedback comes
+    /// from meets that of the jump, with R continued along its slope. And where a turnover ends.
+    fn before_jumps(&self, now: Time, mut until: Time, slopes: &Slopes) -> Time {
         let now_s = now.as_secs_f64();
         let mut until_s = until.as_secs_f64();
         for (i, source) in self.sources.iter().enumerate() {
-            let looks_at = now_s - slopes.moving[i].rtt_s;
-            let passes = 1.0 - slopes.moving[i].rtt_slope;
+            let looks_at = now_s - source.class.windows.feedback_s(slopes.moving[i].rtt_s);
+            let passes = 1.0 - source.class.windows.feedback_s(slopes.moving[i].rtt_slope);
             if let Some(at) = source.jumps_s.get(source.seen) {
                 if passes > 0.0 {
                     until_s = until_s.min(now_s + (at - looks_at) / passes);
                 }
             }
+            if let Some(turnover) = source.turnover {
+                until = until.min(turnover.until);
+            }
         }
         let early = Time::from_nanos((until_s * 1e9).round() as u64);
-        until.min(early.max(now + forebay_core::Span::from_nanos(1)))
+        until.min(early.max(now + Span::from_nanos(1)))
     }
 
     /// Every tick that is due; true if one moved a probability.
@@ -472,8 +534,23 @@ impl<'a> Engine<'a> {
             }
             What::Rtt { class, rtt } => self.sources[class].rtt_s = rtt.as_secs_f64(),
             What::Flows { class, flows } => {
+                let rtt_s = self.rtt_s(class);
                 let source = &mut self.sources[class];
                 let come = flows - source.flows;
+                if source.class.windows == Windows::Sawtooth {
+                    let window = if come > 0.0 {
+                        source.class.initial_window_pkts
+                    } else {
+                        self.state[class]
+                    };
+                    let early = |it: Turnover| it.pkts_early(now.as_secs_f64());
+                    let pending = source.turnover.map_or(0.0, early);
+                    let pkts = pending + come * source.class.windows.in_flight(window);
+                    source.turnover = Some(Turnover {
+                        pkts_per_s: pkts / rtt_s,
+                        until: now + Span::from_secs_f64(rtt_s),
+                    });
+                }
                 if source.flows == 0.0 {
                     source.since_s = now.as_secs_f64();
                 }
@@ -484,6 +561,14 @@ impl<'a> Engine<'a> {
                 source.flows = flows;
             }
         }
+    }
+
+    /// Round trip of a class now.
+    fn rtt_s(&self, class: usize) -> f64 {
+        let source = &self.sources[class];
+        let queues_pkts = &self.state[self.sources.len()..];
+        let waiting_s = |v: &usize| queues_pkts[*v] * self.queues[*v].s_per_pkt;
+        source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>()
     }
 
     fn record(&mut self, now: Time) {
@@ -502,8 +587,7 @@ impl<'a> Engine<'a> {
             self.trace.queue_pkts[v].push(self.state[classes + v]);
         }
         for (i, source) in self.sources.iter().enumerate() {
-            let waiting_s = |v: &usize| self.state[classes + v] * self.queues[*v].s_per_pkt;
-            let rtt_s = source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>();
+            let rtt_s = self.rtt_s(i);
             self.trace.rtt_s[i].push(rtt_s);
             // No flows, no window.
             let running = source.flows > 0.0;

@@ -12,7 +12,7 @@
 //! with p_i the probability that one of the queues on the way signals. Timeouts and slow start
 //! are left out. Beyond the paper: a signal that drops keeps its packets out of the queue; what
 //! leaves a queue, not what enters it, reaches the next one; delayed ACKs halve the growth; and
-//! [`Windows::Sawtooth`] describes windows more closely.
+//! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs.
 //!
 //! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
 //! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its

@@ -60,11 +60,17 @@ pub enum Windows {
     /// As published: every flow has the mean window, and grows by a packet per round trip
     /// whatever comes back.
     Smooth,
-    /// With four things that TCP does and the published equations leave out. A sender sends
-    /// the whole packets of its window, half a packet less than W on average. It grows with
-    /// the ACKs that come back without a signal. Flows of one class are at different points of
-    /// their sawtooth, of which signals hit the tall ones: see [`SPREAD`]. And for a round trip
-    /// after a signal a flow neither grows nor answers another one.
+    /// With six things that TCP does and the published equations leave out.
+    ///
+    /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so that the
+    /// packets on the way are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans.
+    /// Automatic Control 54(3), 2009). After a halving, half of a window's ACKs let nothing go,
+    /// which takes half of a round trip.
+    ///
+    /// A sender sends the whole packets of its window, half a packet less than W on average. It
+    /// grows with the ACKs that come back without a signal. Flows of one class are at different
+    /// points of their sawtooth, of which signals hit the tall ones: see [`SPREAD`]. And for a
+    /// round trip after a signal a flow neither grows nor answers another one.
     Sawtooth,
 }
 
@@ -78,6 +84,17 @@ impl Windows {
         match self {
             Windows::Smooth => window_pkts,
             Windows::Sawtooth => window_pkts - 0.5,
+        }
+    }
+
+    /// Time from a packet to what its signal does to the packets in flight. A sender that halves
+    /// its window waits until W/2 ACKs have come: over the half round trip that this takes, the
+    /// effect is a quarter late on average. (Growth is not late; but growth and halving balance,
+    /// so that only the lag of the probability between them shows.)
+    pub(crate) fn feedback_s(self, rtt_s: f64) -> f64 {
+        match self {
+            Windows::Smooth => rtt_s,
+            Windows::Sawtooth => 1.25 * rtt_s,
         }
     }
 

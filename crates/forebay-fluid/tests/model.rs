@@ -1,7 +1,7 @@
 //! The model against what can be worked out by hand.
 
 use forebay_core::{laws, Bytes, Rate, Span, Time, Value};
-use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Trace, What};
+use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Trace, What, Windows};
 use forebay_scenario::LawChoice;
 
 fn law(kind: &str, given: &[(&str, Value)]) -> LawChoice {
@@ -162,6 +162,134 @@ fn changes_of_flows_capacity_and_rtt_move_the_equilibrium() {
     }
 }
 
+/// As [`model`], with sawtooth windows.
+fn sawtooth(law: LawChoice) -> Model {
+    let mut model = model(law);
+    model.classes[0].windows = Windows::Sawtooth;
+    model
+}
+
+fn flows_at(s: u64, class: usize, flows: f64) -> Change {
+    Change {
+        at: Time::ZERO + Span::from_secs(s),
+        what: What::Flows { class, flows },
+    }
+}
+
+#[test]
+fn ack_clocked_packets_are_conserved() {
+    // As long as the link is busy, what is in flight is in the pipe or in the queue, whatever the
+    // windows do: q = N(W − 1/2) − CT. As published, the queue trails behind by a round trip.
+    let astray = |windows| {
+        let mut model = sawtooth(pi());
+        model.classes[0].windows = windows;
+        model.classes[0].initial_window_pkts = 18.0;
+        let trace = run(&model).unwrap();
+        let spare = if windows == Windows::Sawtooth {
+            0.5
+        } else {
+            0.0
+        };
+        let queue = &trace.queue_pkts[0][300..2000];
+        let swing = queue
+            .iter()
+            .fold(0.0_f64, |most, q| most.max((q - 175.0).abs()));
+        assert!(swing > 10.0 && queue.iter().all(|q| *q > 0.0), "{swing}");
+        (queue.iter().zip(&trace.window_pkts[0][300..]))
+            .map(|(q, w)| (q - (60.0 * (w - spare) - 750.0)).abs())
+            .fold(0.0, f64::max)
+    };
+    let (clocked, published) = (astray(Windows::Sawtooth), astray(Windows::Smooth));
+    assert!(clocked < 1e-2, "{clocked}");
+    assert!(published > 5.0, "{published}");
+}
+
+#[test]
+fn packets_of_flows_that_leave_drain_in_one_round_trip() {
+    // Windows at their limit of 16, so that 15.5 packets are in flight. 10 of 70 flows leave a
+    // queue of 335 packets: it falls by 155, evenly, in a round trip of 0.2 s + 335/C. Then they
+    // come back.
+    let mut model = sawtooth(law("droptail", &[]));
+    model.classes[0].flows = 70.0;
+    model.classes[0].window_pkts = 16.0;
+    model.classes[0].initial_window_pkts = 16.0;
+    model.changes = vec![flows_at(50, 0, 60.0), flows_at(60, 0, 70.0)];
+    let trace = run(&model).unwrap();
+    let queue = |s: f64| trace.queue_pkts[0][(s * 100.0).round() as usize];
+    let (longer, shorter) = (0.2 + 335.0 / 3750.0, 0.2 + 180.0 / 3750.0);
+    for after in [0.05, 0.1, 0.2, 0.28, 0.29, 0.5, 5.0] {
+        let (left, back) = (
+            f64::min(after / longer, 1.0),
+            f64::min(after / shorter, 1.0),
+        );
+        close(queue(50.0 + after), 335.0 - 155.0 * left, 1e-4);
+        close(queue(60.0 + after), 180.0 + 155.0 * back, 1e-4);
+    }
+    // The same if they are a class of their own, and of nothing where nothing queues.
+    let mut apart = model.clone();
+    apart.classes.push(apart.classes[0].clone());
+    apart.classes[0].flows = 60.0;
+    apart.classes[1].flows = 10.0;
+    apart.changes = vec![flows_at(50, 1, 0.0)];
+    let other = run(&apart).unwrap();
+    for row in 5000..6000 {
+        close(other.queue_pkts[0][row], trace.queue_pkts[0][row], 1e-6);
+    }
+    model.classes[0].rtt = Span::from_millis(400);
+    let idle = run(&model).unwrap();
+    assert!(idle.queue_pkts[0][100..].iter().all(|q| *q == 0.0));
+}
+
+#[test]
+fn ack_clocking_damps_pi() {
+    // docs/fluid.md: of 70 flows 10 leave. The packets do not swing back above the target, nor do
+    // windows on the clock of their ACKs; as published, the queue overshoots.
+    let overshoot = |windows| {
+        let mut model = model(pi());
+        model.classes[0].windows = windows;
+        model.classes[0].flows = 70.0;
+        model.changes = vec![flows_at(50, 0, 60.0)];
+        let trace = run(&model).unwrap();
+        let queue = &trace.queue_pkts[0];
+        let after = &queue[5000..];
+        let fall = queue[5000] - after.iter().fold(f64::MAX, |low, q| low.min(*q));
+        assert!(fall > 90.0, "{fall}");
+        (after.iter().fold(0.0_f64, |high, q| high.max(*q)) - 175.0) / fall
+    };
+    let (clocked, published) = (overshoot(Windows::Sawtooth), overshoot(Windows::Smooth));
+    assert!(clocked < 0.05, "{clocked}");
+    assert!(published > 0.2, "{published}");
+}
+
+#[test]
+fn sawtooth_windows_share_two_queues_in_a_row() {
+    let mut row = sawtooth(pi());
+    row.bottlenecks.push(row.bottlenecks[0].clone());
+    row.classes[0].route = vec![0, 1];
+    for (route, flows) in [(0, 30.0), (1, 20.0)] {
+        row.classes.push(Class {
+            route: vec![route],
+            flows,
+            ..row.classes[0].clone()
+        });
+    }
+    row.duration = Span::from_secs(300);
+    row.changes = vec![flows_at(150, 0, 45.0)];
+    let trace = run(&row).unwrap();
+    for v in [0, 1] {
+        close(late(&trace.queue_pkts[v], 0.1), 175.0, 2e-2);
+        // Both links are full.
+        let carried = [(0, 45.0), (v + 1, [30.0, 20.0][v])]
+            .map(|(class, flows)| {
+                let in_flight = late(&trace.window_pkts[class], 0.1) - 0.5;
+                flows * in_flight / late(&trace.rtt_s[class], 0.1)
+            })
+            .iter()
+            .sum::<f64>();
+        close(carried, 3750.0, 1e-2);
+    }
+}
+
 #[test]
 fn a_wrong_gain_unsettles_the_queue() {
     let mut bad = pi();
@@ -196,6 +324,18 @@ fn half_the_step_changes_little() {
         fine.queue_pkts < coarse.queue_pkts / 5.0,
         "{coarse:?} {fine:?}"
     );
+}
+
+#[test]
+fn half_the_step_changes_little_on_the_clock_of_acks() {
+    // The rate has the jumps of the probability now, and they come back a round trip later.
+    let mut model = sawtooth(pi());
+    model.duration = Span::from_secs(20);
+    model.classes[0].initial_window_pkts = 15.0;
+    model.changes = vec![flows_at(10, 0, 50.0)];
+    let found = halving(&model).unwrap();
+    assert!(found.queue_pkts < 0.05, "{found:?}");
+    assert!(found.window_pkts < 1e-3, "{found:?}");
 }
 
 #[test]
