@@ -27,7 +27,7 @@ def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[fl
     if len(x) == 1:
         return float(x[0]), float("nan")
     quantile = float(special.stdtrit(len(x) - 1, (1 + LEVEL) / 2))
-    return float(x.mean()), quantile * float(x.std(ddof=1)) / float(np.sqrt(len(x)))
+    return float(x.mean()), quantile * (_variance(x) / len(x)) ** 0.5
 
 
 def difference_and_interval(
@@ -46,12 +46,17 @@ def difference_and_interval(
     if len(x) == 1 or len(y) == 1:
         return difference, float("nan")
     # Squared standard errors of the two means.
-    a, b = float(x.var(ddof=1)) / len(x), float(y.var(ddof=1)) / len(y)
+    a, b = _variance(x) / len(x), _variance(y) / len(y)
     if a + b == 0:
         return difference, 0.0
     freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
     quantile = float(special.stdtrit(freedom, (1 + LEVEL) / 2))
     return difference, quantile * (a + b) ** 0.5
+
+
+def _variance(x: NDArray[np.float64]) -> float:
+    """Of a sample; zero for equal values, whose mean may be rounded."""
+    return 0.0 if np.ptp(x) == 0 else float(x.var(ddof=1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

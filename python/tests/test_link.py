@@ -108,6 +108,15 @@ def test_ping_takes_the_delay_in_both_versions(device: str) -> None:
     assert net.outcome.up["forwarded_packets"] >= 8
 
 
+@needs_ping
+def test_lateness_is_measured_when_metrics_are() -> None:
+    for measure, some in (("0s..", True), ("1h..", False)):
+        with forebay.link("15Mbit/s", measure=measure) as net:
+            net.client.run(["ping", "-c", "1", net.server.address], capture_output=True)
+        assert net.outcome is not None
+        assert bool(net.outcome.lateness["bins"]) == some
+
+
 @needs_iperf3
 def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     done = cli(

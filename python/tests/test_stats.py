@@ -48,6 +48,13 @@ def test_a_difference_of_single_runs_has_no_interval() -> None:
     assert stats.difference_and_interval([2.0, 2.0], [1.0, 1.0]) == (1.0, 0.0)
 
 
+def test_equal_values_have_no_interval_however_their_mean_is_rounded() -> None:
+    equal = [0.1] * 3
+    assert sum(equal) / 3 != 0.1
+    assert stats.mean_and_interval(equal)[1] == 0.0
+    assert stats.difference_and_interval(equal, [0.3] * 3)[1] == 0.0
+
+
 def test_holm_worked_by_hand() -> None:
     # Sorted: 0.005·4, 0.01·3, 0.03·2, 0.04·1, each at least the one before.
     adjusted = stats.holm([0.01, 0.04, 0.03, 0.005])

@@ -15,9 +15,9 @@ use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
-use nix::time::{clock_gettime, ClockId};
 
 use crate::capture::Capture;
+use crate::clock::Clock;
 use crate::direction::{Counts, Direction};
 use crate::error::{doing, Error};
 use crate::lateness::{void, Lateness, Losses, Rate};
@@ -25,6 +25,7 @@ use crate::live::{Change, Now, Picture, Shared};
 use crate::namespace::Network;
 use crate::pool::Pool;
 use crate::process::{sent_by_a_process, Ended, Running, FORWARDED};
+use crate::real_time::RealTime;
 use crate::settings::Settings;
 
 /// Packets that are fetched, or released, in one direction before the other has its turn.
@@ -32,6 +33,8 @@ const BATCH: usize = 32;
 /// Sleep ends this long before a release, and the rest is spent looking at the clock: a sleeper
 /// wakes 20 to 50 us late.
 const SPIN: Span = Span::from_micros(60);
+/// Above this rate that would leave the receiver too little of two cores.
+const SPIN_BELOW_BPS: u64 = 120_000_000;
 /// Super-packets are released no more often than this, so that their segments stay together.
 const COARSE: Span = Span::from_micros(50);
 /// Signals and the ends of commands are looked for this often, however busy the link is.
@@ -42,26 +45,6 @@ const PICTURE: Span = Span::from_millis(200);
 const LONGEST_SLEEP: Span = Span::from_millis(100);
 /// Flows that a picture shows.
 const MOST_SHOWN: usize = 8;
-
-/// Nanoseconds since the start of the run.
-#[derive(Clone, Copy)]
-struct Clock {
-    start_ns: u64,
-}
-
-impl Clock {
-    fn start() -> Clock {
-        let mut clock = Clock { start_ns: 0 };
-        clock.start_ns = clock.now().as_nanos();
-        clock
-    }
-
-    fn now(self) -> Time {
-        let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
-        let ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
-        Time::from_nanos(ns - self.start_ns)
-    }
-}
 
 /// Who else has a say.
 #[derive(Default)]
@@ -143,7 +126,6 @@ struct Driver<'a> {
     rates: [Rate; 2],
     losses: Losses,
     capture: Option<Capture>,
-    spin: bool,
     coarse: bool,
 }
 
@@ -158,7 +140,7 @@ pub fn run(
     mut command: Option<Running>,
     mut server: Option<Running>,
     mut watchers: Watchers,
-    spin: bool,
+    real_time: &mut RealTime,
 ) -> Result<Outcome, Error> {
     let ways = settings.directions()?;
     let packet_bytes = if settings.super_packets {
@@ -180,7 +162,6 @@ pub fn run(
         rates: [Rate::default(); 2],
         losses: Losses::default(),
         capture: watchers.capture.take(),
-        spin,
         coarse: settings.super_packets,
     };
     if let Some(capture) = &mut driver.capture {
@@ -188,7 +169,7 @@ pub fn run(
     }
     let mut ended = [None, None];
     let running = &mut [&mut command, &mut server];
-    driver.run(signals, running, &mut ended, &watchers)?;
+    driver.run(signals, running, &mut ended, &watchers, real_time)?;
 
     let end = driver.clock.now();
     let Driver {
@@ -256,6 +237,7 @@ impl Driver<'_> {
         running: &mut [&mut Option<Running>; 2],
         ended: &mut [Option<Ended>; 2],
         watchers: &Watchers,
+        real_time: &mut RealTime,
     ) -> Result<(), Error> {
         let fd = |running: &Option<Running>| running.as_ref().map(|it| it.fd().as_raw_fd());
         let mut fds = [
@@ -294,6 +276,7 @@ impl Driver<'_> {
             if now >= next_housekeeping {
                 next_housekeeping = now + HOUSEKEEPING;
                 poll(&mut fds, Span::ZERO);
+                real_time.yield_if_hungry(now);
                 if self.changed(watchers) {
                     return Ok(());
                 }
@@ -304,11 +287,7 @@ impl Driver<'_> {
             } else if !worked {
                 let wake = self.wake(last_release, next_housekeeping);
                 let gap = wake.since(self.clock.now());
-                if self.spin {
-                    if gap > SPIN {
-                        poll(&mut fds, Span::from_nanos(gap.as_nanos() - SPIN.as_nanos()));
-                    }
-                } else if gap > Span::ZERO {
+                if gap > Span::ZERO {
                     poll(&mut fds, gap);
                 }
             }
@@ -394,9 +373,12 @@ impl Driver<'_> {
             let Some(due) = self.ways[way].release(now) else {
                 return Ok(i > 0);
             };
-            self.lateness.released(now, &due);
-            if !self.ways[way].spreads_delays() {
-                self.rates[way].released(now, &due);
+            // A run is void for what its metrics were taken from.
+            if self.ways[way].in_window(due.at) {
+                self.lateness.released(now, &due);
+                if !self.ways[way].spreads_delays() {
+                    self.rates[way].released(now, &due);
+                }
             }
             let network = self.network;
             let to = [&network.server.device, &network.client.device][way];
@@ -418,12 +400,16 @@ impl Driver<'_> {
         Ok(true)
     }
 
-    /// When there is something to do again, unless a packet comes.
+    /// When to look again, unless a packet comes.
     fn wake(&self, last_release: Time, latest: Time) -> Time {
         let mut wake = latest;
         for way in &self.ways {
             if let Some(release) = way.next_release() {
-                wake = wake.min(release);
+                let spins = !self.coarse && way.rate().as_bps() <= SPIN_BELOW_BPS;
+                let early = if spins { SPIN } else { Span::ZERO };
+                wake = wake.min(Time::from_nanos(
+                    release.as_nanos().saturating_sub(early.as_nanos()),
+                ));
             }
         }
         if self.coarse {
@@ -515,44 +501,6 @@ fn poll(fds: &mut [libc::pollfd], time: Span) {
     if ready < 0 {
         for fd in fds {
             fd.revents = 0;
-        }
-    }
-}
-
-/// Takes sleep and priority as exact as they may be had, and gives them back.
-pub struct RealTime {
-    former_slack: i32,
-    first_in_first_out: bool,
-}
-
-impl RealTime {
-    /// `priority` asks for SCHED_FIFO, which most users may not have.
-    pub fn take(priority: bool) -> RealTime {
-        // SAFETY: prctl and sched_setscheduler take values; the parameter lives through the call.
-        unsafe {
-            let former_slack = libc::prctl(libc::PR_GET_TIMERSLACK);
-            libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
-            let parameter = libc::sched_param { sched_priority: 10 };
-            // Commands must not inherit it.
-            let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-            let got = priority && libc::sched_setscheduler(0, policy, &parameter) == 0;
-            RealTime {
-                former_slack,
-                first_in_first_out: got,
-            }
-        }
-    }
-}
-
-impl std::ops::Drop for RealTime {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            libc::prctl(libc::PR_SET_TIMERSLACK, self.former_slack as u64);
-            if self.first_in_first_out {
-                let parameter = libc::sched_param { sched_priority: 0 };
-                libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameter);
-            }
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod capacity;
 mod capture;
+mod clock;
 mod device;
 pub mod direction;
 mod driver;
@@ -20,6 +21,7 @@ mod offload;
 pub mod pool;
 mod process;
 pub mod prometheus;
+mod real_time;
 mod settings;
 pub mod text;
 pub mod watch;
@@ -36,17 +38,14 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use driver::{RealTime, Signals};
+use driver::Signals;
 use namespace::Network;
 use nix::unistd::Pid;
 use process::Running;
+use real_time::RealTime;
 
 /// How long a server may take until it listens before COMMAND is started all the same.
 const SERVER_PATIENCE: Duration = Duration::from_secs(3);
-
-/// Below this rate there is time to look at the clock until a packet is due; above, that would
-/// leave the receiver too little of two cores.
-const SPIN_BELOW_BPS: u64 = 120_000_000;
 
 /// What runs at the ends.
 #[derive(Clone, Debug, Default)]
@@ -86,13 +85,8 @@ pub fn run(
     one_thread()?;
     // Before anything is made, see that the laws fit.
     settings.directions()?;
-    let fastest = [&settings.up, &settings.down]
-        .map(|way| way.capacity.mean_rate().as_bps())
-        .into_iter()
-        .max();
-    let spin = fastest.is_some_and(|rate| rate <= SPIN_BELOW_BPS) && !settings.super_packets;
     // A user namespace would take the right to it away.
-    let _real_time = RealTime::take(spin);
+    let mut real_time = RealTime::take();
     let mut network = Network::new(settings.device, settings.mtu, settings.super_packets)?;
     let signals = Signals::take()?;
     let environment = network.environment();
@@ -132,7 +126,7 @@ pub fn run(
         client,
         server,
         watchers,
-        spin,
+        &mut real_time,
     );
     network.leave();
     outcome

@@ -351,10 +351,12 @@ impl View {
                 now.counts.early_drops + now.counts.forced_drops,
                 now.counts.marks
             )),
-            Line::from(format!(
-                "lateness   99 %: {:.0} us",
-                1e6 * picture.lateness_p99_s
-            )),
+            Line::from(if picture.lateness_p99_s.is_nan() {
+                // Nothing has been released within the window of measurement.
+                "lateness   –".to_owned()
+            } else {
+                format!("lateness   99 %: {:.0} us", 1e6 * picture.lateness_p99_s)
+            }),
         ];
         frame.render_widget(Paragraph::new(lines).block(Block::bordered()), area);
     }

@@ -120,7 +120,7 @@ def _priority() -> Finding:
     )
     tried = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     if tried.returncode == 0:
-        return Finding("Real-time priority", "yes", "SCHED_FIFO, below 120 Mbit/s")
+        return Finding("Real-time priority", "yes", "SCHED_FIFO, up to 90 % of a core")
     return Finding(
         "Real-time priority",
         "partly",

@@ -92,7 +92,8 @@ def settings(
     super_packets: take up to 64 KiB of a TCP flow at a time; by default above 1 Gbit/s.
     seed: of the law's and the loss's random draws.
     sample: time between two samples of the queue.
-    measure: when metrics are taken, "5s.." or "5s..25s" since the start of the command.
+    measure: when metrics are taken, lateness too, "5s.." or "5s..25s" since the start of the
+        command.
     void_lateness: the run is void if one packet in a thousand is released later than this.
     void_rate: the run is void if the rate is off by more than this share.
 

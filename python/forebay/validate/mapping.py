@@ -24,8 +24,9 @@ LEAD_S = 1.0
 #: Access links this many times faster than the bottleneck do not hold a flow back; the link has
 #: none.
 ACCESS_RATIO = 5.0
-#: The way of the acknowledgements: it never queues.
-RETURN_RATE = "1Gbit/s"
+#: The way of the acknowledgements: nothing waits there, and it is slow enough for releases on
+#: the microsecond.
+RETURN_RATE = "100Mbit/s"
 RETURN_BUFFER = "10000p"
 #: Port of the first long flow's server, and that of all short transfers.
 PORT, TRANSFERS_PORT = 5201, 5200

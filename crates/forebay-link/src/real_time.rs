@@ -1,0 +1,79 @@
+//! How punctual the kernel is with this thread: exact timers, and a place before all others.
+
+use forebay_core::{Span, Time};
+use nix::libc;
+use nix::time::ClockId;
+
+use crate::clock::time_of;
+
+/// The kernel halts what is first in, first out for the rest of every second of which it has used
+/// 95 % (sched_rt_runtime_us). Who needs more than this share is better off as one of many.
+const MOST_OF_A_CORE: f64 = 0.9;
+/// The share is taken over so long.
+const LOOK: Span = Span::from_millis(200);
+
+/// Sleep and priority as exact as they may be had; given back when it is dropped.
+pub struct RealTime {
+    former_slack: i32,
+    first_in_first_out: bool,
+    /// When the share of the processor was looked at last.
+    looked: Time,
+    /// What the thread had used by then.
+    used: Time,
+}
+
+impl RealTime {
+    /// Asks for SCHED_FIFO, which most users may not have.
+    pub fn take() -> RealTime {
+        // SAFETY: prctl and sched_setscheduler take values; the parameter lives through the call.
+        unsafe {
+            let former_slack = libc::prctl(libc::PR_GET_TIMERSLACK);
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+            let parameter = libc::sched_param { sched_priority: 10 };
+            // Commands must not inherit it.
+            let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+            let got = libc::sched_setscheduler(0, policy, &parameter) == 0;
+            RealTime {
+                former_slack,
+                first_in_first_out: got,
+                looked: Time::ZERO,
+                used: processor_time(),
+            }
+        }
+    }
+
+    /// Gives the priority back, for good, where the thread has used nearly all of a core.
+    pub fn yield_if_hungry(&mut self, now: Time) {
+        if !self.first_in_first_out || now < self.looked + LOOK {
+            return;
+        }
+        let used = processor_time();
+        let share = used.since(self.used).as_secs_f64() / now.since(self.looked).as_secs_f64();
+        (self.looked, self.used) = (now, used);
+        if share > MOST_OF_A_CORE {
+            self.give_priority_back();
+        }
+    }
+
+    fn give_priority_back(&mut self) {
+        self.first_in_first_out = false;
+        let parameter = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameter lives through the call.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameter) };
+    }
+}
+
+/// What this thread has used.
+fn processor_time() -> Time {
+    time_of(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+impl std::ops::Drop for RealTime {
+    fn drop(&mut self) {
+        // SAFETY: prctl takes a value.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.former_slack as u64) };
+        if self.first_in_first_out {
+            self.give_priority_back();
+        }
+    }
+}
