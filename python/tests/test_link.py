@@ -322,8 +322,20 @@ def test_statuses_pass_through(cli: Cli) -> None:
         (["--rate", "15"], 'link: rate: found "15"'),
         (["--rate", "15Mbit/s", "--rate-up", "x"], 'link: rate-up: found "x"'),
         (["--rate", "15Mbit/s", "--aqm", "pie"], 'link: aqm: found "pie"'),
-        (["--rate", "15Mbit/s", "--aqm", "pi", "--set", "target=2000p"], "link: target: found"),
-        (["--rate", "15Mbit/s", "--aqm", "pi", "--set", "tarqet=20p"], "link: tarqet: found"),
+        (
+            ["--rate", "15Mbit/s", "--aqm", "pi", "--set", "target=2000p"],
+            "link: aqm pi: target: found",
+        ),
+        (
+            ["--rate", "15Mbit/s", "--aqm", "pi", "--set", "tarqet=20p"],
+            "link: aqm pi: tarqet: found",
+        ),
+        (
+            ["--rate", "15Mbit/s", "--aqm-up", "pi", "--buffer-up", "20p"],
+            'link: aqm-up pi: target: found "200p", its default,',
+        ),
+        (["--rate", "15Mbit/s", "--set", "target=20p"], "link: aqm droptail: target: found"),
+        (["--rate", "15Mbit/s", "--seed", "99999999999999999999"], "link: seed: found 999"),
         (["--rate", "15Mbit/s", "--loss", "200%"], 'link: loss: found "200%"'),
         (["--rate", "15Mbit/s", "--mtu", "100"], "link: mtu: found 100"),
         (["--trace", "no-such-file"], 'link: trace: found "no-such-file"'),
@@ -407,6 +419,32 @@ def test_an_error_within_the_context_ends_all() -> None:
         raise RuntimeError
     assert process.poll() is not None
     assert net.outcome is not None
+
+
+def test_a_place_takes_words() -> None:
+    with forebay.link("10Mbit/s") as net:
+        with pytest.raises(TypeError, match="list of words"):
+            net.client.run("echo one two")
+        with pytest.raises(TypeError, match="list of words"):
+            net.client.run(["echo one two"], shell=True)
+        for missing in ("no-such-program", "./no-such-program"):
+            with pytest.raises(FileNotFoundError):
+                net.client.popen([missing])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to give up a capability")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here: util-linux")
+@pytest.mark.parametrize("without", ["net_raw", "net_admin", "sys_admin"])
+def test_a_part_of_the_capabilities_is_no_hindrance(without: str) -> None:
+    # As in a container with `--cap-add`.
+    lessened = ["setpriv", "--bounding-set", f"-{without}", "--inh-caps", f"-{without}"]
+    words = command("link", "-q", "--rate", "10Mbit/s", "--device", "packets", "--", "true")
+    done = subprocess.run(
+        [*lessened, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    if "a user namespace" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
 
 
 def test_links_nest(cli: Cli) -> None:

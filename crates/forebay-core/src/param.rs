@@ -295,6 +295,7 @@ pub fn no_goals(goals: &[(String, Value)]) -> Result<(), ParamError> {
 pub fn unknown_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> ParamError {
     let known: Vec<&str> = known.collect();
     let allowed = match nearest(key, &known) {
+        None if known.is_empty() => "none".to_owned(),
         Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
         None => known.join(", "),
     };

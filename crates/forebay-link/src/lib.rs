@@ -158,12 +158,15 @@ fn one_thread() -> Result<(), Error> {
 /// server has failed.
 fn wait_for_listener(server: &mut Running) {
     let start = Instant::now();
+    let mut pause = Duration::from_millis(2);
     while start.elapsed() < SERVER_PATIENCE && !listens(server.keeper()) {
         // One that ends well may have left a daemon that is about to listen.
         if server.ended().is_some_and(|it| it != Ended::Status(0)) {
             return;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        // The kernel takes a millisecond to print its tables.
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(50));
     }
 }
 

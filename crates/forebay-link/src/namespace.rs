@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::sched::{setns, unshare, CloneFlags};
 use nix::unistd::{getegid, geteuid};
@@ -56,6 +57,13 @@ pub enum DeviceKind {
 /// Packets that wait in the kernel while the emulator is kept from running.
 const KERNEL_QUEUE_PKTS: u32 = 10_000;
 
+/// What making a link takes: in a user namespace of one's own, everybody has it.
+const NEEDED: [Capability; 3] = [
+    Capability::CAP_SYS_ADMIN,
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_NET_RAW,
+];
+
 /// One end, set up.
 pub struct Place {
     pub namespace: OwnedFd,
@@ -93,14 +101,14 @@ impl Network {
     /// What the machine refuses, with what to do.
     pub fn new(kind: DeviceKind, mtu: u32, super_packets: bool) -> Result<Network, Error> {
         let former = here()?;
-        let own_user = match unshare(CloneFlags::CLONE_NEWNET) {
-            Ok(()) => false,
-            Err(Errno::EPERM) => {
-                with_own_user()?;
-                true
-            }
-            Err(errno) => return Err(Error::machine("a network namespace", errno.desc())),
-        };
+        // With a part of them, as some containers have, it would stop half-way.
+        let may = NEEDED
+            .iter()
+            .all(|&it| caps::has_cap(None, CapSet::Effective, it).is_ok_and(|has| has));
+        let own_user = !may || unshare(CloneFlags::CLONE_NEWNET).is_err();
+        if own_user {
+            with_own_user()?;
+        }
         let outer = here()?;
         let mut outer_netlink =
             Netlink::open().map_err(|error| Error::machine("netlink", error))?;
@@ -255,14 +263,18 @@ fn no_user_namespace(errno: Errno) -> Error {
     };
     let advice = if allowed("user/max_user_namespaces") == Some(0) {
         "`sysctl user.max_user_namespaces=10000` allows them"
+    } else if allowed("user/max_net_namespaces") == Some(0) {
+        "`sysctl user.max_net_namespaces=10000` allows the network namespaces in it"
     } else if allowed("kernel/unprivileged_userns_clone") == Some(0) {
         "`sysctl kernel.unprivileged_userns_clone=1` allows them"
     } else if allowed("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
         "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile with \
          `userns,`, allows them"
-    } else {
+    } else if filtered() {
         "in a container its seccomp profile forbids them: run it with \
          `--security-opt seccomp=unconfined`, or with a profile that allows unshare"
+    } else {
+        "a process in a chroot, or whose user is in no map of its user namespace, may make none"
     };
     Error::machine(
         "a user namespace",
@@ -271,4 +283,10 @@ fn no_user_namespace(errno: Errno) -> Error {
             errno.desc().to_lowercase()
         ),
     )
+}
+
+/// Whether a seccomp filter is in force (proc(5), status).
+fn filtered() -> bool {
+    fs::read_to_string("/proc/self/status")
+        .is_ok_and(|status| status.lines().any(|line| line == "Seccomp:\t2"))
 }

@@ -62,6 +62,16 @@ impl LawChoice {
         let (_, value) = resolved.into_iter().find(|(name, _)| *name == "target")?;
         Packets::from_value(&value).ok().map(|target| target.0)
     }
+
+    /// An error with the law that it is about, chosen by `option`.
+    fn blamed(&self, mut error: ParamError, option: &str) -> ParamError {
+        let ours = |name: &str| self.spec.params.iter().any(|it| it.name == name);
+        if ours(&error.key) && !self.given.iter().any(|(name, _)| *name == error.key) {
+            error.found += ", its default";
+        }
+        error.key = format!("{option} {}: {}", self.spec.kind, error.key);
+        error
+    }
 }
 
 impl Way {
@@ -121,14 +131,15 @@ impl Settings {
     /// # Errors
     /// As [`Way::discipline`].
     pub fn directions(&self) -> Result<[Direction; 2], ParamError> {
-        let direction = |way: &Way, name: &str| {
+        let direction = |way: &Way, name: &str, option: &str| {
             let stream = |what: &str| Rng::new(self.seed, &format!("{name} {what}"));
             let record = forebay_trace::Settings {
                 interval: self.sample,
                 window: (self.measure.0, self.measure.1.unwrap_or(Time::MAX)),
             };
+            let discipline = way.discipline(self.mtu, stream("law"));
             Ok::<_, ParamError>(Direction::new(
-                way.discipline(self.mtu, stream("law"))?,
+                discipline.map_err(|error| way.law.blamed(error, option))?,
                 way.law.clone(),
                 way.capacity.clone(),
                 way.path,
@@ -136,6 +147,8 @@ impl Settings {
                 stream("loss"),
             ))
         };
-        Ok([direction(&self.up, "up")?, direction(&self.down, "down")?])
+        // Where both have the law that is wrong, `--aqm` has chosen it.
+        let down = direction(&self.down, "down", "aqm")?;
+        Ok([direction(&self.up, "up", "aqm-up")?, down])
     }
 }

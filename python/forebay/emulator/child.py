@@ -1,7 +1,7 @@
-"""The process that a link runs in: `python -m forebay.emulator.child FOLDER STOP READY`.
+"""The process that a link runs in: `python -m forebay.emulator.child REQUEST OUTCOME STOP READY`.
 
-FOLDER has the request and gets the outcome; STOP is a pipe whose end ends the link, and what is
-needed to enter the namespaces is written to READY.
+All are open files: what is asked for, what came of it, a pipe whose end ends the link, and one
+for what is needed to enter its namespaces.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import os
 import pickle
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 from forebay import _native
 
 
 def main() -> None:
-    folder, stop, ready = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    os.set_inheritable(stop, False)
-    os.set_inheritable(ready, False)
+    wanted, found, stop, ready = map(int, sys.argv[1:])
+    for fd in (wanted, found, stop, ready):
+        os.set_inheritable(fd, False)
     # A terminal's Ctrl-C is for the command, and for the program that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    request = pickle.loads((folder / "request").read_bytes())
+    with os.fdopen(wanted, "rb") as asked:
+        request = pickle.load(asked)
 
     def tell(up: dict[str, Any]) -> None:
         with os.fdopen(ready, "w") as pipe:
@@ -43,9 +43,8 @@ def main() -> None:
         answer = ("wrong", str(error))
     except OSError as error:
         answer = ("refused", str(error))
-    part = folder / "outcome.part"
-    part.write_bytes(pickle.dumps(answer))
-    part.rename(folder / "outcome")
+    with os.fdopen(found, "wb") as outcome:
+        pickle.dump(answer, outcome)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from forebay.emulator.settings import settings
 
 #: How long one link may take to come up and end.
 PATIENCE_S = 20.0
+USER_NAMESPACE = Path("/proc/self/ns/user")
 #: A queue is looked at so often, and for so long.
 LOOK_EVERY_S, LOOK_S = 0.005, 2.0
 
@@ -66,17 +67,23 @@ def _link(name: str, device: str) -> Finding:
     try:
         run(settings("10Mbit/s", device=device), ["true"], timeout_s=PATIENCE_S)
     except LinkError as error:
-        found, _, advice = str(error).partition("; ")
-        return Finding(name, "no", found, advice)
+        return _refused(name, error)
     return Finding(name, "yes", "up and down again")
+
+
+def _refused(name: str, error: LinkError) -> Finding:
+    found, _, advice = str(error).partition("; ")
+    # This is the doctor.
+    return Finding(name, "no", found, advice.removesuffix("; `forebay doctor` says more"))
 
 
 def _namespaces(links: list[Finding]) -> Finding:
     name = "Network namespaces"
     if not any(link.verdict == "yes" for link in links):
         return Finding(name, "no", links[0].found, links[0].advice)
-    # Whoever has CAP_SYS_ADMIN needs no user namespace.
-    return Finding(name, "yes", "as root" if os.geteuid() == 0 else "in a user namespace, no root")
+    same = ["sh", "-c", f"test $(readlink {USER_NAMESPACE}) = '{USER_NAMESPACE.readlink()}'"]
+    root = run(settings("10Mbit/s"), same, timeout_s=PATIENCE_S).status == 0
+    return Finding(name, "yes", "as root" if root else "in a user namespace, no root needed")
 
 
 def _ipv6() -> Finding:
@@ -108,8 +115,7 @@ def _super_packets() -> Finding:
     try:
         run(settings("10Mbit/s", device="tun", super_packets=True), ["true"], timeout_s=PATIENCE_S)
     except LinkError as error:
-        found, _, advice = str(error).partition("; ")
-        return Finding("Offloads (above 1 Gbit/s)", "no", found, advice)
+        return _refused("Offloads (above 1 Gbit/s)", error)
     return Finding("Offloads (above 1 Gbit/s)", "yes", "TUN hands over super-packets")
 
 
@@ -125,8 +131,8 @@ def _priority() -> Finding:
         "Real-time priority",
         "partly",
         "SCHED_FIFO is not allowed; links run without it, and are late when the machine is busy",
-        "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, or `@audio - rtprio 10` in "
-        "/etc/security/limits.conf",
+        "`ulimit -r 10` as root before, `LimitRTPRIO=10` in systemd, `USER - rtprio 10` in "
+        "/etc/security/limits.conf, or for a container `--ulimit rtprio=10`",
     )
 
 

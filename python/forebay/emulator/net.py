@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec
 
@@ -36,12 +39,21 @@ class Place:
         self._started: list[subprocess.Popen[Any]] = []
 
     def popen(self, command: Words, **options: Any) -> subprocess.Popen[Any]:
-        """Starts a program here; `options` as for `subprocess.Popen`.
+        """Starts a program here; `options` as for `subprocess.Popen`, without `shell`.
 
-        It is ended, with what it has started, when the link is.
+        It is ended, with what it has started, when the link is. Raises `TypeError` for a line
+        instead of words, and `FileNotFoundError` where there is no such program.
         """
+        if isinstance(command, str | bytes) or options.pop("shell", False):
+            raise TypeError('a command is a list of words; for a shell, ["sh", "-c", LINE]')
         environment = {**(options.pop("env", None) or os.environ), **self._environment}
-        words = [*self._enter, *(os.fspath(word) for word in command)]
+        words = [os.fspath(word) for word in command]
+        program: str | Path = words[0]
+        if "/" in words[0]:
+            program = Path(options.get("cwd") or "", words[0]).absolute()
+        if shutil.which(program, path=environment.get("PATH")) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
+        words = [*self._enter, *words]
         options = {"start_new_session": True, **options}
         process = subprocess.Popen(words, env=environment, **options)
         self._started.append(process)

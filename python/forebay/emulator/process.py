@@ -8,9 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from forebay._native import ScenarioError
@@ -46,27 +44,28 @@ class Emulator:
         self.settings = settings
         self.command = [os.fspath(word) for word in command or ()]
         self.server = server
-        self._folder = tempfile.TemporaryDirectory(prefix="forebay-link-")
-        folder = Path(self._folder.name)
         request = {"settings": settings, "command": self.command or None, "server": server}
-        (folder / "request").write_bytes(pickle.dumps(request))
+        # Files without a name: nothing of them stays, and no folder has to be writable.
+        wanted = _memory("request")
+        wanted.write(pickle.dumps(request))
+        wanted.seek(0)
+        self._found = _memory("outcome")
         stop_read, self._stop = os.pipe()
         ready_read, ready_write = os.pipe()
+        passed = (wanted.fileno(), self._found.fileno(), stop_read, ready_write)
         try:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "forebay.emulator.child"),
-                    *(str(folder), str(stop_read), str(ready_write)),
-                ],
+                [sys.executable, "-m", "forebay.emulator.child", *map(str, passed)],
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                pass_fds=(stop_read, ready_write),
+                pass_fds=passed,
             )
         except BaseException:
             self._close()
             raise
         finally:
+            wanted.close()
             os.close(stop_read)
             os.close(ready_write)
         with os.fdopen(ready_read) as ready:
@@ -110,9 +109,11 @@ class Emulator:
             self._close()
 
     def _outcome(self) -> Outcome:
+        self._found.seek(0)
         try:
-            kind, value = pickle.loads((Path(self._folder.name) / "outcome").read_bytes())
-        except FileNotFoundError:
+            kind, value = pickle.load(self._found)
+        except (EOFError, pickle.UnpicklingError):
+            # It was killed.
             raise LinkError(
                 f"the link's process ended with status {self.process.returncode}"
             ) from None
@@ -126,7 +127,12 @@ class Emulator:
         if self._stop >= 0:
             os.close(self._stop)
             self._stop = -1
-        self._folder.cleanup()
+        self._found.close()
+
+
+def _memory(name: str) -> IO[bytes]:
+    """A file without a name, for a child too."""
+    return os.fdopen(os.memfd_create(f"forebay-{name}"), "w+b")
 
 
 def run(

@@ -10,6 +10,9 @@ from pathlib import Path
 from forebay import _native
 from forebay._native import LinkLaw, ScenarioError
 
+#: IPv6 needs 1280 bytes (RFC 8200 section 5), and IP has no more than 65535.
+MTU = (1280, 65535)
+MOST_SEED = 2**64 - 1
 #: Parameters of a law: numbers, flags, or texts with a unit.
 Params = Mapping[str, object]
 
@@ -97,14 +100,15 @@ def settings(
     void_lateness: the run is void if one packet in a thousand is released later than this.
     void_rate: the run is void if the rate is off by more than this share.
 
-    Raises `ScenarioError` for a trace that cannot be read; `Settings.check` for all else.
+    Raises `ScenarioError` for a trace that cannot be read and a number out of range;
+    `Settings.check` for all else.
     """
     down = Way(
         suffix="",
-        rate=rate,
+        rate=None if rate is None else str(rate),
         trace=_trace(trace, "trace"),
-        delay=delay,
-        buffer=buffer,
+        delay=str(delay),
+        buffer=str(buffer),
         loss=str(loss),
         ecn=ecn,
         aqm=aqm,
@@ -112,28 +116,28 @@ def settings(
     )
     up = down
     if rate_up is not None:
-        up = replace(up, suffix="-up", rate=rate_up, trace=None)
+        up = replace(up, suffix="-up", rate=str(rate_up), trace=None)
     if trace_up is not None:
         up = replace(up, suffix="-up", trace=_trace(trace_up, "trace-up"), rate=rate_up)
     if aqm_up is not None or params_up is not None:
         # The parameters of one law mean nothing to another.
         up = replace(up, suffix="-up", aqm=aqm_up or aqm, set=_texts(params_up))
     if delay_up is not None:
-        up = replace(up, suffix="-up", delay=delay_up)
+        up = replace(up, suffix="-up", delay=str(delay_up))
     if buffer_up is not None:
-        up = replace(up, suffix="-up", buffer=buffer_up)
+        up = replace(up, suffix="-up", buffer=str(buffer_up))
     if loss_up is not None:
         up = replace(up, suffix="-up", loss=str(loss_up))
     return Settings(
         up=up,
         down=down,
         device=device,
-        mtu=mtu,
+        mtu=_whole("mtu", mtu, *MTU),
         super_packets=super_packets,
-        seed=seed,
-        sample=sample,
-        measure=measure,
-        void_lateness=void_lateness,
+        seed=_whole("seed", seed, 0, MOST_SEED),
+        sample=str(sample),
+        measure=str(measure),
+        void_lateness=str(void_lateness),
         void_rate=str(void_rate),
     )
 
@@ -149,6 +153,14 @@ def _trace(path: str | os.PathLike[str] | None, key: str) -> tuple[str, str] | N
             f'link: {key}: found "{os.fspath(path)}", {reason.lower()}, allowed: a file with a '
             "time in ms per line"
         ) from error
+
+
+def _whole(name: str, value: int, least: int, most: int) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ScenarioError(
+            f"link: {name}: found {value}, allowed: a whole number, {least} to {most}"
+        )
+    return value
 
 
 def _texts(params: Params | None) -> list[tuple[str, str]]:

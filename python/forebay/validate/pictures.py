@@ -38,6 +38,8 @@ ROOM, ASIDE = 0.8, 0.16
 MOST_LINEAR = 4.0
 #: Curves in one row of the figure.
 COLUMNS = 5
+#: A narrower figure would be blown up to the width of the page.
+LEAST_WIDTH_IN = 8.0
 #: Least share of packets that a curve shows.
 LEAST_SHARE = 1e-4
 
@@ -98,7 +100,10 @@ def delays(found: Comparison) -> Plot:
     """Share of packets that waited longer than a given time: a panel per law, a curve per side."""
     columns = min(COLUMNS, len(found.rows))
     lines = math.ceil(len(found.rows) / columns)
-    figure = Plot(figsize=(2.3 * columns + 0.6, 2.1 * lines + 0.6), layout="constrained")
+    figure = Plot(
+        figsize=(max(LEAST_WIDTH_IN, 2.3 * columns + 0.6), 2.1 * lines + 0.6),
+        layout="constrained",
+    )
     grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
     for axes, row in zip(grid.flat, found.rows, strict=False):
         for (name, style), side in zip(SIDES.items(), (row.simulated, row.real), strict=True):
@@ -123,6 +128,8 @@ def _panel(
 ) -> None:
     from forebay import stats
 
+    # A band is no reason to end the axis at its edge, where a mark would be cut in half.
+    axes.use_sticky_edges = False
     seen: list[float] = []
     for place, one in enumerate(differences):
         low, high = scale * (one.real - one.limit), scale * (one.real + one.limit)
