@@ -117,6 +117,20 @@ def test_lateness_is_measured_when_metrics_are() -> None:
         assert bool(net.outcome.lateness["bins"]) == some
 
 
+@pytest.mark.parametrize("device", ["tun", "packets"])
+def test_packets_that_waited_for_the_emulator_make_the_run_void(device: str) -> None:
+    with forebay.link("15Mbit/s", device=device) as net:
+        emulator_is = net._emulator.process
+        sender = net.client.popen(blast(100, 3000, 1.5, net.server.address))
+        time.sleep(0.7)
+        emulator_is.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        emulator_is.send_signal(signal.SIGCONT)
+        sender.wait()
+    assert net.outcome is not None
+    assert any("was fetched more than" in reason for reason in net.outcome.void)
+
+
 @needs_iperf3
 def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     done = cli(

@@ -151,6 +151,34 @@ impl Device {
         }
     }
 
+    /// Packets that found no room in the kernel since the last call, beyond those that the
+    /// device counts.
+    pub fn missed_packets(&self) -> u64 {
+        let Device::Packets { socket, .. } = self else {
+            return 0;
+        };
+        let mut found = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
+        let mut bytes = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the option's value is a tpacket_stats of the size that is said (packet(7)).
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut found).cast(),
+                &raw mut bytes,
+            )
+        };
+        if result == 0 {
+            u64::from(found.tp_drops)
+        } else {
+            0
+        }
+    }
+
     /// Reads the next packet into a slot; whether there was one.
     ///
     /// # Errors

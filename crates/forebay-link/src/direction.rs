@@ -70,6 +70,8 @@ pub struct Counts {
 
 pub struct Direction {
     discipline: Box<dyn Discipline<Segment>>,
+    /// When the discipline began: its clock starts at zero.
+    began: Time,
     capacity: Capacity,
     transmitter: Transmitter,
     /// When the packet being sent is out.
@@ -102,6 +104,7 @@ impl Direction {
     ) -> Direction {
         let mut direction = Direction {
             discipline,
+            began: Time::ZERO,
             transmitter: Transmitter::new(&capacity),
             busy_until: None,
             lanes: lanes(path.delays),
@@ -164,6 +167,7 @@ impl Direction {
         loop {
             let sent = self.busy_until.unwrap_or(Time::MAX);
             let tick = self.discipline.poll_timeout().unwrap_or(Time::MAX);
+            let tick = tick + self.began.since(Time::ZERO);
             let next = sent.min(tick).min(self.next_sample);
             if next > now {
                 return;
@@ -171,7 +175,7 @@ impl Direction {
             if next == sent {
                 self.send_next(next, pool);
             } else if next == tick {
-                self.discipline.handle_timeout(next);
+                self.discipline.handle_timeout(self.own(next));
             } else {
                 self.end_sample(next);
             }
@@ -182,12 +186,13 @@ impl Direction {
     pub fn arrive(&mut self, now: Time, segment: Segment, pool: &mut Pool) {
         self.counts.arrived_packets += 1;
         self.recorder.arrived();
+        let own = self.own(now);
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
             pool,
         };
-        self.discipline.enqueue(now, segment, &mut taker);
+        self.discipline.enqueue(own, segment, &mut taker);
         if self.busy_until.is_none() {
             self.after_idle = true;
             self.send_next(now, pool);
@@ -196,12 +201,13 @@ impl Direction {
 
     /// Takes the next packet from the queue onto the link, which is free at `now`.
     fn send_next(&mut self, now: Time, pool: &mut Pool) {
+        let own = self.own(now);
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
             pool,
         };
-        let Some(departure) = self.discipline.dequeue(now, &mut taker) else {
+        let Some(departure) = self.discipline.dequeue(own, &mut taker) else {
             self.busy_until = None;
             self.transmitter.idle();
             return;
@@ -297,21 +303,29 @@ impl Direction {
         self.discipline.set_buffer(buffer);
     }
 
-    /// Another discipline takes over, with the packets of the one before.
+    /// What the discipline's clock shows.
+    fn own(&self, now: Time) -> Time {
+        Time::ZERO + now.since(self.began)
+    }
+
+    /// Another discipline takes over at its time zero, with the packets of the one before.
     pub fn set_discipline(
         &mut self,
         now: Time,
         discipline: Box<dyn Discipline<Segment>>,
         pool: &mut Pool,
     ) {
+        let former_own = self.own(now);
         let mut former = std::mem::replace(&mut self.discipline, discipline);
+        self.began = now;
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
             pool,
         };
-        while let Some(departure) = former.dequeue(now, &mut taker) {
-            self.discipline.enqueue(now, departure.packet, &mut taker);
+        while let Some(departure) = former.dequeue(former_own, &mut taker) {
+            self.discipline
+                .enqueue(Time::ZERO, departure.packet, &mut taker);
         }
     }
 
@@ -553,13 +567,15 @@ mod tests {
     #[test]
     fn another_law_takes_over_the_queue() {
         let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
+        let minute = Time::ZERO + Span::from_secs(60);
         for _ in 0..50 {
-            arrive(&mut link, &mut pool, ms(1), 1500, 1, 0);
+            arrive(&mut link, &mut pool, minute, 1500, 1, 0);
         }
+        let gains = [("a", 3e-4), ("b", 2e-4)].map(|(name, it)| (name.into(), Value::Number(it)));
         let law = find("pi")
             .unwrap()
             .build(
-                &[("target".into(), Value::Text("20p".into()))],
+                &[&gains[..], &[("target".into(), Value::Text("20p".into()))]].concat(),
                 &Site {
                     rate: RATE,
                     buffer_pkts: 100.0,
@@ -568,13 +584,22 @@ mod tests {
             )
             .unwrap();
         let fifo = Fifo::new(law, Buffer::Packets(100), RATE, true, Rng::new(2, "law"));
-        link.set_discipline(ms(1), Box::new(fifo), &mut pool);
-        link.set_rate(ms(1), Rate::from_bps(24_000_000));
+        link.set_discipline(minute, Box::new(fifo), &mut pool);
+        link.set_rate(minute, Rate::from_bps(24_000_000));
         assert_eq!(link.len_packets(), 49);
-        let out = release_all(&mut link, &mut pool, ms(1000));
+        // The new law begins here, and does not make up for a minute of samples.
+        let mut p = f64::NAN;
+        link.advance(minute + Span::from_millis(7), &mut pool);
+        link.probe(&mut |name, value| {
+            if name == "p" {
+                p = value;
+            }
+        });
+        assert!((p - 3e-4 * (49.0 - 12.0 - 20.0)).abs() < 1e-3, "{p}");
+        let out = release_all(&mut link, &mut pool, minute + Span::from_secs(1));
         assert_eq!(out.len(), 50);
         // The first was on its way for 1 ms; the others take half a millisecond each.
-        assert_eq!(out[49].at, Time::from_nanos(26_500_000));
+        assert_eq!(out[49].at, minute + Span::from_micros(25_500));
     }
 
     proptest! {

@@ -29,7 +29,7 @@ use crate::real_time::RealTime;
 use crate::settings::Settings;
 
 /// Packets that are fetched, or released, in one direction before the other has its turn.
-const BATCH: usize = 32;
+const BATCH: u64 = 32;
 /// Sleep ends this long before a release, and the rest is spent looking at the clock: a sleeper
 /// wakes 20 to 50 us late.
 const SPIN: Span = Span::from_micros(60);
@@ -123,6 +123,8 @@ struct Driver<'a> {
     /// Taken when no slot is free, so that devices are emptied all the same.
     scrap: u32,
     lateness: Lateness,
+    /// When the devices were looked at last, or were to be.
+    looked: Time,
     rates: [Rate; 2],
     losses: Losses,
     capture: Option<Capture>,
@@ -143,12 +145,7 @@ pub fn run(
     real_time: &mut RealTime,
 ) -> Result<Outcome, Error> {
     let ways = settings.directions()?;
-    let packet_bytes = if settings.super_packets {
-        crate::device::SUPER_PACKET_BYTES
-    } else {
-        settings.mtu as usize
-    };
-    let mut pool = Pool::new(settings.slots() + 1, packet_bytes);
+    let mut pool = Pool::new(settings.slots() + 1, settings.slot_bytes());
     let scrap = pool.take().expect("a new pool has room");
     let cpu_s = user_cpu_s();
     let mut driver = Driver {
@@ -159,6 +156,7 @@ pub fn run(
         pool,
         scrap,
         lateness: Lateness::default(),
+        looked: Time::ZERO,
         rates: [Rate::default(); 2],
         losses: Losses::default(),
         capture: watchers.capture.take(),
@@ -260,8 +258,15 @@ impl Driver<'_> {
         let mut last_release = Time::ZERO;
         loop {
             let mut worked = false;
+            let now = self.clock.now();
+            let late = now.since(self.looked);
+            self.looked = now;
             for way in 0..2 {
-                worked |= self.receive(way)?;
+                let packets = self.receive(way)?;
+                worked |= packets > 0;
+                if packets > 0 && self.ways[way].in_window(now) {
+                    self.lateness.fetched(packets, late);
+                }
             }
             let now = self.clock.now();
             for way in &mut self.ways {
@@ -288,6 +293,8 @@ impl Driver<'_> {
                 let wake = self.wake(last_release, next_housekeeping);
                 let gap = wake.since(self.clock.now());
                 if gap > Span::ZERO {
+                    // A packet that comes before ends the sleep.
+                    self.looked = wake;
                     poll(&mut fds, gap);
                 }
             }
@@ -324,8 +331,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Fetches packets that want to go one way; whether there were any.
-    fn receive(&mut self, way: usize) -> Result<bool, Error> {
+    /// Fetches packets that want to go one way; how many there were.
+    fn receive(&mut self, way: usize) -> Result<u64, Error> {
         let network = self.network;
         let from = [&network.client.device, &network.server.device][way];
         for i in 0..BATCH {
@@ -339,7 +346,7 @@ impl Driver<'_> {
                     self.pool.put_back(slot);
                 }
                 if !got {
-                    return Ok(i > 0);
+                    return Ok(i);
                 }
                 self.losses.no_memory_packets += 1;
                 continue;
@@ -363,7 +370,7 @@ impl Driver<'_> {
                 capture.sent(way, now, &self.pool, slot, &before, &direction.counts);
             }
         }
-        Ok(true)
+        Ok(BATCH)
     }
 
     /// Releases what is due one way; whether anything was.

@@ -89,16 +89,21 @@ impl Flows {
 
     /// A packet of the other direction has come; it may acknowledge data of this one.
     pub fn answered(&mut self, headers: &Headers, in_window: bool) {
-        let Some((tcp, ack)) = headers.tcp.and_then(|tcp| Some((tcp, tcp.ack?))) else {
+        let Some(tcp) = headers.tcp else {
             return;
         };
         let Some(&index) = self.index.get(&headers.flow.reversed()) else {
             return;
         };
         let got = &mut self.got[index as usize];
-        // What answers a SYN begins the count: the ports may have been those of a former
-        // connection, with other numbers.
-        let former = got.acknowledged.filter(|_| !tcp.syn);
+        if tcp.syn {
+            // The ports may have been those of a former connection, with other numbers.
+            got.acknowledged = None;
+        }
+        let Some(ack) = tcp.ack else {
+            return;
+        };
+        let former = got.acknowledged;
         let news = ack.wrapping_sub(former.unwrap_or(ack));
         // Sequence numbers are compared in the half circle ahead: an older ACK is no news.
         if news >= 1 << 31 {
@@ -216,6 +221,22 @@ mod tests {
         syn_ack(138_000_000, 138_030_000);
         syn_ack(5_000, 6_000);
         assert_eq!(flows.totals()[0].delivered_bytes, 51_000);
+    }
+
+    /// The side that was connected to sends: the other's SYN acknowledges nothing.
+    #[test]
+    fn a_download_that_reuses_ports_counts_from_its_own_start() {
+        let mut flows = Flows::default();
+        for (first, last) in [(1_000, 21_000), (138_000_000, 138_030_000)] {
+            let mut syn = answer(0);
+            let tcp = syn.tcp.as_mut().unwrap();
+            (tcp.syn, tcp.ack) = (true, None);
+            flows.answered(&syn, true);
+            flows.sent(&data(TCP), 0, true);
+            flows.answered(&answer(first), true);
+            flows.answered(&answer(last), true);
+        }
+        assert_eq!(flows.totals()[0].delivered_bytes, 50_000);
     }
 
     #[test]

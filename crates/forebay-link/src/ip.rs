@@ -201,7 +201,7 @@ fn v6(packet: &[u8]) -> Option<Headers> {
 /// The last header's protocol, where it begins, and whether the packet is a fragment. A chain
 /// that is cut off, or too long, ends where it does.
 fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
-    let (mut protocol, mut at, mut fragment) = (packet[6], 40, false);
+    let (mut protocol, mut at) = (packet[6], 40);
     for _ in 0..MOST_EXTENSIONS {
         let Some(&[next, length]) = packet.get(at..at + 2).and_then(|it| it.first_chunk()) else {
             break;
@@ -212,7 +212,11 @@ fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
             AUTHENTICATION => 4 * (usize::from(length) + 2),
             FRAGMENT => {
                 // Offset or more fragments; an atomic fragment (RFC 6946) is whole.
-                fragment |= u16_at(packet, at + 2).is_none_or(|it| it & 0xfff9 != 0);
+                let fragment = u16_at(packet, at + 2).is_none_or(|it| it & 0xfff9 != 0);
+                if fragment {
+                    // What follows is a header in the first fragment alone.
+                    return (next, (at + 8).min(packet.len()), true);
+                }
                 8
             }
             _ => break,
@@ -222,7 +226,7 @@ fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
         }
         (protocol, at) = (next, at + bytes);
     }
-    (protocol, at, fragment)
+    (protocol, at, false)
 }
 
 fn above(

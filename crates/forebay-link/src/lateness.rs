@@ -8,7 +8,7 @@ use crate::direction::Due;
 /// Beyond these a run is void.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Of the release of all packets but one in a thousand.
+    /// Of the release, and of the fetching, of all packets but one in a thousand.
     pub lateness_p999: Span,
     /// Of the achieved rate from the asked one, as a share of it.
     pub rate: f64,
@@ -26,9 +26,11 @@ impl Default for Bounds {
 /// How long the rate must have been observed before it can make a run void, in ns.
 const LEAST_BUSY_NS: i64 = 1_000_000_000;
 
-/// When packets were released, against when they were due.
+/// When packets were released, against when they were due, and how long they may have waited
+/// to be fetched.
 pub struct Lateness {
     histogram: Histogram<u64>,
+    fetched: Histogram<u64>,
 }
 
 /// What a busy link released, and how long it took.
@@ -54,10 +56,12 @@ const LEAST_PERIOD_NS: i64 = 100_000_000;
 
 impl Default for Lateness {
     fn default() -> Lateness {
+        // 100 ns to 100 s at two digits.
+        let histogram = Histogram::new_with_bounds(100, 100_000_000_000, 2)
+            .expect("the bounds are constant and valid");
         Lateness {
-            // 100 ns to 100 s at two digits.
-            histogram: Histogram::new_with_bounds(100, 100_000_000_000, 2)
-                .expect("the bounds are constant and valid"),
+            fetched: histogram.clone(),
+            histogram,
         }
     }
 }
@@ -66,6 +70,20 @@ impl Lateness {
     pub fn released(&mut self, now: Time, due: &Due) {
         self.histogram
             .saturating_record(now.since(due.at).as_nanos());
+    }
+
+    /// So many packets were there when the emulator looked, which it should have done so long
+    /// before. They count as having come now, which is late by at most that.
+    pub fn fetched(&mut self, packets: u64, late: Span) {
+        self.fetched.saturating_record_n(late.as_nanos(), packets);
+    }
+
+    /// As [`Lateness::quantile_s`], of how late packets may have been fetched.
+    pub fn fetched_quantile_s(&self, quantile: f64) -> f64 {
+        if self.fetched.is_empty() {
+            return f64::NAN;
+        }
+        self.fetched.value_at_quantile(quantile) as f64 / 1e9
     }
 
     /// The lateness that this share of the packets did not exceed, in s; NaN without packets.
@@ -164,13 +182,18 @@ pub struct Losses {
 /// Why a run is void; empty where it is sound.
 pub fn void(lateness: &Lateness, rates: [&Rate; 2], losses: Losses, bounds: Bounds) -> Vec<String> {
     let mut reasons = Vec::new();
-    let late_s = lateness.quantile_s(0.999);
-    if late_s > bounds.lateness_p999.as_secs_f64() {
-        reasons.push(format!(
-            "one packet in a thousand was released more than {} late (bound {})",
-            rounded(late_s),
-            bounds.lateness_p999
-        ));
+    let late = [
+        ("released", lateness.quantile_s(0.999)),
+        ("fetched", lateness.fetched_quantile_s(0.999)),
+    ];
+    for (what, late_s) in late {
+        if late_s > bounds.lateness_p999.as_secs_f64() {
+            reasons.push(format!(
+                "one packet in a thousand was {what} more than {} late (bound {})",
+                rounded(late_s),
+                bounds.lateness_p999
+            ));
+        }
     }
     for (way, rate) in ["up", "down"].iter().zip(rates) {
         if let Some(off) = rate.off().filter(|&off| off > bounds.rate) {
@@ -255,6 +278,10 @@ mod tests {
         let idle = Rate::default();
         let bounds = Bounds::default();
         assert_eq!(void(&lateness, [&rate, &idle], none, bounds), [""; 0]);
+        lateness.fetched(2, Span::from_millis(3));
+        let reasons = void(&lateness, [&rate, &idle], none, bounds);
+        assert!(reasons[0].contains("was fetched more than 3."));
+        lateness.fetched(20_000, Span::ZERO);
         let strict = Bounds {
             lateness_p999: Span::from_micros(10),
             ..bounds

@@ -180,7 +180,10 @@ impl Network {
     /// Packets that the kernel dropped because the emulator did not fetch them in time.
     pub fn missed_packets(&mut self) -> u64 {
         let ends = [&mut self.client, &mut self.server];
-        let missed = ends.map(|place| place.netlink.counts(NAME).map_or(0, |it| it.tx_dropped));
+        let missed = ends.map(|place| {
+            let counts = place.netlink.counts(NAME);
+            counts.map_or(0, |it| it.tx_dropped) + place.device.missed_packets()
+        });
         missed.iter().sum()
     }
 
@@ -252,7 +255,14 @@ fn with_own_user() -> Result<(), Error> {
             .map_err(|error| Error::machine(format!("/proc/self/{file}"), error))
     };
     let _ = fs::write("/proc/self/setgroups", "deny");
-    write("uid_map", format!("{user} {user} 1"))?;
+    write("uid_map", format!("{user} {user} 1")).map_err(|error| match error {
+        // user_namespaces(7): since Linux 5.12.
+        Error::Machine(line) if user.is_root() => Error::Machine(format!(
+            "{line}; root may map itself with CAP_SETFCAP alone: run it as another user, or add \
+             that capability"
+        )),
+        other => other,
+    })?;
     write("gid_map", format!("{group} {group} 1"))
 }
 

@@ -33,7 +33,7 @@ impl Packet for Segment {
         self.tcp
     }
     fn set_ce(&mut self) {
-        self.marked = self.ecn != Ecn::Ce;
+        self.marked |= self.ecn != Ecn::Ce;
         self.ecn = Ecn::Ce;
     }
 }

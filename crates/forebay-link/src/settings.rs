@@ -50,9 +50,8 @@ pub struct Settings {
 /// one packet of 1500 bytes takes 12 us there, and two system calls of it about 4.
 pub const SUPER_PACKETS_ABOVE_BPS: u64 = 1_000_000_000;
 
-/// Most packets of the emulator's memory: 2 GiB of address space at the usual MTU, of which
-/// only what is used is taken.
-const MOST_SLOTS: u64 = 1 << 20;
+/// Most of the emulator's memory for packets; only what is used is taken from the system.
+const MOST_BYTES: u64 = 2 << 30;
 const LEAST_SLOTS: u64 = 4096;
 
 impl LawChoice {
@@ -118,12 +117,16 @@ impl Settings {
     /// Slots of memory that suffice for both directions.
     pub fn slots(&self) -> u32 {
         let slots = self.up.slots().saturating_add(self.down.slots());
-        let most = if self.super_packets {
-            MOST_SLOTS / 32
+        slots.clamp(LEAST_SLOTS, MOST_BYTES / self.slot_bytes() as u64) as u32
+    }
+
+    /// The largest packet that a device hands over.
+    pub fn slot_bytes(&self) -> usize {
+        if self.super_packets {
+            crate::device::SUPER_PACKET_BYTES
         } else {
-            MOST_SLOTS
-        };
-        slots.clamp(LEAST_SLOTS, most) as u32
+            self.mtu as usize
+        }
     }
 
     /// Both directions, up first.

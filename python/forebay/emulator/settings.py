@@ -97,7 +97,8 @@ def settings(
     sample: time between two samples of the queue.
     measure: when metrics are taken, lateness too, "5s.." or "5s..25s" since the start of the
         command.
-    void_lateness: the run is void if one packet in a thousand is released later than this.
+    void_lateness: the run is void if one packet in a thousand is fetched or released later than
+        this.
     void_rate: the run is void if the rate is off by more than this share.
 
     Raises `ScenarioError` for a trace that cannot be read and a number out of range;
