@@ -129,6 +129,7 @@ struct Driver<'a> {
     losses: Losses,
     capture: Option<Capture>,
     coarse: bool,
+    may_spin: bool,
 }
 
 /// Runs the link until its command ends, or until it is stopped.
@@ -161,6 +162,7 @@ pub fn run(
         losses: Losses::default(),
         capture: watchers.capture.take(),
         coarse: settings.super_packets,
+        may_spin: !settings.super_packets,
     };
     if let Some(capture) = &mut driver.capture {
         capture.begin();
@@ -281,7 +283,13 @@ impl Driver<'_> {
             if now >= next_housekeeping {
                 next_housekeeping = now + HOUSEKEEPING;
                 poll(&mut fds, Span::ZERO);
-                real_time.yield_if_hungry(now);
+                if real_time.hungry(now) {
+                    if self.may_spin {
+                        self.may_spin = false;
+                    } else {
+                        real_time.give_priority_back();
+                    }
+                }
                 if self.changed(watchers) {
                     return Ok(());
                 }
@@ -412,7 +420,7 @@ impl Driver<'_> {
         let mut wake = latest;
         for way in &self.ways {
             if let Some(release) = way.next_release() {
-                let spins = !self.coarse && way.rate().as_bps() <= SPIN_BELOW_BPS;
+                let spins = self.may_spin && way.rate().as_bps() <= SPIN_BELOW_BPS;
                 let early = if spins { SPIN } else { Span::ZERO };
                 wake = wake.min(Time::from_nanos(
                     release.as_nanos().saturating_sub(early.as_nanos()),

@@ -42,20 +42,19 @@ impl RealTime {
         }
     }
 
-    /// Gives the priority back, for good, where the thread has used nearly all of a core.
-    pub fn yield_if_hungry(&mut self, now: Time) {
+    /// Whether the thread has priority, and has used nearly all of a core since this was asked
+    /// last.
+    pub fn hungry(&mut self, now: Time) -> bool {
         if !self.first_in_first_out || now < self.looked + LOOK {
-            return;
+            return false;
         }
         let used = processor_time();
         let share = used.since(self.used).as_secs_f64() / now.since(self.looked).as_secs_f64();
         (self.looked, self.used) = (now, used);
-        if share > MOST_OF_A_CORE {
-            self.give_priority_back();
-        }
+        share > MOST_OF_A_CORE
     }
 
-    fn give_priority_back(&mut self) {
+    pub fn give_priority_back(&mut self) {
         self.first_in_first_out = false;
         let parameter = libc::sched_param { sched_priority: 0 };
         // SAFETY: the parameter lives through the call.

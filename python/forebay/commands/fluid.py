@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.commands.options import ScenarioFile, console, settings
+from forebay.commands.options import ScenarioFile, ScenarioKeys, console, settings
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace, Plan
@@ -33,15 +33,7 @@ def fluid(
             metavar="KIND",
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Set a key of the scenario, such as traffic.0.flows=100. May be given several "
-            "times.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    set_: ScenarioKeys = None,
     sawtooth: Annotated[
         bool,
         typer.Option(

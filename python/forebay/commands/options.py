@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
 #: Options that mean the same in every command that has them.
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")]
+ScenarioKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s. "
+        "May be given several times.",
+        metavar="KEY=VALUE",
+    ),
+]
 LawKind = Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")]
 Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
 Threads = Annotated[

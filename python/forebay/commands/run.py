@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.commands.options import ScenarioFile, Threads, console
+from forebay.commands.options import ScenarioFile, ScenarioKeys, Threads, console
 
 if TYPE_CHECKING:
     from forebay.result import Result
@@ -30,15 +30,7 @@ def run(
             metavar="KIND",
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Set a key of the scenario, such as bottleneck.rate=20Mbit/s. May be given "
-            "several times.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    set_: ScenarioKeys = None,
     seeds: Annotated[
         int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N", show_default=False)
     ] = None,
