@@ -54,7 +54,7 @@ papers: $(STAMPS)/native
 
 reality: $(STAMPS)/native $(STAMPS)/tools
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
-	  --repeats 5 --links 2 --void-lateness 5ms --page docs/reality.md --out results/reality
+	  --repeats 5 --links 2 --page docs/reality.md --out results/reality
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs
