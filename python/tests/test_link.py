@@ -446,6 +446,61 @@ def test_a_place_takes_words() -> None:
                 net.client.popen([missing])
 
 
+def test_an_interrupt_while_it_comes_up_ends_the_link() -> None:
+    """It waits for a server that never listens."""
+    program = """
+import signal
+from forebay import emulator
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    emulator.run(emulator.settings("10Mbit/s"), ["true"], server="sleep 600")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + PATIENCE_S
+        while not keepers() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "interrupted\n"
+        # The program goes on.
+        assert not keepers()
+        process.communicate("\n")
+
+
+def test_a_program_that_goes_on_after_ctrl_c_keeps_its_link() -> None:
+    program = """
+import forebay, os, signal, time
+signal.signal(signal.SIGINT, lambda *_: print("handled"))
+with forebay.link("10Mbit/s") as net:
+    os.killpg(0, signal.SIGINT)
+    time.sleep(0.3)
+    net.client.run(["echo", "still there"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-uc", program], stdout=subprocess.PIPE, start_new_session=True, check=True
+    )
+    assert done.stdout == b"handled\nstill there\n"
+
+
+def test_a_fork_of_the_program_does_not_keep_the_link() -> None:
+    program = """
+import forebay, os, signal, time
+with forebay.link("10Mbit/s") as net:
+    fork = os.fork()
+    if fork == 0:
+        time.sleep(600)
+print(net.outcome is not None)
+os.kill(fork, signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"True\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to give up a capability")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here: util-linux")
 @pytest.mark.parametrize("without", ["net_raw", "net_admin", "sys_admin"])

@@ -1,7 +1,7 @@
 """The process that a link runs in: `python -m forebay.emulator.child REQUEST OUTCOME STOP READY`.
 
-All are open files: what is asked for, what came of it, a pipe whose end ends the link, and one
-for what is needed to enter its namespaces.
+All are open files: what is asked for, what came of it, a socket whose end ends the link, and a
+pipe for what is needed to enter its namespaces.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def main() -> None:
     wanted, found, stop, ready = map(int, sys.argv[1:])
     for fd in (wanted, found, stop, ready):
         os.set_inheritable(fd, False)
-    # A terminal's Ctrl-C is for the command, and for the program that started this one.
+    # A terminal's Ctrl-C is for the command, and for the program that started this one. The link
+    # takes no notice of it where there is a command; where there is none, this has no terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(wanted, "rb") as asked:
         request = pickle.load(asked)

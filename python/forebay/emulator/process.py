@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pickle
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,9 +51,10 @@ class Emulator:
         wanted.write(pickle.dumps(request))
         wanted.seek(0)
         self._found = _memory("outcome")
-        stop_read, self._stop = os.pipe()
+        # Closed by the kernel when this process ends, and by Python when nobody has the link.
+        self._stop, stopped = socket.socketpair()
         ready_read, ready_write = os.pipe()
-        passed = (wanted.fileno(), self._found.fileno(), stop_read, ready_write)
+        passed = (wanted.fileno(), self._found.fileno(), stopped.fileno(), ready_write)
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "forebay.emulator.child", *map(str, passed)],
@@ -60,21 +62,29 @@ class Emulator:
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=passed,
+                # A command has the terminal's Ctrl-C itself. Without one, Ctrl-C is for the
+                # program that this is a part of, which may go on.
+                start_new_session=not self.command,
             )
         except BaseException:
+            os.close(ready_read)
             self._close()
             raise
         finally:
             wanted.close()
-            os.close(stop_read)
+            stopped.close()
             os.close(ready_write)
-        with os.fdopen(ready_read) as ready:
-            line = ready.readline()
+        try:
+            with os.fdopen(ready_read) as ready:
+                line = ready.readline()
+            #: What others need to enter its namespaces.
+            self.up: dict[str, Any] = json.loads(line or "{}")
+        except BaseException:
+            self.stop()
+            raise
         if not line:
             self.wait()
             raise LinkError("the link ended before it was up")
-        #: What others need to enter its namespaces.
-        self.up: dict[str, Any] = json.loads(line)
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
         """Waits until the link ends; after `timeout_s` it is stopped.
@@ -93,9 +103,8 @@ class Emulator:
 
     def stop(self) -> Outcome | None:
         """Ends the link with all that runs in it; None if it left nothing to read."""
-        if self._stop >= 0:
-            os.close(self._stop)
-            self._stop = -1
+        # Closing would not do where a fork of this process has the socket, too.
+        self._stop.shutdown(socket.SHUT_RDWR)
         try:
             self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -124,9 +133,7 @@ class Emulator:
         return outcome.read(self.settings, self.command, self.server, value)
 
     def _close(self) -> None:
-        if self._stop >= 0:
-            os.close(self._stop)
-            self._stop = -1
+        self._stop.close()
         self._found.close()
 
 
