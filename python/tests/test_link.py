@@ -383,11 +383,20 @@ def started(*words: str, **options: Any) -> subprocess.Popen[str]:
 DAEMON = "setsid sleep 600 & echo ready; echo $!; exec sleep 600"
 
 
+def runs(pid: int) -> bool:
+    """Whether it has not ended; who adopted it may not have waited for it yet."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def gone(pid: int) -> bool:
     deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+    while runs(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not Path(f"/proc/{pid}").exists()
+    return not runs(pid)
 
 
 def test_nothing_stays_when_the_emulator_is_killed() -> None:
@@ -416,15 +425,21 @@ def test_signals_are_passed_on(number: signal.Signals) -> None:
         assert process.returncode == 5
 
 
-def test_nothing_stays_when_a_program_dies_within_the_context(tmp_path: Path) -> None:
+def test_nothing_stays_when_a_program_dies_within_the_context() -> None:
     program = """
 import forebay, os, signal
 with forebay.link("10Mbit/s") as net:
-    net.server.popen(["sleep", "600"])
+    print(net.server.popen(["sleep", "600"]).pid)
+    net.client.run(["sh", "-c", "setsid sleep 600 & echo $!"])
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", program], check=False)
-    assert done.returncode == -signal.SIGKILL
+    with subprocess.Popen(
+        [sys.executable, "-uc", program], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        left = [int(process.stdout.readline()) for _ in range(2)]
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
+        assert all(map(gone, left))
 
 
 def test_an_error_within_the_context_ends_all() -> None:
@@ -444,6 +459,36 @@ def test_a_place_takes_words() -> None:
         for missing in ("no-such-program", "./no-such-program"):
             with pytest.raises(FileNotFoundError):
                 net.client.popen([missing])
+
+
+def test_daemons_end_with_the_context() -> None:
+    daemon = "setsid sleep 600 >/dev/null 2>&1 & echo $!"
+    outside = subprocess.Popen(["sleep", "600"])
+    with forebay.link("10Mbit/s") as net:
+        done = net.server.run(["sh", "-c", daemon], capture_output=True, text=True)
+        left = int(done.stdout)
+        while os.getsid(left) != left:
+            time.sleep(0.01)
+    assert not runs(left)
+    assert outside.poll() is None
+    outside.kill()
+    outside.wait()
+
+
+def test_a_timeout_does_not_wait_for_a_daemons_output() -> None:
+    """Its own process: one that waits for ever is stopped."""
+    program = """
+import forebay, subprocess
+with forebay.link("10Mbit/s") as net:
+    try:
+        net.client.run(["sh", "-c", "setsid sleep 600 & sleep 600"], capture_output=True, timeout=1)
+    except subprocess.TimeoutExpired as error:
+        print(error.cmd[0])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S
+    )
+    assert done.stdout == b"sh\n"
 
 
 def test_an_interrupt_while_it_comes_up_ends_the_link() -> None:

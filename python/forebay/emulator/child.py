@@ -6,14 +6,20 @@ pipe for what is needed to enter its namespaces.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
 import signal
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from forebay import _native
+
+#: How long what was killed may take to be gone; less than `process.PATIENCE_S`.
+GONE_WITHIN_S = 5.0
 
 
 def main() -> None:
@@ -26,7 +32,11 @@ def main() -> None:
     with os.fdopen(wanted, "rb") as asked:
         request = pickle.load(asked)
 
+    networks: list[int] = []
+
     def tell(up: dict[str, Any]) -> None:
+        # As long as they are open, their numbers are no other namespaces'.
+        networks.extend(os.open(path, os.O_RDONLY) for path in up["networks"])
         with os.fdopen(ready, "w") as pipe:
             pipe.write(json.dumps(up) + "\n")
 
@@ -44,8 +54,36 @@ def main() -> None:
         answer = ("wrong", str(error))
     except OSError as error:
         answer = ("refused", str(error))
+    finally:
+        kill_all(networks)
     with os.fdopen(found, "wb") as outcome:
         pickle.dump(answer, outcome)
+
+
+def kill_all(networks: list[int]) -> None:
+    """Kills whatever others have started in these namespaces.
+
+    It is done here, as the program that started it may have died; and by namespace, as a daemon
+    has left its parent and its session.
+    """
+    ours = {(found.st_dev, found.st_ino) for found in map(os.fstat, networks)}
+    deadline_s = time.monotonic() + GONE_WITHIN_S
+    # Again, until nobody is left who could have forked meanwhile.
+    while time.monotonic() < deadline_s:
+        some = False
+        for entry in Path("/proc").iterdir():
+            # One that has ended, or is another user's.
+            with contextlib.suppress(OSError):
+                # This process itself may have been left in one of them.
+                if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                    continue
+                found = (entry / "ns" / "net").stat()
+                if (found.st_dev, found.st_ino) in ours:
+                    some = True
+                    os.kill(int(entry.name), signal.SIGKILL)
+        if not some:
+            return
+        time.sleep(0.001)
 
 
 if __name__ == "__main__":

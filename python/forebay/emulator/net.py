@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
 import os
@@ -41,7 +42,7 @@ class Place:
     def popen(self, command: Words, **options: Any) -> subprocess.Popen[Any]:
         """Starts a program here; `options` as for `subprocess.Popen`, without `shell`.
 
-        It is ended, with what it has started, when the link is. Raises `TypeError` for a line
+        It is ended, with all that is left here, when the link is. Raises `TypeError` for a line
         instead of words, and `FileNotFoundError` where there is no such program.
         """
         if isinstance(command, str | bytes) or options.pop("shell", False):
@@ -53,9 +54,10 @@ class Place:
             program = Path(options.get("cwd") or "", words[0]).absolute()
         if shutil.which(program, path=environment.get("PATH")) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
-        words = [*self._enter, *words]
         options = {"start_new_session": True, **options}
-        process = subprocess.Popen(words, env=environment, **options)
+        process = subprocess.Popen([*self._enter, *words], env=environment, **options)
+        # Errors name the program, and not how it came here.
+        process.args = words
         self._started.append(process)
         return process
 
@@ -68,34 +70,34 @@ class Place:
         text = options.pop("input", None)
         if text is not None:
             options["stdin"] = subprocess.PIPE
-        process = self.popen(command, **options)
-        try:
-            output, errors = process.communicate(text, timeout)
-        except BaseException:
-            _end(process)
-            process.communicate()
-            raise
-        done = subprocess.CompletedProcess(list(command), process.returncode, output, errors)
+        with self.popen(command, **options) as process:
+            try:
+                output, errors = process.communicate(text, timeout)
+            except BaseException:
+                # Not to the end of its output, which a daemon may hold open.
+                _kill(process)
+                raise
+        done = subprocess.CompletedProcess(process.args, process.returncode, output, errors)
         if check:
             done.check_returncode()
         return done
 
     def close(self) -> None:
-        """Ends what was started here."""
+        """Ends the programs that were started here; the link's process ends their daemons."""
         for process in self._started:
-            _end(process)
+            _kill(process)
+        for process in self._started:
             process.wait()
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
-    """Kills a program, and its whole session if it leads one."""
-    if process.poll() is None and os.getpgid(process.pid) != process.pid:
-        process.kill()
-        return
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        process.kill()
+def _kill(process: subprocess.Popen[Any]) -> None:
+    """Kills a program, with the session that `popen` made for it."""
+    # Until somebody has waited for it, its number, and its session's, is nobody else's.
+    with contextlib.suppress(ProcessLookupError):
+        if process.returncode is None and os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 class Net:
@@ -108,9 +110,13 @@ class Net:
 
     def __enter__(self) -> Net:
         self._emulator = Emulator(self._settings, None, None, stdin=subprocess.DEVNULL)
-        client, server = self._emulator.up["networks"]
-        self.client = Place("client", self._emulator, client)
-        self.server = Place("server", self._emulator, server)
+        try:
+            client, server = self._emulator.up["networks"]
+            self.client = Place("client", self._emulator, client)
+            self.server = Place("server", self._emulator, server)
+        except BaseException:
+            self._emulator.stop()
+            raise
         return self
 
     def __exit__(
@@ -119,9 +125,11 @@ class Net:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.client.close()
-        self.server.close()
-        self.outcome = self._emulator.stop()
+        try:
+            self.client.close()
+            self.server.close()
+        finally:
+            self.outcome = self._emulator.stop()
 
 
 def _within(wanted: Callable[P, Settings]) -> Callable[P, Net]:
