@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -293,6 +294,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     text = page.markdown([same], "forebay validate …", "1ms", "0.1%")
     assert "**1 of 1 agree" in text
     assert "None of the 2 real runs was void." in text
+    assert ": 2 simulated runs, 2 real ones of each law." in text
     for title in ("Headers", "Lateness", "CUBIC", "Short transfers"):
         assert f"**{title}" not in text
     assert "**Growth under delayed ACKs**" in text
@@ -304,6 +306,15 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "**Growth under delayed ACKs**" not in text
     assert "the real goodput is 3.5 % less in the median" in text
     assert "2 of the runs shown are void" in text
+
+
+def test_one_run_is_singular(tmp_path: Path) -> None:
+    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["too late"])
+    one.rows[0] = replace(one.rows[0], again=1)
+    text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
+    assert ": 1 simulated run, 1 real one of each law." in text
+    assert "Of 1 real run 1 stayed void, after 1 void run was made again." in text
+    assert "1 of the runs shown is void" in text
 
 
 def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> None:
@@ -440,6 +451,17 @@ def test_an_interruption_keeps_what_finished_and_leaves_nothing_behind(tmp_path:
 
 def test_a_page_that_cannot_be_written_is_refused_first(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "flows.toml").write_text(SCENARIO)
-    done = cli("validate", "flows.toml", "--page", "nowhere/reality.md")
-    assert done.returncode == 2
-    assert done.stderr.startswith("--page: found nowhere/reality.md")
+    (tmp_path / "folder").mkdir()
+    # To root every file on a disk may be written.
+    for wrong in ("nowhere/reality.md", "folder", "/proc/reality.md", "/proc/version"):
+        done = cli("validate", "flows.toml", "--page", wrong)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f'--page: found "{wrong}", ')
+        assert done.stderr.count("\n") == 1
+    # One that can be is left as it was until there is something to write.
+    (tmp_path / "old.md").write_text("old")
+    for right in ("new.md", "old.md"):
+        done = cli("validate", "flows.toml", "--page", right, "--out", "flows.toml")
+        assert done.stderr.startswith("--out: found")
+    assert not (tmp_path / "new.md").exists()
+    assert (tmp_path / "old.md").read_text() == "old"

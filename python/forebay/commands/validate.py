@@ -91,8 +91,8 @@ def validate(
     # Whatever is wrong with any of them is said before the time is spent.
     for plan in (plan for of_file in plans for plan in of_file):
         plan.settings(1, void_lateness, void_rate).check()
-    if page is not None and not page.absolute().parent.is_dir():
-        raise ScenarioError(f"--page: found {page}, allowed: a file in a directory that exists")
+    if page is not None:
+        _check_page(page)
     if out is not None:
         files.check(out)
     if any(plan.flows for of_file in plans for plan in of_file) and shutil.which("iperf3") is None:
@@ -130,12 +130,13 @@ def validate(
         if page is not None or out is not None:
             from forebay.validate import page as pages
 
-            if page is not None:
-                text = pages.markdown(found, command, void_lateness, void_rate)
-                page.write_text(text, encoding="utf-8")
+            # First what has the runs.
             if out is not None:
                 with progress.status("writing the report"):
                     pages.write(found, out, command, void_lateness, void_rate)
+            if page is not None:
+                text = pages.markdown(found, command, void_lateness, void_rate)
+                page.write_text(text, encoding="utf-8")
         for one_found in found:
             _print(one_found, as_json)
         if not as_json:
@@ -146,11 +147,28 @@ def validate(
         if failure:
             print(f"forebay validate: {failure}", file=sys.stderr)
         print(
-            f"{'interrupted' if interrupted else 'stopped'}: {done} of {wanted} real runs had "
-            f"finished{' and are reported' if found else ''}",
+            f"{'interrupted' if interrupted else 'stopped'}: {done} of {wanted} real "
+            f"run{'' if wanted == 1 else 's'} had finished{' and are reported' if found else ''}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED if interrupted else FAILED)
+
+
+def _check_page(page: Path) -> None:
+    """Refuses a file that cannot be written, before the time is spent."""
+    new = not page.exists()
+    try:
+        # Rights alone do not tell: to root all is allowed.
+        with page.open("ab"):
+            pass
+        if new:
+            page.unlink()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f'--page: found "{page}", {reason}, allowed: a file that can be written, in a '
+            "directory that exists"
+        ) from error
 
 
 def _print(found: Comparison, as_json: bool) -> None:

@@ -211,9 +211,9 @@ def _of_runs(found: Sequence[Comparison]) -> Iterator[Cause]:
     if void:
         yield Cause(
             "Lateness",
-            f"{void} of the runs shown are void. A stall of the emulator holds the queue still, "
-            "often while senders and receivers wait for the same processor; what was due meanwhile "
-            "is then sent at once, as a burst.",
+            f"{void} of the runs shown {'is' if void == 1 else 'are'} void. A stall of the "
+            "emulator holds the queue still, often while senders and receivers wait for the same "
+            "processor; what was due meanwhile is then sent at once, as a burst.",
         )
 
 

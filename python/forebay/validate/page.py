@@ -229,8 +229,9 @@ def _causes(found: Sequence[Comparison]) -> list[tuple[str, list[Cause]]]:
 def _summary(found: Comparison) -> str:
     if not found.rows:
         return "No law has runs on both sides."
+    simulated, repeats = _counted(found.simulated_runs, "simulated run"), _repeats(found.rows)
     return (
-        f"{found.simulated_runs} simulated runs, {_repeats(found.rows)} real ones of each law. "
+        f"{simulated}, {repeats} real {'one' if repeats == '1' else 'ones'} of each law. "
         f"**{found.count()}.** {_void(found.rows)} {_lateness(found.rows)}{_transfers(found.rows)}"
     )
 
@@ -260,14 +261,23 @@ def _repeats(rows: Sequence[Row]) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _void(rows: Sequence[Row]) -> str:
     void, again = sum(row.void for row in rows), sum(row.again for row in rows)
     total = sum(row.repeats for row in rows)
     if not void and not again:
-        return f"None of the {total} real runs was void."
+        return (
+            f"None of the {total} real runs was void."
+            if total > 1
+            else "The real run was not void."
+        )
     none_sound = [row.name for row in rows if row.counts_void]
-    text = f"Of {total} real runs {void} stayed void"
-    text += f", after {again} void runs were made again." if again else "."
+    text = f"Of {_counted(total, 'real run')} {void} stayed void"
+    made_again = f"{_counted(again, 'void run')} {'was' if again == 1 else 'were'} made again"
+    text += f", after {made_again}." if again else "."
     if len(none_sound) == len(rows):
         text += " No law had a sound one."
     elif none_sound:
