@@ -700,6 +700,17 @@ def test_doctor_names_what_works(cli: Cli) -> None:
     assert wrong.stderr.startswith('doctor: device: found "no-such-device"')
 
 
+def test_doctor_says_that_a_machine_is_too_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = doctor.findings()
+    links = [next(findings), next(findings)]
+    assert any(one.verdict == "yes" for one in links)
+    # No link is as quick as this.
+    monkeypatch.setattr(doctor, "PATIENCE_S", 0.0)
+    found = {one.name: one for one in findings}
+    for name in ("Network namespaces", "IPv6", "Timing", "Offloads (above 1 Gbit/s)"):
+        assert found[name].verdict == "no" and found[name].found and found[name].advice
+
+
 def test_doctor_sees_whether_a_queue_is_the_bottleneck() -> None:
     """The link's own device has a queue in which nothing waits: the bottleneck is the link."""
     look = "from forebay.emulator.doctor import queue; print(queue('forebay0').verdict)"

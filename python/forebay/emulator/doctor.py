@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,38 +47,40 @@ for _ in range(1000):
 
 def findings() -> Iterator[Finding]:
     """Tries everything, one after the other."""
-    tun = _link("A link over TUN", "tun")
-    packets = _link("A link over packet sockets", "packets")
+    tun = _tried("A link over TUN", lambda name: _link(name, "tun"))
+    packets = _tried("A link over packet sockets", lambda name: _link(name, "packets"))
     yield tun
     yield packets
-    yield _namespaces([tun, packets])
+    yield _tried("Network namespaces", lambda name: _namespaces(name, [tun, packets]))
     works = next((f.name for f in (tun, packets) if f.verdict == "yes"), None)
     if works is not None:
-        yield _ipv6()
-        yield _timing()
-        yield _super_packets()
+        yield _tried("IPv6", _ipv6)
+        yield _tried("Timing", _timing)
+        yield _tried("Offloads (above 1 Gbit/s)", _super_packets)
     yield _priority()
     yield _cores()
     yield _congestion_control()
     yield _iperf3()
 
 
-def _link(name: str, device: str) -> Finding:
+def _tried(name: str, find: Callable[[str], Finding]) -> Finding:
+    """What comes of links; "no" where the machine refuses one, or is too busy for it."""
     try:
-        run(settings("10Mbit/s", device=device), ["true"], timeout_s=PATIENCE_S)
+        return find(name)
     except LinkError as error:
-        return _refused(name, error)
+        found, _, advice = str(error).partition("; ")
+        # This is the doctor.
+        return Finding(name, "no", found, advice.removesuffix("; `forebay doctor` says more"))
+    except subprocess.TimeoutExpired:
+        return Finding(name, "no", f"a link has not ended after {PATIENCE_S:g} s", _busy())
+
+
+def _link(name: str, device: str) -> Finding:
+    run(settings("10Mbit/s", device=device), ["true"], timeout_s=PATIENCE_S)
     return Finding(name, "yes", "up and down again")
 
 
-def _refused(name: str, error: LinkError) -> Finding:
-    found, _, advice = str(error).partition("; ")
-    # This is the doctor.
-    return Finding(name, "no", found, advice.removesuffix("; `forebay doctor` says more"))
-
-
-def _namespaces(links: list[Finding]) -> Finding:
-    name = "Network namespaces"
+def _namespaces(name: str, links: list[Finding]) -> Finding:
     if not any(link.verdict == "yes" for link in links):
         return Finding(name, "no", links[0].found, links[0].advice)
     same = ["sh", "-c", f"test $(readlink {USER_NAMESPACE}) = '{USER_NAMESPACE.readlink()}'"]
@@ -86,37 +88,37 @@ def _namespaces(links: list[Finding]) -> Finding:
     return Finding(name, "yes", "as root" if root else "in a user namespace, no root needed")
 
 
-def _ipv6() -> Finding:
+def _ipv6(name: str) -> Finding:
     test = ["sh", "-c", 'test -n "$FOREBAY_SERVER6"']
     if run(settings("10Mbit/s"), test, timeout_s=PATIENCE_S).status == 0:
-        return Finding("IPv6", "yes", "on the link")
+        return Finding(name, "yes", "on the link")
     return Finding(
-        "IPv6",
+        name,
         "no",
         "the kernel gives the link no IPv6 address",
         "`sysctl net.ipv6.conf.default.disable_ipv6=0`, or a kernel with IPv6",
     )
 
 
-def _timing() -> Finding:
+def _timing(name: str) -> Finding:
     outcome = run(settings("15Mbit/s", "1ms"), [sys.executable, "-c", BLAST], timeout_s=PATIENCE_S)
     median, p99, p999 = (
-        words.short_time(outcome.lateness[name]) for name in ("p50_s", "p99_s", "p999_s")
+        words.short_time(outcome.lateness[it]) for it in ("p50_s", "p99_s", "p999_s")
     )
     found = f"packets leave {median} late in the median, {p99} at 99 %, {p999} at 99.9 %"
     if not outcome.void and outcome.lateness["p99_s"] < 100e-6:
-        return Finding("Timing", "yes", found)
-    verdict = "no" if outcome.void else "partly"
-    busy = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable()} cores"
-    return Finding("Timing", verdict, found, f"let nothing else run: {busy}")
+        return Finding(name, "yes", found)
+    return Finding(name, "no" if outcome.void else "partly", found, _busy())
 
 
-def _super_packets() -> Finding:
-    try:
-        run(settings("10Mbit/s", device="tun", super_packets=True), ["true"], timeout_s=PATIENCE_S)
-    except LinkError as error:
-        return _refused("Offloads (above 1 Gbit/s)", error)
-    return Finding("Offloads (above 1 Gbit/s)", "yes", "TUN hands over super-packets")
+def _busy() -> str:
+    load = f"the machine's load is {os.getloadavg()[0]:.1f} on {_usable()} cores"
+    return f"let nothing else run: {load}"
+
+
+def _super_packets(name: str) -> Finding:
+    run(settings("10Mbit/s", device="tun", super_packets=True), ["true"], timeout_s=PATIENCE_S)
+    return Finding(name, "yes", "TUN hands over super-packets")
 
 
 def _priority() -> Finding:
