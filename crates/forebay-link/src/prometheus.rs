@@ -35,13 +35,14 @@ impl Endpoint {
         self.listener.local_addr()
     }
 
-    /// Answers in a thread of its own, one request after the other, for as long as the process
-    /// lives.
+    /// Answers in threads of its own for as long as the process lives. Each connection has one,
+    /// so that none waits for another that says nothing.
     pub fn serve(self, shared: Shared) {
         thread::spawn(move || {
             for stream in self.listener.incoming().flatten() {
+                let shared = Shared::clone(&shared);
                 // One that breaks off is its own loss.
-                let _ = answer(stream, &shared);
+                thread::spawn(move || answer(stream, &shared));
             }
         });
     }
@@ -262,6 +263,23 @@ mod tests {
         ] {
             assert!(answer.contains(line), "{answer}");
         }
+    }
+
+    #[test]
+    fn one_that_says_nothing_holds_nobody_up() {
+        let endpoint = Endpoint::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = endpoint.address().unwrap();
+        let mut silent = TcpStream::connect(address).unwrap();
+        endpoint.serve(shared());
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"));
+        // The silent one is still waited for.
+        silent.set_nonblocking(true).unwrap();
+        let waiting = silent.read(&mut [0]).unwrap_err();
+        assert_eq!(waiting.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
