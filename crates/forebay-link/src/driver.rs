@@ -4,6 +4,7 @@
 //! releases must be on time; everything else happens at its exact time however late it is done
 //! (see [`crate::direction`]).
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::mpsc::Receiver;
 
@@ -18,6 +19,7 @@ use nix::sys::time::TimeValLike;
 
 use crate::capture::Capture;
 use crate::clock::Clock;
+use crate::congestion;
 use crate::direction::{Counts, Direction};
 use crate::error::{doing, Error};
 use crate::lateness::{void, Lateness, Losses, Rate};
@@ -66,6 +68,10 @@ pub struct Observed {
     pub counts: Counts,
     pub achieved_bps: f64,
     pub asked_bps: f64,
+    /// TCP flows that carried data, by the congestion control of their sender.
+    pub congestion_controls: BTreeMap<String, u64>,
+    /// All of them, those of which no sender was seen too.
+    pub tcp_flows: u64,
 }
 
 /// What came of a run.
@@ -167,6 +173,7 @@ pub fn run(
     if let Some(capture) = &mut driver.capture {
         capture.begin();
     }
+    let senders = congestion::Watch::start(network);
     let mut ended = [None, None];
     let running = &mut [&mut command, &mut server];
     driver.run(signals, running, &mut ended, &watchers, real_time)?;
@@ -181,6 +188,7 @@ pub fn run(
         capture,
         ..
     } = driver;
+    let mut congestion_controls = senders.finish();
     let capture_failed = capture.and_then(Capture::finish);
     for way in &mut ways {
         way.advance(end, &mut pool);
@@ -192,9 +200,10 @@ pub fn run(
     let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
     let targets = [&settings.up, &settings.down].map(|way| way.law.target_pkts());
     let mut parts = ways.into_iter().zip(targets).zip(rates);
-    let observed = std::array::from_fn(|_| {
+    let observed = std::array::from_fn(|index| {
         let ((way, target_pkts), rate) = parts.next().expect("there are two directions");
         let counts = way.counts;
+        let tcp_flows = way.flows.with_tcp_data();
         let trace = way.finish(end);
         Observed {
             metrics: Metrics::of(&trace, target_pkts),
@@ -202,6 +211,8 @@ pub fn run(
             counts,
             achieved_bps: rate.achieved_bps(),
             asked_bps: rate.asked_bps(),
+            congestion_controls: std::mem::take(&mut congestion_controls[index]),
+            tcp_flows,
         }
     });
     if let Some(shared) = &watchers.picture {

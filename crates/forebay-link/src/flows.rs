@@ -12,7 +12,7 @@ use crate::ip::{Flow, Headers, TCP};
 const MOST_FLOWS: usize = 1 << 16;
 /// A flow that got less within the window is signalling (the control connection of a
 /// measurement, a name lookup) and has no part in fairness.
-const LEAST_BYTES: u64 = 15_000;
+pub const LEAST_BYTES: u64 = 15_000;
 
 /// A flow hashes itself.
 #[derive(Default)]
@@ -134,12 +134,19 @@ impl Flows {
         flows
     }
 
+    fn counted(&self) -> impl Iterator<Item = &Got> {
+        let got = self.got.iter();
+        got.filter(|got| got.delivered_bytes >= LEAST_BYTES)
+    }
+
+    /// TCP flows that carried data.
+    pub fn with_tcp_data(&self) -> u64 {
+        let tcp = self.counted().filter(|got| got.flow.protocol == TCP);
+        tcp.count() as u64
+    }
+
     pub fn totals(&self) -> Vec<FlowTotals> {
-        let counted = self
-            .got
-            .iter()
-            .filter(|got| got.delivered_bytes >= LEAST_BYTES);
-        counted
+        self.counted()
             .map(|got| FlowTotals {
                 traffic: 0,
                 delivered_bytes: got.delivered_bytes,
@@ -205,6 +212,7 @@ mod tests {
         let totals = flows.totals();
         assert_eq!(totals.len(), 1);
         assert_eq!(totals[0].delivered_bytes, 21_000);
+        assert_eq!(flows.with_tcp_data(), 1);
     }
 
     #[test]
@@ -246,6 +254,7 @@ mod tests {
         flows.sent(&data(UDP), 20_000, false);
         assert_eq!(flows.totals()[0].delivered_bytes, 20_000);
         assert_eq!(flows.got[0].sent_bytes, 40_000);
+        assert_eq!(flows.with_tcp_data(), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod capacity;
 mod capture;
 mod clock;
+mod congestion;
 mod device;
 pub mod direction;
 mod driver;

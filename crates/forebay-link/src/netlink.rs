@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 
 use netlink_packet_core::{
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL,
-    NLM_F_REQUEST,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -41,7 +41,12 @@ pub struct Queue {
 
 impl Netlink {
     pub fn open() -> io::Result<Netlink> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Netlink::of_protocol(NETLINK_ROUTE)
+    }
+
+    /// To another part of the kernel than devices, addresses and routes.
+    pub fn of_protocol(protocol: isize) -> io::Result<Netlink> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Netlink {
@@ -51,11 +56,11 @@ impl Netlink {
     }
 
     /// Sends a request and returns the answers, up to its end.
-    fn ask(
+    pub fn ask<T: NetlinkSerializable + NetlinkDeserializable>(
         &mut self,
-        message: RouteNetlinkMessage,
+        message: T,
         flags: u16,
-    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+    ) -> io::Result<Vec<T>> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -71,8 +76,7 @@ impl Netlink {
             let (datagram, _) = self.socket.recv_from_full()?;
             let mut rest = datagram.as_slice();
             while !rest.is_empty() {
-                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(io::Error::other)?;
+                let answer = NetlinkMessage::<T>::deserialize(rest).map_err(io::Error::other)?;
                 let length = (answer.header.length as usize).next_multiple_of(4);
                 if answer.header.sequence_number == self.sequence {
                     match answer.payload {

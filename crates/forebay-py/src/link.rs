@@ -329,6 +329,8 @@ fn observed<'py>(
         row.set_item("achieved_bps", way.achieved_bps)?;
         row.set_item("asked_bps", way.asked_bps)?;
         row.set_item("lost_packets", counts.lost_packets)?;
+        row.set_item("congestion_controls", way.congestion_controls)?;
+        row.set_item("tcp_flows", way.tcp_flows)?;
         let key = Key {
             point: index,
             law: index,
