@@ -602,6 +602,24 @@ mod tests {
         assert_eq!(out[49].at, minute + Span::from_micros(25_500));
     }
 
+    /// A link that is always busy is used to the full, whatever its rates were.
+    #[test]
+    fn utilisation_is_of_the_rate_at_the_time() {
+        let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
+        for _ in 0..90 {
+            arrive(&mut link, &mut pool, ms(0), 1500, 1, 0);
+        }
+        link.advance(ms(15), &mut pool);
+        link.set_rate(ms(15), Rate::from_bps(24_000_000));
+        link.advance(ms(40), &mut pool);
+        link.set_rate(ms(40), Rate::from_bps(6_000_000));
+        // 15, 50 and 5 packets, of 90.
+        link.advance(ms(50), &mut pool);
+        let metrics = Metrics::of(&link.finish(ms(50)), None);
+        assert!((metrics.utilisation - 1.0).abs() < 0.03, "{metrics:?}");
+        assert_eq!(metrics.forwarded_packets, 70.0);
+    }
+
     proptest! {
         /// However late the driver is, the queue sees the same.
         #[test]

@@ -41,8 +41,11 @@ const SPIN_BELOW_BPS: u64 = 120_000_000;
 const COARSE: Span = Span::from_micros(50);
 /// Signals and the ends of commands are looked for this often, however busy the link is.
 const HOUSEKEEPING: Span = Span::from_millis(10);
-/// Pictures for those who watch.
+/// Pictures for those who watch, at multiples of this.
 const PICTURE: Span = Span::from_millis(200);
+/// What a command that is asked to end has for it, and then what it has started.
+const PATIENCE: Span = Span::from_secs(2);
+const LINGER: Span = Span::from_millis(100);
 /// Longest sleep, so that samples are taken from time to time.
 const LONGEST_SLEEP: Span = Span::from_millis(100);
 /// Flows that a picture shows.
@@ -81,6 +84,8 @@ pub struct Outcome {
     pub server: Option<Ended>,
     /// Up, then down.
     pub ways: [Observed; 2],
+    /// What whoever watched has changed, and when.
+    pub changes: Vec<(Time, Change)>,
     pub lateness: Lateness,
     pub losses: Losses,
     /// Why the run is void; empty where it is sound.
@@ -133,6 +138,7 @@ struct Driver<'a> {
     looked: Time,
     rates: [Rate; 2],
     losses: Losses,
+    changes: Vec<(Time, Change)>,
     capture: Option<Capture>,
     coarse: bool,
     may_spin: bool,
@@ -166,6 +172,7 @@ pub fn run(
         looked: Time::ZERO,
         rates: [Rate::default(); 2],
         losses: Losses::default(),
+        changes: Vec::new(),
         capture: watchers.capture.take(),
         coarse: settings.super_packets,
         may_spin: !settings.super_packets,
@@ -185,6 +192,7 @@ pub fn run(
         lateness,
         rates,
         mut losses,
+        changes,
         capture,
         ..
     } = driver;
@@ -198,12 +206,17 @@ pub fn run(
     }
     losses.missed_packets = network.missed_packets();
     let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
-    let targets = [&settings.up, &settings.down].map(|way| way.law.target_pkts());
-    let mut parts = ways.into_iter().zip(targets).zip(rates);
+    let asked = [&settings.up, &settings.down].map(|way| way.law.target_pkts());
+    let mut parts = ways.into_iter().zip(asked).zip(rates);
     let observed = std::array::from_fn(|index| {
-        let ((way, target_pkts), rate) = parts.next().expect("there are two directions");
+        let ((way, asked_pkts), rate) = parts.next().expect("there are two directions");
         let counts = way.counts;
         let tcp_flows = way.flows.with_tcp_data();
+        // There is no distance from a set-point that was not the same all the time.
+        let moved = changes.iter().any(
+            |(_, it)| matches!(it, Change::Law(of, law) if *of == index && law.target_pkts() != asked_pkts),
+        );
+        let target_pkts = asked_pkts.filter(|_| !moved);
         let trace = way.finish(end);
         Observed {
             metrics: Metrics::of(&trace, target_pkts),
@@ -226,6 +239,7 @@ pub fn run(
         command,
         server,
         ways: observed,
+        changes,
         lateness,
         losses,
         void,
@@ -269,6 +283,8 @@ impl Driver<'_> {
         let mut next_housekeeping = Time::ZERO;
         let mut next_picture = Time::ZERO;
         let mut last_release = Time::ZERO;
+        // The signal that the command got from whoever watches, and when that ends.
+        let mut ending: Option<(Signal, Time)> = None;
         loop {
             let mut worked = false;
             let now = self.clock.now();
@@ -301,11 +317,28 @@ impl Driver<'_> {
                         real_time.give_priority_back();
                     }
                 }
-                if self.changed(watchers) {
-                    return Ok(());
+                if let Some(signal) = self.changed(watchers) {
+                    match &running[0] {
+                        Some(command) if ending.is_none() => {
+                            command.signal(signal);
+                            ending = Some((signal, now + PATIENCE));
+                        }
+                        _ => ending = Some((signal, now)),
+                    }
+                }
+                if let Some((signal, end)) = ending {
+                    if now >= end {
+                        if has_command {
+                            // It is killed, for want of an answer to this one.
+                            ended[0].get_or_insert(Ended::Status(128 + signal as i32));
+                        }
+                        return Ok(());
+                    }
                 }
                 if now >= next_picture {
-                    next_picture = now + PICTURE;
+                    while next_picture <= now {
+                        next_picture += PICTURE;
+                    }
                     self.publish(now, watchers);
                 }
             } else if !worked {
@@ -344,8 +377,14 @@ impl Driver<'_> {
                     fds[3 + i].revents = 0;
                 }
             }
-            if (has_command && ended[0].is_some()) || fds[5].revents != 0 {
+            if fds[5].revents != 0 {
                 return Ok(());
+            }
+            if has_command && ended[0].is_some() {
+                let Some((_, end)) = &mut ending else {
+                    return Ok(());
+                };
+                *end = (*end).min(self.clock.now() + LINGER);
             }
         }
     }
@@ -444,36 +483,35 @@ impl Driver<'_> {
         wake
     }
 
-    /// Makes the changes that were asked for; whether to stop.
-    fn changed(&mut self, watchers: &Watchers) -> bool {
-        let Some(changes) = &watchers.changes else {
-            return false;
-        };
-        while let Ok(change) = changes.try_recv() {
+    /// Makes the changes that were asked for; the signal to end with, if that was.
+    fn changed(&mut self, watchers: &Watchers) -> Option<Signal> {
+        while let Ok(change) = watchers.changes.as_ref()?.try_recv() {
             let now = self.clock.now();
-            match change {
-                Change::Stop => return true,
+            match &change {
+                Change::Stop(signal) => return Some(*signal),
                 Change::Rate(way, rate) => {
-                    self.ways[way].advance(now, &mut self.pool);
-                    self.ways[way].set_rate(now, rate);
+                    let way = &mut self.ways[*way];
+                    way.advance(now, &mut self.pool);
+                    way.set_rate(now, *rate);
                 }
                 Change::Law(way, law) => {
-                    let asked = [&self.settings.up, &self.settings.down][way];
-                    let mut asked = asked.clone();
+                    let mut asked = [&self.settings.up, &self.settings.down][*way].clone();
+                    let way = &mut self.ways[*way];
                     asked.law = law.clone();
-                    asked.capacity = crate::capacity::Capacity::Constant(self.ways[way].rate());
+                    asked.capacity = crate::capacity::Capacity::Constant(way.rate());
                     let rng = Rng::new(self.settings.seed ^ now.as_nanos(), "changed law");
                     // One that does not fit the queue is not taken.
-                    if let Ok(discipline) = asked.discipline(self.settings.mtu, rng) {
-                        let way = &mut self.ways[way];
-                        way.advance(now, &mut self.pool);
-                        way.set_discipline(now, discipline, &mut self.pool);
-                        way.law = law;
-                    }
+                    let Ok(discipline) = asked.discipline(self.settings.mtu, rng) else {
+                        continue;
+                    };
+                    way.advance(now, &mut self.pool);
+                    way.set_discipline(now, discipline, &mut self.pool);
+                    way.law = law.clone();
                 }
             }
+            self.changes.push((now, change));
         }
-        false
+        None
     }
 
     fn publish(&mut self, now: Time, watchers: &Watchers) {
@@ -483,9 +521,15 @@ impl Driver<'_> {
         let Ok(mut picture) = shared.try_lock() else {
             return;
         };
+        let mut ways = self.ways.each_mut().map(show);
+        for (_, change) in &self.changes {
+            if let Change::Rate(way, _) | Change::Law(way, _) = change {
+                ways[*way].changed = true;
+            }
+        }
         *picture = Picture {
             time: now,
-            ways: self.ways.each_mut().map(show),
+            ways,
             lateness_p99_s: self.lateness.quantile_s(0.99),
             ended: false,
         };
@@ -497,6 +541,8 @@ fn show(way: &mut Direction) -> Now {
     way.probe(&mut |name, value| probes.push((name, value)));
     Now {
         law: way.law.spec.kind.to_owned(),
+        set: way.law.in_words(),
+        changed: false,
         rate_bps: way.rate().as_bps() as f64,
         target_pkts: way.law.target_pkts(),
         queue_pkts: way.len_packets(),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use forebay_core::{Rate, Time};
+use nix::sys::signal::Signal;
 
 use crate::direction::Counts;
 use crate::ip::Flow;
@@ -12,6 +13,10 @@ use crate::settings::LawChoice;
 #[derive(Clone, Debug, Default)]
 pub struct Now {
     pub law: String,
+    /// Its parameters that are not the default, such as "target=20p".
+    pub set: String,
+    /// Whether law or rate are others than at the start.
+    pub changed: bool,
     pub rate_bps: f64,
     pub target_pkts: Option<f64>,
     pub queue_pkts: u32,
@@ -40,8 +45,8 @@ pub struct Picture {
 pub enum Change {
     Rate(usize, Rate),
     Law(usize, LawChoice),
-    /// End the run.
-    Stop,
+    /// End the run: the command gets this signal, and a moment. Asked again, at once.
+    Stop(Signal),
 }
 
 /// Shared with whoever watches. The driver never waits for it: a watcher that holds it at the

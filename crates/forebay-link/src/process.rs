@@ -18,7 +18,7 @@ use nix::libc;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sched::{setns, CloneFlags};
 use nix::sys::prctl;
-use nix::sys::signal::{kill, SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{kill, killpg, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, ForkResult, Pid};
@@ -42,7 +42,8 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// On top of the environment of this process.
     pub environment: Vec<(String, String)>,
-    /// Where its output and errors go, instead of where ours go; it then has no input.
+    /// Where its output and errors go, instead of where ours go; it then has no input, and leads
+    /// a group of processes that gets the signals for it.
     pub output: Option<std::path::PathBuf>,
 }
 
@@ -171,10 +172,16 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
         let _ = poll(&mut fds, PollTimeout::NONE);
         let closed = fds[0].any() == Some(true);
         while let Ok(Some(signal)) = signals.read_signal() {
-            if signal.ssi_signo != libc::SIGCHLD as u32 {
-                if let Some(signal) = sent_by_a_process(&signal) {
-                    let _ = kill(pid, signal);
+            if signal.ssi_signo == libc::SIGCHLD as u32 {
+                continue;
+            }
+            if command.output.is_some() {
+                // A terminal's signals do not reach its group.
+                if let Ok(signal) = Signal::try_from(signal.ssi_signo as i32) {
+                    let _ = killpg(pid, signal);
                 }
+            } else if let Some(signal) = sent_by_a_process(&signal) {
+                let _ = kill(pid, signal);
             }
         }
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -194,12 +201,13 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
     }
 }
 
-/// The signal, if a process sent it. What a terminal sends reaches the command by itself.
+/// The signal, if a process sent it. What a terminal sends reaches the command by itself; but
+/// that it has closed is told to the leader of its session alone, which we may be.
 pub fn sent_by_a_process(signal: &nix::sys::signalfd::siginfo) -> Option<Signal> {
     let from_kernel = signal.ssi_code == libc::SI_KERNEL;
     Signal::try_from(signal.ssi_signo as i32)
         .ok()
-        .filter(|_| !from_kernel)
+        .filter(|it| !from_kernel || *it == Signal::SIGHUP)
 }
 
 fn tell(line: &mut UnixStream, what: u8, value: i32) {
@@ -221,6 +229,7 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
         child.stdin(Stdio::null());
         child.stdout(file.try_clone()?);
         child.stderr(file);
+        child.process_group(0);
     }
     // SAFETY: the keeper has one thread, so the child may do anything before it becomes the
     // command.

@@ -55,6 +55,19 @@ const MOST_BYTES: u64 = 2 << 30;
 const LEAST_SLOTS: u64 = 4096;
 
 impl LawChoice {
+    /// The parameters that were given, and that there are others: "target=20p, rest default".
+    pub fn in_words(&self) -> String {
+        let given = self.given.iter().map(|(name, value)| match value {
+            Value::Text(text) => format!("{name}={text}"),
+            other => format!("{name}={other}"),
+        });
+        let rest = self.given.len() < self.spec.params.len();
+        let all: Vec<String> = given
+            .chain(rest.then(|| "rest default".to_owned()))
+            .collect();
+        all.join(", ")
+    }
+
     /// The set-point in packets, if the law has one.
     pub fn target_pkts(&self) -> Option<f64> {
         let resolved = self.spec.resolve(&self.given).ok()?;

@@ -6,11 +6,12 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::Sender;
 use std::sync::PoisonError;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay_core::laws::LAWS;
 use forebay_core::param::Value;
-use forebay_core::{Packets, Rate, Time};
+use forebay_core::{Packets, Rate, Span, Time};
+use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -26,7 +27,7 @@ use crate::settings::{LawChoice, Settings, Way};
 /// Pictures that the curves go back.
 const HISTORY: usize = 300;
 const REDRAW: Duration = Duration::from_millis(200);
-const LINE_EVERY: Duration = Duration::from_secs(1);
+const LINE_EVERY: Span = Span::from_secs(1);
 const WAYS: [&str; 2] = ["up", "down"];
 /// What one key press changes a rate or a set-point by.
 const STEP: f64 = 1.1;
@@ -34,6 +35,8 @@ const STEP: f64 = 1.1;
 /// What is shown, and what was last asked for.
 struct View {
     ways: [Way; 2],
+    /// What each direction was given: it comes back when the keys have gone round all laws.
+    given: [LawChoice; 2],
     mtu: u32,
     /// Which direction is shown.
     way: usize,
@@ -47,6 +50,7 @@ struct View {
 pub fn start(settings: &Settings, shared: Shared, changes: Sender<Change>) -> JoinHandle<()> {
     let mut view = View {
         ways: [settings.up.clone(), settings.down.clone()],
+        given: [settings.up.law.clone(), settings.down.law.clone()],
         mtu: settings.mtu,
         way: 0,
         pictures: VecDeque::with_capacity(HISTORY),
@@ -72,24 +76,30 @@ fn seen(shared: &Shared) -> Picture {
         .clone()
 }
 
+/// A line a second for each direction that has carried anything.
 fn lines(shared: &Shared) {
     let mut last = seen(shared);
-    let mut shown = Instant::now();
+    let mut next = Time::ZERO + LINE_EVERY;
     loop {
-        thread::sleep(REDRAW / 2);
+        thread::sleep(REDRAW / 4);
         let picture = seen(shared);
         if picture.ended {
             return;
         }
-        if shown.elapsed() < LINE_EVERY || picture.time == last.time {
+        if picture.time < next {
             continue;
         }
-        for way in 0..2 {
-            if picture.ways[way].counts.arrived_packets > 0 {
-                eprintln!("{}", line(&last, &picture, way));
-            }
+        while next <= picture.time {
+            next += LINE_EVERY;
         }
-        (last, shown) = (picture, Instant::now());
+        let used = |way: &usize| picture.ways[*way].counts.arrived_packets > 0;
+        for way in (0..2).filter(used) {
+            eprintln!("{}", line(&last, &picture, way));
+        }
+        if !(0..2).any(|way| used(&way)) {
+            eprintln!("{:7.1} s no packet yet", picture.time.as_secs_f64());
+        }
+        last = picture;
     }
 }
 
@@ -132,13 +142,8 @@ impl View {
             if event::poll(REDRAW)? {
                 if let Event::Key(key) = event::read()? {
                     if key.kind == KeyEventKind::Press {
-                        let interrupt = key.modifiers.contains(KeyModifiers::CONTROL)
-                            && key.code == KeyCode::Char('c');
-                        self.press(if interrupt {
-                            KeyCode::Char('q')
-                        } else {
-                            key.code
-                        });
+                        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+                        self.press(key.code, control);
                     }
                 }
             }
@@ -155,12 +160,12 @@ impl View {
         self.pictures.push_back(picture);
     }
 
-    fn press(&mut self, key: KeyCode) {
+    fn press(&mut self, key: KeyCode, control: bool) {
         match key {
-            KeyCode::Char('q') | KeyCode::Esc => {
-                self.note = "ending".into();
-                let _ = self.changes.send(Change::Stop);
-            }
+            // What a terminal would do, were it not for the view.
+            KeyCode::Char('c') if control => self.end(Signal::SIGINT),
+            _ if control => {}
+            KeyCode::Char('q') | KeyCode::Esc => self.end(Signal::SIGTERM),
             KeyCode::Tab => self.way = 1 - self.way,
             KeyCode::Up | KeyCode::Char('+') => self.scale_rate(STEP),
             KeyCode::Down | KeyCode::Char('-') => self.scale_rate(1.0 / STEP),
@@ -171,9 +176,14 @@ impl View {
         }
     }
 
+    fn end(&mut self, signal: Signal) {
+        self.note = format!("{signal} to the command; again: kill it");
+        let _ = self.changes.send(Change::Stop(signal));
+    }
+
     fn scale_rate(&mut self, factor: f64) {
         let rate = self.ways[self.way].capacity.mean_rate().as_bps() as f64 * factor;
-        let rate = Rate::from_bps(rate.clamp(1e3, 1e11).round() as u64);
+        let rate = rounded(rate.clamp(1e3, 1e11));
         self.ways[self.way].capacity = crate::capacity::Capacity::Constant(rate);
         self.note = format!("{}: {rate}", WAYS[self.way]);
         let _ = self.changes.send(Change::Rate(self.way, rate));
@@ -199,7 +209,8 @@ impl View {
         }
     }
 
-    /// The next law that runs with its defaults here, with the set-point of the one before.
+    /// The next law that runs with its defaults here, or as it was given, with the set-point of
+    /// the one before.
     fn next_law(&mut self) {
         let current = &self.ways[self.way].law;
         let at = LAWS.iter().position(|law| law.kind == current.spec.kind);
@@ -210,11 +221,15 @@ impl View {
                 .params
                 .iter()
                 .any(|it| it.name == "target" && it.unit == "p");
-            let given = target.filter(|_| takes_target).map(target_value);
-            let law = LawChoice {
-                spec,
-                given: given.into_iter().collect(),
-            };
+            let mut law = self.given[self.way].clone();
+            if law.spec.kind != spec.kind {
+                let given = Vec::new();
+                law = LawChoice { spec, given };
+            }
+            if let Some(target) = target.filter(|_| takes_target) {
+                law.given.retain(|(name, _)| name != "target");
+                law.given.push(target_value(target));
+            }
             if self.ask_for(law) {
                 return;
             }
@@ -226,11 +241,8 @@ impl View {
         if law.spec.build(&law.given, &way.site(self.mtu)).is_err() {
             return false;
         }
-        let target = law.target_pkts();
-        self.note = match target {
-            Some(target) => format!("{}: {}, {target} packets", WAYS[self.way], law.spec.kind),
-            None => format!("{}: {}", WAYS[self.way], law.spec.kind),
-        };
+        let (kind, set) = (law.spec.kind, law.in_words());
+        self.note = format!("{}: {kind} ({set})", WAYS[self.way]);
         way.law = law.clone();
         let _ = self.changes.send(Change::Law(self.way, law));
         true
@@ -264,12 +276,17 @@ impl View {
 
     fn head(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
         let ends = ["client to server", "server to client"][self.way];
+        let set = match now.set.as_str() {
+            "" => String::new(),
+            set => format!(" ({set})"),
+        };
         let text = format!(
-            " {} ({ends})   {} under {}   {:.1} s ",
+            " {} ({ends})   {:.1} s   {} under {}{set}{} ",
             WAYS[self.way],
-            Rate::from_bps(now.rate_bps as u64),
+            picture.time.as_secs_f64(),
+            rounded(now.rate_bps),
             now.law,
-            picture.time.as_secs_f64()
+            if now.changed { "   changed" } else { "" },
         );
         let style = Style::new().add_modifier(Modifier::REVERSED);
         frame.render_widget(Paragraph::new(text).style(style), area);
@@ -362,6 +379,12 @@ impl View {
     }
 }
 
+/// To three significant figures.
+fn rounded(bps: f64) -> Rate {
+    let unit = 10f64.powf((bps.max(100.0).log10().floor() - 2.0).max(0.0));
+    Rate::from_bps(((bps / unit).round() * unit) as u64)
+}
+
 fn target_value(pkts: f64) -> (String, Value) {
     ("target".to_owned(), Value::Text(Packets(pkts).to_string()))
 }
@@ -411,6 +434,7 @@ mod tests {
         let way = way.read().unwrap();
         let (changes, asked) = channel();
         let view = View {
+            given: [way.law.clone(), way.law.clone()],
             ways: [way.clone(), way],
             mtu: 1500,
             way: 0,
@@ -427,7 +451,8 @@ mod tests {
             ..Picture::default()
         };
         let now = &mut picture.ways[0];
-        (now.law, now.rate_bps, now.queue_pkts) = ("pi".into(), 10e6, queue_pkts);
+        (now.law, now.rate_bps, now.queue_pkts) = ("pi".into(), 9.99612e6, queue_pkts);
+        (now.set, now.changed) = ("target=20p".into(), true);
         (now.target_pkts, now.probes) = (Some(20.0), vec![("p", 0.0125)]);
         now.counts.arrived_packets = 1;
         now.counts.sent_bytes = 1250 * ms;
@@ -446,7 +471,7 @@ mod tests {
         let text: String = cells.iter().map(|cell| cell.symbol()).collect();
         for part in [
             "client to server",
-            "10Mbit/s under pi",
+            "10Mbit/s under pi (target=20p)   changed",
             "set-point",
             "10.00 Mbit/s",
             "0.01250",
@@ -463,20 +488,20 @@ mod tests {
     #[test]
     fn keys_ask_for_changes() {
         let (mut view, asked) = view();
-        view.press(KeyCode::Up);
+        view.press(KeyCode::Up, false);
         assert!(
             matches!(asked.try_recv(), Ok(Change::Rate(0, rate)) if rate.as_bps() == 11_000_000)
         );
         assert!(matches!(&view.ways[0].capacity, Capacity::Constant(_)));
-        view.press(KeyCode::Tab);
-        view.press(KeyCode::Right);
+        view.press(KeyCode::Tab, false);
+        view.press(KeyCode::Right, false);
         let Ok(Change::Law(1, law)) = asked.try_recv() else {
             panic!("no change of the set-point")
         };
         assert_eq!(law.target_pkts(), Some(22.0));
         let mut kinds = vec![];
         for _ in 0..LAWS.len() {
-            view.press(KeyCode::Char('l'));
+            view.press(KeyCode::Char('l'), false);
             if let Ok(Change::Law(1, law)) = asked.try_recv() {
                 kinds.push(law.spec.kind);
             }
@@ -485,8 +510,47 @@ mod tests {
             kinds.contains(&"droptail") && kinds.contains(&"pid"),
             "{kinds:?}"
         );
-        view.press(KeyCode::Char('q'));
-        assert!(matches!(asked.try_recv(), Ok(Change::Stop)));
+        for (key, control, signal) in [('q', false, Signal::SIGTERM), ('c', true, Signal::SIGINT)] {
+            view.press(KeyCode::Char(key), control);
+            assert!(matches!(asked.try_recv(), Ok(Change::Stop(it)) if it == signal));
+        }
+    }
+
+    #[test]
+    fn rates_stay_readable() {
+        let (mut view, asked) = view();
+        for (expected, key) in [
+            ("11Mbit/s", KeyCode::Up),
+            ("12.1Mbit/s", KeyCode::Up),
+            ("13.3Mbit/s", KeyCode::Up),
+            ("12.1Mbit/s", KeyCode::Down),
+        ] {
+            view.press(key, false);
+            let Ok(Change::Rate(0, rate)) = asked.try_recv() else {
+                panic!("no change of the rate")
+            };
+            assert_eq!(rate.to_string(), expected);
+        }
+        assert_eq!(rounded(0.0).as_bps(), 0);
+        assert_eq!(rounded(1234.0).as_bps(), 1230);
+    }
+
+    #[test]
+    fn the_law_that_was_given_comes_back_as_it_was() {
+        let (mut view, _asked) = view();
+        let gains =
+            [("a", 0.003), ("b", 0.0029)].map(|(name, it)| (name.into(), Value::Number(it)));
+        view.given[0].given.extend(gains);
+        view.ways[0].law = view.given[0].clone();
+        view.press(KeyCode::Char('l'), false);
+        assert_ne!(view.ways[0].law.spec.kind, "pi");
+        while view.ways[0].law.spec.kind != "pi" {
+            view.press(KeyCode::Char('l'), false);
+        }
+        assert_eq!(
+            view.ways[0].law.in_words(),
+            "target=20p, a=0.003, b=0.0029, rest default"
+        );
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use forebay_batch::Outcome as Observation;
 use forebay_core::{ParamError, Rate, Span, Time};
 use forebay_link::lateness::Bounds;
-use forebay_link::live::Shared;
+use forebay_link::live::{Change, Shared};
 use forebay_link::prometheus::Endpoint;
 use forebay_link::text::{self, WayText};
 use forebay_link::watch;
@@ -27,6 +28,9 @@ use crate::batch::{Key, Run};
 use crate::control::values;
 use crate::plan::LawInfo;
 use crate::ScenarioError;
+
+/// What a view has to give the terminal back.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(FromPyObject)]
 struct PyWay {
@@ -168,7 +172,7 @@ pub struct LinkLaw {
 ///
 /// Raises ScenarioError for wrong settings, and OSError for what the machine does not allow.
 ///
-/// `output` takes what the command writes; `watch` shows the run while it goes on, on the
+/// `output` takes what command and server write; `watch` shows the run while it goes on, on the
 /// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder.
 #[pyfunction]
 #[pyo3(signature = (
@@ -192,11 +196,12 @@ pub fn link_run<'py>(
     let commands = Commands {
         client: command.map(|arguments| Command {
             arguments,
-            output,
+            output: output.clone(),
             ..Command::default()
         }),
         server: server.map(|line| Command {
             arguments: vec!["/bin/sh".into(), "-c".into(), line.into()],
+            output,
             ..Command::default()
         }),
     };
@@ -240,10 +245,11 @@ pub fn link_run<'py>(
             }
         })
     });
-    // It gives the terminal back.
+    // It gives the terminal back; where that has closed, reading from it may never end.
     let view = view.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(view) = view {
-        let _ = py.detach(|| view.join());
+    let start = Instant::now();
+    while view.as_ref().is_some_and(|it| !it.is_finished()) && start.elapsed() < PATIENCE {
+        py.detach(|| thread::sleep(Duration::from_millis(5)));
     }
     match raised {
         Some(error) => Err(error),
@@ -298,6 +304,29 @@ fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
     }
 }
 
+/// A change as a table: its time, the direction, and the rate, or the law and what was set of it.
+fn changed<'py>(py: Python<'py>, time: Time, change: &Change) -> PyResult<Bound<'py, PyDict>> {
+    let table = PyDict::new(py);
+    table.set_item("time_s", time.as_secs_f64())?;
+    match change {
+        Change::Rate(way, rate) => {
+            table.set_item("way", *way)?;
+            table.set_item("rate", rate.to_string())?;
+        }
+        Change::Law(way, law) => {
+            table.set_item("way", *way)?;
+            table.set_item("aqm", law.spec.kind)?;
+            let set = law.given.iter();
+            let set: Vec<_> = set
+                .map(|(name, it)| (name, crate::laws::text(it)))
+                .collect();
+            table.set_item("set", set)?;
+        }
+        Change::Stop(_) => {}
+    }
+    Ok(table)
+}
+
 fn observed<'py>(
     py: Python<'py>,
     settings: &Settings,
@@ -321,6 +350,9 @@ fn observed<'py>(
     let end = Time::ZERO + outcome.duration;
     let (start, measured) = settings.measure;
     let measured = measured.unwrap_or(end).min(end);
+    let changes = outcome.changes.iter();
+    let changes: PyResult<Vec<_>> = changes.map(|(time, it)| changed(py, *time, it)).collect();
+    table.set_item("changes", changes?)?;
     table.set_item("measure_s", (start.as_secs_f64(), measured.as_secs_f64()))?;
     let ways = PyList::empty(py);
     for (index, way) in outcome.ways.into_iter().enumerate() {
