@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -116,7 +118,7 @@ def link(
         bool,
         typer.Option(
             help="Show the queue while traffic runs, and change the link with keys; what COMMAND "
-            "writes is shown after. Without a terminal, a line a second.",
+            "and server write is shown after. Without a terminal, a line a second.",
             show_default=False,
         ),
     ] = False,
@@ -170,6 +172,13 @@ def link(
     wanted.check()
     if out is not None:
         files.check(out)
+    # The live view takes the terminal; what the programs write waits in a file.
+    view = watch and sys.stdin.isatty() and sys.stdout.isatty()
+    if view and not command:
+        raise _native.ScenarioError(
+            "link: watch: found no COMMAND, allowed: with one, -- COMMAND…; the view has the "
+            "terminal, which leaves none for a shell"
+        )
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
 
     def up(ready: dict[str, Any]) -> None:
@@ -182,8 +191,7 @@ def link(
         _make(pcap)
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"
-    # A live view has the terminal; what the command writes waits in a file.
-    shown = _kept() if watch and sys.stdout.isatty() else None
+    shown = _kept() if view else None
     # This process becomes the emulator: it has one thread until numpy is loaded.
     try:
         observed = _native.link_run(
@@ -214,8 +222,8 @@ def link(
         raise typer.Exit(status)
     if found.server_status:
         print(f"forebay link: the server ended with status {found.server_status}", file=sys.stderr)
-    _summary(found, quiet)
-    if out is not None:
+    _summary(found, out, quiet)
+    if out is not None and found.measured:
         try:
             found.write(out, report=not no_report)
         except KeyboardInterrupt:
@@ -252,33 +260,95 @@ def _heading(environment: dict[str, str]) -> str:
     return f"forebay link: {', '.join(ends)}"
 
 
-def _summary(found: Outcome, quiet: bool) -> None:
+def _summary(found: Outcome, out: Path | None, quiet: bool) -> None:
     for reason in found.void:
         print(f"forebay link: VOID: {reason}", file=sys.stderr)
     if quiet:
         return
+    for line in _lines(found, out):
+        print(f"forebay link: {line}", file=sys.stderr)
+
+
+def _lines(found: Outcome, out: Path | None) -> Iterator[str]:
     from forebay.emulator import congestion
     from forebay.words import short_time
 
-    for name, metrics in [("up", found.up), ("down", found.down)]:
-        if metrics["forwarded_packets"]:
-            print(f"forebay link: {name}: {_in_words(metrics)}", file=sys.stderr)
-    warning = congestion.warning(found.congestion_control)
-    if warning and any(len(run.flow_goodput_bps) for run in found.runs):
-        print(f"forebay link: {warning}", file=sys.stderr)
-    if found.lateness["p99_s"] == found.lateness["p99_s"]:
-        print(
-            f"forebay link: 99 % of packets left within {short_time(found.lateness['p99_s'])} of "
-            "their time",
-            file=sys.stderr,
+    if not found.measured:
+        yield (
+            f"too short to measure: no sample within --measure {found.settings.measure} of a run "
+            f"of {short_time(found.duration_s)}" + ("; nothing is written" if out else "")
         )
+        return
+    if found.changed:
+        yield f"changed by hand: {found.changed}; what follows is over all of it"
+    start, end = found.measure_s
+    for index, name in enumerate(["up", "down"]):
+        metrics = found.runs[index].metrics
+        if not metrics["forwarded_packets"]:
+            continue
+        yield f"{name}: {_in_words(metrics, end - start)}"
+        ignored = congestion.ignored(
+            found.congestion_controls[index], found.tcp_flows[index], found.congestion_control
+        )
+        if ignored:
+            yield f"{name}: {ignored}"
+        elif missed := _missed(found, index):
+            yield f"{name}: {missed}"
+    if found.lateness["p99_s"] == found.lateness["p99_s"]:
+        late = short_time(found.lateness["p99_s"])
+        yield f"99 % of packets left within {late} of their time"
 
 
-def _in_words(metrics: dict[str, float]) -> str:
+def _in_words(metrics: dict[str, float], span_s: float) -> str:
     return (
-        f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput, "
+        f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput over {span_s:.3g} s, "
         f"{100 * metrics['utilisation']:.1f} % used, "
         f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
         f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "
         f"{100 * metrics['drop_rate']:.2f} % dropped, {100 * metrics['mark_rate']:.2f} % marked"
+    )
+
+
+#: A link is full, and a set-point missed, beyond these shares.
+FULL, MISSED = 0.9, 0.25
+
+
+def _missed(found: Outcome, index: int) -> str:
+    """How to get gains for the link, where it was full of TCP and a law that has the gains of
+    another missed its set-point; empty otherwise."""
+    from forebay._native import LawModel, OperatingPoint, ScenarioError, quantity
+
+    way = [found.settings.up, found.settings.down][index]
+    chosen = found.settings.check()[index]
+    queue_pkts, target_pkts = found.runs[index].metrics["queue_mean_pkts"], chosen.law.target_pkts
+    flows = found.tcp_flows[index]
+    delays = [found.settings.up.delay, found.settings.down.delay]
+    # Gains are for one RTT.
+    spread = any(".." in delay for delay in delays)
+    rtt_s = 0.0 if spread else sum(quantity("delay", delay, "time") for delay in delays)
+    if (
+        found.changed
+        or not (target_pkts and flows and rtt_s)
+        or found.runs[index].metrics["utilisation"] < FULL
+        or abs(queue_pkts / target_pkts - 1) < MISSED
+    ):
+        return ""
+    rate, packet = way.rate or f"{chosen.rate_bps}bit/s", f"{found.settings.mtu}B"
+    buffer = way.buffer if way.buffer.endswith("p") else ""
+    buffer_pkts = quantity("buffer", buffer, "queue") if buffer else math.inf
+    try:
+        model = LawModel(way.aqm, way.set, rate, packet, buffer_pkts)
+        per_s = model.capacity_pkts_per_s
+        point = OperatingPoint(flows, rtt_s + target_pkts / per_s, per_s)
+        designed = model.design(point, target_pkts, [])
+    except ScenarioError:
+        return ""
+    own = {name for name, _ in way.set} - {"target", "interval"}
+    if designed is None or own & {name for name, _ in designed["params"]}:
+        return ""
+    return (
+        f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}: the default gains are "
+        f"for another link; for this one: `forebay design {way.aqm} --rate {rate} "
+        f"--packet {packet} --rtt {1e3 * rtt_s:g}ms --flows {flows} --target {target_pkts:g}p"
+        f"{buffer and ' --buffer ' + buffer}`"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 WAYS = ["up", "down"]
 #: A direction that is used less has no say in an overview.
 IDLE = 0.05
+#: So many changes by hand are told; link.json has all.
+MOST_CHANGES = 8
 #: What a link leaves besides what every run does.
 LINK = "link.json"
 
@@ -123,6 +125,12 @@ class Outcome:
     asked_bps: list[float]
     #: Lost after the queue, as was asked.
     lost_packets: list[int]
+    #: What keys of the live view have changed, in order: time_s, way (0 is up), and rate, or aqm
+    #: and set, its parameters.
+    changes: list[dict[str, Any]]
+    #: TCP flows that carried data; and by congestion control, those of them that were seen.
+    tcp_flows: list[int]
+    congestion_controls: list[dict[str, int]]
     #: The kernel's default; a program may have chosen another. Empty where it is not known.
     congestion_control: str
 
@@ -136,6 +144,24 @@ class Outcome:
         """Metrics of the way from server to client."""
         return self.runs[1].metrics
 
+    @property
+    def measured(self) -> bool:
+        """Whether there is a sample within the time of measurement."""
+        start, end = self.measure_s
+        times_s = self.runs[0].samples["time_s"]
+        return bool(np.any((times_s > start) & (times_s <= end)))
+
+    @property
+    def changed(self) -> str:
+        """What was changed by hand, and when; empty where nothing was."""
+        texts = [
+            f"{WAYS[way]} {what} {words.quantity(value)} at {time_s:g} s"
+            for way in range(len(WAYS))
+            for time_s, what, value in self._changes(way)
+        ]
+        left = len(texts) - MOST_CHANGES
+        return "; ".join([*texts[:MOST_CHANGES], *([f"{left} more"] if left > 0 else [])])
+
     def result(self) -> Result:
         """Tables, figures and report; the directions are its points.
 
@@ -143,23 +169,23 @@ class Outcome:
         """
         from forebay.result import Result
 
-        start, end = self.measure_s
-        if not start < end or not all(len(run.samples["time_s"]) for run in self.runs):
+        if not self.measured:
             raise ScenarioError(
                 f"link: measure: found {self.settings.measure}, allowed: a time within the run, "
                 f"which took {self.duration_s:.3g} s, and at least one sample"
             )
         laws = [one.law for one in self.settings.check()]
-        labels = list(dict.fromkeys(law.label for law in laws))
+        by_hand = [" (changed)" if self._changes(way) else "" for way in range(len(WAYS))]
+        labels = list(
+            dict.fromkeys(law.label + hand for law, hand in zip(laws, by_hand, strict=True))
+        )
         # A plan has a law once; where both directions have the same kind, the one with other
         # parameters is told apart.
         if len(labels) == 1 and laws[0].params != laws[1].params:
-            labels = [f"{laws[0].label} {way}" for way in WAYS]
+            labels = [f"{labels[0]} {way}" for way in WAYS]
         points = tuple(
-            self._point(way, name, law, laws if len(labels) > 1 else laws[:1])
-            for way, name, law in zip(
-                [self.settings.up, self.settings.down], WAYS, laws, strict=True
-            )
+            self._point(index, law, laws if len(labels) > 1 else laws[:1])
+            for index, law in enumerate(laws)
         )
         plan = Plan(
             title=f"Real traffic: {shlex.join(self.command) or 'no command'}",
@@ -175,10 +201,11 @@ class Outcome:
             plan=cast("NativePlan", plan),
             path="link",
             text=json.dumps(self.table(), indent=1),
-            command=shlex.join(["forebay", "link", *self.options(), "--", *self.command]),
+            command=shlex.join(["forebay", "link", *self.options(), "--", *self.command])
+            + ("  # as it started; it was then changed by hand" if self.changes else ""),
             description=self._description(points),
             idle=self._idle(),
-            warning=f"Void: {'; '.join(self.void)}." if self.void else "",
+            warning=" ".join(self._warnings()),
         )
         execution = Execution(cast("list[NativeRun]", runs), [], False, self.duration_s)
         return Result(experiment, execution)
@@ -190,6 +217,28 @@ class Outcome:
         files.write(self.result(), out, report=report)
         (Path(out) / LINK).write_text(json.dumps(self.table(bins=True), indent=1) + "\n")
 
+    def _warnings(self) -> Iterator[str]:
+        if self.void:
+            yield f"Void: {'; '.join(self.void)}."
+        if self.changes:
+            yield (
+                f"Changed by hand while it ran: {self.changed}. Metrics are taken over all of it, "
+                "not under one law and rate; what is said of laws and set-points below is how it "
+                "started."
+            )
+
+    def _changes(self, way: int) -> list[tuple[float, str, str]]:
+        """Of one direction: time in s, what, to what."""
+        return [
+            (
+                round(one["time_s"], 3),
+                "rate" if "rate" in one else "law",
+                one["rate"] if "rate" in one else _law(one["aqm"], one["set"]),
+            )
+            for one in self.changes
+            if one["way"] == way
+        ]
+
     def table(self, *, bins: bool = False) -> dict[str, Any]:
         """All that is not a metric, for JSON."""
         from forebay.files import finite
@@ -199,26 +248,32 @@ class Outcome:
             name: {
                 **finite({"achieved_bps": achieved, "asked_bps": asked}),
                 "lost_packets": lost,
+                "tcp_flows": tcp_flows,
+                "congestion_controls": controls,
                 **{
                     key: value for key, value in vars(way).items() if key not in ("suffix", "trace")
                 },
                 "trace": way.trace and way.trace[0],
             }
-            for name, way, achieved, asked, lost in zip(
+            for name, way, achieved, asked, lost, tcp_flows, controls in zip(
                 WAYS,
                 [self.settings.up, self.settings.down],
                 self.achieved_bps,
                 self.asked_bps,
                 self.lost_packets,
+                self.tcp_flows,
+                self.congestion_controls,
                 strict=True,
             )
         }
+        changes = [{**one, "way": WAYS[one["way"]]} for one in self.changes]
         return {
             "command": self.command,
             "server": self.server,
             "status": self.status,
             "duration_s": self.duration_s,
             "void": self.void,
+            "changed_by_hand": changes,
             "default_congestion_control": self.congestion_control,
             "lateness": finite(lateness) | ({"bins": self.lateness["bins"]} if bins else {}),
             "ways": ways,
@@ -240,7 +295,8 @@ class Outcome:
             options += ["--server", self.server]
         return options
 
-    def _point(self, way: Way, name: str, law: LawInfo, laws: Sequence[LawInfo]) -> Point:
+    def _point(self, index: int, law: LawInfo, laws: Sequence[LawInfo]) -> Point:
+        way, name = [self.settings.up, self.settings.down][index], WAYS[index]
         ends = "client to server" if name == "up" else "server to client"
         return Point(
             label=f"{name} ({ends})",
@@ -253,7 +309,7 @@ class Outcome:
             links=[Link(name)],
             laws=list(laws),
             traffic=[],
-            changes=[],
+            changes=self._changes(index),
         )
 
     def _idle(self) -> list[int]:
@@ -282,6 +338,14 @@ class Outcome:
             if self.congestion_control
             else ""
         )
+        seen = [
+            f"{sum(of.values())} seen {name}: "
+            + ", ".join(f"{flows} of {control}" for control, flows in sorted(of.items()))
+            for name, of in zip(WAYS, self.congestion_controls, strict=True)
+            if of
+        ]
+        if seen:
+            sender += f"Of TCP flows with data {'; '.join(seen)}. "
         return words.Description(
             "Real packets of the kernel's own TCP, between two network namespaces over a link "
             "that was kept in real time. Its directions:",
@@ -332,6 +396,9 @@ def read(
         achieved_bps=[way["achieved_bps"] for way in table["ways"]],
         asked_bps=[way["asked_bps"] for way in table["ways"]],
         lost_packets=[way["lost_packets"] for way in table["ways"]],
+        changes=table["changes"],
+        tcp_flows=[way["tcp_flows"] for way in table["ways"]],
+        congestion_controls=[way["congestion_controls"] for way in table["ways"]],
         congestion_control=congestion.default(),
     )
 
@@ -349,6 +416,11 @@ def _options(way: Way, suffix: str) -> list[str]:
     if float_of(way.loss):
         options += [f"--loss{suffix}", way.loss]
     return options
+
+
+def _law(aqm: str, given: Sequence[tuple[str, str]]) -> str:
+    params = ", ".join(f"{name}={text}" for name, text in given)
+    return f"{aqm} ({params})" if params else aqm
 
 
 def float_of(share: str) -> float:
