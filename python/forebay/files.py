@@ -23,24 +23,26 @@ TABLES = ["metrics", "samples", "delays", "flows"]
 NAMES = [REPORT, FIGURES, "metrics.json", *(f"{table}.parquet" for table in TABLES)]
 
 
-def check(out: str | os.PathLike[str]) -> None:
+def check(out: str | os.PathLike[str], option: str = "--out") -> None:
     """Refuses a directory that cannot be written to, before the time is spent.
 
-    Raises `ScenarioError`.
+    `option` is what chose it. Raises `ScenarioError`.
     """
+
+    def refuse(found: str, allowed: str) -> ScenarioError:
+        return ScenarioError(f'{option}: found "{out}", {found}, allowed: {allowed}')
+
     path = Path(out).absolute()
-    if path.exists() and not path.is_dir():
-        raise ScenarioError(f'--out: found "{out}", a file, allowed: a directory, new or not')
-    existing = next(parent for parent in [path, *path.parents] if parent.exists())
     try:
+        if path.exists() and not path.is_dir():
+            raise refuse("a file", "a directory, new or not")
+        existing = next(parent for parent in [path, *path.parents] if parent.exists())
         # Rights alone do not tell: to root all is allowed, in /proc nothing works.
         with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
             pass
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(
-            f'--out: found "{out}", {reason}, allowed: a directory that can be written to'
-        ) from error
+        raise refuse(reason, "a directory that can be written to") from error
 
 
 def write(result: Result, out: str | os.PathLike[str], *, report: bool = True) -> None:

@@ -61,6 +61,12 @@ fn named(name: &str) -> libc::ifreq {
     interface
 }
 
+/// Whether this user may open TUN devices.
+pub fn tun_there() -> bool {
+    let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
+    open("/dev/net/tun", flags, Mode::empty()).is_ok()
+}
+
 impl Device {
     /// Makes the TUN device of the namespace that this thread is in.
     ///

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::mpsc::Receiver;
+use std::sync::PoisonError;
+use std::time::Duration;
 
 use forebay_core::{Rng, Span, Time};
 use forebay_trace::{Metrics, Trace};
@@ -46,6 +48,8 @@ const PICTURE: Span = Span::from_millis(200);
 /// What a command that is asked to end has for it, and then what it has started.
 const PATIENCE: Span = Span::from_secs(2);
 const LINGER: Span = Span::from_millis(100);
+/// The same for a server, when its command has ended.
+const SERVER_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest sleep, so that samples are taken from time to time.
 const LONGEST_SLEEP: Span = Span::from_millis(100);
 /// Flows that a picture shows.
@@ -157,6 +161,8 @@ pub fn run(
     mut watchers: Watchers,
     real_time: &mut RealTime,
 ) -> Result<Outcome, Error> {
+    // However this ends, those who watch are told.
+    let _last = LastPicture(watchers.picture.clone());
     let ways = settings.directions()?;
     let mut pool = Pool::new(settings.slots() + 1, settings.slot_bytes());
     let scrap = pool.take().expect("a new pool has room");
@@ -201,8 +207,10 @@ pub fn run(
     for way in &mut ways {
         way.advance(end, &mut pool);
     }
-    for running in [command, server].into_iter().flatten() {
-        running.stop();
+    drop(command);
+    if let Some(server) = server {
+        // It may have something to write.
+        server.end(SERVER_PATIENCE);
     }
     losses.missed_packets = network.missed_packets();
     let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
@@ -228,12 +236,6 @@ pub fn run(
             tcp_flows,
         }
     });
-    if let Some(shared) = &watchers.picture {
-        shared
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .ended = true;
-    }
     let [command, server] = ended;
     Ok(Outcome {
         command,
@@ -247,6 +249,16 @@ pub fn run(
         duration: end.since(Time::ZERO),
         user_cpu_s: user_cpu_s() - cpu_s,
     })
+}
+
+struct LastPicture(Option<Shared>);
+
+impl Drop for LastPicture {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        }
+    }
 }
 
 fn user_cpu_s() -> f64 {

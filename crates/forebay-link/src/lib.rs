@@ -28,6 +28,7 @@ pub mod text;
 pub mod watch;
 
 pub use capture::Capture;
+pub use device::tun_there;
 pub use driver::{Observed, Outcome, Watchers};
 pub use error::Error;
 pub use namespace::{enter, DeviceKind, End};

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command as StdCommand, Stdio};
+use std::time::{Duration, Instant};
 
 use caps::{CapSet, Capability};
 use nix::libc;
@@ -131,8 +132,19 @@ impl Running {
         let _ = kill(self.keeper, signal);
     }
 
+    /// Asks the command to end, and ends it and all it has left behind after `patience`.
+    pub fn end(mut self, patience: Duration) {
+        self.signal(Signal::SIGTERM);
+        let start = Instant::now();
+        while self.ended().is_none() && start.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Running {
     /// Ends the command and all it has left behind.
-    pub fn stop(self) {
+    fn drop(&mut self) {
         // A later keeper holds a copy of this line's end: closing ours would not end it.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = waitpid(self.keeper, None);

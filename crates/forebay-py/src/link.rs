@@ -103,7 +103,9 @@ impl PySettings {
             down,
             device,
             mtu: self.mtu,
-            super_packets: self.super_packets.unwrap_or(fast && !plain),
+            super_packets: self
+                .super_packets
+                .unwrap_or_else(|| fast && !plain && forebay_link::tun_there()),
             seed: self.seed,
             sample: text::span(
                 "sample",

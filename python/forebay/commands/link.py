@@ -188,7 +188,8 @@ def link(
                 print(f"forebay link: http://{ready['metrics']}/metrics", file=sys.stderr)
 
     if pcap is not None:
-        _make(pcap)
+        files.check(pcap, "--pcap")
+        pcap.mkdir(parents=True, exist_ok=True)
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"
     shown = _kept() if view else None
@@ -238,18 +239,6 @@ def link(
 def _kept() -> IO[bytes]:
     """A file without a name, for as long as this process."""
     return tempfile.TemporaryFile()
-
-
-def _make(folder: Path) -> None:
-    from forebay._native import ScenarioError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(
-            f'link: pcap: found "{folder}", {reason}, allowed: a directory, new or not'
-        ) from error
 
 
 def _heading(environment: dict[str, str]) -> str:

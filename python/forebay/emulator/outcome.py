@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: What the tables call each direction.
 WAYS = ["up", "down"]
+#: Settings of the whole link that are options with a value.
+PLAIN = ["device", "mtu", "seed", "sample", "measure", "void_lateness", "void_rate"]
 #: A direction that is used less has no say in an overview.
 IDLE = 0.05
 #: So many changes by hand are told; link.json has all.
@@ -287,10 +289,12 @@ class Outcome:
             options += _options(up, "-up")
         if not down.ecn:
             options.append("--no-ecn")
-        for name in ["device", "mtu", "seed", "sample", "measure"]:
+        if self.settings.super_packets is not None:
+            options.append(f"--{'' if self.settings.super_packets else 'no-'}super-packets")
+        for name in PLAIN:
             value = getattr(self.settings, name)
             if value != getattr(Settings(up, down), name):
-                options += [f"--{name}", str(value)]
+                options += [f"--{name.replace('_', '-')}", str(value)]
         if self.server:
             options += ["--server", self.server]
         return options
@@ -413,7 +417,7 @@ def _options(way: Way, suffix: str) -> list[str]:
     options += [f"--aqm{suffix}", way.aqm]
     for name, text in way.set:
         options += [f"--set{suffix}", f"{name}={text}"]
-    if float_of(way.loss):
+    if suffix or float_of(way.loss):
         options += [f"--loss{suffix}", way.loss]
     return options
 

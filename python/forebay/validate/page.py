@@ -206,9 +206,9 @@ def _reading(void_lateness: str, void_rate: str) -> list[str]:
         f"{CHANCE}* that it even reaches across zero.",
         "A real run is void where the machine could not keep time within the window of "
         "measurement: one packet in a thousand was fetched or released more than "
-        f"{quantity(void_lateness)} late, or the rate is off by more than {void_rate}. Void runs are made again, up to `--attempts` in all. Where none was sound, "
-        "the void ones are shown and the row says so: their numbers are an indication and no "
-        "proof.",
+        f"{quantity(void_lateness)} late, or the rate is off by more than {void_rate}. Void "
+        "runs are made again, up to `--attempts` in all. Where none was sound, the void ones are "
+        "shown and the row says so: their numbers are an indication and no proof.",
     ]
 
 
