@@ -63,6 +63,9 @@ pub trait Discipline<P: Packet>: Send {
     fn set_rate(&mut self, rate: Rate);
     fn set_buffer(&mut self, buffer: Buffer);
 
+    /// As [`crate::Law::set_target`].
+    fn set_target(&mut self, target_pkts: f64) -> bool;
+
     /// Named inner values of the law.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64));
 }

@@ -110,6 +110,11 @@ pub trait Law: Send {
     /// Runs every tick due at `now`: a late call loses none.
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {}
 
+    /// Moves the set-point while traffic runs, and keeps all else; whether the law can.
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        false
+    }
+
     /// Expected signals per arriving packet, for the fluid model.
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         None

@@ -21,6 +21,11 @@ pub trait Controller: Send {
         false
     }
 
+    /// As [`Law::set_target`].
+    fn set_target(&mut self, _target_pkts: f64) -> bool {
+        false
+    }
+
     /// Named inner values besides the probability.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
@@ -69,6 +74,10 @@ impl<C: Controller> Law for Periodic<C> {
             self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
             self.next += self.controller.interval();
         }
+    }
+
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.controller.set_target(target_pkts)
     }
 
     fn intensity(&self, q: &QueueView) -> Option<f64> {

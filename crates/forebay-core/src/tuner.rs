@@ -24,6 +24,11 @@ pub trait Tuner<L>: Send {
     /// The link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
+    /// As [`Law::set_target`], where the set-point is the tuner's.
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        false
+    }
+
     /// Named inner values besides the law's.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
 }
@@ -83,6 +88,10 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
                 self.next = self.tuner.interval().map(|interval| due + interval);
             }
         }
+    }
+
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.law.set_target(target_pkts) || self.tuner.set_target(target_pkts)
     }
 
     fn intensity(&self, q: &QueueView) -> Option<f64> {

@@ -303,6 +303,11 @@ impl Direction {
         self.discipline.set_buffer(buffer);
     }
 
+    /// Moves the set-point of the law, which goes on; whether it can.
+    pub fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.discipline.set_target(target_pkts)
+    }
+
     /// What the discipline's clock shows.
     fn own(&self, now: Time) -> Time {
         Time::ZERO + now.since(self.began)
@@ -618,6 +623,52 @@ mod tests {
         let metrics = Metrics::of(&link.finish(ms(50)), None);
         assert!((metrics.utilisation - 1.0).abs() < 0.03, "{metrics:?}");
         assert_eq!(metrics.forwarded_packets, 70.0);
+    }
+
+    #[test]
+    fn a_set_point_moves_and_the_law_goes_on() {
+        let given = [
+            ("a".to_owned(), Value::Number(3e-4)),
+            ("b".to_owned(), Value::Number(2e-4)),
+        ];
+        let target = |at: &str| [&given[..], &[("target".into(), Value::Text(at.into()))]].concat();
+        let choice = |kind: &str, given: &[(String, Value)]| LawChoice {
+            spec: find(kind).unwrap(),
+            given: given.to_vec(),
+        };
+        let (before, after) = (choice("pi", &target("5p")), choice("pi", &target("20p")));
+        assert_eq!(before.with_another_target(&after), Some(20.0));
+        assert_eq!(before.with_another_target(&choice("pi", &[])), None);
+        assert_eq!(
+            before.with_another_target(&choice("pid", &target("20p"))),
+            None
+        );
+
+        let path = Path {
+            delays: Delays {
+                least: Span::ZERO,
+                most: Span::ZERO,
+            },
+            loss: 0.0,
+        };
+        let (mut link, mut pool) = (with_law("pi", &target("5p"), path), Pool::new(200, 1500));
+        // As many packets as leave, with 40 in the queue.
+        let mut p = [0.0, 0.0];
+        for i in 0..400 {
+            for _ in 0..if i == 0 { 41 } else { 1 } {
+                arrive(&mut link, &mut pool, ms(i), 1500, 1, 0b10);
+            }
+            release_all(&mut link, &mut pool, ms(i));
+            if i == 200 {
+                link.probe(&mut |name, value| p[0] = if name == "p" { value } else { p[0] });
+                assert!(link.set_target(40.0));
+            }
+        }
+        link.probe(&mut |name, value| p[1] = if name == "p" { value } else { p[1] });
+        // At its set-point it stays, but for the kick of the step, −b·35 in all.
+        assert!(p[0] > 0.05, "{p:?}");
+        assert!((p[1] - (p[0] - 2e-4 * 35.0)).abs() < 2e-3, "{p:?}");
+        assert!(!with_law("red", &[], path).set_target(40.0));
     }
 
     proptest! {

@@ -517,7 +517,10 @@ impl Driver<'_> {
                         continue;
                     };
                     way.advance(now, &mut self.pool);
-                    way.set_discipline(now, discipline, &mut self.pool);
+                    let target_pkts = way.law.with_another_target(law);
+                    if !target_pkts.is_some_and(|target| way.set_target(target)) {
+                        way.set_discipline(now, discipline, &mut self.pool);
+                    }
                     way.law = law.clone();
                 }
             }

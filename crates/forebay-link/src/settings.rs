@@ -75,6 +75,15 @@ impl LawChoice {
         Packets::from_value(&value).ok().map(|target| target.0)
     }
 
+    /// The set-point of `other`, if all else is as it is here.
+    pub fn with_another_target(&self, other: &LawChoice) -> Option<f64> {
+        fn rest(law: &LawChoice) -> impl Iterator<Item = &(String, Value)> {
+            law.given.iter().filter(|(name, _)| name != "target")
+        }
+        let same = self.spec.kind == other.spec.kind && rest(self).eq(rest(other));
+        other.target_pkts().filter(|_| same)
+    }
+
     /// An error with the law that it is about, chosen by `option`.
     fn blamed(&self, mut error: ParamError, option: &str) -> ParamError {
         let ours = |name: &str| self.spec.params.iter().any(|it| it.name == name);

@@ -156,6 +156,10 @@ impl<P: Packet + Send> Discipline<P> for Fifo<P> {
         self.buffer = buffer;
     }
 
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.law.set_target(target_pkts)
+    }
+
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.law.probe(out);
     }

@@ -187,6 +187,11 @@ impl Tuner<Red> for PdTuner {
         let error = (red.average_pkts() - self.target_pkts) / self.buffer_pkts;
         red.max_p = self.state.step(self.gains, error);
     }
+
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.target_pkts = target_pkts;
+        true
+    }
 }
 
 #[cfg(test)]

@@ -177,6 +177,11 @@ impl Controller for Pi {
         self.state
             .step(self.gains, self.scale.queue_pkts(q) - self.target_pkts)
     }
+
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.target_pkts = target_pkts;
+        true
+    }
 }
 
 #[cfg(test)]

@@ -202,6 +202,11 @@ impl Controller for PiPd {
         let gains = self.gains(error);
         self.state.step(gains, error)
     }
+
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.params.target = Packets(target_pkts);
+        true
+    }
 }
 
 #[cfg(test)]

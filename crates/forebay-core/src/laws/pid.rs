@@ -211,6 +211,11 @@ impl Controller for Pid {
         self.state
             .step(self.gains, f64::from(q.packets) - self.target_pkts)
     }
+
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.target_pkts = target_pkts;
+        true
+    }
 }
 
 #[cfg(test)]

@@ -321,6 +321,11 @@ impl Controller for Averaged {
         f64::from(q.packets) <= self.min_pkts
     }
 
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.target_pkts = target_pkts;
+        true
+    }
+
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("average", self.average_pkts);
     }

@@ -126,6 +126,11 @@ impl Controller for Rem {
         self.arrived_pkts += self.scale.packet_pkts(p.bytes);
     }
 
+    fn set_target(&mut self, target_pkts: f64) -> bool {
+        self.params.target = Packets(target_pkts);
+        true
+    }
+
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("price", self.price);
     }
