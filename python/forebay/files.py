@@ -45,6 +45,26 @@ def check(out: str | os.PathLike[str], option: str = "--out") -> None:
         raise refuse(reason, "a directory that can be written to") from error
 
 
+def check_file(path: Path, option: str) -> None:
+    """Refuses a file that cannot be written, before the time is spent.
+
+    `option` is what chose it. Raises `ScenarioError`.
+    """
+    new = not path.exists()
+    try:
+        # Rights alone do not tell: to root all is allowed.
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f'{option}: found "{path}", {reason}, allowed: a file that can be written, in a '
+            "directory that exists"
+        ) from error
+
+
 def write(result: Result, out: str | os.PathLike[str], *, report: bool = True) -> None:
     """Writes the tables, and with `report` the page and the figures, to the directory `out`.
 

@@ -80,18 +80,12 @@ impl Lateness {
 
     /// As [`Lateness::quantile_s`], of how late packets may have been fetched.
     pub fn fetched_quantile_s(&self, quantile: f64) -> f64 {
-        if self.fetched.is_empty() {
-            return f64::NAN;
-        }
-        self.fetched.value_at_quantile(quantile) as f64 / 1e9
+        quantile_s(&self.fetched, quantile)
     }
 
     /// The lateness that this share of the packets did not exceed, in s; NaN without packets.
     pub fn quantile_s(&self, quantile: f64) -> f64 {
-        if self.histogram.is_empty() {
-            return f64::NAN;
-        }
-        self.histogram.value_at_quantile(quantile) as f64 / 1e9
+        quantile_s(&self.histogram, quantile)
     }
 
     pub fn max_s(&self) -> f64 {
@@ -153,6 +147,13 @@ impl Rate {
         (self.all().planned_ns >= LEAST_BUSY_NS)
             .then(|| (self.achieved_bps() / self.asked_bps() - 1.0).abs())
     }
+}
+
+fn quantile_s(histogram: &Histogram<u64>, quantile: f64) -> f64 {
+    if histogram.is_empty() {
+        return f64::NAN;
+    }
+    histogram.value_at_quantile(quantile) as f64 / 1e9
 }
 
 fn rate(bits: u64, ns: i64) -> f64 {

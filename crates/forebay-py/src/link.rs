@@ -51,6 +51,7 @@ pub struct PySettings {
     up: PyWay,
     down: PyWay,
     device: String,
+    /// Its range, and the seed's, `Settings.check` has seen to.
     mtu: u32,
     /// Chosen by the rate where it is None.
     super_packets: Option<bool>,
@@ -85,10 +86,6 @@ impl PySettings {
         let fast = rates
             .iter()
             .any(|rate| *rate > Rate::from_bps(SUPER_PACKETS_ABOVE_BPS));
-        // IPv6 needs 1280 bytes (RFC 8200 section 5), and IP has no more than 65535.
-        if !(1280..=65_535).contains(&self.mtu) {
-            return Err(ParamError::new("mtu", self.mtu, "1280 to 65535"));
-        }
         let device = text::device(&self.device)?;
         let plain = matches!(device, forebay_link::DeviceKind::Packets);
         if plain && self.super_packets == Some(true) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
@@ -259,7 +258,7 @@ def _summary(found: Outcome, out: Path | None, quiet: bool) -> None:
 
 
 def _lines(found: Outcome, out: Path | None) -> Iterator[str]:
-    from forebay.emulator import congestion
+    from forebay.emulator import congestion, gains
     from forebay.words import short_time
 
     if not found.measured:
@@ -281,7 +280,7 @@ def _lines(found: Outcome, out: Path | None) -> Iterator[str]:
         )
         if ignored:
             yield f"{name}: {ignored}"
-        elif missed := _missed(found, index):
+        elif missed := gains.missed(found, index):
             yield f"{name}: {missed}"
     if found.lateness["p99_s"] == found.lateness["p99_s"]:
         late = short_time(found.lateness["p99_s"])
@@ -295,49 +294,4 @@ def _in_words(metrics: dict[str, float], span_s: float) -> str:
         f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
         f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "
         f"{100 * metrics['drop_rate']:.2f} % dropped, {100 * metrics['mark_rate']:.2f} % marked"
-    )
-
-
-#: A link is full, and a set-point missed, beyond these shares.
-FULL, MISSED = 0.9, 0.25
-
-
-def _missed(found: Outcome, index: int) -> str:
-    """How to get gains for the link, where it was full of TCP and a law that has the gains of
-    another missed its set-point; empty otherwise."""
-    from forebay._native import LawModel, OperatingPoint, ScenarioError, quantity
-
-    way = [found.settings.up, found.settings.down][index]
-    chosen = found.settings.check()[index]
-    queue_pkts, target_pkts = found.runs[index].metrics["queue_mean_pkts"], chosen.law.target_pkts
-    flows = found.tcp_flows[index]
-    delays = [found.settings.up.delay, found.settings.down.delay]
-    # Gains are for one RTT.
-    spread = any(".." in delay for delay in delays)
-    rtt_s = 0.0 if spread else sum(quantity("delay", delay, "time") for delay in delays)
-    if (
-        found.changed
-        or not (target_pkts and flows and rtt_s)
-        or found.runs[index].metrics["utilisation"] < FULL
-        or abs(queue_pkts / target_pkts - 1) < MISSED
-    ):
-        return ""
-    rate, packet = way.rate or f"{chosen.rate_bps}bit/s", f"{found.settings.mtu}B"
-    buffer = way.buffer if way.buffer.endswith("p") else ""
-    buffer_pkts = quantity("buffer", buffer, "queue") if buffer else math.inf
-    try:
-        model = LawModel(way.aqm, way.set, rate, packet, buffer_pkts)
-        per_s = model.capacity_pkts_per_s
-        point = OperatingPoint(flows, rtt_s + target_pkts / per_s, per_s)
-        designed = model.design(point, target_pkts, [])
-    except ScenarioError:
-        return ""
-    own = {name for name, _ in way.set} - {"target", "interval"}
-    if designed is None or own & {name for name, _ in designed["params"]}:
-        return ""
-    return (
-        f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}: the default gains are "
-        f"for another link; for this one: `forebay design {way.aqm} --rate {rate} "
-        f"--packet {packet} --rtt {1e3 * rtt_s:g}ms --flows {flows} --target {target_pkts:g}p"
-        f"{buffer and ' --buffer ' + buffer}`"
     )

@@ -77,7 +77,7 @@ def replay(
     if page is not None:
         if paper != "all":
             raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
-        files.check(page.parent)
+        files.check_file(page, "--page")
     cache = runs.cache_directory()
     runs.check_cache(cache)
     sets = settings(set_)

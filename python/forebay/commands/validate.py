@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay._native import ScenarioError
+from forebay.commands.options import ScenarioKeys
 
 if TYPE_CHECKING:
     from forebay.validate.comparison import Comparison
@@ -31,15 +31,7 @@ def validate(
             help="Only this law instead of the file's. May be given several times.", metavar="LAW"
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Set a key of the scenario, such as traffic.0.flows=30. May be given several "
-            "times.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    set_: ScenarioKeys = None,
     seeds: Annotated[
         int | None,
         typer.Option(help="Simulate with seeds 1 to N.", metavar="N", show_default=False),
@@ -92,7 +84,7 @@ def validate(
     for plan in (plan for of_file in plans for plan in of_file):
         plan.settings(1, void_lateness, void_rate).check()
     if page is not None:
-        _check_page(page)
+        files.check_file(page, "--page")
     if out is not None:
         files.check(out)
     if any(plan.flows for of_file in plans for plan in of_file) and shutil.which("iperf3") is None:
@@ -152,23 +144,6 @@ def validate(
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED if interrupted else FAILED)
-
-
-def _check_page(page: Path) -> None:
-    """Refuses a file that cannot be written, before the time is spent."""
-    new = not page.exists()
-    try:
-        # Rights alone do not tell: to root all is allowed.
-        with page.open("ab"):
-            pass
-        if new:
-            page.unlink()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(
-            f'--page: found "{page}", {reason}, allowed: a file that can be written, in a '
-            "directory that exists"
-        ) from error
 
 
 def _print(found: Comparison, as_json: bool) -> None:

@@ -51,6 +51,8 @@ class Settings:
 
     def check(self) -> list[LinkLaw]:
         """The law of each direction, up first. Raises `ScenarioError` where something is wrong."""
+        _whole("mtu", self.mtu, *MTU)
+        _whole("seed", self.seed, 0, MOST_SEED)
         return _native.link_check(self)
 
 
@@ -101,8 +103,7 @@ def settings(
         this.
     void_rate: the run is void if the rate is off by more than this share.
 
-    Raises `ScenarioError` for a trace that cannot be read and a number out of range;
-    `Settings.check` for all else.
+    Raises `ScenarioError` for a trace that cannot be read; `Settings.check` for all else.
     """
     down = Way(
         suffix="",
@@ -133,9 +134,9 @@ def settings(
         up=up,
         down=down,
         device=device,
-        mtu=_whole("mtu", mtu, *MTU),
+        mtu=mtu,
         super_packets=super_packets,
-        seed=_whole("seed", seed, 0, MOST_SEED),
+        seed=seed,
         sample=str(sample),
         measure=str(measure),
         void_lateness=str(void_lateness),
@@ -156,12 +157,11 @@ def _trace(path: str | os.PathLike[str] | None, key: str) -> tuple[str, str] | N
         ) from error
 
 
-def _whole(name: str, value: int, least: int, most: int) -> int:
+def _whole(name: str, value: int, least: int, most: int) -> None:
     if not isinstance(value, int) or not least <= value <= most:
         raise ScenarioError(
             f"link: {name}: found {value}, allowed: a whole number, {least} to {most}"
         )
-    return value
 
 
 def _texts(params: Params | None) -> list[tuple[str, str]]:
