@@ -12,13 +12,18 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test lint fidelity bench papers reality docs clean help
+.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench papers reality docs clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
-	@echo "make test      every test"
+	@echo "make test      every test but those in real time"
+	@echo "make test-realtime  real packets over a link; void where the machine is busy"
+	@echo "make fuzz      every parser for FUZZ_S seconds (needs a nightly toolchain)"
+	@echo "make deny      licences and sources of the Rust libraries"
+	@echo "make lock      renew requirements-dev.lock"
+	@echo "make golden    renew the golden results where numbers are meant to move"
 	@echo "make lint      formatters, linters and type checks"
-	@echo "make fidelity  docs/fidelity.md: our runs beside ns-2's (needs the reference)"
+	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
 	@echo "make bench     speed beside ns-2 (needs Debian's ns2); the link beside its prototype"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (45 min)"
@@ -29,7 +34,32 @@ run: $(STAMPS)/native
 
 test: $(STAMPS)/native $(STAMPS)/tools
 	cargo test --workspace --quiet
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not realtime"
+
+# Real packets in real time. What fails while the machine is busy is void, and shown as such.
+test-realtime: $(STAMPS)/native $(STAMPS)/tools
+	$(BIN)/python -m pytest -m realtime -rx
+
+# Licences, sources and bans of the Rust libraries.
+deny: $(STAMPS)/venv
+	PATH="$(abspath $(BIN)):$$PATH" cargo deny check licenses bans sources
+
+FUZZ_S ?= 30
+FUZZED := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+
+fuzz: $(STAMPS)/venv
+	@if ! cargo +nightly --version >/dev/null 2>&1; then \
+	  echo "not fuzzed: there is no nightly toolchain (rustup toolchain install nightly)"; exit 0; \
+	fi; set -e; mkdir -p fuzz/corpus/scenario; \
+	cp crates/forebay-scenario/tests/good/*.toml crates/forebay-scenario/tests/bad/*.toml fuzz/corpus/scenario/; \
+	export PATH="$(abspath $(BIN)):$$PATH"; for target in $(FUZZED); do \
+	  cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_S) -verbosity=0; done
+
+lock: $(STAMPS)/venv
+	$(BIN)/python bench/lock.py
+
+golden:
+	FOREBAY_RENEW_GOLDEN=1 cargo test --quiet -p forebay-batch --test golden -- --nocapture
 
 lint: $(STAMPS)/native
 	cargo fmt --check
@@ -41,7 +71,11 @@ lint: $(STAMPS)/native
 REFERENCE ?= ../shared/reference
 
 fidelity: $(STAMPS)/native
-	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json --out docs/fidelity.md
+	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json bench/ns2.json \
+		--out docs/fidelity.md
+	# A figure outside is known, and bold in the page.
+	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json \
+		--out docs/fidelity-linux.md
 
 TRACES ?= ../shared/traces
 
@@ -72,10 +106,10 @@ $(STAMPS)/tools:
 	  echo "not installed: iperf3, ping or setpriv; tests that need them are skipped"
 	@touch $@
 
-$(STAMPS)/venv: pyproject.toml | $(VENV)/bin/python
+$(STAMPS)/venv: requirements-dev.lock | $(VENV)/bin/python
 	@mkdir -p $(STAMPS)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/venv $(RUST)

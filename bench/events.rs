@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use forebay_core::Rng;
 use forebay_sim::calendar::Calendar;
-use forebay_sim::events::EventQueue;
+use forebay_sim::events::{EventQueue, Ties};
 
 /// As large as a packet on its way.
 type Event = [u32; 5];
@@ -22,8 +22,8 @@ const DELAY_NS: u64 = 50_000_000;
 fn main() {
     println!("ns per event taken and put back, best of five");
     println!(
-        "{:>9} {:>12} {:>9} {:>12}",
-        "in flight", "binary heap", "calendar", "delay line"
+        "{:>9} {:>12} {:>9} {:>12} {:>12}",
+        "in flight", "binary heap", "calendar", "delay line", "21 lines"
     );
     for in_flight in [1_000, 10_000, 100_000] {
         let spacing_ns = DELAY_NS / in_flight;
@@ -54,24 +54,27 @@ fn main() {
                 calendar.pop().map(|entry| (entry.time, entry.event))
             })
         });
-        let line = best(|| {
-            let mut events = EventQueue::new(Calendar::new(spacing_ns, 500_000_000), 1);
-            let mut len = 0;
-            hold(in_flight, |time, event: Event| {
-                events.push_on(0, time, event);
-                len += 1;
-                if len <= in_flight {
-                    return None;
-                }
-                len -= 1;
-                events
-                    .pop_before(u64::MAX, |_| {})
-                    .ok()
-                    .map(|entry| (entry.time, entry.event))
-            })
-        });
-        println!("{in_flight:9} {heap:12.0} {calendar:9.0} {line:12.0}");
+        let line = best(|| on_lines(1, in_flight, spacing_ns));
+        let lines = best(|| on_lines(21, in_flight, spacing_ns));
+        println!("{in_flight:9} {heap:12.0} {calendar:9.0} {line:12.0} {lines:12.0}");
     }
+}
+
+/// The delay lines, with the events dealt out to them by turns.
+fn on_lines(count: usize, in_flight: u64, spacing_ns: u64) -> f64 {
+    let mut events = EventQueue::new(spacing_ns, 500_000_000, count, Ties::PushedFirst, true);
+    let mut len = 0;
+    let mut turn = 0;
+    hold(in_flight, |time, event: Event| {
+        events.push_on(turn, time, event);
+        turn = (turn + 1) % count;
+        len += 1;
+        if len <= in_flight {
+            return None;
+        }
+        len -= 1;
+        events.pop(|_| {}).map(|entry| (entry.time, entry.event))
+    })
 }
 
 /// Puts an event in; once enough are in flight, each put takes the first out, and the next is put

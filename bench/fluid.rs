@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use forebay_core::{laws, Bytes, Rate, Span};
+use forebay_core::{laws, Bytes, QueueChoice, Rate, Span};
 use forebay_fluid::{run, Bottleneck, Class, Model, Windows};
 use forebay_scenario::LawChoice;
 
@@ -43,6 +43,7 @@ fn model(kind: &str, classes: u32, windows: Windows) -> Model {
                 label: kind.into(),
                 spec: laws::find(kind).expect("a law of the registry"),
                 given: Vec::new(),
+                queue: QueueChoice::default(),
             },
         }],
         classes: (0..classes)

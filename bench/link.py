@@ -23,7 +23,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from forebay import emulator
+from forebay.link import Outcome, settings
+from forebay.link import run as run_link
 
 #: Long enough that the transmission of a packet cannot be seen in a rate.
 EXACT_S = 12
@@ -40,10 +41,8 @@ def ours(seconds: int, super_packets: bool) -> tuple[float, float]:
     """Goodput in bit/s, and user CPU in s per packet of 1500 bytes, of both directions."""
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "iperf3.json"
-        outcome = emulator.run(
-            emulator.settings(
-                f"{RATE_BPS:g}bit/s", "0ms", f"{BUFFER_PKTS}p", super_packets=super_packets
-            ),
+        outcome = run_link(
+            settings(f"{RATE_BPS:g}bit/s", "0ms", f"{BUFFER_PKTS}p", super_packets=super_packets),
             ["sh", "-c", f"iperf3 -J -c $FOREBAY_SERVER -C reno -t {seconds} > {said}"],
             server="iperf3 -s -1 >/dev/null",
         )
@@ -84,8 +83,8 @@ def rates() -> None:
     for rate_mbps in (1, 15, 100, 1000):
         payload_bytes = MTU_BYTES - 28
         offered = f"{1.1 * rate_mbps:g}M"
-        outcome = emulator.run(
-            emulator.settings(f"{rate_mbps}Mbit/s", "5ms", "100p", measure=MEASURE),
+        outcome = run_link(
+            settings(f"{rate_mbps}Mbit/s", "5ms", "100p", measure=MEASURE),
             ["sh", "-c", _udp(offered, payload_bytes)],
             server="iperf3 -s -1 >/dev/null",
         )
@@ -99,8 +98,8 @@ def rates() -> None:
 def idle_rtt() -> None:
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "ping"
-        outcome = emulator.run(
-            emulator.settings("100Mbit/s", f"{DELAY_MS}ms", "100p"),
+        outcome = run_link(
+            settings("100Mbit/s", f"{DELAY_MS}ms", "100p"),
             ["sh", "-c", f"ping -i 0.1 -c 100 $FOREBAY_SERVER > {said}"],
         )
         times_ms = [float(ms) for ms in re.findall(r"time=([\d.]+)", said.read_text())]
@@ -114,8 +113,8 @@ def traces(folder: Path) -> None:
     """Each recorded link under UDP at more than its peak: what of its capacity is delivered."""
     print(f"{'recorded link':>28} {'mean [Mbit/s]':>14} {'delivered [%]':>14}")
     for trace in sorted(folder.glob("*.[du][op]*")):
-        outcome = emulator.run(
-            emulator.settings(trace=str(trace), delay="5ms", buffer="200p", measure="1s..31s"),
+        outcome = run_link(
+            settings(trace=str(trace), delay="5ms", buffer="200p", measure="1s..31s"),
             ["sh", "-c", _udp("60M", MTU_BYTES - 28, 33)],
             server="iperf3 -s -1 >/dev/null",
         )
@@ -131,7 +130,7 @@ def _udp(offered: str, payload_bytes: int, seconds: int = EXACT_S) -> str:
     return f"iperf3 -c $FOREBAY_SERVER {flow} >/dev/null 2>&1"
 
 
-def _void(outcome: emulator.Outcome) -> str:
+def _void(outcome: Outcome) -> str:
     return f"  VOID: {outcome.void[0]}" if outcome.void else ""
 
 

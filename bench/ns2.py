@@ -2,10 +2,17 @@
 
 `ns2-dumbbell.tcl` of the reference names its parameters; a case of `ns2.json` lists those that
 differ from the script's defaults. Both are turned into the TOML that says the same.
+
+Run as a program it makes a reference: it runs the cases of a file in real ns-2 and writes the
+figures into it. `ns2.json` beside this file holds cases that the reference does not have.
+
+    python bench/ns2.py ../shared/reference/ns2-dumbbell.tcl bench/ns2.json
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import statistics
 import subprocess
@@ -174,3 +181,36 @@ def run(script: Path, params: Mapping[str, Any], seed: int) -> Ns2Run:
         counters=[tuple(map(float, x[1:10])) for x in lines if x[0] == "C"],
         user_cpu_s=user_cpu_s,
     )
+
+
+def fill(case: dict[str, Any], script: Path, seeds: list[int]) -> None:
+    """Runs a case in real ns-2 and puts one value a seed into each figure of its windows."""
+    runs = [run(script, case["params"], seed) for seed in seeds]
+    bw_bps = float({**DEFAULTS, **case["params"]}["bw"])
+    for window in case["windows"]:
+        measured = [ran.figures((window["t0"], window["t1"]), bw_bps) for ran in runs]
+        for key in measured[0]:
+            window[key] = [round(figures[key], 6) for figures in measured]
+
+
+def text(cases: list[dict[str, Any]]) -> str:
+    """JSON with one case a line."""
+    return "[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs cases in real ns-2 (Debian's ns2).")
+    parser.add_argument("script", type=Path, help="ns2-dumbbell.tcl")
+    parser.add_argument("cases", type=Path, help="cases, whose figures are written into it")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 4711, 90210])
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    args = parser.parse_args()
+    cases = json.loads(args.cases.read_text())
+    for case in cases:
+        if args.only in case["id"]:
+            fill(case, args.script, args.seeds)
+            args.cases.write_text(text(cases))
+
+
+if __name__ == "__main__":
+    main()

@@ -7,13 +7,20 @@ Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind 
 
 from typing import TYPE_CHECKING
 
-from forebay._native import Queue, ScenarioError, __version__, laws, schema
-from forebay.prototypes import Controller
+from forebay._native import Queue, ScenarioError, __version__, laws, queues, schema
+from forebay.run.prototypes import Controller
 
 if TYPE_CHECKING:
-    from forebay.api import Interrupted, RunError, run
-    from forebay.emulator import link
-    from forebay.result import Result
+    from forebay.link.net import link
+    from forebay.report.result import Result
+    from forebay.run.api import Interrupted, RunError, run
+else:
+    # `forebay.run` and `forebay.link` are functions, and folders have the same names. Python
+    # sets an attribute to a folder once, when it is first loaded: so they are loaded here, and
+    # their names freed (docs/decisions/006).
+    from forebay import link, run
+
+    del link, run
 
 __all__ = [
     "Controller",
@@ -25,6 +32,7 @@ __all__ = [
     "__version__",
     "laws",
     "link",
+    "queues",
     "run",
     "schema",
 ]
@@ -32,11 +40,11 @@ __all__ = [
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
 # takes to run.
 _LATER = {
-    "run": "api",
-    "RunError": "api",
-    "Interrupted": "api",
-    "Result": "result",
-    "link": "emulator",
+    "Interrupted": "run.api",
+    "Result": "report.result",
+    "RunError": "run.api",
+    "link": "link.net",
+    "run": "run.api",
 }
 
 
@@ -46,3 +54,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(import_module(f"forebay.{_LATER[name]}"), name)
     raise AttributeError(f"module 'forebay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

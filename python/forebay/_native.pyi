@@ -6,9 +6,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay.emulator.settings import Settings
-from forebay.fluid import Model
-from forebay.prototypes import Prototype
+from forebay.fluid.model import Model
 
 __version__: str
 
@@ -24,11 +22,29 @@ class ParamInfo(TypedDict):
     max: float | None
     doc: str
 
-class LawEntry(TypedDict):
+class RegistryEntry(TypedDict):
     name: str
     title: str
     source: str
     params: list[ParamInfo]
+
+class LawEntry(RegistryEntry):
+    #: what people call the law
+    short_title: str
+    #: whether this is the queue without any law, beside which others are judged
+    baseline: bool
+    #: key of the set-point; None for a law without one
+    set_point: str | None
+    #: why real packets differ from simulated ones: a noun, and sentences
+    reality: tuple[str, str] | None
+
+class SenderEntry(TypedDict):
+    name: str
+    title: str
+    recovery: str
+    growth: str
+    #: the Linux kernel's name of the congestion control that is most like it
+    kernel: str
 
 class Queue:
     """What a prototype sees of its queue; the packet being sent is not in it."""
@@ -40,6 +56,10 @@ class Queue:
     rate_bps: int
 
 def laws() -> list[LawEntry]: ...
+def senders() -> list[SenderEntry]: ...
+def queues() -> list[RegistryEntry]:
+    """Every queue discipline, as `laws` has the laws."""
+
 def schema() -> str: ...
 
 class KeyInfo(TypedDict):
@@ -59,20 +79,28 @@ def plan(
     file: str,
     *,
     sets: list[tuple[str, str]] = ...,
-    laws: Sequence[str | Prototype] = ...,
+    laws: Sequence[str | Callable[[], object]] = ...,
     seeds: int | None = None,
     read: Callable[[str], bytes | None] | None = None,
 ) -> Plan:
-    """`read` gives what is in a file that the scenario names, or None."""
+    """`laws` are names, and prototypes: `forebay.run.prototypes` says what those have. `read` gives
+    what is in a file that the scenario names, or None."""
 
 class LawInfo:
     """A law at one point; `params` as they are written, in the order of the law's table."""
 
     label: str
+    #: name in the registry; None for a prototype
+    kind: str | None
+    #: whether it integrates the distance to its set-point, by its linear model
+    integrates: bool
     title: str
     source: str
     params: list[tuple[str, str]]
+    #: a delay at the link's first rate
     target_pkts: float | None
+    #: the discipline that holds it, as a scenario writes it; None for the default
+    queue: str | None
 
 class LinkInfo:
     """A link, and the queue before it; quantities are texts with their unit."""
@@ -181,6 +209,8 @@ class Run(Observed):
     seed: int
     #: the other links
     others: list[Observed]
+    def under_law(self, law: int) -> Run:
+        """The same run under another index of its law."""
 
 class Fault:
     point: int
@@ -259,6 +289,10 @@ class LinearModel(TypedDict):
     sampled: tuple[float, list[float], list[float]] | None
     #: whether it only holds on one side of `queue_pkts`
     one_sided: bool
+    #: whether the probability keeps changing while the queue is off its set-point
+    integrates: bool
+    #: proportional gain, without the parts of an integral and of a derivative
+    proportional: float
 
 class DesignedLaw(TypedDict):
     gains: dict[str, float]
@@ -284,6 +318,13 @@ class LawModel:
     @property
     def goals(self) -> list[tuple[str, str, str]]:
         """What the design rule can be asked for: name, default, doc."""
+    @property
+    def slowed_by(self) -> str | None:
+        """The goal or parameter that makes a designed loop slower where it is smaller."""
+    @property
+    def rate_control(self) -> tuple[float, float, float, float] | None:
+        """Utilisation, k_p, k_i and k_d of a law that acts on rates; None for one that acts on
+        the queue."""
     def operate(
         self, flows: float, propagation_s: float
     ) -> tuple[OperatingPoint, LinearModel] | None:
@@ -297,6 +338,72 @@ class LawModel:
     ) -> DesignedLaw | None:
         """The law's design rule at the wanted queue; None where it has none."""
 
+class MeasureEntry(TypedDict):
+    """A number that is taken from a run; a value times `scale` is in `unit`."""
+
+    name: str
+    #: its name in a paper's claims
+    claim: str
+    title: str
+    unit: str
+    scale: float
+    doc: str
+
+def metrics() -> list[MeasureEntry]:
+    """Metrics of every run, in the order of tables."""
+
+def measures() -> list[MeasureEntry]:
+    """What claims can ask for: metrics first."""
+
+def measure(
+    name: str,
+    run: Observed,
+    *,
+    sample_s: float,
+    window: tuple[float, float],
+    target_pkts: float | None,
+    traffic: list[tuple[bool, list[float]]],
+) -> float:
+    """A measure of the samples in `window`, two times in s.
+
+    `traffic`: whether each is TCP, and its round-trip times in s. Raises `ScenarioError` for a
+    measure that there is not, or one of a column that the law does not report.
+    """
+
+class Conditions:
+    """The links and loads over which laws are tuned.
+
+    A condition is the rate in bit/s, the propagation both ways in s, and the number of flows.
+    """
+
+    def __init__(
+        self,
+        conditions: Sequence[tuple[int, float, int]],
+        middle: tuple[int, float, int],
+        packet_bytes: int,
+        buffer_pkts: float,
+    ) -> None: ...
+    def active_flows(self, at: tuple[int, float, int], queue_pkts: float) -> float:
+        """Flows that have room for ten packets each with this queue."""
+    def space(self, law: str) -> SearchSpace | None:
+        """What the linear model may search of a law; None for a law without such a model."""
+    def listed(self, law: str) -> list[list[tuple[str, float | str]]]:
+        """Settings of a law that only packets can judge."""
+
+class SearchSpace:
+    """Axes, and what a point on them means; a point has one value for each axis."""
+
+    @property
+    def axes(self) -> list[tuple[str, float, float]]:
+        """Name, low and high."""
+    def params(self, point: Sequence[float]) -> list[tuple[str, float | str]]: ...
+    def queue_pkts(self, point: Sequence[float]) -> float:
+        """About where the queue settles."""
+    def adapted(
+        self, point: Sequence[float], at: tuple[int, float, int], flows: float
+    ) -> list[tuple[str, float | str]]:
+        """What the law sets by itself under a condition with this number of active flows."""
+
 def quantity(key: str, text: str, kind: str) -> float:
     """A "time" in s, a "rate" in bit/s, a "size" in bytes or a "queue" in packets."""
 
@@ -306,24 +413,136 @@ def critical_load_time_s(beta: float, rtt_s: float) -> float:
 def red_design(phase_margin: float, crossover: float, point: OperatingPoint) -> dict[str, float]:
     """RED by staqm appendix D: k_red, l_red, w_q, q_d, omega_g."""
 
-class LinkLaw:
-    """The law of one direction of a link, and its rate; the mean of a trace."""
+class LinkOptionInfo(TypedDict):
+    """An option of a link; `type` is flag, integer, text or table, `group` link, up or run."""
 
-    law: LawInfo
+    name: str
+    placeholder: str
+    type: str
+    default: Any
+    default_text: str | None
+    doc: str
+    group: str
+
+def link_options() -> list[LinkOptionInfo]: ...
+
+class LinkDirectionSettings:
+    """Settings of one direction; quantities are texts with their unit."""
+
+    #: None where a trace stands in its place
+    rate: str | None
+    #: name of the file
+    trace: str | None
+    #: mean rate of a trace
     rate_bps: int
+    delay: str
+    #: least and most
+    delay_s: tuple[float, float]
+    buffer: str
+    #: packets of the MTU that the buffer holds
+    buffer_pkts: float
+    #: share of packets lost after the queue
+    loss: float
+    ecn: bool
+    aqm: str
+    #: parameters that were given for the law
+    set: list[tuple[str, str]]
+    law: LawInfo
 
-def link_check(settings: Settings) -> list[LinkLaw]: ...
+class LinkSettings:
+    """Settings of a link, read and checked; can be pickled."""
+
+    def __init__(self, given: dict[str, Any], files: Sequence[tuple[str, bytes]] = ...) -> None: ...
+    #: what was asked for, by the names of `link_options`
+    given: dict[str, Any]
+    #: client to server
+    up: LinkDirectionSettings
+    #: server to client
+    down: LinkDirectionSettings
+    mtu: int
+    seed: int
+    #: as an option writes it
+    measure: str
+
+class LinkReady:
+    """A link that is up, and how others enter it."""
+
+    pid: int
+    #: path of the user namespace, if there is one of its own
+    user: str | None
+    #: paths of the network namespaces of client and server
+    networks: list[str]
+    ipv6: bool
+    environment: dict[str, str]
+    #: address on which metrics are served
+    metrics: str | None
+
+class LinkLateness:
+    """How late packets were released, by quantile, in s; NaN without packets."""
+
+    p50_s: float
+    p99_s: float
+    p999_s: float
+    max_s: float
+    #: upper end of each bin in s, and packets in it
+    bins: list[tuple[float, int]]
+
+class LinkChange:
+    """A change by hand while the link was up: of the rate, or of the law."""
+
+    time_s: float
+    #: 0 is up, 1 is down
+    direction: int
+    rate: str | None
+    aqm: str | None
+    set: list[tuple[str, str]]
+
+class LinkDirection:
+    """What was observed in one direction."""
+
+    run: Run
+    #: while the link was busy: what was released, and what was due, in bit/s
+    achieved_bps: float
+    asked_bps: float
+    #: lost after the queue, as was asked
+    lost_packets: int
+    #: TCP flows that carried data
+    tcp_flows: int
+    #: flows whose sender was seen, by its congestion control
+    congestion_controls: dict[str, int]
+
+class LinkOutcome:
+    """What came of a run on a link; can be pickled."""
+
+    #: exit status of the command, 128 + n where signal n killed it; None where there was none
+    status: int | None
+    #: number of the error for which the command could not be started
+    not_started: int | None
+    #: exit status of the server's command; None while it runs
+    server_status: int | None
+    duration_s: float
+    measure_s: tuple[float, float]
+    sample_s: float
+    lateness: LinkLateness
+    #: why the run is void; empty where it is sound
+    void: list[str]
+    #: why the captures are not whole, if they are not
+    capture_failed: str | None
+    changes: list[LinkChange]
+    #: up, then down
+    directions: list[LinkDirection]
+
 def link_run(
-    settings: Settings,
+    settings: LinkSettings,
     *,
     command: Sequence[str] | None = None,
     server: str | None = None,
     output: str | None = None,
     stop: int | None = None,
-    ready: Callable[[dict[str, Any]], None] | None = None,
+    ready: Callable[[LinkReady], None] | None = None,
     watch: bool = False,
     metrics: str | None = None,
     captures: str | None = None,
-) -> dict[str, Any]: ...
+) -> LinkOutcome: ...
 def link_queue(device: str) -> dict[str, Any] | None: ...
 def link_enter(network: str, user: str | None = None) -> None: ...

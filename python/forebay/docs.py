@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from forebay import _native
 
 if TYPE_CHECKING:
-    from forebay._native import KeyInfo
+    from forebay._native import KeyInfo, RegistryEntry
 
 
 def main() -> None:
@@ -26,11 +26,16 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """File name and text of every generated page."""
-    return {"laws.md": laws(), "scenario.md": scenario()}
+    return {
+        "laws.md": laws(),
+        "metrics.md": metrics(),
+        "queues.md": queues(),
+        "scenario.md": scenario(),
+    }
 
 
-def laws() -> str:
-    """A section for each law, with its parameters."""
+def _sections(entries: Iterable[RegistryEntry]) -> str:
+    """A section for each entry of a registry, with its parameters."""
     sections = [
         f"## `{law['name']}`\n\n{law['title']}.\n\nSource: {law['source']}.\n\n"
         + (
@@ -50,8 +55,13 @@ def laws() -> str:
             if law["params"]
             else "It has no parameters.\n"
         )
-        for law in _native.laws()
+        for law in entries
     ]
+    return "\n".join(sections)
+
+
+def laws() -> str:
+    """The laws."""
     head = (
         "# The laws\n\n"
         "Written from the declarations by `make docs`; `forebay laws` prints the same.\n"
@@ -60,7 +70,43 @@ def laws() -> str:
         "[new-law.md](new-law.md) says how to add a law, [references.md](references.md) has the\n"
         "sources in full.\n\n"
     )
-    return head + "\n".join(sections)
+    return head + _sections(_native.laws())
+
+
+def queues() -> str:
+    """The queue disciplines."""
+    head = (
+        "# The queue disciplines\n\n"
+        "Written from the declarations by `make docs`; `forebay queues` prints the same.\n\n"
+        "A discipline holds the packets of a queue, and acts on what laws say of them. A law "
+        "names\n"
+        "its discipline in a [scenario](scenario.md), and `fifo` is the default:\n\n"
+        '```toml\n[[law]]\nkind  = "pi"\n'
+        'queue = "priority"                       # or { kind = "priority", dscp = 46 }\n```\n\n'
+    )
+    return head + _sections(_native.queues())
+
+
+def metrics() -> str:
+    """What is measured of a run."""
+    of_runs = {entry["name"] for entry in _native.metrics()}
+    rows = [
+        [
+            f"`{entry['claim']}`",
+            f"`{entry['name']}`" if entry["name"] in of_runs else "",
+            entry["title"],
+            entry["unit"],
+            entry["doc"],
+        ]
+        for entry in _native.measures()
+    ]
+    head = (
+        "# What is measured\n\n"
+        "Written from the declarations by `make docs`. The code is `crates/forebay-trace`.\n\n"
+        "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1. A paper's\n"
+        "[claims](replay.md) take them and the rest over any window.\n\n"
+    )
+    return head + table(["in claims", "in metrics.json", "title", "unit", "what it is"], rows)
 
 
 SCENARIO = """\
@@ -104,7 +150,8 @@ $ forebay run loads.toml --seeds 2
 #: What the declarations do not say, after the keys of a section.
 MORE = {
     "law": """\
-Everything else is a parameter of the law: [laws.md](laws.md).
+Everything else is a parameter of the law: [laws.md](laws.md). [queues.md](queues.md) has the
+queues.
 """,
     "at": """\
 ```toml
@@ -152,15 +199,7 @@ SENDERS = """
 
 What `tcp` names:
 
-| `tcp` | recovery | growth |
-| --- | --- | --- |
-| "reno" | fast recovery until the first ACK of new data (RFC 2581) | one packet a window of ACKs |
-| "newreno" | until all that was out is acknowledged (RFC 6582) | the same |
-| "sack" | SACK and the pipe estimate (RFC 3517) | the same |
-| "cubic" | as "sack" | CUBIC (RFC 9438) |
-| "linux-reno" | as in Linux 6.18 | one packet a window of acknowledged packets |
-| "linux-cubic" | as in Linux 6.18 | CUBIC and HyStart as in Linux 6.18 |
-
+{table}
 The first three are those of ns-2.35, clock ticks included, and runs can be laid beside its
 ([fidelity.md](fidelity.md)).
 
@@ -179,9 +218,18 @@ The senders of Linux follow `net/ipv4` of the kernel, so that runs can be laid b
   HyStart ends slow start when the round trip has risen or ACKs come in a train.
 - **Segments** of several packets wait up to an ACK to be whole, as with TSO.
 
-They leave out what DSACKs and timestamps undo, pacing, the restart after idle and auto-tuned
-receive windows. Their receiver is the other half: `delayed_ack = true`, `ack_delay = "40ms"` and
+They leave out what DSACKs and timestamps undo, the restart after idle and auto-tuned receive
+windows. Their receiver is the other half: `delayed_ack = true`, `ack_delay = "40ms"` and
 `quick_acks = 16` are Linux's, `header = "52B"` what its packets carry beside data.
+
+"dctcp" has the recovery of Linux and reads counts of marked packets, with `ecn = true` as with
+`"l4s"`. With `"l4s"` every other sender takes new marks in the count for an echo, once a round
+trip.
+
+With `pacing = true` a sender keeps segments back: after the first ten packets, they leave at twice
+the window per smoothed round trip in slow start and at 1.2 times it afterwards, as with
+`net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. Linux's senders send at least two packets
+at a time, ns-2's one.
 """
 
 
@@ -207,7 +255,11 @@ def scenario() -> str:
         body = table(["key", "default", "what may be written", "range", "what it is"], rows)
         more = MORE.get(name, "")
         sections.append(f"## {_title(name)}\n\n{body}{more and chr(10) + more}")
-    return SCENARIO + "\n".join([*sections, SWEEP]) + SENDERS
+    senders = table(
+        ["`tcp`", "recovery", "growth"],
+        ([f'"{it["name"]}"', it["recovery"], it["growth"]] for it in _native.senders()),
+    )
+    return SCENARIO + "\n".join([*sections, SWEEP]) + SENDERS.format(table=senders)
 
 
 #: Parts of a scenario as a reader meets them.

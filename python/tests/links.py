@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import why_no_link
 
 #: A whole link takes a moment to come up and to end.
 PATIENCE_S = 60
 
 
-WHY_NOT = why_no_link()
-needs_link = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+#: In real time over a link; skipped where there is none, and void on a busy machine.
+needs_link = pytest.mark.realtime
 needs_iperf3 = pytest.mark.skipif(
     shutil.which("iperf3") is None, reason="iperf3 is not here: apt-get install iperf3"
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,8 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 import forebay
-from forebay import experiment
-from forebay.result import Result
+from forebay.report.result import Result
+from forebay.run import experiment
 
 
 def test_tables(scenario: Path) -> None:
@@ -123,3 +125,17 @@ def test_an_interrupted_report_leaves_nothing(scenario: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         result.report(scenario.parent / "a" / "b" / "c")
     assert [path.name for path in scenario.parent.iterdir()] == ["two.toml"]
+
+
+def test_functions_keep_their_names_whatever_is_loaded() -> None:
+    """Folders are called `run` and `link` too; loading one must not hide the function."""
+    look = (
+        "import importlib, pkgutil, forebay\n"
+        "for module in pkgutil.walk_packages(forebay.__path__, 'forebay.'):\n"
+        "    if not module.name.endswith(('__main__', '.child', '.enter')):\n"
+        "        importlib.import_module(module.name)\n"
+        "print(forebay.run.__module__, forebay.link.__module__)\n"
+        "print(sorted(set(forebay.__all__) - set(dir(forebay))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "forebay.run.api forebay.link.net\n[]\n"

@@ -45,7 +45,7 @@ def names(directory: Path) -> list[str]:
 def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
     listed = cli("--help").stdout.partition("Commands")[2]
     commands = re.findall(r"^\W*([a-z]+)  ", listed, re.MULTILINE)
-    order = "laws run fluid design map tune replay figure link doctor validate schema"
+    order = "laws queues run fluid design map tune replay figure link doctor validate schema"
     assert commands == order.split()
 
 
@@ -55,7 +55,17 @@ def test_laws_as_json(cli: Cli) -> None:
     laws = json.loads(done.stdout)
     assert {"droptail", "red", "pi", "pid", "pi-pd"} <= {law["name"] for law in laws}
     for law in laws:
-        assert list(law) == ["name", "title", "source", "params"]
+        told = [
+            "name",
+            "title",
+            "source",
+            "params",
+            "short_title",
+            "baseline",
+            "set_point",
+            "reality",
+        ]
+        assert list(law) == told
         for param in law["params"]:
             assert list(param) == ["name", "unit", "default", "min", "max", "doc"]
             assert param["doc"], (law["name"], param["name"])
@@ -84,7 +94,7 @@ def test_laws_as_tables(cli: Cli) -> None:
 
 def test_laws_load_nothing_that_is_slow_to_load() -> None:
     program = (
-        "import sys; from forebay.cli import run_command; run_command(['laws', '--json']);"
+        "import sys; from forebay.cli.main import run_command; run_command(['laws', '--json']);"
         "print([m for m in ('numpy', 'polars', 'scipy', 'matplotlib', 'jinja2', 'rich')"
         " if m in sys.modules], file=sys.stderr)"
     )

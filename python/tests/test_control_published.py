@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forebay import control
+from forebay import ScenarioError, _native, control
 from forebay._native import LawModel, OperatingPoint, critical_load_time_s, red_design
 from forebay.control import selftuning, transient
 from forebay.control.delay import DelaySystem
@@ -274,3 +274,31 @@ def test_the_step_settles_as_the_slowest_root_says() -> None:
 def test_roots_move_with_the_delay() -> None:
     system = DelaySystem([1, 2, 1], [3], 0.5)
     assert system.shifted(0.1).rightmost() == pytest.approx(system.rightmost() - 0.1)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        entry["name"]
+        for entry in _native.laws()
+        if any(param["name"] == "target" for param in entry["params"])
+    ],
+)
+def test_a_set_point_is_the_same_as_an_option_and_as_a_parameter(law: str) -> None:
+    link: Any = {"rate": "50Mbit/s", "packet": "1000B", "flows": 120, "rtt": "80ms"}
+    try:
+        option = design(law, **link, target="300p")
+    except ScenarioError as refused:
+        with pytest.raises(ScenarioError) as error:
+            design(law, **link, sets={"target": "300p"})
+        assert str(error.value) == str(refused)
+    else:
+        param = design(law, **link, sets={"target": "300p"})
+        assert (param.as_json(), param.toml()) == (option.as_json(), option.toml())
+        if law == "pi":
+            assert option.gains["a"] == pytest.approx(2.11e-4, rel=2e-3)
+
+
+def test_two_set_points_are_refused() -> None:
+    with pytest.raises(ScenarioError, match='"200p" beside --target "300p"'):
+        design("pi", "50Mbit/s", 120, "80ms", target="300p", sets={"target": "200p"})

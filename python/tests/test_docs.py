@@ -16,7 +16,6 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from conftest import why_no_link
 
 from forebay import docs
 
@@ -34,12 +33,19 @@ def runnable(page: Path) -> bool:
     return any(kind in {"python", "console", "toml"} for kind, _ in blocks(page))
 
 
+def marks(page: Path) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.realtime] if "$ forebay link" in page.read_text() else []
+
+
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT))
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks(page))
+        for page in PAGES
+        if runnable(page)
+    ],
 )
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "$ forebay link" in page.read_text() and why_no_link():
-        pytest.skip(why_no_link())
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
     monkeypatch.chdir(tmp_path)
     matplotlib.use("agg")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 from forebay import ScenarioError, fluid
-from forebay.fluid_vs_packets import compare, figure, response
+from forebay.fluid.packets import compare, figure, response
 
 #: staqm's PI for N = 60, C = 3750 packets/s, R = 0.2467 s, at 160 Hz.
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160

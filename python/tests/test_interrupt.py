@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import command
 
-from forebay import cli, experiment
+from forebay.cli.main import run_command
+from forebay.run import experiment
 
 #: 4000 runs of some tenths of a second.
 LONG = ["--seeds", 1000, "--set", "duration=300s", "--set", "sample=100ms"]
@@ -93,12 +94,12 @@ def test_while_it_loads_too(
 ) -> None:
     class Interrupts:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "forebay.commands.app":
+            if name == "forebay.cli.app":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "forebay.commands.app", raising=False)
+    monkeypatch.delitem(sys.modules, "forebay.cli.app", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
-    assert cli.run_command(["laws"]) == 130
+    assert run_command(["laws"]) == 130
     assert capsys.readouterr().err == "interrupted: nothing is left\n"
 
 

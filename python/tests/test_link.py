@@ -3,8 +3,10 @@ busy, and then a run says that it is void."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -31,8 +33,10 @@ from links import (
 )
 
 import forebay
-from forebay import emulator
-from forebay.emulator import congestion, doctor, settings
+from forebay import _native
+from forebay.link import congestion, doctor, settings
+from forebay.link import run as run_link
+from forebay.link.settings import OPTIONS, words
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -59,7 +63,7 @@ def test_lateness_is_measured_when_metrics_are() -> None:
         with forebay.link("15Mbit/s", measure=measure) as net:
             net.client.run(["ping", "-c", "1", net.server.address], capture_output=True)
         assert net.outcome is not None
-        assert bool(net.outcome.lateness["bins"]) == some
+        assert bool(net.outcome.lateness.bins) == some
 
 
 @pytest.mark.parametrize("device", ["tun", "packets"])
@@ -159,7 +163,7 @@ except TimeoutError:
 
 def test_a_storm_of_small_packets_is_survived() -> None:
     """Ten times the rate in packets of 64 bytes: the queue overflows, and the run ends well."""
-    outcome = emulator.run(
+    outcome = run_link(
         settings("1Mbit/s", buffer="50p"),
         blast(36, 20_000, 1.0, "198.18.0.2"),
         timeout_s=PATIENCE_S,
@@ -191,7 +195,7 @@ for i in range(20):
     udp.sendto(bytes(60_000), ("198.18.0.2", 9000))
 time.sleep(0.5)  # what waits is carried before the link ends
 """
-    outcome = emulator.run(
+    outcome = run_link(
         settings("20Mbit/s", "1..5ms", aqm="red"),
         [sys.executable, "-c", send],
         timeout_s=PATIENCE_S,
@@ -205,7 +209,7 @@ def test_a_recorded_trace_is_replayed(tmp_path: Path) -> None:
     times = list(range(1, 400, 2)) + [t for t in range(600, 1001) for _ in (0, 1)]
     trace = tmp_path / "cell.down"
     trace.write_text("".join(f"{t}\n" for t in times))
-    outcome = emulator.run(
+    outcome = run_link(
         settings(trace=trace, buffer="2000p", measure="0.5s..3s"),
         blast(1472, 2500, 3.2, "198.18.0.2"),
         timeout_s=PATIENCE_S,
@@ -275,6 +279,32 @@ def test_statuses_pass_through(cli: Cli) -> None:
     )
 
 
+def test_options_and_arguments_are_those_that_are_declared(cli: Cli) -> None:
+    shown = cli("link", "--help").stdout
+    arguments = inspect.signature(forebay.link).parameters
+    names = {option: name for name, option in OPTIONS.items()}
+    declared = [option["name"] for option in _native.link_options()]
+    assert {"rate", "rate_up", "set", "set_up", "void_lateness"} <= set(declared)
+    for name in declared:
+        assert f"--{name.replace('_', '-')}" in shown
+        assert names.get(name, name) in arguments
+    assert len(arguments) == len(declared)
+    with pytest.raises(TypeError, match="dealy"):
+        settings("15Mbit/s", dealy="1ms")
+
+
+def test_settings_are_carried_to_another_process_as_they_are() -> None:
+    wanted = settings(
+        "15Mbit/s", "20..200ms", "64kB", "pi", {"target": "20p", "a": 3e-4}, loss_up=0.01, seed=7
+    )
+    same = pickle.loads(pickle.dumps(wanted))
+    assert same.given == wanted.given
+    assert same.up.loss == 0.01 and same.down.loss == 0.0
+    assert same.up.law.params == wanted.down.law.params
+    assert words(wanted)[:4] == ["--rate", "15Mbit/s", "--delay", "20..200ms"]
+    assert "a=0.0003" in words(wanted) and "--seed" in words(wanted)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -295,7 +325,7 @@ def test_statuses_pass_through(cli: Cli) -> None:
             'link: aqm-up pi: target: found "200p", its default,',
         ),
         (["--rate", "15Mbit/s", "--set", "target=20p"], "link: aqm droptail: target: found"),
-        (["--rate", "15Mbit/s", "--seed", "99999999999999999999"], "link: seed: found 999"),
+        (["--rate", "15Mbit/s", "--seed", "99999999999999999999"], 'link: seed: found "999'),
         (["--rate", "15Mbit/s", "--loss", "200%"], 'link: loss: found "200%"'),
         (["--rate", "15Mbit/s", "--mtu", "100"], "link: mtu: found 100"),
         (["--trace", "no-such-file"], 'link: trace: found "no-such-file"'),
@@ -441,10 +471,10 @@ def test_an_interrupt_while_it_comes_up_ends_the_link() -> None:
     """It waits for a server that never listens."""
     program = """
 import signal
-from forebay import emulator
+from forebay.link import run, settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    emulator.run(emulator.settings("10Mbit/s"), ["true"], server="sleep 600")
+    run(settings("10Mbit/s"), ["true"], server="sleep 600")
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     input()
@@ -561,7 +591,7 @@ def test_the_link_has_no_way_out() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     port = str(listener.getsockname()[1])
     reach = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
-    outcome = emulator.run(
+    outcome = run_link(
         settings("10Mbit/s"),
         [sys.executable, "-c", reach],
         timeout_s=PATIENCE_S,
@@ -574,7 +604,7 @@ def test_two_laws_are_two_laws() -> None:
     wanted = settings(
         "10Mbit/s", aqm="pi", params={"target": "20p"}, aqm_up="red", rate_up="2Mbit/s"
     )
-    outcome = emulator.run(wanted, blast(972, 200, 0.5, "198.18.0.2"), timeout_s=PATIENCE_S)
+    outcome = run_link(wanted, blast(972, 200, 0.5, "198.18.0.2"), timeout_s=PATIENCE_S)
     result = outcome.result()
     assert list(result.metrics["law"]) == ["red", "pi"]
     assert list(result.metrics["point"]) == ["up (client to server)", "down (server to client)"]

@@ -13,8 +13,10 @@ import pytest
 from conftest import Cli
 
 import forebay
-from forebay import ScenarioError, experiment, fluid, words
-from forebay.result import Result
+from forebay import ScenarioError, fluid
+from forebay.report import words
+from forebay.report.result import Result
+from forebay.run import experiment
 
 HEAD = """\
 title    = "Two bottlenecks"

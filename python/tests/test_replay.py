@@ -15,10 +15,10 @@ import pytest
 from conftest import SCENARIO, command
 
 import forebay
-from forebay import experiment, stats
 from forebay._native import ScenarioError, laws
 from forebay.replay import claims, measures, runs, verdicts
-from forebay.result import Result
+from forebay.report.result import Result
+from forebay.run import experiment, stats
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(

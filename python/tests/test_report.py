@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import forebay
-from forebay import plots
-from forebay.metrics import with_interval
-from forebay.result import Result
+from forebay.report import plots
+from forebay.report.result import Result
+from forebay.run.metrics import with_interval
 
 LAWS = ["pi", "droptail"]
 

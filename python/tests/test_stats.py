@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from forebay import stats
-from forebay.metrics import with_interval
+from forebay.run import stats
+from forebay.run.metrics import with_interval
 
 
 def test_an_interval_worked_by_hand() -> None:

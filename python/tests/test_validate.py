@@ -22,10 +22,11 @@ import polars as pl
 import pytest
 from conftest import Cli, command
 
-from forebay import emulator, experiment
 from forebay._native import ScenarioError
-from forebay.emulator import LinkError, settings
-from forebay.result import Result
+from forebay.link import LinkError, settings
+from forebay.link import run as run_link
+from forebay.report.result import Result
+from forebay.run import experiment
 from forebay.validate import page, transfers
 from forebay.validate.comparison import Comparison, Row, Side, compare
 from forebay.validate.mapping import LEAD_S, RETURN_RATE, link_plans
@@ -61,7 +62,7 @@ def usable() -> str:
     if shutil.which("iperf3") is None:
         return "iperf3 is not here: apt-get install iperf3"
     try:
-        emulator.run(settings("10Mbit/s"), ["true"], timeout_s=60)
+        run_link(settings("10Mbit/s"), ["true"], timeout_s=60)
     except LinkError as error:
         return str(error)
     return ""
@@ -76,15 +77,15 @@ def read(folder: Path, text: str = SCENARIO) -> experiment.Experiment:
 def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
     (plan,) = link_plans(read(tmp_path))
     wanted = plan.settings(7, "1ms", "0.1%")
-    up, down = wanted.check()
+    up, down = wanted.up, wanted.down
     assert wanted.up.aqm == "pi"
     assert dict(up.law.params)["a"] == "0.00355"
     assert up.rate_bps == 15_000_000
     assert down.law.title.startswith("DropTail")
     assert wanted.down.rate == RETURN_RATE
     # Half the RTT each way, and the window later by what the servers take to come up.
-    assert {wanted.up.delay, wanted.down.delay} == {"15000000ns"}
-    assert wanted.measure == f"{round(1e9 * (LEAD_S + 2))}ns..{round(1e9 * (LEAD_S + 4))}ns"
+    assert {wanted.up.delay, wanted.down.delay} == {"15ms"}
+    assert wanted.measure == f"{LEAD_S + 2:g}s..{LEAD_S + 4:g}s"
     script = plan.command(7)[-1]
     assert script.count("-C reno") == 3
     assert script == plan.command(7)[-1] != plan.command(8)[-1]
@@ -155,6 +156,7 @@ def test_sizes_are_paretos_in_whole_packets() -> None:
         assert abs(seen - share) < 4 * (share * (1 - share) / count) ** 0.5
 
 
+@pytest.mark.realtime
 def test_a_session_makes_its_transfers() -> None:
     """Over the loopback device, which limits nothing."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -185,6 +187,7 @@ def test_a_session_makes_its_transfers() -> None:
     assert 8 * 30_000 < packet_bits < 8 * 70_000
 
 
+@pytest.mark.realtime
 def test_a_server_that_is_not_there_is_a_failure_in_a_line() -> None:
     plan = transfers.Plan(9, 1, 1.0, (0.2, 1.0), [Mice(3, "reno", (0.0, 0.0), 0.1, 0.1)])
     done = subprocess.run(
@@ -317,6 +320,7 @@ def test_one_run_is_singular(tmp_path: Path) -> None:
     assert "1 of the runs shown is void" in text
 
 
+@pytest.mark.realtime
 def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> None:
     """Long flows and short transfers, with everything that is written of them."""
     why_not = usable()
@@ -375,6 +379,7 @@ def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> Non
     assert lines[0]["verdict"] in report
 
 
+@pytest.mark.realtime
 def test_ecn_flows_are_marked_and_not_dropped(tmp_path: Path, cli: Cli) -> None:
     why_not = usable()
     if why_not:
@@ -391,6 +396,7 @@ def test_ecn_flows_are_marked_and_not_dropped(tmp_path: Path, cli: Cli) -> None:
         assert metrics["drop_rate"] < metrics["mark_rate"] / 20
 
 
+@pytest.mark.realtime
 def test_an_interruption_keeps_what_finished_and_leaves_nothing_behind(tmp_path: Path) -> None:
     why_not = usable()
     if why_not:

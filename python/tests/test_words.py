@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay.words import quantity, short_time
+from forebay.report.words import quantity, short_time
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@
 //! A run depends on its own job alone, so results are the same for any number of threads;
 //! only the order in which they finish differs, and [`Finished::job`] puts it right.
 
+#![forbid(unsafe_code)]
+
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{
@@ -12,16 +14,17 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_core::{Law, Site};
+use forebay_core::Aqm;
 use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
+pub use forebay_sim::RESULTS_VERSION;
 use forebay_trace::{Metrics, Trace};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
 
-/// Makes the law of a run for one queue; called on the run's thread, once for each queue under
-/// test. The law may keep the control to end its run with [`Control::fail`].
-pub type Build = Arc<dyn Fn(&Arc<Control>, &Site) -> Result<Box<dyn Law>, String> + Send + Sync>;
+/// Gives the law of a run and its queue; called on the run's thread. The law may keep the control
+/// to end its run with [`Control::fail`].
+pub type Build = Arc<dyn Fn(&Arc<Control>) -> Aqm + Send + Sync>;
 
 /// One run to make.
 #[derive(Clone)]
@@ -176,13 +179,13 @@ impl Shared {
         } = &self.jobs[job];
         let control = &self.controls[job];
         let start_s = user_cpu_s()?;
-        let sites = scenario.tested();
-        let laws: Result<_, _> = sites.iter().map(|site| law(control, site)).collect();
-        let trace = forebay_sim::run_network(scenario, laws?, *seed, &control.watch);
+        let trace = forebay_sim::run(scenario, &law(control), *seed, &control.watch);
         if let Some(why) = lock(&control.fault).take() {
             return Err(why);
         }
-        let Some(trace) = trace else { return Ok(None) };
+        let Some(trace) = trace.map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
         Ok(Some(Outcome {
             user_cpu_s: user_cpu_s()? - start_s,
             metrics: Metrics::of(&trace, *target_pkts),
@@ -195,7 +198,7 @@ impl Shared {
 /// Metrics of the other links. One with a law of its own has that law's set-point, if any.
 fn others(scenario: &Scenario, trace: &Trace, target_pkts: Option<f64>) -> Vec<Metrics> {
     let of = |(link, trace): (&Link, &Trace)| match &link.law {
-        Some(own) => Metrics::of(trace, own.target_pkts()),
+        Some(own) => Metrics::of(trace, own.target_pkts(&scenario.site_of(link))),
         None => Metrics::of(trace, target_pkts),
     };
     scenario.links.iter().zip(&trace.others).map(of).collect()

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use forebay_batch::{Batch, Build, Control, Finished, Job};
-use forebay_core::{Law, PacketMeta, QueueView, Rng, Time, Verdict};
+use forebay_core::{Aqm, Law, PacketMeta, ParamError, QueueView, Rng, Time, Verdict};
 use forebay_scenario::{parse, Options};
 
 /// 20 flows for a second over 10 Mbit/s; longer where a test wants to stop it.
@@ -33,7 +33,7 @@ fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
     let experiment = parse(text.as_bytes(), "test", &options).unwrap();
     let point = &experiment.points[0];
     let choice = point.laws[0].clone();
-    let law: Build = Arc::new(move |_, site| choice.build(site).map_err(|error| error.to_string()));
+    let law: Build = Arc::new(move |_| choice.aqm());
     let job = |seed: &u64| Job {
         scenario: Arc::new(point.scenario.clone()),
         law: Arc::clone(&law),
@@ -53,7 +53,11 @@ fn finish(batch: &Batch) -> Vec<Finished> {
 }
 
 fn with_law(mut job: Job, law: impl Law + Clone + Sync + 'static) -> Job {
-    job.law = Arc::new(move |_, _| Ok(Box::new(law.clone())));
+    let law = Arc::new(law);
+    job.law = Arc::new(move |_| {
+        let law = Arc::clone(&law);
+        Aqm::in_default_queue(Arc::new(move |_| Ok(Box::new((*law).clone()))))
+    });
     job
 }
 
@@ -137,9 +141,12 @@ impl Law for GivesUp {
 fn a_law_can_end_its_run_and_the_first_reason_counts() {
     // Nobody would wait for the end of it.
     let mut jobs = jobs("100h", 1);
-    jobs[0].law = Arc::new(|control, _| {
+    jobs[0].law = Arc::new(|control| {
         let control = Arc::clone(control);
-        Ok(Box::new(GivesUp { control, calls: 0 }))
+        Aqm::in_default_queue(Arc::new(move |_| {
+            let control = Arc::clone(&control);
+            Ok(Box::new(GivesUp { control, calls: 0 }))
+        }))
     });
     let finished = finish(&Batch::start(jobs, 1).unwrap());
     let why = finished[0].result.as_ref().err().unwrap();
@@ -149,7 +156,13 @@ fn a_law_can_end_its_run_and_the_first_reason_counts() {
 #[test]
 fn a_law_that_cannot_be_built_is_a_fault() {
     let mut jobs = jobs("1s", 1);
-    jobs[0].law = Arc::new(|_, _| Err("no such thing".into()));
+    let refuse = |control: &Arc<Control>| {
+        control.fail("no such thing".into());
+        Aqm::in_default_queue(Arc::new(|_| {
+            Err(ParamError::new("law", "nothing", "a law"))
+        }))
+    };
+    jobs[0].law = Arc::new(refuse);
     let finished = finish(&Batch::start(jobs, 1).unwrap());
     assert_eq!(finished[0].result.as_ref().err().unwrap(), "no such thing");
 }

@@ -1,16 +1,39 @@
 //! Queue disciplines: they hold packets, act on a law's verdicts and report what they did.
 
-mod fifo;
+use std::sync::Arc;
 
-pub use fifo::{Buffer, Fifo};
+use crate::law::{Ecn, Law, ParamValues, Site};
+use crate::param::{ParamError, ParamSpec, Params, Value};
+use crate::rng::Rng;
+use crate::units::{Bytes, Rate, SetPoint, Span, Time};
 
-use crate::law::Ecn;
-use crate::units::{Rate, Span, Time};
+/// How much a queue can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    Packets(u32),
+    Bytes(u64),
+}
+
+impl Buffer {
+    /// Whether a packet of `bytes` fits beside what waits.
+    #[inline]
+    pub fn has_room(self, queued_packets: u32, queued_bytes: u64, bytes: u32) -> bool {
+        match self {
+            Buffer::Packets(limit) => queued_packets < limit,
+            Buffer::Bytes(limit) => queued_bytes + u64::from(bytes) <= limit,
+        }
+    }
+}
 
 /// What a discipline needs of a packet, simulated or real.
 pub trait Packet {
     fn bytes(&self) -> u32;
+    /// Tells flows apart: packets of one flow have the same number, and no two flows that meet
+    /// at a queue share one, but for the chance of a hash of 64 bits.
+    fn flow(&self) -> u64;
     fn ecn(&self) -> Ecn;
+    /// The differentiated services code point, 0 to 63 (RFC 2474 section 3).
+    fn dscp(&self) -> u8;
     /// Whether TCP carries it.
     fn tcp(&self) -> bool {
         true
@@ -42,14 +65,42 @@ pub struct Departure<P> {
     pub packet: P,
     /// Time in the queue.
     pub sojourn: Span,
+    /// Which of the discipline's classes it was in, from 0; a discipline without classes has
+    /// one.
+    pub class: u8,
 }
 
-/// A queue under an AQM law. Every packet given to it comes back exactly once: by `dequeue`
-/// or through the sink.
+/// What a discipline answers to a link that is free.
+#[derive(Debug)]
+pub enum Dequeued<P> {
+    Packet(Departure<P>),
+    /// There is no packet: the link goes idle until one arrives.
+    Idle,
+    /// There are packets, and none may go before this time, which lies ahead; the link asks
+    /// again then, or when a packet arrives.
+    Wait(Time),
+}
+
+impl<P> Dequeued<P> {
+    /// The departure, if a packet leaves.
+    pub fn packet(self) -> Option<Departure<P>> {
+        match self {
+            Dequeued::Packet(departure) => Some(departure),
+            Dequeued::Idle | Dequeued::Wait(_) => None,
+        }
+    }
+}
+
+/// A queue under an AQM law. Every packet given to it comes back exactly once: by `dequeue`,
+/// by `drain` or through the sink.
 pub trait Discipline<P: Packet>: Send {
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>);
-    /// The next packet for the link; `None` also says that the link goes idle.
-    fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Option<Departure<P>>;
+    /// The next packet for the link.
+    fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P>;
+
+    /// Gives up every packet unjudged, in the order in which they would leave: another discipline
+    /// takes over.
+    fn drain(&mut self, give: &mut dyn FnMut(P));
 
     /// When the law wants `handle_timeout`, if it keeps a clock.
     fn poll_timeout(&self) -> Option<Time>;
@@ -63,9 +114,206 @@ pub trait Discipline<P: Packet>: Send {
     fn set_rate(&mut self, rate: Rate);
     fn set_buffer(&mut self, buffer: Buffer);
 
-    /// As [`crate::Law::set_target`].
-    fn set_target(&mut self, target_pkts: f64) -> bool;
+    /// As [`crate::Law::set_point`], for every law in it; whether all of them can.
+    fn set_point(&mut self, set_point: SetPoint) -> bool;
 
     /// Named inner values of the law.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64));
+}
+
+/// Where a queue is put.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueSite {
+    /// Of the link that it feeds.
+    pub rate: Rate,
+    pub buffer: Buffer,
+    /// Usual packet on the link.
+    pub packet: Bytes,
+    /// Whether a signal may be a CE mark; false turns every mark into a drop.
+    pub ecn: bool,
+}
+
+impl QueueSite {
+    /// What a law is told of it. A buffer in bytes counts as the usual packets that it holds.
+    pub fn law_site(&self) -> Site {
+        Site {
+            rate: self.rate,
+            buffer_pkts: match self.buffer {
+                Buffer::Packets(packets) => f64::from(packets),
+                Buffer::Bytes(bytes) => bytes as f64 / self.packet.0 as f64,
+            },
+            packet: self.packet,
+        }
+    }
+}
+
+/// Builds one law for a site.
+pub type MakeLaw = dyn Fn(&Site) -> Result<Box<dyn Law>, ParamError> + Send + Sync;
+
+/// Makes the laws of one queue: one, a few, or one for each flow as flows come. Each has a
+/// random stream of its own, which depends on the seed and the order of the laws alone.
+#[derive(Clone)]
+pub struct LawFactory {
+    make: Arc<MakeLaw>,
+    seed: u64,
+    stream: String,
+    made: u32,
+}
+
+impl LawFactory {
+    /// The first law draws from the stream named `stream`, and law n + 1 from `stream/n`.
+    pub fn new(make: Arc<MakeLaw>, seed: u64, stream: &str) -> LawFactory {
+        LawFactory {
+            make,
+            seed,
+            stream: stream.to_owned(),
+            made: 0,
+        }
+    }
+
+    /// The next law and its stream.
+    ///
+    /// # Errors
+    /// A parameter that does not fit the others or the site.
+    pub fn build(&mut self, site: &Site) -> Result<(Box<dyn Law>, Rng), ParamError> {
+        let law = (self.make)(site)?;
+        let rng = match self.made {
+            0 => Rng::new(self.seed, &self.stream),
+            n => Rng::new(self.seed, &format!("{}/{n}", self.stream)),
+        };
+        self.made += 1;
+        Ok((law, rng))
+    }
+}
+
+/// Parameters that a discipline is built from.
+pub trait DisciplineParams: Params + 'static {
+    /// Name in scenarios and on the command line.
+    const KIND: &'static str;
+    const TITLE: &'static str;
+    const SOURCE: &'static str;
+
+    /// An empty queue, idle since the start.
+    ///
+    /// # Errors
+    /// A parameter of a law that does not fit the others or the queue.
+    fn build<P: Packet + Send + 'static>(
+        &self,
+        site: &QueueSite,
+        laws: LawFactory,
+    ) -> Result<Box<dyn Discipline<P>>, ParamError>;
+}
+
+type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
+
+/// A discipline's entry in the registry.
+#[derive(Clone, Copy)]
+pub struct DisciplineSpec {
+    /// Name in scenarios and on the command line.
+    pub kind: &'static str,
+    pub title: &'static str,
+    pub source: &'static str,
+    pub params: &'static [ParamSpec],
+    resolve: fn(&ParamValues) -> Resolved,
+}
+
+impl DisciplineSpec {
+    pub const fn of<D: DisciplineParams>() -> DisciplineSpec {
+        DisciplineSpec {
+            kind: D::KIND,
+            title: D::TITLE,
+            source: D::SOURCE,
+            params: D::SPECS,
+            resolve: |given| {
+                let params = D::read(given)?;
+                let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
+                Ok(D::SPECS.iter().filter_map(value).collect())
+            },
+        }
+    }
+
+    /// Every parameter's value with `given` on top of the defaults.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn resolve(&self, given: &ParamValues) -> Resolved {
+        (self.resolve)(given)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::units::{Bytes, Rate};
+
+    pub struct Packet {
+        pub id: u32,
+        pub came: Time,
+        bytes: u32,
+        dscp: u8,
+    }
+
+    /// A packet of 1000 bytes.
+    pub fn packet(id: u32, dscp: u8) -> Packet {
+        Packet {
+            dscp,
+            ..sized(id, 1000, Time::ZERO)
+        }
+    }
+
+    pub fn sized(id: u32, bytes: u32, came: Time) -> Packet {
+        Packet {
+            id,
+            came,
+            bytes,
+            dscp: 0,
+        }
+    }
+
+    impl super::Packet for Packet {
+        fn bytes(&self) -> u32 {
+            self.bytes
+        }
+        fn flow(&self) -> u64 {
+            u64::from(self.dscp)
+        }
+        fn ecn(&self) -> Ecn {
+            Ecn::NotEct
+        }
+        fn dscp(&self) -> u8 {
+            self.dscp
+        }
+        fn set_ce(&mut self) {
+            unreachable!("not ECN-capable")
+        }
+    }
+
+    /// What was dropped, by number.
+    #[derive(Default)]
+    pub struct Gone {
+        pub dropped: Vec<u32>,
+    }
+
+    impl Sink<Packet> for Gone {
+        fn dropped(&mut self, _: Time, packet: Packet, _: Drop) {
+            self.dropped.push(packet.id);
+        }
+        fn marked(&mut self, _: Time, _: &Packet) {}
+    }
+
+    struct Silent;
+
+    impl Law for Silent {}
+
+    /// A queue of this many packets, under laws that never signal.
+    pub fn buffer_of(packets: u32) -> (QueueSite, LawFactory) {
+        let site = QueueSite {
+            rate: Rate::from_bps(30_000_000),
+            buffer: Buffer::Packets(packets),
+            packet: Bytes(1000),
+            ecn: true,
+        };
+        let make = |_: &Site| Ok(Box::new(Silent) as Box<dyn Law>);
+        (site, LawFactory::new(Arc::new(make), 1, "law"))
+    }
 }

@@ -3,7 +3,8 @@
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params, Value};
 use crate::rng::Rng;
-use crate::units::{Bytes, Rate, Span, Time};
+use crate::search::{Conditions, Search};
+use crate::units::{Bytes, Rate, SetPoint, Span, Time};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +18,56 @@ pub enum Verdict {
     Drop,
 }
 
-/// The ECN field of the IP header (RFC 3168 section 5).
+/// The ECN field of the IP header (RFC 3168 section 5), numbered as it is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Ecn {
     #[default]
-    NotEct,
-    Ect0,
-    Ect1,
-    Ce,
+    NotEct = 0b00,
+    Ect1 = 0b01,
+    Ect0 = 0b10,
+    Ce = 0b11,
+}
+
+/// The byte of an IP header that carries the DSCP and the ECN field: IPv4's former TOS, IPv6's
+/// traffic class (RFC 2474 section 3, RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficClass(pub u8);
+
+impl TrafficClass {
+    /// A DSCP of 0 to 63 and an ECN field.
+    pub const fn new(dscp: u8, ecn: Ecn) -> TrafficClass {
+        TrafficClass(dscp << 2 | ecn as u8)
+    }
+
+    #[inline]
+    pub const fn ecn(self) -> Ecn {
+        match self.0 & 0b11 {
+            0b00 => Ecn::NotEct,
+            0b01 => Ecn::Ect1,
+            0b10 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    #[inline]
+    pub const fn dscp(self) -> u8 {
+        self.0 >> 2
+    }
+
+    #[inline]
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        *self = TrafficClass::new(self.dscp(), ecn);
+    }
+}
+
+/// What the verdict [`Verdict::Mark`] does to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Sets CE.
+    Mark,
+    /// Drops it: the packet is not ECN-capable, or the queue does not mark.
+    Drop,
 }
 
 /// What a law may know of a packet.
@@ -32,6 +75,8 @@ pub enum Ecn {
 pub struct PacketMeta {
     pub bytes: u32,
     pub ecn: Ecn,
+    /// What [`Verdict::Mark`] does to it here.
+    pub signal: Signal,
     /// Whether TCP carries it. UDP takes link capacity away from the flows that answer a signal.
     pub tcp: bool,
     /// How long it waited; zero on arrival.
@@ -49,6 +94,15 @@ pub struct QueueView {
     pub rate: Rate,
     /// Since when the link has had nothing to send; `None` while it is busy.
     pub idle_since: Option<Time>,
+    /// When the packet at the head came; `None` where there is none.
+    pub head_since: Option<Time>,
+}
+
+impl QueueView {
+    /// How long the packet at the head has waited; zero where there is none.
+    pub fn head_age(&self, now: Time) -> Span {
+        self.head_since.map_or(Span::ZERO, |since| now.since(since))
+    }
 }
 
 /// What a law counts its queue in: packets as they are, or bytes in units of the usual packet
@@ -80,11 +134,33 @@ impl Scale {
     }
 }
 
+/// The set-point of a law at a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub set_point: SetPoint,
+    packet: Bytes,
+}
+
+impl Target {
+    /// `site` gives the usual packet, in which a delay is counted.
+    pub fn new(set_point: SetPoint, site: &Site) -> Target {
+        Target {
+            set_point,
+            packet: site.packet,
+        }
+    }
+
+    /// In packets; a delay at the rate that the link has now.
+    pub fn pkts(&self, q: &QueueView) -> f64 {
+        self.set_point.pkts(q.rate, self.packet)
+    }
+}
+
 /// An AQM law. Every method has a default, so that DropTail is an empty one.
 ///
 /// A discipline calls the hooks in order of time. A law is driven either by packets
 /// (`on_enqueue`, `on_dequeue`) or by its own clock (`poll_timeout`, `handle_timeout`).
-#[allow(unused_variables)]
+#[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Law: Send {
     /// Judges an arrival; `q` is the queue without it.
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
@@ -111,7 +187,7 @@ pub trait Law: Send {
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {}
 
     /// Moves the set-point while traffic runs, and keeps all else; whether the law can.
-    fn set_target(&mut self, target_pkts: f64) -> bool {
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
         false
     }
 
@@ -128,14 +204,36 @@ pub trait Law: Send {
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     pub rate: Rate,
-    /// Buffer in packets; infinite where only bytes bound it.
+    /// Buffer in packets; one of bytes counts as packets of the usual size.
     pub buffer_pkts: f64,
     /// Usual packet on the link.
     pub packet: Bytes,
 }
 
+impl Site {
+    /// A set-point in packets, a delay at the link's rate.
+    pub fn pkts(&self, set_point: SetPoint) -> f64 {
+        set_point.pkts(self.rate, self.packet)
+    }
+
+    /// The buffer in words, in packets, or as the delay that it can hold where `like` is a delay.
+    pub fn buffer_as(&self, like: SetPoint) -> String {
+        let pkts = self.buffer_pkts;
+        match like {
+            SetPoint::Packets(_) => format!("the buffer, \"{pkts}p\""),
+            SetPoint::Delay(_) => {
+                let delay_s = pkts / self.rate.packets_per_sec(self.packet);
+                format!(
+                    "what the buffer holds, \"{}\"",
+                    Span::from_secs_f64(delay_s)
+                )
+            }
+        }
+    }
+}
+
 /// Parameters that a law is built from.
-pub trait Recipe: Params + 'static {
+pub trait LawParams: Params + 'static {
     /// Relations between parameters, or to the queue, that ranges cannot say.
     ///
     /// # Errors
@@ -151,6 +249,29 @@ pub trait Recipe: Params + 'static {
         None
     }
 
+    /// The key of the set-point, among the parameters of a law that has one.
+    const SET_POINT: &'static str = "target";
+
+    /// Whether this is the queue without any law, beside which others are judged.
+    const BASELINE: bool = false;
+
+    /// Why real packets differ from simulated ones under the law, where its kind is a reason: a
+    /// noun, and sentences.
+    const REALITY: Option<(&'static str, &'static str)> = None;
+
+    /// The goal or parameter that makes a designed loop slower where it is smaller.
+    const SLOWED_BY: Option<&'static str> = None;
+
+    /// How the law steers the arrival rate, where it acts on rates and not on the queue.
+    fn rate_control(&self) -> Option<RateControl> {
+        None
+    }
+
+    /// How the law is tuned for a range of links and loads.
+    fn search(_conditions: &Conditions) -> Search {
+        Search::Nothing
+    }
+
     /// What the design rule can be asked for besides the law's own parameters.
     const GOALS: &'static [ParamSpec] = &[];
 
@@ -158,20 +279,44 @@ pub trait Recipe: Params + 'static {
     /// there is no rule.
     ///
     /// # Errors
-    /// A goal that is unknown or out of range, or a wish that cannot be met.
-    fn design(&self, _wish: &Wish, _goals: &Given) -> Result<Option<Design>, ParamError> {
+    /// A goal that is unknown or out of range, or a request that cannot be met.
+    fn design(
+        &self,
+        _wish: &DesignRequest,
+        _goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         Ok(None)
     }
 }
 
+/// A PID controller of the capacity of a virtual queue by the arrival rate (e-avq eq. 18):
+/// δC̃' = −K_I·δλ − K_P·δλ' − K_D·δλ''.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateControl {
+    /// Wanted utilisation of the link.
+    pub utilisation: f64,
+    pub k_p: f64,
+    /// Per second.
+    pub k_i: f64,
+    /// In seconds.
+    pub k_d: f64,
+}
+
 /// What a design rule is given.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct DesignRequest {
     /// The network at the wanted queue length.
     pub point: OperatingPoint,
-    /// Queue length to hold.
-    pub target_pkts: f64,
+    /// What to hold the queue at.
+    pub set_point: SetPoint,
     pub site: Site,
+}
+
+impl DesignRequest {
+    /// The set-point in packets, a delay at the point's capacity.
+    pub fn target_pkts(&self) -> f64 {
+        self.set_point.pkts_at(self.point.capacity_pkts_per_s)
+    }
 }
 
 /// What a design rule gives.
@@ -186,7 +331,7 @@ pub struct Design {
 }
 
 /// Named parameter values, as a scenario gives them.
-pub type Given = [(String, Value)];
+pub type ParamValues = [(String, Value)];
 
 type Built = Result<Box<dyn Law>, ParamError>;
 type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
@@ -202,14 +347,23 @@ pub struct LawSpec {
     pub params: &'static [ParamSpec],
     /// What a design can be asked for besides the law's own parameters.
     pub goals: &'static [ParamSpec],
-    build: fn(&Given, &Site) -> Built,
-    resolve: fn(&Given) -> Resolved,
-    linear: fn(&Given, &OperatingPoint, &Site) -> Linear,
-    design: fn(&Given, &Wish, &Given) -> Designed,
+    /// Whether this is the queue without any law, beside which others are judged.
+    pub baseline: bool,
+    /// Why real packets differ from simulated ones under the law, where its kind is a reason.
+    pub reality: Option<(&'static str, &'static str)>,
+    /// The goal or parameter that makes a designed loop slower where it is smaller.
+    pub slowed_by: Option<&'static str>,
+    set_point: &'static str,
+    search: fn(&Conditions) -> Search,
+    rate_control: fn(&ParamValues) -> Result<Option<RateControl>, ParamError>,
+    build: fn(&ParamValues, &Site) -> Built,
+    resolve: fn(&ParamValues) -> Resolved,
+    linear: fn(&ParamValues, &OperatingPoint, &Site) -> Linear,
+    design: fn(&ParamValues, &DesignRequest, &ParamValues) -> Designed,
 }
 
 impl LawSpec {
-    pub const fn of<R: Recipe>(
+    pub const fn of<R: LawParams>(
         kind: &'static str,
         title: &'static str,
         source: &'static str,
@@ -220,30 +374,75 @@ impl LawSpec {
             source,
             params: R::SPECS,
             goals: R::GOALS,
+            baseline: R::BASELINE,
+            reality: R::REALITY,
+            slowed_by: R::SLOWED_BY,
+            set_point: R::SET_POINT,
+            search: R::search,
+            rate_control: |given| Ok(R::read(given)?.rate_control()),
             build: |given, site| {
-                let recipe = R::read(given)?;
-                recipe.check(site)?;
-                Ok(recipe.build(site))
+                let params = R::read(given)?;
+                params.check(site)?;
+                Ok(params.build(site))
             },
             resolve: |given| {
-                let recipe = R::read(given)?;
-                let value = |spec: &ParamSpec| Some((spec.name, recipe.get(spec.name)?));
+                let params = R::read(given)?;
+                let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
                 Ok(R::SPECS.iter().filter_map(value).collect())
             },
             linear: |given, point, site| {
-                let recipe = R::read(given)?;
-                recipe.check(site)?;
-                Ok(recipe.linear(point, site))
+                let params = R::read(given)?;
+                params.check(site)?;
+                Ok(params.linear(point, site))
             },
-            design: |given, wish, goals| R::read(given)?.design(wish, goals),
+            design: |given, request, goals| R::read(given)?.design(request, goals),
         }
+    }
+
+    /// What people call the law: the title up to its colon.
+    pub fn name(&self) -> &'static str {
+        self.title.split(':').next().unwrap_or(self.title)
+    }
+
+    /// The parameter that sets where the law holds the queue; `None` for a law without one.
+    pub fn set_point(&self) -> Option<&'static ParamSpec> {
+        self.params.iter().find(|spec| spec.name == self.set_point)
+    }
+
+    /// How the law is tuned for these conditions.
+    pub fn search(&self, conditions: &Conditions) -> Search {
+        (self.search)(conditions)
+    }
+
+    /// How the law steers the arrival rate, where it acts on rates and not on the queue.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn rate_control(&self, given: &ParamValues) -> Result<Option<RateControl>, ParamError> {
+        (self.rate_control)(given)
+    }
+
+    /// Whether the law integrates the distance to its set-point, by its linear model; false for
+    /// parameters that it does not take.
+    pub fn integrates(&self, given: &ParamValues) -> bool {
+        // Where the law has an integral, it has it on every link: on one with room for any
+        // set-point too.
+        let roomy = Site {
+            rate: Rate::from_bps(1_000_000_000),
+            buffer_pkts: 2e9,
+            packet: Bytes(1000),
+        };
+        let capacity = roomy.rate.packets_per_sec(roomy.packet);
+        let point = OperatingPoint::of_flows(100.0, 0.1, capacity);
+        let model = self.linear(given, &point, &roomy);
+        matches!(model, Ok(Some(model)) if model.integrates())
     }
 
     /// A fresh law with `given` on top of the defaults.
     ///
     /// # Errors
     /// A parameter that is unknown, out of range, or does not fit the others or the queue.
-    pub fn build(&self, given: &Given, site: &Site) -> Built {
+    pub fn build(&self, given: &ParamValues, site: &Site) -> Built {
         (self.build)(given, site)
     }
 
@@ -251,7 +450,7 @@ impl LawSpec {
     ///
     /// # Errors
     /// A parameter that is unknown or out of range.
-    pub fn resolve(&self, given: &Given) -> Resolved {
+    pub fn resolve(&self, given: &ParamValues) -> Resolved {
         (self.resolve)(given)
     }
 
@@ -259,7 +458,7 @@ impl LawSpec {
     ///
     /// # Errors
     /// As [`build`](LawSpec::build).
-    pub fn linear(&self, given: &Given, point: &OperatingPoint, site: &Site) -> Linear {
+    pub fn linear(&self, given: &ParamValues, point: &OperatingPoint, site: &Site) -> Linear {
         (self.linear)(given, point, site)
     }
 
@@ -272,7 +471,7 @@ impl LawSpec {
     /// As [`build`](LawSpec::build).
     pub fn operate(
         &self,
-        given: &Given,
+        given: &ParamValues,
         flows: f64,
         propagation_s: f64,
         site: &Site,
@@ -320,21 +519,26 @@ impl LawSpec {
     /// [`goals`](LawSpec::goals); `None` where there is no rule.
     ///
     /// # Errors
-    /// A parameter or a goal that is unknown or out of range, or a wish that cannot be met.
-    pub fn design(&self, given: &Given, wish: &Wish, goals: &Given) -> Designed {
-        (self.design)(given, wish, goals)
+    /// A parameter or a goal that is unknown or out of range, or a request that cannot be met.
+    pub fn design(
+        &self,
+        given: &ParamValues,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Designed {
+        (self.design)(given, request, goals)
     }
 }
 
 impl Design {
-    /// `names` of a recipe that carries the designed values.
+    /// `names` of the params that carry the designed values.
     pub fn of<R: Params>(
         gains: Vec<(&'static str, f64)>,
-        recipe: &R,
+        params: &R,
         names: &[&'static str],
         notes: Vec<String>,
     ) -> Design {
-        let value = |name: &&'static str| Some((*name, rounded(recipe.get(name)?)));
+        let value = |name: &&'static str| Some((*name, rounded(params.get(name)?)));
         Design {
             gains,
             params: names.iter().filter_map(value).collect(),
@@ -354,29 +558,27 @@ fn rounded(value: Value) -> Value {
 /// Refuses a set-point that the buffer cannot hold.
 ///
 /// # Errors
-/// Where `pkts` exceeds the buffer.
-pub fn fits_buffer(key: &str, pkts: f64, site: &Site) -> Result<(), ParamError> {
+/// Where it exceeds the buffer; `key` is blamed.
+pub fn fits_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {
+    let pkts = site.pkts(set_point);
     if pkts <= site.buffer_pkts {
         return Ok(());
     }
-    Err(ParamError::new(
-        key,
-        format!("\"{pkts}p\""),
-        format!("at most the buffer, \"{}p\"", site.buffer_pkts),
-    ))
+    let allowed = format!("at most {}", site.buffer_as(set_point));
+    Err(ParamError::new(key, format!("\"{set_point}\""), allowed))
 }
 
 /// Refuses a buffer that is not bounded in packets, for laws that divide by it.
 ///
 /// # Errors
 /// Where the buffer is infinite; the set-point `key` is blamed.
-pub fn needs_packet_buffer(key: &str, pkts: f64, site: &Site) -> Result<(), ParamError> {
+pub fn needs_packet_buffer(key: &str, set_point: SetPoint, site: &Site) -> Result<(), ParamError> {
     if site.buffer_pkts.is_finite() {
         return Ok(());
     }
     Err(ParamError::new(
         key,
-        format!("\"{pkts}p\" under a buffer in bytes"),
+        format!("\"{set_point}\" under a buffer in bytes"),
         "a buffer in packets, since the law relates its error to it",
     ))
 }

@@ -31,10 +31,16 @@ pub fn find(kind: &str) -> Option<&'static crate::law::LawSpec> {
     LAWS.iter().find(|law| law.kind == kind)
 }
 
+/// The queue without any law, beside which others are judged.
+pub fn baseline() -> &'static crate::law::LawSpec {
+    LAWS.iter().find(|law| law.baseline).unwrap_or(&LAWS[0])
+}
+
 #[cfg(test)]
 pub(crate) mod testing {
-    use crate::law::{Ecn, Law, PacketMeta, QueueView, Site};
-    use crate::units::{Bytes, Rate, Span};
+    use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal, Site};
+    use crate::periodic::{Controller, Sample};
+    use crate::units::{Bytes, Rate, Span, Time};
 
     /// pi-pd's bottleneck: 30 Mbit/s, 800 packets of 1000 bytes.
     pub fn site() -> Site {
@@ -52,6 +58,7 @@ pub(crate) mod testing {
             limit_packets: 800,
             rate: site().rate,
             idle_since: None,
+            head_since: None,
         }
     }
 
@@ -60,9 +67,20 @@ pub(crate) mod testing {
         PacketMeta {
             bytes,
             ecn: Ecn::NotEct,
+            signal: Signal::Drop,
             tcp: true,
             sojourn: Span::ZERO,
         }
+    }
+
+    /// What a controller answers to a sample of this queue.
+    pub fn sampled(controller: &mut impl Controller, q: &QueueView) -> f64 {
+        controller.sample(&Sample {
+            now: Time::ZERO,
+            q,
+            departed_pkts: 0,
+            departed_bytes: 0,
+        })
     }
 
     /// The named inner value of a law.

@@ -7,22 +7,36 @@
 //! A [`Law`](law::Law) judges a packet; a [`Discipline`](discipline::Discipline) holds the
 //! packets and acts on the verdict.
 
+#![forbid(unsafe_code)]
+
+pub mod band;
+pub mod cast;
 pub mod difference;
 pub mod discipline;
+pub mod disciplines;
 pub mod estimator;
+pub mod fnv;
 pub mod law;
 pub mod laws;
 pub mod linear;
 pub mod param;
 pub mod periodic;
+pub mod rate_trace;
 pub mod rng;
+pub mod search;
 pub mod self_tuning;
+pub mod transmitter;
 pub mod tuner;
 pub mod units;
 pub mod virtual_queue;
 
-pub use discipline::{Discipline, Drop, Packet, Sink};
-pub use law::{Ecn, Law, LawSpec, PacketMeta, QueueView, Site, Verdict};
+pub use discipline::{
+    Buffer, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, Packet, QueueSite, Sink,
+};
+pub use disciplines::{Aqm, QueueChoice};
+pub use law::{Ecn, Law, LawSpec, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict};
 pub use param::{ParamError, ParamSpec, Params, Value};
+pub use rate_trace::RateTrace;
 pub use rng::Rng;
-pub use units::{Bytes, Packets, Rate, Span, Time};
+pub use transmitter::{Capacity, Transmitter};
+pub use units::{Bytes, Packets, Rate, SetPoint, Span, Time};

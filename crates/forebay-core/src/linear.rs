@@ -53,6 +53,12 @@ impl OperatingPoint {
         self.capacity_pkts_per_s.powi(2) / (2.0 * self.flows())
     }
 
+    /// K_P per packet of the PI controller whose zero cancels TCP's pole and whose loop gain
+    /// crosses one at β/R: 2β√(β²+1)·θ_rc/(RC) with θ_rc = N/(RC) (staqm eq. 4).
+    pub fn pi_gain(&self, beta: f64) -> f64 {
+        2.0 * beta * beta.hypot(1.0) * self.load / (self.rtt_s * self.capacity_pkts_per_s)
+    }
+
     /// (RC)³/(2N)², the plant's gain at rest, in packets.
     pub fn gain_at_rest(&self) -> f64 {
         self.plant_gain() / (self.tcp_pole() * self.queue_pole())
@@ -108,6 +114,29 @@ impl Sampled {
     }
 }
 
+impl Sampled {
+    /// Whether there is a pole at z = 1 that no zero cancels, but for rounding.
+    fn integrates(&self) -> bool {
+        let at_one = |c: &[f64]| c.iter().sum::<f64>().abs();
+        let size = |c: &[f64]| c.iter().map(|c| c.abs()).sum::<f64>();
+        at_one(&self.denominator) <= 1e-12 * size(&self.denominator)
+            && at_one(&self.numerator) > 1e-12 * size(&self.numerator)
+    }
+
+    /// N(1)/2 − N'(1) over 1 − z⁻¹, for N in z⁻¹, takes the integral by Tustin's rule and the
+    /// backward difference out of a PID controller; without an integral it is N(1).
+    fn proportional(&self) -> f64 {
+        let sum = self.numerator.iter().sum::<f64>();
+        if !self.integrates() {
+            return sum / self.denominator.iter().sum::<f64>();
+        }
+        let slope: f64 = (self.numerator.iter().zip(0u8..))
+            .map(|(n, i)| f64::from(i) * n)
+            .sum();
+        0.5 * sum - slope
+    }
+}
+
 impl LoopFilter {
     /// A law that is one sampled filter.
     pub fn sampled(queue_pkts: f64, sampled: Sampled) -> LoopFilter {
@@ -118,6 +147,18 @@ impl LoopFilter {
             sampled: Some(sampled),
             one_sided: false,
         }
+    }
+
+    /// Whether the law keeps changing its probability while the queue is off its set-point: its
+    /// sampled path has a pole at z = 1 that no zero cancels.
+    pub fn integrates(&self) -> bool {
+        self.sampled.as_ref().is_some_and(Sampled::integrates)
+    }
+
+    /// K_P: the change of the probability at once with a step of one packet, without the parts of
+    /// an integral and of a derivative.
+    pub fn proportional(&self) -> f64 {
+        self.direct + self.sampled.as_ref().map_or(0.0, Sampled::proportional)
     }
 
     /// What a sine of the queue length at `omega` rad/s becomes, as a complex gain (re, im); of
@@ -196,6 +237,26 @@ mod tests {
         // p0·W0² = 2 with W0 = 0.2467·3750/60 = 15.42.
         assert!((point.window_pkts() - 15.418_75).abs() < 1e-9);
         assert!((point.probability() * point.window_pkts().powi(2) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_parts_of_a_pid_controller() {
+        // K_P = 2, K_I = 4, K_D = 0.5, T = 0.1: 7.2 − 11.8·z⁻¹ + 5·z⁻².
+        let law = |numerator: &[f64]| {
+            LoopFilter::sampled(
+                0.0,
+                Sampled {
+                    interval_s: 0.1,
+                    numerator: numerator.to_vec(),
+                    denominator: vec![1.0, -1.0],
+                },
+            )
+        };
+        let pid = law(&[7.2, -11.8, 5.0]);
+        assert!(pid.integrates());
+        assert!((pid.proportional() - 2.0).abs() < 1e-12);
+        // PI with a = b has no integral: the pole at z = 1 is cancelled.
+        assert!(!law(&[2.0, -2.0]).integrates());
     }
 
     #[test]

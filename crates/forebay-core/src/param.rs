@@ -3,7 +3,7 @@
 //! [`params!`](crate::params) turns one declaration into the struct, its defaults, its table
 //! of [`ParamSpec`]s (from which help, docs, JSON Schema and errors derive) and its reader.
 
-use crate::units::{Bytes, Packets, Rate, Span};
+use crate::units::{Bytes, Packets, Rate, SetPoint, Span};
 
 /// A parameter's value as it is written in a scenario, before it has a type.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ impl std::fmt::Display for ParamError {
 
 impl std::error::Error for ParamError {}
 
-/// The JSON shape a parameter is written in.
+/// The shape in which a parameter is written, from which JSON Schema and command lines derive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Flag,
@@ -77,11 +77,27 @@ pub enum Shape {
     Number,
     /// A quantity with its unit in the text: `"15ms"`.
     Quantity,
+    /// A quantity in any of these base units.
+    Quantities(&'static [&'static str]),
     Text,
     /// One value of the shape, or a list of them.
     List,
-    /// A shape of its own; the reader alone knows it.
-    Other,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// True, false, or one of these words.
+    FlagOrWord(&'static [&'static str]),
+    /// Two times, the earlier first: `["50s", "100s"]`.
+    TimeRange,
+    /// A time, or a table with a time range: `{ uniform = ["0s", "1s"] }`.
+    TimeOrUniform,
+    /// A law by its kind, or a table of its kind and parameters.
+    Law,
+    /// A queue discipline by its kind, or a table of its kind and parameters.
+    Queue,
+    /// Keys and values that something else declares.
+    Table,
+    /// A text in a notation of its own, under the name that help gives it: `SHARE`.
+    Notation(&'static str),
 }
 
 /// A type a parameter can have.
@@ -181,6 +197,28 @@ quantity!(Span, "s", |v| v.as_secs_f64());
 quantity!(Rate, "bit/s", |v| v.as_bps() as f64);
 quantity!(Bytes, "B", |v| v.0 as f64);
 quantity!(Packets, "p", |v| v.0);
+
+/// The range is of packets; a delay has the range of its own that [`SetPoint::ALLOWED`] names.
+impl ParamType for SetPoint {
+    const SHAPE: Shape = Shape::Quantities(&["p", "s"]);
+    const UNIT: &'static str = "p";
+    const ALLOWED: &'static str = SetPoint::ALLOWED;
+    fn from_value(value: &Value) -> Result<SetPoint, String> {
+        match value {
+            Value::Text(text) => SetPoint::parse(text),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.to_string())
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        match self {
+            SetPoint::Packets(packets) => Some((*packets, *packets)),
+            SetPoint::Delay(_) => None,
+        }
+    }
+}
 
 /// A list may be written as one bare value.
 impl<T: ParamType> ParamType for Vec<T> {
@@ -493,5 +531,12 @@ mod tests {
     fn only_slips_are_suggested() {
         assert_eq!(nearest("taget", &["target", "rate"]), Some("target"));
         assert_eq!(nearest("colour", &["target", "rate"]), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn edits_are_counted_as_elsewhere(a in "[ab_é]{0,7}", b in "[ab_é]{0,7}") {
+            proptest::prop_assert_eq!(edits(&a, &b), strsim::osa_distance(&a, &b));
+        }
     }
 }

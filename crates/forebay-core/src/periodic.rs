@@ -3,7 +3,18 @@
 
 use crate::law::{Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
-use crate::units::{Span, Time};
+use crate::units::{SetPoint, Span, Time};
+
+/// What a controller may know at its tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// When the tick was due.
+    pub now: Time,
+    pub q: &'a QueueView,
+    /// What left the queue for the link since the last tick.
+    pub departed_pkts: u64,
+    pub departed_bytes: u64,
+}
 
 /// The part of a periodic law that differs from one to the next.
 pub trait Controller: Send {
@@ -11,7 +22,7 @@ pub trait Controller: Send {
     fn interval(&self) -> Span;
 
     /// The probability until the next sample. [`Periodic`] holds it to [0, 1].
-    fn sample(&mut self, q: &QueueView) -> f64;
+    fn sample(&mut self, s: &Sample) -> f64;
 
     /// A packet has arrived; `q` is the queue without it.
     fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
@@ -21,8 +32,24 @@ pub trait Controller: Send {
         false
     }
 
-    /// As [`Law::set_target`].
-    fn set_target(&mut self, _target_pkts: f64) -> bool {
+    /// Judges an arrival under the probability of the last sample.
+    #[inline]
+    fn judge(
+        &mut self,
+        q: &QueueView,
+        _p: &PacketMeta,
+        probability: f64,
+        rng: &mut Rng,
+    ) -> Verdict {
+        if !self.spares(q) && rng.chance(probability) {
+            Verdict::Mark
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    /// As [`Law::set_point`].
+    fn set_point(&mut self, _set_point: SetPoint) -> bool {
         false
     }
 
@@ -35,6 +62,8 @@ pub struct Periodic<C> {
     pub controller: C,
     next: Time,
     probability: f64,
+    departed_pkts: u64,
+    departed_bytes: u64,
 }
 
 impl<C: Controller> Periodic<C> {
@@ -44,6 +73,8 @@ impl<C: Controller> Periodic<C> {
             next: Time::ZERO + controller.interval(),
             controller,
             probability: 0.0,
+            departed_pkts: 0,
+            departed_bytes: 0,
         }
     }
 
@@ -56,11 +87,13 @@ impl<C: Controller> Periodic<C> {
 impl<C: Controller> Law for Periodic<C> {
     fn on_enqueue(&mut self, _now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.controller.arrival(q, p);
-        if !self.controller.spares(q) && rng.chance(self.probability) {
-            Verdict::Mark
-        } else {
-            Verdict::Pass
-        }
+        self.controller.judge(q, p, self.probability, rng)
+    }
+
+    fn on_dequeue(&mut self, _: Time, _: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
+        self.departed_pkts += 1;
+        self.departed_bytes += u64::from(p.bytes);
+        Verdict::Pass
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -69,15 +102,20 @@ impl<C: Controller> Law for Periodic<C> {
 
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
         while self.next <= now {
-            let p = self.controller.sample(q);
+            let p = self.controller.sample(&Sample {
+                now: self.next,
+                q,
+                departed_pkts: std::mem::take(&mut self.departed_pkts),
+                departed_bytes: std::mem::take(&mut self.departed_bytes),
+            });
             // A NaN from a prototype must not stick: it counts as "no signal".
             self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
             self.next += self.controller.interval();
         }
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.controller.set_target(target_pkts)
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.controller.set_point(set_point)
     }
 
     fn intensity(&self, q: &QueueView) -> Option<f64> {

@@ -1,6 +1,8 @@
 //! Seeded random streams: one per component, so that a component that draws more or less
 //! leaves the others' draws as they were (common random numbers across laws).
 
+use crate::fnv::Fnv1a;
+
 /// xoshiro256++ of Blackman and Vigna, seeded through SplitMix64 as they advise.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -18,11 +20,10 @@ fn split_mix(state: &mut u64) -> u64 {
 impl Rng {
     /// The stream named `stream` of the run with this seed.
     pub fn new(seed: u64, stream: &str) -> Rng {
-        // FNV-1a, so that the name alone picks the stream, on every platform and version.
-        let mut state = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in stream.bytes().chain(seed.to_le_bytes()) {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        // Hashed, so that the name alone picks the stream, on every platform and version.
+        let mut hash = Fnv1a::default();
+        hash.write(stream.bytes().chain(seed.to_le_bytes()));
+        let mut state = hash.finish();
         Rng {
             s: std::array::from_fn(|_| split_mix(&mut state)),
         }

@@ -4,6 +4,8 @@
 use crate::estimator::{CapacityEstimate, LoadEstimate};
 use crate::law::{PacketMeta, QueueView, Scale};
 use crate::linear::OperatingPoint;
+use crate::param::Value;
+use crate::search::{Conditions, Settings};
 use crate::tuner::Tuner;
 use crate::units::{Span, Time};
 
@@ -25,6 +27,15 @@ pub struct Estimation {
     pub load_time: Span,
     /// Estimates run from the start; the law keeps its first design until here.
     pub tune_after: Span,
+}
+
+/// What a tuned law starts from: the first design is for the middle of the conditions, and makes
+/// way for the estimates as soon as that of the capacity has had its time constant.
+pub fn first_design(conditions: &Conditions) -> Settings {
+    vec![
+        ("flows", Value::Integer(conditions.middle.flows.into())),
+        ("tune_after", Value::Text("5s".into())),
+    ]
 }
 
 /// The tuner: estimators and a design rule.

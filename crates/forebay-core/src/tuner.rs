@@ -3,10 +3,10 @@
 
 use crate::law::{Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
-use crate::units::{Span, Time};
+use crate::units::{SetPoint, Span, Time};
 
 /// Adjusts a law of type `L`, on arrivals or on a clock of its own.
-#[allow(unused_variables)]
+#[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Tuner<L>: Send {
     /// Time between two calls of `tick`; more than zero. `None`: the tuner keeps no clock.
     fn interval(&self) -> Option<Span> {
@@ -24,8 +24,8 @@ pub trait Tuner<L>: Send {
     /// The link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
-    /// As [`Law::set_target`], where the set-point is the tuner's.
-    fn set_target(&mut self, target_pkts: f64) -> bool {
+    /// As [`Law::set_point`], where the set-point is the tuner's.
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
         false
     }
 
@@ -90,8 +90,8 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         }
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.law.set_target(target_pkts) || self.tuner.set_target(target_pkts)
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.law.set_point(set_point) || self.tuner.set_point(set_point)
     }
 
     fn intensity(&self, q: &QueueView) -> Option<f64> {

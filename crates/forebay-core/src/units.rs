@@ -25,6 +25,15 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Packets(pub f64);
 
+/// What a law holds its queue at: a length, or the time that a packet waits in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SetPoint {
+    /// Queue length in packets; it need not be whole.
+    Packets(f64),
+    /// Queuing delay.
+    Delay(Span),
+}
+
 impl Time {
     pub const ZERO: Time = Time(0);
     pub const MAX: Time = Time(u64::MAX);
@@ -235,6 +244,51 @@ impl Packets {
     }
 }
 
+impl SetPoint {
+    pub const ALLOWED: &'static str =
+        r#"a queue length such as "200p", or a queuing delay such as "15ms" (at most 1000s)"#;
+    const LONGEST: Span = Span::from_secs(1000);
+
+    /// Parses `"200p"` or `"15ms"`.
+    pub fn parse(text: &str) -> Result<SetPoint, Allowed> {
+        if let Ok(Packets(packets)) = Packets::parse(text) {
+            return Ok(SetPoint::Packets(packets));
+        }
+        match Span::parse(text) {
+            Ok(delay) if delay <= Self::LONGEST => Ok(SetPoint::Delay(delay)),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+
+    /// The queue in packets at a link that sends `pkts_per_s`. A delay d is the queue d·C: what
+    /// the link sends while a packet waits.
+    pub fn pkts_at(self, pkts_per_s: f64) -> f64 {
+        match self {
+            SetPoint::Packets(packets) => packets,
+            SetPoint::Delay(delay) => delay.as_secs_f64() * pkts_per_s,
+        }
+    }
+
+    /// [`pkts_at`](SetPoint::pkts_at) a link of `rate` that carries packets of this size.
+    pub fn pkts(self, rate: Rate, packet: Bytes) -> f64 {
+        match self {
+            SetPoint::Packets(packets) => packets,
+            SetPoint::Delay(_) => self.pkts_at(rate.packets_per_sec(packet)),
+        }
+    }
+
+    /// The same kind of set-point, `factor` times as high.
+    pub fn scaled(self, factor: f64) -> SetPoint {
+        match self {
+            SetPoint::Packets(packets) => SetPoint::Packets(factor * packets),
+            SetPoint::Delay(delay) => {
+                let scaled = Span::from_secs_f64(factor * delay.as_secs_f64());
+                SetPoint::Delay(scaled.min(Self::LONGEST))
+            }
+        }
+    }
+}
+
 /// Writes `value` in the largest unit that leaves it at least 1.
 fn with_unit(f: &mut fmt::Formatter, value: f64, units: &[(f64, &str)]) -> fmt::Result {
     let (scale, unit) = units
@@ -288,9 +342,38 @@ impl fmt::Display for Packets {
     }
 }
 
+impl fmt::Display for SetPoint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            SetPoint::Packets(packets) => Packets(*packets).fmt(f),
+            SetPoint::Delay(delay) => delay.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_point_is_a_length_or_a_delay() {
+        for (text, pkts) in [("200p", 200.0), ("15ms", 56.25), ("0s", 0.0)] {
+            let set_point = SetPoint::parse(text).unwrap();
+            // 30 Mbit/s in packets of 1000 bytes: 3750 packets/s.
+            assert_eq!(
+                set_point.pkts(Rate::from_bps(30_000_000), Bytes(1000)),
+                pkts
+            );
+            assert_eq!(SetPoint::parse(&set_point.to_string()), Ok(set_point));
+        }
+        assert_eq!(
+            SetPoint::parse("10ms").unwrap().scaled(1.5),
+            SetPoint::Delay(Span::from_millis(15))
+        );
+        for text in ["200", "15 packets", "1001s", "-1ms", "64kB"] {
+            assert!(SetPoint::parse(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn quantities_are_read_with_their_unit() {

@@ -2,6 +2,7 @@
 
 use crate::law::{QueueView, Site};
 use crate::param::ParamError;
+use crate::search::{number, packets, Conditions, Search};
 use crate::units::{Packets, Time};
 
 /// A queue of bytes that holds no packet: it only says when it would overflow.
@@ -12,6 +13,27 @@ pub struct VirtualQueue {
     /// C̃; a law moves it with [`adjust`](VirtualQueue::adjust).
     capacity_bytes_per_s: f64,
     last: Time,
+}
+
+/// Why real packets differ from simulated ones under a law with a virtual queue.
+pub const BURSTS: (&str, &str) = (
+    "Bursts",
+    "what overflows a virtual queue is signalled, so that bursts count where other laws see a \
+     mean: what a busy machine holds back and lets go at once changes delay and loss. Its capacity \
+     rises while nothing arrives, and a real link idles longer before its first flow.",
+);
+
+/// Settings that are tried with packets: the whole capacity, and virtual buffers of 3 % and 10 %
+/// of the real one, which hold the queue well below it.
+pub fn listed(conditions: &Conditions) -> Search {
+    let setting = |share: f64| {
+        let size_pkts = (share * conditions.buffer_pkts).max(5.0);
+        vec![
+            ("gamma", number(1.0)),
+            ("virtual_buffer", packets(size_pkts)),
+        ]
+    };
+    Search::Listed([0.03, 0.1].map(setting).to_vec())
 }
 
 /// The link's capacity in bytes per second, as it is now.

@@ -1,10 +1,12 @@
 //! Properties of every law in the registry. No law is named here: a new one is tested by
 //! being registered.
 
-use forebay_core::discipline::{Buffer, Discipline, Drop, Fifo, Packet, Sink};
-use forebay_core::laws::LAWS;
+use forebay_core::laws::{self, LAWS};
+use forebay_core::linear::OperatingPoint;
+use forebay_core::search::{Axis, Condition, Conditions, Search, Settings};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Site, Span, Time, Value, Verdict,
+    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
+    Verdict,
 };
 use proptest::prelude::*;
 
@@ -13,6 +15,13 @@ fn site() -> Site {
         rate: Rate::from_bps(15_000_000),
         buffer_pkts: 500.0,
         packet: Bytes(1000),
+    }
+}
+
+fn signal(ecn: Ecn) -> Signal {
+    match ecn {
+        Ecn::NotEct => Signal::Drop,
+        _ => Signal::Mark,
     }
 }
 
@@ -57,10 +66,12 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
             limit_packets: 500,
             rate: site().rate,
             idle_since: (*packets == 0).then_some(Time::ZERO),
+            head_since: (*packets > 0).then_some(Time::ZERO),
         };
         let meta = |bytes, ecn| PacketMeta {
             bytes,
             ecn,
+            signal: signal(ecn),
             tcp: bytes % 4 != 0,
             sojourn: Span::from_millis(1),
         };
@@ -109,16 +120,8 @@ proptest! {
     }
 
     #[test]
-    fn packets_are_conserved(steps in steps(), seed: u64, limit in 1u32..300, in_bytes: bool) {
-        for spec in LAWS {
-            let buffer = if in_bytes { Buffer::Bytes(u64::from(limit) * 1000) } else { Buffer::Packets(limit) };
-            conserve(spec, buffer, seed, &steps);
-        }
-    }
-
-    #[test]
     fn late_ticks_are_all_run(gaps in proptest::collection::vec(0u64..400_000_000, 1..40), packets in 0u32..500) {
-        let q = QueueView { packets, bytes: u64::from(packets) * 1000, limit_packets: 500, rate: site().rate, idle_since: None };
+        let q = QueueView { packets, bytes: u64::from(packets) * 1000, limit_packets: 500, rate: site().rate, idle_since: None, head_since: None };
         for spec in LAWS {
             let (mut late, mut prompt) = (build(spec), build(spec));
             let mut now = Time::ZERO;
@@ -134,98 +137,6 @@ proptest! {
             }
         }
     }
-}
-
-#[derive(Clone, Debug)]
-struct TestPacket {
-    id: usize,
-    bytes: u32,
-    ecn: Ecn,
-}
-
-impl Packet for TestPacket {
-    fn bytes(&self) -> u32 {
-        self.bytes
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn set_ce(&mut self) {
-        assert_ne!(
-            self.ecn,
-            Ecn::NotEct,
-            "CE on a packet that is not ECN-capable"
-        );
-        self.ecn = Ecn::Ce;
-    }
-}
-
-#[derive(Default)]
-struct Record {
-    dropped: Vec<usize>,
-    marked: Vec<usize>,
-}
-
-impl Sink<TestPacket> for Record {
-    fn dropped(&mut self, _now: Time, packet: TestPacket, _why: Drop) {
-        self.dropped.push(packet.id);
-    }
-    fn marked(&mut self, _now: Time, packet: &TestPacket) {
-        self.marked.push(packet.id);
-    }
-}
-
-fn conserve(spec: &LawSpec, buffer: Buffer, seed: u64, steps: &[(u64, u32, Step)]) {
-    let mut fifo = Fifo::new(
-        build(spec),
-        buffer,
-        site().rate,
-        true,
-        Rng::new(seed, "law"),
-    );
-    let mut record = Record::default();
-    let (mut offered, mut left) = (0, Vec::new());
-    let mut now = Time::ZERO;
-    for (gap, _, step) in steps {
-        now += Span::from_nanos(*gap);
-        match *step {
-            Step::Enqueue { bytes, ect } => {
-                let ecn = if ect { Ecn::Ect0 } else { Ecn::NotEct };
-                fifo.enqueue(
-                    now,
-                    TestPacket {
-                        id: offered,
-                        bytes,
-                        ecn,
-                    },
-                    &mut record,
-                );
-                offered += 1;
-            }
-            Step::Dequeue { .. } => {
-                left.extend(fifo.dequeue(now, &mut record).map(|d| d.packet.id))
-            }
-            _ => fifo.handle_timeout(now),
-        }
-        match buffer {
-            Buffer::Packets(limit) => assert!(fifo.len_packets() <= limit),
-            Buffer::Bytes(limit) => assert!(fifo.len_bytes() <= limit),
-        }
-    }
-    while let Some(departure) = fifo.dequeue(now, &mut record) {
-        left.push(departure.packet.id);
-    }
-    assert!(left.is_sorted(), "{}: a FIFO keeps the order", spec.kind);
-    assert_eq!(fifo.len_bytes(), 0);
-    left.extend(&record.dropped);
-    left.sort_unstable();
-    assert_eq!(
-        left,
-        (0..offered).collect::<Vec<_>>(),
-        "{}: each packet comes back once",
-        spec.kind
-    );
-    assert!(record.marked.iter().all(|id| left.contains(id)));
 }
 
 #[test]
@@ -320,6 +231,7 @@ fn intensity_is_the_rate_of_signals() {
     let packet = PacketMeta {
         bytes: 1000,
         ecn: Ecn::Ect0,
+        signal: Signal::Mark,
         tcp: true,
         sojourn: Span::ZERO,
     };
@@ -331,6 +243,7 @@ fn intensity_is_the_rate_of_signals() {
                 limit_packets: 500,
                 rate: site().rate,
                 idle_since: None,
+                head_since: Some(Time::ZERO),
             };
             let (mut law, mut rng) = (build(spec), Rng::new(1, "law"));
             // The queue stays as it is for 10 s: averages settle, integrals grow.
@@ -357,6 +270,114 @@ fn intensity_is_the_rate_of_signals() {
                 "{} at {packets}: told {told}, seen {seen}",
                 spec.kind
             );
+        }
+    }
+}
+
+/// What a law is tuned over here: slow and fast links, few and many flows.
+fn conditions() -> Conditions {
+    let at = |mbps: u64, rtt_s, flows| Condition {
+        rate: Rate::from_bps(1_000_000 * mbps),
+        rtt_s,
+        flows,
+    };
+    Conditions {
+        all: vec![at(5, 0.02, 10), at(50, 0.2, 400), at(16, 0.0632, 63)],
+        middle: at(16, 0.0632, 63),
+        packet: site().packet,
+        buffer_pkts: 1250.0,
+    }
+}
+
+#[test]
+fn one_law_is_the_baseline_and_every_other_can_be_tuned() {
+    let baselines: Vec<_> = LAWS.iter().filter(|law| law.baseline).collect();
+    assert_eq!(baselines.len(), 1);
+    assert_eq!(laws::baseline().kind, baselines[0].kind);
+    let roomy = Site {
+        rate: Rate::from_bps(1_000_000_000),
+        buffer_pkts: 1e6,
+        ..site()
+    };
+    let point = OperatingPoint::of_flows(100.0, 0.1, 125_000.0);
+    for spec in LAWS {
+        let model = spec.linear(&[], &point, &roomy).unwrap();
+        match spec.search(&conditions()) {
+            Search::Nothing => assert!(spec.baseline, "{}", spec.kind),
+            Search::Listed(settings) => {
+                assert!(model.is_none(), "{}: the model could judge", spec.kind);
+                assert!(!settings.is_empty(), "{}", spec.kind);
+                for each in settings {
+                    takes(spec, &each, &conditions().middle);
+                }
+            }
+            Search::Space(_) => assert!(model.is_some(), "{}: no model to judge", spec.kind),
+        }
+    }
+}
+
+/// The law builds with these settings.
+fn takes(spec: &LawSpec, settings: &Settings, at: &Condition) {
+    let given: Vec<_> = settings
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    let site = Site {
+        rate: at.rate,
+        buffer_pkts: conditions().buffer_pkts,
+        packet: conditions().packet,
+    };
+    if let Err(error) = spec.build(&given, &site) {
+        panic!("{} with {given:?}: {error}", spec.kind);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_point_of_a_search_is_one_that_the_law_takes(shares in proptest::array::uniform8(0.0..1.0f64)) {
+        for spec in LAWS {
+            let Search::Space(space) = spec.search(&conditions()) else {
+                continue;
+            };
+            let along = |(axis, share): (&Axis, f64)| {
+                assert!(0.0 < axis.low && axis.low < axis.high, "{} {}", spec.kind, axis.name);
+                axis.low * (axis.high / axis.low).powf(share)
+            };
+            let point: Vec<f64> = space.axes.iter().zip(shares).map(along).collect();
+            let held_pkts = space.queue_pkts(&point);
+            prop_assert!(held_pkts > 0.0 && held_pkts.is_finite(), "{} {held_pkts}", spec.kind);
+            for at in &conditions().all {
+                let mut settings = space.settings(&point);
+                settings.extend(space.adapted(&point, at, f64::from(at.flows)));
+                takes(spec, &settings, at);
+            }
+        }
+    }
+}
+
+#[test]
+fn declared_facts_name_what_there_is() {
+    for spec in LAWS {
+        let named = |name: &str| {
+            let mut keys = spec.params.iter().chain(spec.goals);
+            keys.any(|key| key.name == name)
+        };
+        if let Some(name) = spec.slowed_by {
+            assert!(named(name), "{}: {name}", spec.kind);
+        }
+        // A queue length or a queuing delay.
+        if let Some(key) = spec.set_point() {
+            assert!(key.unit.contains(['p', 's']), "{}: {}", spec.kind, key.unit);
+        }
+        assert!(
+            spec.title.contains(": "),
+            "{}: a name, a colon, a sentence",
+            spec.kind
+        );
+        if let Some((_, text)) = spec.reality {
+            assert!(text.ends_with('.') && !text.contains("  "), "{text}");
         }
     }
 }

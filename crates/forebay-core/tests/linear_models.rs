@@ -4,7 +4,7 @@
 use forebay_core::laws::LAWS;
 use forebay_core::linear::{LoopFilter, OperatingPoint};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Site, Span, Time, Value,
+    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
 };
 use std::f64::consts::TAU;
 
@@ -57,6 +57,7 @@ struct Bench {
 const PACKET: PacketMeta = PacketMeta {
     bytes: 1000,
     ecn: Ecn::NotEct,
+    signal: Signal::Drop,
     tcp: true,
     sojourn: Span::ZERO,
 };
@@ -75,6 +76,7 @@ impl Bench {
             limit_packets: u32::MAX,
             rate: site().rate,
             idle_since: None,
+            head_since: None,
         }
     }
 

@@ -68,12 +68,13 @@ impl Turnover {
 
 impl Source {
     /// dW/dt.
-    fn window_slope(&mut self, now_s: f64, window: f64, moving: &Moving) -> f64 {
-        let (sent, probability) = self.sent(now_s - self.class.windows.feedback_s(moving.rtt_s));
+    fn window_slope(&mut self, now_s: f64, window: f64, class_state: &ClassState) -> f64 {
+        let (sent, probability) =
+            self.sent(now_s - self.class.windows.feedback_s(class_state.rtt_s));
         let class = &self.class;
         let slope = match class.windows {
             Windows::Smooth => {
-                let growth = class.growth_pkts_per_rtt * moving.per_rtt;
+                let growth = class.growth_pkts_per_rtt * class_state.per_rtt;
                 growth - window / 2.0 * sent * probability
             }
             Windows::Sawtooth => {
@@ -82,7 +83,7 @@ impl Source {
                 // windows out of recovery are W(1 + λ)/(1 + κλ). Each of their ACKs brings
                 // 1/W; a signal takes half of a window, more likely of a large one.
                 let kappa = SPREAD / 2.0;
-                let signals = sent * (probability * moving.rtt_s);
+                let signals = sent * (probability * class_state.rtt_s);
                 let (a, b) = (1.0 + signals, 1.0 + kappa * signals);
                 let (tall, bb) = (window * a, b * b);
                 let grown = class.growth_pkts_per_rtt * (1.0 - probability) * bb;
@@ -140,7 +141,7 @@ struct Through {
 
 /// A class at one moment.
 #[derive(Clone, Copy, Default)]
-struct Moving {
+struct ClassState {
     /// R, 1/R and dR/dt.
     rtt_s: f64,
     per_rtt: f64,
@@ -156,7 +157,7 @@ struct Moving {
 struct Slopes {
     /// Of windows, then of queues.
     state: Vec<f64>,
-    moving: Vec<Moving>,
+    classes: Vec<ClassState>,
     through: Vec<Through>,
 }
 
@@ -286,7 +287,7 @@ impl<'a> Engine<'a> {
     fn no_slopes(&self) -> Slopes {
         Slopes {
             state: vec![0.0; self.state.len()],
-            moving: vec![Moving::default(); self.sources.len()],
+            classes: vec![ClassState::default(); self.sources.len()],
             through: vec![Through::default(); self.queues.len()],
         }
     }
@@ -301,24 +302,24 @@ impl<'a> Engine<'a> {
     fn slopes(&mut self, now_s: f64, state: &[f64], out: &mut Slopes) {
         let (windows, queues_pkts) = state.split_at(self.sources.len());
         let (window_slopes, queue_slopes) = out.state.split_at_mut(windows.len());
-        let moving = &mut out.moving;
+        let classes = &mut out.classes;
         for (i, source) in self.sources.iter_mut().enumerate() {
-            let (moving, window) = (&mut moving[i], windows[i]);
+            let (class_state, window) = (&mut classes[i], windows[i]);
             let waiting_s = |v: &usize| queues_pkts[*v] * self.queues[*v].s_per_pkt;
             let queueing_s = source.class.route.iter().map(waiting_s).sum::<f64>();
-            moving.rtt_s = source.rtt_s + queueing_s;
-            moving.per_rtt = 1.0 / moving.rtt_s;
-            moving.rate = source.class.windows.in_flight(window) * moving.per_rtt;
-            moving.passing_on = source.flows * moving.rate;
+            class_state.rtt_s = source.rtt_s + queueing_s;
+            class_state.per_rtt = 1.0 / class_state.rtt_s;
+            class_state.rate = source.class.windows.in_flight(window) * class_state.per_rtt;
+            class_state.passing_on = source.flows * class_state.rate;
             if source.class.windows == Windows::Sawtooth {
                 // An ACK lets a packet go, and so does a window that grows; when one shrinks, as
                 // many ACKs let none go.
-                window_slopes[i] = source.window_slope(now_s, window, moving);
-                moving.rate = (moving.rate + window_slopes[i]).max(0.0);
-                moving.passing_on = source.flows * moving.rate;
+                window_slopes[i] = source.window_slope(now_s, window, class_state);
+                class_state.rate = (class_state.rate + window_slopes[i]).max(0.0);
+                class_state.passing_on = source.flows * class_state.rate;
                 // Without a queue R stays, and no rate waits for ACKs in a new mixture.
                 if let (Some(turnover), true) = (source.turnover, queueing_s > 0.0) {
-                    moving.passing_on += turnover.rate(now_s, moving.per_rtt);
+                    class_state.passing_on += turnover.rate(now_s, class_state.per_rtt);
                 }
             }
         }
@@ -326,12 +327,12 @@ impl<'a> Engine<'a> {
             let queue = &self.queues[v];
             let mut through = Through::default();
             for &i in &queue.passing {
-                through.arriving += moving[i].passing_on;
+                through.arriving += classes[i].passing_on;
                 if !self.sources[i].class.marks {
                     // A dropped packet does not enter the queue.
-                    moving[i].passing_on *= (1.0 - queue.port.probability).max(0.0);
+                    classes[i].passing_on *= (1.0 - queue.port.probability).max(0.0);
                 }
-                through.admitted += moving[i].passing_on;
+                through.admitted += classes[i].passing_on;
             }
             let capacity = queue.pkts_per_s;
             let backlog = queues_pkts[v];
@@ -349,7 +350,7 @@ impl<'a> Engine<'a> {
             if queue.feeds && through.admitted > 0.0 {
                 let share = through.leaving / through.admitted;
                 for &i in &queue.passing {
-                    moving[i].passing_on *= share;
+                    classes[i].passing_on *= share;
                 }
             }
             let slope = if full {
@@ -362,9 +363,9 @@ impl<'a> Engine<'a> {
         }
         for (i, source) in self.sources.iter_mut().enumerate() {
             let waiting = |v: &usize| queue_slopes[*v] * self.queues[*v].s_per_pkt;
-            moving[i].rtt_slope = source.class.route.iter().map(waiting).sum();
+            classes[i].rtt_slope = source.class.route.iter().map(waiting).sum();
             if source.class.windows == Windows::Smooth {
-                window_slopes[i] = source.window_slope(now_s, windows[i], &moving[i]);
+                window_slopes[i] = source.window_slope(now_s, windows[i], &classes[i]);
             }
         }
     }
@@ -431,12 +432,12 @@ impl<'a> Engine<'a> {
         for (i, source) in self.sources.iter_mut().enumerate() {
             let side = |side: usize| {
                 let slopes = &slopes[4 * side];
-                let Moving {
+                let ClassState {
                     rate,
                     per_rtt,
                     rtt_slope,
                     ..
-                } = slopes.moving[i];
+                } = slopes.classes[i];
                 // x = W/R
                 let slope = (slopes.state[i] - rate * rtt_slope) * per_rtt;
                 let through = source.class.route.iter().map(|v| self.kept[*v][side]);
@@ -465,8 +466,8 @@ impl<'a> Engine<'a> {
     /// any.
     fn see_jumps(&mut self, now: Time, slopes: &Slopes) -> bool {
         let mut any = false;
-        for (source, moving) in self.sources.iter_mut().zip(&slopes.moving) {
-            let looks_at = now.as_secs_f64() - source.class.windows.feedback_s(moving.rtt_s);
+        for (source, class_state) in self.sources.iter_mut().zip(&slopes.classes) {
+            let looks_at = now.as_secs_f64() - source.class.windows.feedback_s(class_state.rtt_s);
             let reached = |at: &f64| at - looks_at < NEAR_S;
             while source.jumps_s.get(source.seen).is_some_and(reached) {
                 source.seen += 1;
@@ -487,8 +488,8 @@ impl<'a> Engine<'a> {
         let now_s = now.as_secs_f64();
         let mut until_s = until.as_secs_f64();
         for (i, source) in self.sources.iter().enumerate() {
-            let looks_at = now_s - source.class.windows.feedback_s(slopes.moving[i].rtt_s);
-            let passes = 1.0 - source.class.windows.feedback_s(slopes.moving[i].rtt_slope);
+            let looks_at = now_s - source.class.windows.feedback_s(slopes.classes[i].rtt_s);
+            let passes = 1.0 - source.class.windows.feedback_s(slopes.classes[i].rtt_slope);
             if let Some(at) = source.jumps_s.get(source.seen) {
                 if passes > 0.0 {
                     until_s = until_s.min(now_s + (at - looks_at) / passes);
@@ -498,7 +499,7 @@ impl<'a> Engine<'a> {
                 until = until.min(turnover.until);
             }
         }
-        let early = Time::from_nanos((until_s * 1e9).round() as u64);
+        let early = Time::ZERO + Span::from_secs_f64(until_s);
         until.min(early.max(now + Span::from_nanos(1)))
     }
 

@@ -18,6 +18,13 @@
 //! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its
 //! [`intensity`](forebay_core::Law::intensity); a law that has none is taken at its verdicts.
 
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
+
 mod history;
 mod integrate;
 mod model;

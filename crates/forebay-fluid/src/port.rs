@@ -5,14 +5,15 @@
 //! or estimate see what they would see, spread as evenly as a fluid is. Queue lengths are
 //! rounded to whole packets (and bytes), since that is what laws are told.
 
-use forebay_core::{Ecn, Law, PacketMeta, QueueView, Rate, Rng, Span, Time, Verdict};
+use forebay_core::cast::{whole_u32, whole_u64};
+use forebay_core::{Ecn, Law, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict};
 
 use crate::model::Bottleneck;
 
 pub struct Port {
     law: Box<dyn Law>,
     rng: Rng,
-    packet_bytes: f64,
+    packet_bytes: u32,
     buffer_pkts: f64,
     rate: Rate,
     ns_per_pkt: f64,
@@ -34,11 +35,11 @@ struct Count {
 
 impl Count {
     /// Lets `more` flow; the answer is how many packets that completes.
-    fn flow(&mut self, more: f64) -> u32 {
+    fn flow(&mut self, more: f64) -> u64 {
         self.fluid += more;
-        let whole = (self.fluid as u64).saturating_sub(self.told);
+        let whole = whole_u64(self.fluid).saturating_sub(self.told);
         self.told += whole;
-        whole as u32
+        whole
     }
 }
 
@@ -59,7 +60,7 @@ impl Port {
         let mut port = Port {
             law,
             rng,
-            packet_bytes: bottleneck.packet.0 as f64,
+            packet_bytes: u32::try_from(bottleneck.packet.0).unwrap_or(u32::MAX),
             buffer_pkts: bottleneck.buffer_pkts,
             rate: bottleneck.rate,
             ns_per_pkt: 1e9 / bottleneck.pkts_per_s(),
@@ -76,7 +77,7 @@ impl Port {
 
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
-        self.ns_per_pkt = 8e9 * self.packet_bytes / rate.as_bps() as f64;
+        self.ns_per_pkt = 8e9 * f64::from(self.packet_bytes) / rate.as_bps() as f64;
     }
 
     pub fn set_buffer(&mut self, buffer_pkts: f64) {
@@ -107,14 +108,14 @@ impl Port {
         let idle = last <= 0.0;
         let length = step.end.since(step.start).as_nanos() as f64;
         let at = |part: f64| {
-            let time = step.start + Span::from_nanos((part * length) as u64);
+            let time = step.start + Span::from_nanos(whole_u64(part * length));
             (time, first + part * (last - first))
         };
-        let (arrival, departure) = (1.0 / f64::from(arrivals), 1.0 / f64::from(departures));
+        let (arrival, departure) = (1.0 / arrivals as f64, 1.0 / departures as f64);
         let mut signals = 0.0;
         let mut left = 0;
         for k in 0..arrivals {
-            let (now, queue_pkts) = at(f64::from(k + 1) * arrival);
+            let (now, queue_pkts) = at((k + 1) as f64 * arrival);
             let view = self.view(now, queue_pkts);
             let packet = self.packet(Span::ZERO);
             if self.law.on_enqueue(now, &view, &packet, &mut self.rng) != Verdict::Pass {
@@ -137,7 +138,7 @@ impl Port {
             }
         }
         for k in left..departures {
-            let (now, queue_pkts) = at(f64::from(k + 1) * departure);
+            let (now, queue_pkts) = at((k + 1) as f64 * departure);
             signals += self.depart(now, queue_pkts);
         }
         let before = self.probability;
@@ -159,15 +160,16 @@ impl Port {
     fn depart(&mut self, now: Time, queue_pkts: f64) -> f64 {
         let wait_ns = queue_pkts * self.ns_per_pkt;
         let view = self.view(now, queue_pkts);
-        let packet = self.packet(Span::from_nanos(wait_ns as u64));
+        let packet = self.packet(Span::from_nanos(whole_u64(wait_ns)));
         let verdict = self.law.on_dequeue(now, &view, &packet, &mut self.rng);
         f64::from(u8::from(verdict != Verdict::Pass))
     }
 
     fn packet(&self, sojourn: Span) -> PacketMeta {
         PacketMeta {
-            bytes: self.packet_bytes as u32,
+            bytes: self.packet_bytes,
             ecn: Ecn::NotEct,
+            signal: Signal::Drop,
             tcp: true,
             sojourn,
         }
@@ -175,21 +177,84 @@ impl Port {
 
     fn view(&self, now: Time, queue_pkts: f64) -> QueueView {
         QueueView {
-            packets: (queue_pkts + 0.5) as u32,
-            bytes: (queue_pkts * self.packet_bytes + 0.5) as u64,
-            limit_packets: self.buffer_pkts as u32,
+            packets: whole_u32(queue_pkts + 0.5),
+            bytes: whole_u64(queue_pkts * f64::from(self.packet_bytes) + 0.5),
+            limit_packets: whole_u32(self.buffer_pkts),
             rate: self.rate,
             idle_since: if queue_pkts > 0.0 {
                 None
             } else {
                 self.idle_since(now)
             },
+            head_since: self.head_since(now, queue_pkts),
         }
+    }
+
+    /// The fluid at the head came when what is before it began to drain.
+    fn head_since(&self, now: Time, queue_pkts: f64) -> Option<Time> {
+        let waited_ns = whole_u64(queue_pkts * self.ns_per_pkt);
+        let since = now.as_nanos().saturating_sub(waited_ns);
+        (queue_pkts > 0.0).then_some(Time::from_nanos(since))
     }
 
     /// An empty link is idle from when it has sent the last packet.
     fn idle_since(&self, now: Time) -> Option<Time> {
-        let sent = self.last_arrival + self.rate.transmission(self.packet_bytes as u32, 0).0;
+        let sent = self.last_arrival + self.rate.transmission(self.packet_bytes, 0).0;
         (sent < now).then_some(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::laws::LAWS;
+    use forebay_core::Bytes;
+    use forebay_scenario::LawChoice;
+    use std::sync::{Arc, Mutex};
+
+    /// Keeps how far departures lag behind arrivals, at most.
+    #[derive(Clone, Default)]
+    struct Lag {
+        counts: Arc<Mutex<(i64, i64)>>,
+    }
+
+    impl Law for Lag {
+        fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, _: &mut Rng) -> Verdict {
+            let mut counts = self.counts.lock().unwrap();
+            counts.0 += 1;
+            counts.1 = counts.1.max(counts.0.abs());
+            Verdict::Pass
+        }
+
+        fn on_dequeue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, _: &mut Rng) -> Verdict {
+            let mut counts = self.counts.lock().unwrap();
+            counts.0 -= 1;
+            counts.1 = counts.1.max(counts.0.abs());
+            Verdict::Pass
+        }
+    }
+
+    /// 100 Gbit/s of packets of 100 bytes: 125 million a second, 250,000 in 2 ms.
+    #[test]
+    fn departures_keep_pace_with_arrivals_in_a_step_of_many_packets() {
+        let bottleneck = Bottleneck {
+            rate: Rate::from_bps(100_000_000_000),
+            packet: Bytes(100),
+            buffer_pkts: 1e6,
+            // Which law is asked for does not matter: the port gets its own.
+            law: LawChoice::of(&LAWS[0], Vec::new()),
+        };
+        let law = Lag::default();
+        let counts = Arc::clone(&law.counts);
+        let mut port = Port::new(&bottleneck, Box::new(law), Rng::new(1, "port"));
+        port.pass(&Passed {
+            start: Time::ZERO,
+            end: Time::ZERO + Span::from_millis(2),
+            queue_pkts: [1000.0, 1000.0],
+            arrived: 250_000.0,
+            overflowed: 0.0,
+            left: 250_000.0,
+        });
+        assert_eq!(*counts.lock().unwrap(), (0, 1));
     }
 }

@@ -1,8 +1,8 @@
 //! A scenario as a fluid, as far as a fluid can be one.
 
-use forebay_core::{ParamError, Rate, Span, Time};
+use forebay_core::{ParamError, QueueChoice, Rate, Span, Time};
 use forebay_scenario::{
-    Instant, LawChoice, Link, LinkSetting, Recovery, Scenario, Setting, Tcp, Traffic, TrafficKind,
+    EcnChoice, Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Tcp, Traffic, TrafficKind,
 };
 
 use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
@@ -15,7 +15,8 @@ use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 ///
 /// # Errors
 /// The key that the model cannot express: traffic other than ftp, packets of several sizes,
-/// links whose ACKs would wait, links that follow a trace.
+/// links whose ACKs would wait, links that follow a trace, a
+/// law in a queue other than the default.
 pub fn from_scenario(
     scenario: &Scenario,
     law: &LawChoice,
@@ -36,6 +37,12 @@ pub fn from_scenario(
         };
         let allowed = "no trace: in the fluid model a link has a rate";
         return Err(ParamError::new(key, "a trace", allowed));
+    }
+    let own = links.iter().filter_map(|link| link.law.as_ref());
+    if let Some(other) = own.chain([law]).find(|law| !law.queue.is_default()) {
+        let (found, default) = (&other.queue, QueueChoice::default());
+        let allowed = format!("{default}: in the fluid model a link has one queue");
+        return Err(ParamError::new("law.queue", found, allowed));
     }
     let mut classes = Vec::new();
     let mut changes = Vec::new();
@@ -83,7 +90,8 @@ pub fn from_scenario(
                     initial_window_pkts: f64::from(tcp.initial_window_pkts),
                     window_pkts: f64::from(tcp.window_pkts),
                     growth_pkts_per_rtt: growth_pkts_per_rtt(tcp),
-                    marks: tcp.ecn && traffic.path.iter().all(|link| links[*link].ecn),
+                    marks: tcp.ecn != EcnChoice::Off
+                        && traffic.path.iter().all(|link| links[*link].ecn),
                     windows,
                 });
             }
@@ -194,8 +202,7 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
 /// Growth per window acknowledged. Linux counts packets, whatever number an ACK acknowledges; the
 /// others count ACKs.
 fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
-    let counts_packets = matches!(tcp.recovery, Recovery::LinuxReno | Recovery::LinuxCubic);
-    if tcp.delayed_ack && !counts_packets {
+    if tcp.delayed_ack && !tcp.sender.counts_packets {
         0.5
     } else {
         1.0

@@ -1,6 +1,6 @@
 //! The model against what can be worked out by hand.
 
-use forebay_core::{laws, Bytes, Rate, Span, Time, Value};
+use forebay_core::{laws, Bytes, QueueChoice, Rate, Span, Time, Value};
 use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Trace, What, Windows};
 use forebay_scenario::LawChoice;
 
@@ -12,6 +12,7 @@ fn law(kind: &str, given: &[(&str, Value)]) -> LawChoice {
             .iter()
             .map(|(name, value)| ((*name).into(), value.clone()))
             .collect(),
+        queue: QueueChoice::default(),
     }
 }
 

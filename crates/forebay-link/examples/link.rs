@@ -5,36 +5,30 @@
 use std::env;
 
 use forebay_core::discipline::Buffer;
-use forebay_core::{laws, Rate, Span, Time};
-use forebay_link::capacity::Capacity;
-use forebay_link::direction::{Delays, Path};
-use forebay_link::lateness::Bounds;
-use forebay_link::{run, Command, Commands, DeviceKind, Ended, LawChoice, Settings, Watchers, Way};
+use forebay_core::{laws, Capacity, Rate, Span, Time, Value};
+use forebay_link::{
+    run, Bounds, Command, Commands, DelayRange, DeviceKind, DirectionSettings, Ended, Path,
+    Settings, Watchers,
+};
+use forebay_scenario::LawChoice;
 
 fn main() {
-    let delay = Span::from_millis(30);
-    let way = Way {
+    let direction = DirectionSettings {
         capacity: Capacity::Constant(Rate::from_bps(15_000_000)),
         path: Path {
-            delays: Delays {
-                least: delay,
-                most: delay,
-            },
+            delays: DelayRange::of(Span::from_millis(30)),
             loss: 0.0,
         },
         buffer: Buffer::Packets(150),
         ecn: true,
-        law: LawChoice {
-            spec: laws::find("pi").expect("PI is a law"),
-            given: vec![(
-                "target".into(),
-                forebay_core::param::Value::Text("50p".into()),
-            )],
-        },
+        law: LawChoice::of(
+            laws::find("pi").expect("PI is a law"),
+            vec![("target".into(), Value::Text("50p".into()))],
+        ),
     };
     let settings = Settings {
-        up: way.clone(),
-        down: way,
+        up: direction.clone(),
+        down: direction,
         device: DeviceKind::Any,
         mtu: 1500,
         super_packets: false,

@@ -19,7 +19,8 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::{DataLink, PcapError};
 
-use crate::direction::{Counts, Due};
+use crate::direction::Counts;
+use crate::due::Due;
 use crate::namespace::End;
 use crate::offload;
 use crate::pool::{Pool, PREFIX_BYTES};

@@ -36,7 +36,7 @@ pub struct Watch {
 
 impl Watch {
     pub fn start(network: &Network) -> Watch {
-        let ends = End::BOTH.map(|end| network.place(end).namespace.try_clone());
+        let ends = End::BOTH.map(|end| network.host(end).namespace.try_clone());
         let (stop, stopped) = channel();
         let thread = thread::spawn(move || {
             // Where the kernel does not tell, nothing is seen.

@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use nix::sys::uio::writev;
 use nix::unistd::read;
 
-use crate::direction::Due;
+use crate::due::Due;
 use crate::ip;
 use crate::offload;
 use crate::pool::{Pool, PREFIX_BYTES};
@@ -20,9 +20,6 @@ pub const NAME: &str = "forebay0";
 /// Ethernet address of both inner ends: with ARP off, a device expects the address that it has
 /// itself.
 pub const ETHERNET: [u8; 6] = [0x02, 0x66, 0x62, 0x00, 0x00, 0x01];
-
-/// One packet at most of this size is read from a device that hands over super-packets.
-pub const SUPER_PACKET_BYTES: usize = 65_536 + 128;
 
 pub enum Device {
     Tun {

@@ -7,51 +7,25 @@
 use std::collections::VecDeque;
 
 use forebay_core::discipline::Buffer;
-use forebay_core::{Discipline, Drop, Rate, Rng, Sink, Span, Time};
-use forebay_trace::{Recorder, Settings as Recorded, Trace};
+use forebay_core::transmitter::{Capacity, Sent, Transmitter};
+use forebay_core::{Discipline, Drop, ParamError, Rate, Rng, SetPoint, Sink, Span, Time};
+use forebay_scenario::LawChoice;
+use forebay_trace::{Recorder, Settings as RecorderSettings, Trace};
 use hdrhistogram::Histogram;
 
-use crate::capacity::{rate_of, Capacity, Transmitter};
+use crate::due::Due;
 use crate::flows::Flows;
 use crate::pool::{Pool, Segment};
-use crate::settings::LawChoice;
+use crate::settings::{DelayRange, DirectionSettings, Path, Settings};
+use crate::started_late::StartedLate;
 
 /// Groups of flows that have a delay of their own, where delays are spread.
 pub const LANES: usize = 32;
-
-/// Delay after the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delays {
-    pub least: Span,
-    pub most: Span,
-}
-
-/// What happens on the way after the queue.
-#[derive(Clone, Copy, Debug)]
-pub struct Path {
-    pub delays: Delays,
-    /// Probability that a packet is lost there, whatever the queue.
-    pub loss: f64,
-}
 
 /// Packets of one delay, in the order in which they are due.
 struct Lane {
     delay: Span,
     due: VecDeque<Due>,
-}
-
-/// Segments of one slot that leave the emulator together.
-#[derive(Clone, Copy, Debug)]
-pub struct Due {
-    pub at: Time,
-    pub slot: u32,
-    pub first: u16,
-    pub segments: u16,
-    pub marked: bool,
-    /// Bits that the link sent from the release before this one until this one.
-    pub link_bits: u64,
-    /// The link was idle before: the time since the release before says nothing about its rate.
-    pub after_idle: bool,
 }
 
 /// Totals since the start of the run.
@@ -70,12 +44,10 @@ pub struct Counts {
 
 pub struct Direction {
     discipline: Box<dyn Discipline<Segment>>,
-    /// When the discipline began: its clock starts at zero.
-    began: Time,
     capacity: Capacity,
     transmitter: Transmitter,
-    /// When the packet being sent is out.
-    busy_until: Option<Time>,
+    /// What a recording could carry up to the last sample.
+    carried_bits: u64,
     lanes: Vec<Lane>,
     loss: f64,
     rng: Rng,
@@ -99,20 +71,19 @@ impl Direction {
         law: LawChoice,
         capacity: Capacity,
         path: Path,
-        record: Recorded,
+        record: RecorderSettings,
         rng: Rng,
     ) -> Direction {
-        let mut direction = Direction {
+        Direction {
             discipline,
-            began: Time::ZERO,
             transmitter: Transmitter::new(&capacity),
-            busy_until: None,
+            carried_bits: 0,
             lanes: lanes(path.delays),
             loss: path.loss,
             rng,
             link_bits: 0,
             after_idle: true,
-            recorder: Recorder::new(record, capacity.mean_rate()),
+            recorder: Recorder::new(record, capacity.steady_rate()),
             flows: Flows::default(),
             counts: Counts::default(),
             // 1 us to 100 s at two digits.
@@ -123,9 +94,7 @@ impl Direction {
             next_sample: Time::ZERO + record.interval,
             window: record.window,
             capacity,
-        };
-        direction.account(Time::ZERO);
-        direction
+        }
     }
 
     pub fn in_window(&self, now: Time) -> bool {
@@ -165,17 +134,25 @@ impl Direction {
     /// Does all that is due by `now`, in order of time.
     pub fn advance(&mut self, now: Time, pool: &mut Pool) {
         loop {
-            let sent = self.busy_until.unwrap_or(Time::MAX);
+            let sent = self.transmitter.due();
             let tick = self.discipline.poll_timeout().unwrap_or(Time::MAX);
-            let tick = tick + self.began.since(Time::ZERO);
             let next = sent.min(tick).min(self.next_sample);
             if next > now {
                 return;
             }
-            if next == sent {
-                self.send_next(next, pool);
-            } else if next == tick {
-                self.discipline.handle_timeout(self.own(next));
+            // As in the simulator, where they fall together.
+            if next == tick {
+                self.discipline.handle_timeout(next);
+            } else if next == sent {
+                let mut taker = Taker {
+                    recorder: &mut self.recorder,
+                    counts: &mut self.counts,
+                    pool,
+                };
+                let sent = self
+                    .transmitter
+                    .ask(next, &mut *self.discipline, &mut taker);
+                self.follow(next, sent, pool);
             } else {
                 self.end_sample(next);
             }
@@ -186,35 +163,27 @@ impl Direction {
     pub fn arrive(&mut self, now: Time, segment: Segment, pool: &mut Pool) {
         self.counts.arrived_packets += 1;
         self.recorder.arrived();
-        let own = self.own(now);
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
             pool,
         };
-        self.discipline.enqueue(own, segment, &mut taker);
-        if self.busy_until.is_none() {
-            self.after_idle = true;
-            self.send_next(now, pool);
+        self.discipline.enqueue(now, segment, &mut taker);
+        if self.transmitter.is_free() {
+            let sent = self
+                .transmitter
+                .arrived(now, &mut *self.discipline, &mut taker);
+            self.follow(now, sent, pool);
         }
     }
 
-    /// Takes the next packet from the queue onto the link, which is free at `now`.
-    fn send_next(&mut self, now: Time, pool: &mut Pool) {
-        let own = self.own(now);
-        let mut taker = Taker {
-            recorder: &mut self.recorder,
-            counts: &mut self.counts,
-            pool,
-        };
-        let Some(departure) = self.discipline.dequeue(own, &mut taker) else {
-            self.busy_until = None;
-            self.transmitter.idle();
+    /// Counts what the link has taken at `now`, and puts it on its way.
+    fn follow(&mut self, now: Time, sent: Option<Sent<Segment>>, pool: &mut Pool) {
+        let Some(Sent { departure, out }) = sent else {
+            self.after_idle = true;
             return;
         };
         let segment = departure.packet;
-        let out = self.transmitter.send(now, segment.bytes);
-        self.busy_until = Some(out);
         self.recorder
             .departed(now, segment.bytes, departure.sojourn);
         self.recent_delay_ns
@@ -257,7 +226,8 @@ impl Direction {
     pub fn next_release(&self) -> Option<Time> {
         let lanes = self.lanes.iter();
         let heads = lanes.filter_map(|lane| lane.due.front().map(|due| due.at));
-        let queued = self.busy_until.map(|sent| sent + self.lanes[0].delay);
+        let busy = Some(self.transmitter.due()).filter(|due| *due < Time::MAX);
+        let queued = busy.map(|due| due + self.lanes[0].delay);
         heads.chain(queued).min()
     }
 
@@ -272,6 +242,7 @@ impl Direction {
     }
 
     fn end_sample(&mut self, now: Time) {
+        self.account(now);
         let discipline = &self.discipline;
         self.recorder.sample(
             now,
@@ -280,21 +251,21 @@ impl Direction {
             |out| discipline.probe(out),
         );
         self.next_sample = now + self.sample;
-        self.account(now);
     }
 
-    /// Tells the recorder what a recorded link can carry until the next sample.
+    /// Tells the recorder what a recording could carry since the last call.
     fn account(&mut self, now: Time) {
-        if let Capacity::Recorded(recording) = &self.capacity {
-            let bits = recording.bits_between(now, now + self.sample);
-            self.recorder.rate_changed(now, rate_of(bits, self.sample));
-        }
+        let bits = self.capacity.recorded_bits(now);
+        self.recorder.could_carry((bits - self.carried_bits) as f64);
+        self.carried_bits = bits;
     }
 
     /// From `now` on the rate is constant; the packet being sent is finished as it was begun.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
+        self.account(now);
+        self.carried_bits = 0;
         self.capacity = Capacity::Constant(rate);
-        self.transmitter = Transmitter::new(&self.capacity);
+        self.transmitter.set_rate(rate);
         self.discipline.set_rate(rate);
         self.recorder.rate_changed(now, rate);
     }
@@ -304,34 +275,30 @@ impl Direction {
     }
 
     /// Moves the set-point of the law, which goes on; whether it can.
-    pub fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.discipline.set_target(target_pkts)
+    pub fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.discipline.set_point(set_point)
     }
 
-    /// What the discipline's clock shows.
-    fn own(&self, now: Time) -> Time {
-        Time::ZERO + now.since(self.began)
-    }
-
-    /// Another discipline takes over at its time zero, with the packets of the one before.
+    /// Another discipline takes over, with the packets of the one before. Its clock starts at
+    /// zero now.
     pub fn set_discipline(
         &mut self,
         now: Time,
         discipline: Box<dyn Discipline<Segment>>,
         pool: &mut Pool,
     ) {
-        let former_own = self.own(now);
-        let mut former = std::mem::replace(&mut self.discipline, discipline);
-        self.began = now;
+        let late = Box::new(StartedLate {
+            discipline,
+            start: now.since(Time::ZERO),
+        });
+        let mut former = std::mem::replace(&mut self.discipline, late);
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
             pool,
         };
-        while let Some(departure) = former.dequeue(former_own, &mut taker) {
-            self.discipline
-                .enqueue(Time::ZERO, departure.packet, &mut taker);
-        }
+        let successor = &mut self.discipline;
+        former.drain(&mut |packet| successor.enqueue(now, packet, &mut taker));
     }
 
     /// What was observed, with the window ending at `end`.
@@ -341,6 +308,42 @@ impl Direction {
         trace.settings.window.1 = trace.settings.window.1.min(end);
         trace
     }
+}
+
+/// The queues and links of both directions, up first.
+///
+/// # Errors
+/// As [`DirectionSettings::discipline`], under the option that chose the law.
+pub fn both(settings: &Settings) -> Result<[Direction; 2], ParamError> {
+    let direction = |one: &DirectionSettings, name: &str, option: &str| {
+        let stream = |what: &str| Rng::new(settings.seed, &format!("{name} {what}"));
+        let record = RecorderSettings {
+            interval: settings.sample,
+            window: (settings.measure.0, settings.measure.1.unwrap_or(Time::MAX)),
+        };
+        let discipline = one.discipline(settings.mtu, settings.seed, &format!("{name} law"));
+        Ok::<_, ParamError>(Direction::new(
+            discipline.map_err(|error| under_option(option, &one.law, error))?,
+            one.law.clone(),
+            one.capacity.clone(),
+            one.path,
+            record,
+            stream("loss"),
+        ))
+    };
+    // Where both directions have the law that is wrong, `--aqm` has chosen it.
+    let down = direction(&settings.down, "down", "aqm")?;
+    Ok([direction(&settings.up, "up", "aqm-up")?, down])
+}
+
+/// `error` of `law`, which `option` has chosen.
+fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamError {
+    let declared = law.spec.params.iter().any(|it| it.name == error.key);
+    if declared && !law.given.iter().any(|(name, _)| *name == error.key) {
+        error.found += ", its default";
+    }
+    error.key = format!("{option} {}: {}", law.spec.kind, error.key);
+    error
 }
 
 impl Lane {
@@ -362,7 +365,7 @@ impl Lane {
 }
 
 /// One lane, or [`LANES`] with delays evenly from the least to the most.
-fn lanes(delays: Delays) -> Vec<Lane> {
+fn lanes(delays: DelayRange) -> Vec<Lane> {
     let count = if delays.least == delays.most {
         1
     } else {
@@ -407,10 +410,9 @@ impl Sink<Segment> for Taker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::discipline::Fifo;
     use forebay_core::laws::find;
     use forebay_core::param::Value;
-    use forebay_core::{Bytes, Rng, Site};
+    use forebay_core::{Bytes, QueueSite, Rng};
     use forebay_trace::Metrics;
     use proptest::prelude::*;
 
@@ -420,25 +422,25 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    fn with_law(kind: &str, given: &[(String, Value)], path: Path) -> Direction {
-        let site = Site {
+    fn queue(choice: &LawChoice, seed: u64) -> Box<dyn Discipline<Segment>> {
+        let site = QueueSite {
             rate: RATE,
-            buffer_pkts: 100.0,
+            buffer: Buffer::Packets(100),
             packet: Bytes(1500),
+            ecn: true,
         };
-        let choice = LawChoice {
-            spec: find(kind).unwrap(),
-            given: given.to_vec(),
-        };
-        let law = choice.spec.build(given, &site).unwrap();
-        let rng = Rng::new(1, "law");
-        let fifo = Fifo::new(law, Buffer::Packets(100), RATE, true, rng);
-        let record = Recorded {
+        choice.aqm().build(&site, seed, "law").unwrap()
+    }
+
+    fn with_law(kind: &str, given: &[(String, Value)], path: Path) -> Direction {
+        let choice = LawChoice::of(find(kind).unwrap(), given.to_vec());
+        let fifo = queue(&choice, 1);
+        let record = RecorderSettings {
             interval: Span::from_millis(10),
             window: (Time::ZERO, Time::MAX),
         };
         Direction::new(
-            Box::new(fifo),
+            fifo,
             choice,
             Capacity::Constant(RATE),
             path,
@@ -449,7 +451,7 @@ mod tests {
 
     fn droptail(least: u64, most: u64, loss: f64) -> Direction {
         let path = Path {
-            delays: Delays {
+            delays: DelayRange {
                 least: Span::from_millis(least),
                 most: Span::from_millis(most),
             },
@@ -534,7 +536,7 @@ mod tests {
             ("max_p".to_owned(), Value::Number(1.0)),
         ];
         let path = Path {
-            delays: Delays {
+            delays: DelayRange {
                 least: Span::ZERO,
                 most: Span::ZERO,
             },
@@ -577,19 +579,9 @@ mod tests {
             arrive(&mut link, &mut pool, minute, 1500, 1, 0);
         }
         let gains = [("a", 3e-4), ("b", 2e-4)].map(|(name, it)| (name.into(), Value::Number(it)));
-        let law = find("pi")
-            .unwrap()
-            .build(
-                &[&gains[..], &[("target".into(), Value::Text("20p".into()))]].concat(),
-                &Site {
-                    rate: RATE,
-                    buffer_pkts: 100.0,
-                    packet: Bytes(1500),
-                },
-            )
-            .unwrap();
-        let fifo = Fifo::new(law, Buffer::Packets(100), RATE, true, Rng::new(2, "law"));
-        link.set_discipline(minute, Box::new(fifo), &mut pool);
+        let target = [("target".into(), Value::Text("20p".into()))];
+        let pi = LawChoice::of(find("pi").unwrap(), [&gains[..], &target].concat());
+        link.set_discipline(minute, queue(&pi, 2), &mut pool);
         link.set_rate(minute, Rate::from_bps(24_000_000));
         assert_eq!(link.len_packets(), 49);
         // The new law begins here, and does not make up for a minute of samples.
@@ -607,7 +599,7 @@ mod tests {
         assert_eq!(out[49].at, minute + Span::from_micros(25_500));
     }
 
-    /// A link that is always busy is used to the full, whatever its rates were.
+    /// A link that is always busy is used to the full under each of its rates.
     #[test]
     fn utilisation_is_of_the_rate_at_the_time() {
         let (mut link, mut pool) = (droptail(0, 0, 0.0), Pool::new(200, 1500));
@@ -632,12 +624,14 @@ mod tests {
             ("b".to_owned(), Value::Number(2e-4)),
         ];
         let target = |at: &str| [&given[..], &[("target".into(), Value::Text(at.into()))]].concat();
-        let choice = |kind: &str, given: &[(String, Value)]| LawChoice {
-            spec: find(kind).unwrap(),
-            given: given.to_vec(),
+        let choice = |kind: &str, given: &[(String, Value)]| {
+            LawChoice::of(find(kind).unwrap(), given.to_vec())
         };
         let (before, after) = (choice("pi", &target("5p")), choice("pi", &target("20p")));
-        assert_eq!(before.with_another_target(&after), Some(20.0));
+        assert_eq!(
+            before.with_another_target(&after),
+            Some(SetPoint::Packets(20.0))
+        );
         assert_eq!(before.with_another_target(&choice("pi", &[])), None);
         assert_eq!(
             before.with_another_target(&choice("pid", &target("20p"))),
@@ -645,7 +639,7 @@ mod tests {
         );
 
         let path = Path {
-            delays: Delays {
+            delays: DelayRange {
                 least: Span::ZERO,
                 most: Span::ZERO,
             },
@@ -661,14 +655,14 @@ mod tests {
             release_all(&mut link, &mut pool, ms(i));
             if i == 200 {
                 link.probe(&mut |name, value| p[0] = if name == "p" { value } else { p[0] });
-                assert!(link.set_target(40.0));
+                assert!(link.set_point(SetPoint::Packets(40.0)));
             }
         }
         link.probe(&mut |name, value| p[1] = if name == "p" { value } else { p[1] });
         // At its set-point it stays, but for the kick of the step, −b·35 in all.
         assert!(p[0] > 0.05, "{p:?}");
         assert!((p[1] - (p[0] - 2e-4 * 35.0)).abs() < 2e-3, "{p:?}");
-        assert!(!with_law("red", &[], path).set_target(40.0));
+        assert!(!with_law("red", &[], path).set_point(SetPoint::Packets(40.0)));
     }
 
     proptest! {
@@ -677,7 +671,7 @@ mod tests {
         fn lateness_changes_nothing(gaps_us in proptest::collection::vec(0u64..3000, 1..200), skip in 1usize..20) {
             let trace = |every: usize| {
                 let given = [("target".to_owned(), Value::Text("5p".into()))];
-                let path = Path { delays: Delays { least: Span::from_millis(3), most: Span::from_millis(9) }, loss: 0.01 };
+                let path = Path { delays: DelayRange { least: Span::from_millis(3), most: Span::from_millis(9) }, loss: 0.01 };
                 let (mut link, mut pool) = (with_law("pi", &given, path), Pool::new(2000, 1500));
                 let mut now = Time::ZERO;
                 let mut out = Vec::new();

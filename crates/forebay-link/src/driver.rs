@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use forebay_core::{Rng, Span, Time};
+use forebay_core::{Bytes, Capacity, SetPoint, Span, Time};
 use forebay_trace::{Metrics, Trace};
 use nix::errno::Errno;
 use nix::libc;
@@ -22,7 +22,7 @@ use nix::sys::time::TimeValLike;
 use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::congestion;
-use crate::direction::{Counts, Direction};
+use crate::direction::{self, Counts, Direction};
 use crate::error::{doing, Error};
 use crate::lateness::{void, Lateness, Losses, Rate};
 use crate::live::{Change, Now, Picture, Shared};
@@ -55,7 +55,7 @@ const LONGEST_SLEEP: Span = Span::from_millis(100);
 /// Flows that a picture shows.
 const MOST_SHOWN: usize = 8;
 
-/// Who else has a say.
+/// Observers of a run, and those who may change or end it.
 #[derive(Default)]
 pub struct Watchers {
     pub picture: Option<Shared>,
@@ -77,7 +77,7 @@ pub struct Observed {
     pub asked_bps: f64,
     /// TCP flows that carried data, by the congestion control of their sender.
     pub congestion_controls: BTreeMap<String, u64>,
-    /// All of them, those of which no sender was seen too.
+    /// TCP flows that carried data, also those whose sender was not seen.
     pub tcp_flows: u64,
 }
 
@@ -163,7 +163,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     // However this ends, those who watch are told.
     let _last = LastPicture(watchers.picture.clone());
-    let ways = settings.directions()?;
+    let ways = direction::both(settings)?;
     let mut pool = Pool::new(settings.slots() + 1, settings.slot_bytes());
     let scrap = pool.take().expect("a new pool has room");
     let cpu_s = user_cpu_s();
@@ -214,17 +214,23 @@ pub fn run(
     }
     losses.missed_packets = network.missed_packets();
     let void = void(&lateness, [&rates[0], &rates[1]], losses, settings.bounds);
-    let asked = [&settings.up, &settings.down].map(|way| way.law.target_pkts());
+    let asked = [&settings.up, &settings.down].map(|way| {
+        let set_point = way.law.set_point()?;
+        Some((set_point, way.site(settings.mtu).pkts(set_point)))
+    });
     let mut parts = ways.into_iter().zip(asked).zip(rates);
     let observed = std::array::from_fn(|index| {
-        let ((way, asked_pkts), rate) = parts.next().expect("there are two directions");
+        let ((way, asked), rate) = parts.next().expect("there are two directions");
         let counts = way.counts;
         let tcp_flows = way.flows.with_tcp_data();
         // There is no distance from a set-point that was not the same all the time.
-        let moved = changes.iter().any(
-            |(_, it)| matches!(it, Change::Law(of, law) if *of == index && law.target_pkts() != asked_pkts),
-        );
-        let target_pkts = asked_pkts.filter(|_| !moved);
+        let moved = changes.iter().any(|(_, it)| match (it, asked) {
+            (Change::Law(of, law), Some((was, _))) => *of == index && law.set_point() != Some(was),
+            // In packets a delay moves with the rate.
+            (Change::Rate(of, _), Some((SetPoint::Delay(_), _))) => *of == index,
+            _ => false,
+        });
+        let target_pkts = asked.filter(|_| !moved).map(|(_, pkts)| pkts);
         let trace = way.finish(end);
         Observed {
             metrics: Metrics::of(&trace, target_pkts),
@@ -510,15 +516,16 @@ impl Driver<'_> {
                     let mut asked = [&self.settings.up, &self.settings.down][*way].clone();
                     let way = &mut self.ways[*way];
                     asked.law = law.clone();
-                    asked.capacity = crate::capacity::Capacity::Constant(way.rate());
-                    let rng = Rng::new(self.settings.seed ^ now.as_nanos(), "changed law");
+                    asked.capacity = Capacity::Constant(way.rate());
+                    let seed = self.settings.seed ^ now.as_nanos();
                     // One that does not fit the queue is not taken.
-                    let Ok(discipline) = asked.discipline(self.settings.mtu, rng) else {
+                    let Ok(discipline) = asked.discipline(self.settings.mtu, seed, "changed law")
+                    else {
                         continue;
                     };
                     way.advance(now, &mut self.pool);
-                    let target_pkts = way.law.with_another_target(law);
-                    if !target_pkts.is_some_and(|target| way.set_target(target)) {
+                    let set_point = way.law.with_another_target(law);
+                    if !set_point.is_some_and(|it| way.set_point(it)) {
                         way.set_discipline(now, discipline, &mut self.pool);
                     }
                     way.law = law.clone();
@@ -536,7 +543,8 @@ impl Driver<'_> {
         let Ok(mut picture) = shared.try_lock() else {
             return;
         };
-        let mut ways = self.ways.each_mut().map(show);
+        let packet = Bytes(u64::from(self.settings.mtu));
+        let mut ways = self.ways.each_mut().map(|way| show(way, packet));
         for (_, change) in &self.changes {
             if let Change::Rate(way, _) | Change::Law(way, _) = change {
                 ways[*way].changed = true;
@@ -551,7 +559,7 @@ impl Driver<'_> {
     }
 }
 
-fn show(way: &mut Direction) -> Now {
+fn show(way: &mut Direction, packet: Bytes) -> Now {
     let mut probes = Vec::new();
     way.probe(&mut |name, value| probes.push((name, value)));
     Now {
@@ -559,7 +567,7 @@ fn show(way: &mut Direction) -> Now {
         set: way.law.in_words(),
         changed: false,
         rate_bps: way.rate().as_bps() as f64,
-        target_pkts: way.law.target_pkts(),
+        target_pkts: way.law.set_point().map(|it| it.pkts(way.rate(), packet)),
         queue_pkts: way.len_packets(),
         queue_bytes: way.len_bytes(),
         probes,

@@ -30,8 +30,9 @@ impl Hasher for Itself {
     }
 }
 
+/// What one flow sent and delivered.
 #[derive(Clone, Copy, Debug)]
-pub struct Got {
+pub struct FlowBytes {
     pub flow: Flow,
     /// Payload that left the queue in the whole run.
     pub sent_bytes: u64,
@@ -45,7 +46,7 @@ pub struct Got {
 /// The flows of one direction.
 pub struct Flows {
     index: HashMap<Flow, u32, BuildHasherDefault<Itself>>,
-    pub got: Vec<Got>,
+    pub counts: Vec<FlowBytes>,
 }
 
 impl Default for Flows {
@@ -53,37 +54,37 @@ impl Default for Flows {
     fn default() -> Flows {
         Flows {
             index: HashMap::with_capacity_and_hasher(MOST_FLOWS, BuildHasherDefault::default()),
-            got: Vec::with_capacity(MOST_FLOWS),
+            counts: Vec::with_capacity(MOST_FLOWS),
         }
     }
 }
 
 impl Flows {
-    fn entry(&mut self, flow: Flow) -> Option<&mut Got> {
-        if self.got.len() == MOST_FLOWS && !self.index.contains_key(&flow) {
+    fn entry(&mut self, flow: Flow) -> Option<&mut FlowBytes> {
+        if self.counts.len() == MOST_FLOWS && !self.index.contains_key(&flow) {
             return None;
         }
         let index = *self.index.entry(flow).or_insert_with(|| {
-            self.got.push(Got {
+            self.counts.push(FlowBytes {
                 flow,
                 sent_bytes: 0,
                 delivered_bytes: 0,
                 acknowledged: None,
                 shown_bytes: 0,
             });
-            self.got.len() as u32 - 1
+            self.counts.len() as u32 - 1
         });
-        Some(&mut self.got[index as usize])
+        Some(&mut self.counts[index as usize])
     }
 
     /// `payload_bytes` of a packet have left the queue.
     pub fn sent(&mut self, headers: &Headers, payload_bytes: u32, in_window: bool) {
-        let Some(got) = self.entry(headers.flow) else {
+        let Some(count) = self.entry(headers.flow) else {
             return;
         };
-        got.sent_bytes += u64::from(payload_bytes);
+        count.sent_bytes += u64::from(payload_bytes);
         if in_window && headers.flow.protocol != TCP {
-            got.delivered_bytes += u64::from(payload_bytes);
+            count.delivered_bytes += u64::from(payload_bytes);
         }
     }
 
@@ -95,34 +96,34 @@ impl Flows {
         let Some(&index) = self.index.get(&headers.flow.reversed()) else {
             return;
         };
-        let got = &mut self.got[index as usize];
+        let count = &mut self.counts[index as usize];
         if tcp.syn {
             // The ports may have been those of a former connection, with other numbers.
-            got.acknowledged = None;
+            count.acknowledged = None;
         }
         let Some(ack) = tcp.ack else {
             return;
         };
-        let former = got.acknowledged;
+        let former = count.acknowledged;
         let news = ack.wrapping_sub(former.unwrap_or(ack));
         // Sequence numbers are compared in the half circle ahead: an older ACK is no news.
         if news >= 1 << 31 {
             return;
         }
-        got.acknowledged = Some(ack);
+        count.acknowledged = Some(ack);
         if in_window {
-            got.delivered_bytes += u64::from(news);
+            count.delivered_bytes += u64::from(news);
         }
     }
 
     /// The flows that sent most since the last call, with their share of it.
     pub fn recent(&mut self, most: usize) -> Vec<(Flow, f64)> {
         let mut flows: Vec<(Flow, f64)> = Vec::new();
-        for got in &mut self.got {
-            let bytes = got.sent_bytes - got.shown_bytes;
-            got.shown_bytes = got.sent_bytes;
+        for count in &mut self.counts {
+            let bytes = count.sent_bytes - count.shown_bytes;
+            count.shown_bytes = count.sent_bytes;
             if bytes > 0 {
-                flows.push((got.flow, bytes as f64));
+                flows.push((count.flow, bytes as f64));
             }
         }
         let total: f64 = flows.iter().map(|(_, bytes)| bytes).sum();
@@ -134,22 +135,22 @@ impl Flows {
         flows
     }
 
-    fn counted(&self) -> impl Iterator<Item = &Got> {
-        let got = self.got.iter();
-        got.filter(|got| got.delivered_bytes >= LEAST_BYTES)
+    fn counted(&self) -> impl Iterator<Item = &FlowBytes> {
+        let counts = self.counts.iter();
+        counts.filter(|count| count.delivered_bytes >= LEAST_BYTES)
     }
 
     /// TCP flows that carried data.
     pub fn with_tcp_data(&self) -> u64 {
-        let tcp = self.counted().filter(|got| got.flow.protocol == TCP);
+        let tcp = self.counted().filter(|count| count.flow.protocol == TCP);
         tcp.count() as u64
     }
 
     pub fn totals(&self) -> Vec<FlowTotals> {
         self.counted()
-            .map(|got| FlowTotals {
+            .map(|count| FlowTotals {
                 traffic: 0,
-                delivered_bytes: got.delivered_bytes,
+                delivered_bytes: count.delivered_bytes,
             })
             .collect()
     }
@@ -159,11 +160,11 @@ impl Flows {
 mod tests {
     use super::*;
     use crate::ip::{Tcp, UDP};
-    use forebay_core::Ecn;
+    use forebay_core::TrafficClass;
 
     fn data(protocol: u8) -> Headers {
         Headers {
-            ecn: Ecn::NotEct,
+            class: TrafficClass::default(),
             flow: Flow {
                 protocol,
                 source: 1,
@@ -253,7 +254,7 @@ mod tests {
         flows.sent(&data(UDP), 20_000, true);
         flows.sent(&data(UDP), 20_000, false);
         assert_eq!(flows.totals()[0].delivered_bytes, 20_000);
-        assert_eq!(flows.got[0].sent_bytes, 40_000);
+        assert_eq!(flows.counts[0].sent_bytes, 40_000);
         assert_eq!(flows.with_tcp_data(), 0);
     }
 

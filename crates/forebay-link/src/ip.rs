@@ -5,7 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use forebay_core::Ecn;
+use forebay_core::{Ecn, TrafficClass};
 
 /// Protocol numbers (IANA).
 const HOP_BY_HOP: u8 = 0;
@@ -24,7 +24,7 @@ const MOST_EXTENSIONS: usize = 8;
 /// What is known of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    pub ecn: Ecn,
+    pub class: TrafficClass,
     pub flow: Flow,
     /// Where the transport header begins.
     pub transport: u16,
@@ -137,16 +137,6 @@ fn u128_at(bytes: &[u8], at: usize) -> Option<u128> {
     ))
 }
 
-fn ecn(bits: u8) -> Ecn {
-    // RFC 3168 section 5.
-    match bits & 0b11 {
-        0b00 => Ecn::NotEct,
-        0b01 => Ecn::Ect1,
-        0b10 => Ecn::Ect0,
-        _ => Ecn::Ce,
-    }
-}
-
 fn v4(packet: &[u8]) -> Option<Headers> {
     let header = usize::from(packet[0] & 0xf) * 4;
     if header < 20 || packet.len() < header {
@@ -168,7 +158,7 @@ fn v4(packet: &[u8]) -> Option<Headers> {
         header,
         packet[9],
         fragment,
-        ecn(packet[1]),
+        TrafficClass(packet[1]),
         (mapped(u32_at(packet, 12)?), mapped(u32_at(packet, 16)?)),
     ))
 }
@@ -192,8 +182,8 @@ fn v6(packet: &[u8]) -> Option<Headers> {
         transport,
         protocol,
         fragment,
-        // The traffic class lies across the first two bytes; its last two bits are the ECN field.
-        ecn(packet[1] >> 4),
+        // The traffic class lies across the first two bytes.
+        TrafficClass(packet[0] << 4 | packet[1] >> 4),
         (u128_at(packet, 8)?, u128_at(packet, 24)?),
     ))
 }
@@ -234,14 +224,14 @@ fn above(
     transport: usize,
     protocol: u8,
     fragment: bool,
-    ecn: Ecn,
+    class: TrafficClass,
     (source, destination): (u128, u128),
 ) -> Headers {
     let payload = packet.get(transport..).unwrap_or(&[]);
     let has_ports = matches!(protocol, TCP | UDP | SCTP | UDP_LITE) && !fragment;
     let port = |at| u16_at(payload, at).filter(|_| has_ports && payload.len() >= 4);
     Headers {
-        ecn,
+        class,
         flow: Flow {
             protocol,
             source,
@@ -276,7 +266,7 @@ pub fn set_ce(packet: &mut [u8]) {
     let Some(headers) = Headers::read(packet) else {
         return;
     };
-    if headers.ecn == Ecn::NotEct {
+    if headers.class.ecn() == Ecn::NotEct {
         return;
     }
     if packet[0] >> 4 == 6 {
@@ -376,7 +366,7 @@ mod tests {
     fn both_versions_are_read() {
         for packet in [v4_tcp(0b10, 8, 100), v6_tcp(0b10, &[], 100)] {
             let headers = Headers::read(&packet).unwrap();
-            assert_eq!(headers.ecn, Ecn::Ect0);
+            assert_eq!(headers.class.ecn(), Ecn::Ect0);
             assert_eq!(ports(&packet), (5000, 80));
             assert_eq!(headers.bytes as usize, packet.len());
             let tcp = headers.tcp.unwrap();

@@ -3,25 +3,8 @@
 use forebay_core::{Span, Time};
 use hdrhistogram::Histogram;
 
-use crate::direction::Due;
-
-/// Beyond these a run is void.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// Of the release, and of the fetching, of all packets but one in a thousand.
-    pub lateness_p999: Span,
-    /// Of the achieved rate from the asked one, as a share of it.
-    pub rate: f64,
-}
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
-            lateness_p999: Span::from_millis(1),
-            rate: 0.001,
-        }
-    }
-}
+use crate::due::Due;
+use crate::settings::Bounds;
 
 /// How long the rate must have been observed before it can make a run void, in ns.
 const LEAST_BUSY_NS: i64 = 1_000_000_000;
@@ -72,8 +55,8 @@ impl Lateness {
             .saturating_record(now.since(due.at).as_nanos());
     }
 
-    /// So many packets were there when the emulator looked, which it should have done so long
-    /// before. They count as having come now, which is late by at most that.
+    /// The emulator found `packets` when it looked, `late` after it should have. They count as
+    /// having come now, which is late by at most that.
     pub fn fetched(&mut self, packets: u64, late: Span) {
         self.fetched.saturating_record_n(late.as_nanos(), packets);
     }

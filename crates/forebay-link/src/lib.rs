@@ -4,13 +4,17 @@
 //! [`run`] is all of it: it makes the namespaces, starts the commands, drives the link, and
 //! gives a [`forebay_trace::Trace`] per direction. What it needs to know is in [`Settings`].
 
-pub mod capacity;
+mod attend;
 mod capture;
 mod clock;
+#[allow(unsafe_code, reason = "system calls")]
 mod congestion;
+#[allow(unsafe_code, reason = "system calls")]
 mod device;
 pub mod direction;
+#[allow(unsafe_code, reason = "system calls")]
 mod driver;
+mod due;
 mod error;
 pub mod flows;
 pub mod ip;
@@ -20,21 +24,23 @@ mod namespace;
 mod netlink;
 mod offload;
 pub mod pool;
+#[allow(unsafe_code, reason = "system calls")]
 mod process;
 pub mod prometheus;
+#[allow(unsafe_code, reason = "system calls")]
 mod real_time;
 mod settings;
-pub mod text;
-pub mod watch;
+mod started_late;
+mod watch;
 
+pub use attend::Attendance;
 pub use capture::Capture;
-pub use device::tun_there;
 pub use driver::{Observed, Outcome, Watchers};
 pub use error::Error;
-pub use namespace::{enter, DeviceKind, End};
+pub use namespace::{enter, End};
 pub use netlink::Queue;
 pub use process::{Command, Ended};
-pub use settings::{LawChoice, Settings, Way, SUPER_PACKETS_ABOVE_BPS};
+pub use settings::{Bounds, DelayRange, DeviceKind, DirectionSettings, Path, Settings};
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -54,7 +60,7 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 pub struct Commands {
     /// The run ends with it; without one, when it is stopped.
     pub client: Option<Command>,
-    /// Started first. Whatever it has become is ended with the run.
+    /// Started first, and ended with the run.
     pub server: Option<Command>,
 }
 
@@ -86,7 +92,7 @@ pub fn run(
     let attend = watchers.attend.take();
     one_thread()?;
     // Before anything is made, see that the laws fit.
-    settings.directions()?;
+    direction::both(settings)?;
     // A user namespace would take the right to it away.
     let mut real_time = RealTime::take();
     let mut network = Network::new(settings.device, settings.mtu, settings.super_packets)?;
@@ -96,7 +102,7 @@ pub fn run(
         let command = command.as_ref()?;
         let mut command = command.clone();
         command.environment.extend(environment.iter().cloned());
-        let namespace = std::os::fd::AsFd::as_fd(&network.place(end).namespace);
+        let namespace = std::os::fd::AsFd::as_fd(&network.host(end).namespace);
         Some(Running::start(&command, namespace, network.own_user))
     };
     let mut server = start(&commands.server, End::Server).transpose()?;
@@ -104,7 +110,7 @@ pub fn run(
         wait_for_listener(server);
     }
     let namespaces = End::BOTH.map(|end| {
-        let fd = network.place(end).namespace.as_raw_fd();
+        let fd = network.host(end).namespace.as_raw_fd();
         format!("/proc/{}/fd/{fd}", std::process::id())
     });
     ready(&Ready {
@@ -147,7 +153,13 @@ pub fn root_queue(device: &str) -> std::io::Result<Option<Queue>> {
 
 /// The keepers are forks, which take no other thread along: what it held would stay locked.
 fn one_thread() -> Result<(), Error> {
-    let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    let tasks = "/proc/self/task";
+    let threads = fs::read_dir(tasks)
+        .map_err(|error| {
+            let what = "the number of this process's threads, which a link needs to know";
+            Error::machine(what, format!("{tasks}: {error}"))
+        })?
+        .count();
     if threads == 1 {
         return Ok(());
     }

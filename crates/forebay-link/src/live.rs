@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use forebay_core::{Rate, Time};
+use forebay_scenario::LawChoice;
 use nix::sys::signal::Signal;
 
 use crate::direction::Counts;
 use crate::ip::Flow;
-use crate::settings::LawChoice;
 
 /// One direction, as it is now.
 #[derive(Clone, Debug, Default)]

@@ -13,6 +13,7 @@ use crate::device::{self, Device, NAME};
 use crate::error::{doing, Error};
 use crate::netlink::{end_attributes, set_up_end, Netlink};
 use crate::process::keep_capabilities;
+use crate::settings::DeviceKind;
 
 /// An end of the link. The addresses are of the blocks for measurements of networks (RFC 2544,
 /// RFC 5180), which no real host has.
@@ -44,16 +45,6 @@ impl End {
     }
 }
 
-/// What joins the emulator to a namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceKind {
-    /// TUN where it can be opened, packet sockets otherwise.
-    #[default]
-    Any,
-    Tun,
-    Packets,
-}
-
 /// Packets that wait in the kernel while the emulator is kept from running.
 const KERNEL_QUEUE_PKTS: u32 = 10_000;
 
@@ -65,7 +56,7 @@ const NEEDED: [Capability; 3] = [
 ];
 
 /// One end, set up.
-pub struct Place {
+pub struct Host {
     pub namespace: OwnedFd,
     pub device: Device,
     netlink: Netlink,
@@ -73,8 +64,8 @@ pub struct Place {
 
 /// Both ends.
 pub struct Network {
-    pub client: Place,
-    pub server: Place,
+    pub client: Host,
+    pub server: Host,
     /// Whether there is IPv6 on the link.
     pub ipv6: bool,
     /// The user namespace was made here: whoever runs in it needs its capabilities given.
@@ -113,7 +104,7 @@ impl Network {
         let mut outer_netlink =
             Netlink::open().map_err(|error| Error::machine("netlink", error))?;
         let mut ipv6 = true;
-        let mut place = |end: End| -> Result<Place, Error> {
+        let mut host = |end: End| -> Result<Host, Error> {
             unshare(CloneFlags::CLONE_NEWNET).map_err(doing("a network namespace"))?;
             let namespace = OwnedFd::from(here()?);
             let mut netlink = Netlink::open().map_err(|error| Error::machine("netlink", error))?;
@@ -140,14 +131,14 @@ impl Network {
             ipv6 &= set_up_end(&mut netlink, NAME, arp, attributes, end.v4(), end.v6())
                 .map_err(|error| Error::machine("setting up the link's device", error))?;
             go_to(outer.as_fd())?;
-            Ok(Place {
+            Ok(Host {
                 namespace,
                 device,
                 netlink,
             })
         };
-        let client = place(End::Client)?;
-        let server = place(End::Server)?;
+        let client = host(End::Client)?;
+        let server = host(End::Server)?;
         Ok(Network {
             client,
             server,
@@ -157,7 +148,7 @@ impl Network {
         })
     }
 
-    pub fn place(&self, end: End) -> &Place {
+    pub fn host(&self, end: End) -> &Host {
         match end {
             End::Client => &self.client,
             End::Server => &self.server,

@@ -5,7 +5,7 @@
 //! dropped, or marked beside unmarked ones, the parts around it leave on their own, their
 //! payload untouched in its slot.
 
-use crate::direction::Due;
+use crate::due::Due;
 use crate::ip::{folded, set_ce, Headers};
 use crate::pool::{Cut, Slot, PREFIX_BYTES};
 
@@ -219,7 +219,7 @@ mod tests {
                 let tcp = headers.tcp.unwrap();
                 prop_assert_eq!(headers.bytes as usize, packet.len());
                 prop_assert_eq!(headers.flow, whole.flow);
-                prop_assert_eq!(headers.ecn, if first % 2 == 1 { Ecn::Ce } else { Ecn::Ect0 });
+                prop_assert_eq!(headers.class.ecn(), if first % 2 == 1 { Ecn::Ce } else { Ecn::Ect0 });
                 prop_assert_eq!(tcp.seq, seq);
                 let ip = usize::from(headers.transport);
                 if !v6 {

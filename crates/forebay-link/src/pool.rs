@@ -1,11 +1,13 @@
 //! Memory for packets under way: fixed slots, so that no packet costs an allocation.
 
-use forebay_core::{Ecn, Packet};
+use forebay_core::{Ecn, Packet, TrafficClass};
 
 use crate::ip::Headers;
 
 /// Bytes before each packet for the header with which a device describes a super-packet.
 pub const PREFIX_BYTES: usize = 10;
+/// Room for the largest super-packet with its headers.
+pub const SUPER_PACKET_BYTES: usize = 65_536 + 128;
 
 /// One packet of at most an MTU in the queue: a slot of the pool, or a part of one that holds a
 /// super-packet.
@@ -16,7 +18,8 @@ pub struct Segment {
     pub index: u16,
     /// Length on the link, with its own IP header.
     pub bytes: u32,
-    ecn: Ecn,
+    class: TrafficClass,
+    flow: u64,
     tcp: bool,
     /// The queue has set CE on it; the slot has not been written to.
     pub marked: bool,
@@ -26,15 +29,21 @@ impl Packet for Segment {
     fn bytes(&self) -> u32 {
         self.bytes
     }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
     fn ecn(&self) -> Ecn {
-        self.ecn
+        self.class.ecn()
+    }
+    fn dscp(&self) -> u8 {
+        self.class.dscp()
     }
     fn tcp(&self) -> bool {
         self.tcp
     }
     fn set_ce(&mut self) {
-        self.marked |= self.ecn != Ecn::Ce;
-        self.ecn = Ecn::Ce;
+        self.marked |= self.ecn() != Ecn::Ce;
+        self.class.set_ecn(Ecn::Ce);
     }
 }
 
@@ -140,7 +149,7 @@ impl Pool {
         &self.slots[slot as usize]
     }
 
-    /// Says what a device has put into a slot, of which every segment is then under way.
+    /// Describes what a device has put into a slot; all its segments are then under way.
     pub fn fill(&mut self, slot: u32, bytes: u32, cut: Option<Cut>) {
         let entry = &mut self.slots[slot as usize];
         *entry = Slot {
@@ -160,7 +169,8 @@ impl Pool {
             slot,
             index,
             bytes: entry.segment_bytes(index),
-            ecn: entry.headers.map_or(Ecn::NotEct, |it| it.ecn),
+            class: entry.headers.map_or(TrafficClass::default(), |it| it.class),
+            flow: entry.headers.map_or(0, |it| it.flow.mixed()),
             tcp: entry.headers.is_some_and(|it| it.is_tcp()),
             marked: false,
         }

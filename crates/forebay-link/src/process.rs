@@ -1,6 +1,6 @@
 //! Commands at the ends of the link, and that nothing of them stays behind.
 //!
-//! Each end has a keeper: a process that starts the command, adopts whatever the command leaves
+//! Each end has a keeper: a process that starts the command, adopts what the command leaves
 //! behind (PR_SET_CHILD_SUBREAPER), and kills all of it when its line to the emulator closes,
 //! which the kernel does however the emulator ends.
 

@@ -8,6 +8,8 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::Duration;
 
+use forebay_core::ParamError;
+
 use crate::live::{Now, Picture, Shared};
 
 /// Longest request that is read, in bytes.
@@ -21,6 +23,19 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// The endpoint at `address`, such as "127.0.0.1:9100".
+    ///
+    /// # Errors
+    /// A text that is no address, or an address that cannot be bound.
+    pub fn at(address: &str) -> Result<Endpoint, ParamError> {
+        let wrong = |found: String| {
+            let allowed = "an address of this machine with a free port, such as 127.0.0.1:9100";
+            ParamError::new("metrics", found, allowed)
+        };
+        let address: SocketAddr = address.parse().map_err(|_| wrong(format!("{address:?}")))?;
+        Endpoint::bind(address).map_err(|error| wrong(format!("{address}, {error}")))
+    }
+
     /// # Errors
     /// As bind(2) says.
     pub fn bind(address: SocketAddr) -> io::Result<Endpoint> {

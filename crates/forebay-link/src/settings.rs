@@ -1,25 +1,18 @@
-//! What a link is asked to be.
+//! Settings of a link, read and checked.
 
-use forebay_core::discipline::{Buffer, Fifo};
-use forebay_core::param::{ParamType, Value};
-use forebay_core::{Bytes, Discipline, LawSpec, Packets, ParamError, Rng, Site, Span, Time};
+use forebay_core::discipline::Buffer;
+use forebay_core::param::ParamType;
+use forebay_core::{Bytes, Capacity, Discipline, ParamError, QueueSite, Rate, Site, Span, Time};
+use forebay_scenario::link_options::{DirectionChoice, LinkOptions, MeasureWindow, Share};
+use forebay_scenario::{check_buffer, BufferSize, LawChoice, Maybe};
 
-use crate::capacity::Capacity;
-use crate::direction::{Direction, Path};
-use crate::lateness::Bounds;
-use crate::namespace::DeviceKind;
-use crate::pool::Segment;
+pub use forebay_scenario::link_options::{DelayRange, DeviceKind};
 
-/// A law and its parameters.
-#[derive(Clone)]
-pub struct LawChoice {
-    pub spec: &'static LawSpec,
-    pub given: Vec<(String, Value)>,
-}
+use crate::pool::{Segment, SUPER_PACKET_BYTES};
 
 /// One direction.
 #[derive(Clone)]
-pub struct Way {
+pub struct DirectionSettings {
     pub capacity: Capacity,
     pub path: Path,
     pub buffer: Buffer,
@@ -28,12 +21,38 @@ pub struct Way {
     pub law: LawChoice,
 }
 
+/// What happens on the way after the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    pub delays: DelayRange,
+    /// Probability that a packet is lost there, independent of the queue.
+    pub loss: f64,
+}
+
+/// Beyond these a run is void.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Lateness of the fetching and of the release of all packets but one in a thousand.
+    pub lateness_p999: Span,
+    /// Deviation of the achieved rate from the asked one, as a share of it.
+    pub rate: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            lateness_p999: Span::from_millis(1),
+            rate: 0.001,
+        }
+    }
+}
+
 #[derive(Clone)]
 pub struct Settings {
     /// Client to server.
-    pub up: Way,
+    pub up: DirectionSettings,
     /// Server to client.
-    pub down: Way,
+    pub down: DirectionSettings,
     pub device: DeviceKind,
     pub mtu: u32,
     /// Let the kernel hand over up to 64 KiB of a flow at a time.
@@ -48,63 +67,65 @@ pub struct Settings {
 
 /// Rate above which packets are fetched and released as super-packets, unless told otherwise:
 /// one packet of 1500 bytes takes 12 us there, and two system calls of it about 4.
-pub const SUPER_PACKETS_ABOVE_BPS: u64 = 1_000_000_000;
+const SUPER_PACKETS_ABOVE: Rate = Rate::from_bps(1_000_000_000);
 
-/// Most of the emulator's memory for packets; only what is used is taken from the system.
+/// Limit of the emulator's memory for packets; only what is used is taken from the system.
 const MOST_BYTES: u64 = 2 << 30;
 const LEAST_SLOTS: u64 = 4096;
+/// Largest buffer, which that memory holds.
+const MOST_BUFFER_PKTS: u32 = 1_000_000;
+const MOST_BUFFER_BYTES: u64 = 1 << 30;
 
-impl LawChoice {
-    /// The parameters that were given, and that there are others: "target=20p, rest default".
-    pub fn in_words(&self) -> String {
-        let given = self.given.iter().map(|(name, value)| match value {
-            Value::Text(text) => format!("{name}={text}"),
-            other => format!("{name}={other}"),
-        });
-        let rest = self.given.len() < self.spec.params.len();
-        let all: Vec<String> = given
-            .chain(rest.then(|| "rest default".to_owned()))
-            .collect();
-        all.join(", ")
-    }
-
-    /// The set-point in packets, if the law has one.
-    pub fn target_pkts(&self) -> Option<f64> {
-        let resolved = self.spec.resolve(&self.given).ok()?;
-        let (_, value) = resolved.into_iter().find(|(name, _)| *name == "target")?;
-        Packets::from_value(&value).ok().map(|target| target.0)
-    }
-
-    /// The set-point of `other`, if all else is as it is here.
-    pub fn with_another_target(&self, other: &LawChoice) -> Option<f64> {
-        fn rest(law: &LawChoice) -> impl Iterator<Item = &(String, Value)> {
-            law.given.iter().filter(|(name, _)| name != "target")
+impl DirectionSettings {
+    fn of(
+        choice: &DirectionChoice,
+        ecn: bool,
+        packet: Bytes,
+    ) -> Result<DirectionSettings, ParamError> {
+        let options = &choice.options;
+        let BufferSize(buffer) = options.buffer;
+        let held = match buffer {
+            Buffer::Packets(packets) => packets <= MOST_BUFFER_PKTS,
+            Buffer::Bytes(bytes) => bytes <= MOST_BUFFER_BYTES,
+        };
+        if !held {
+            let allowed = format!("at most \"{MOST_BUFFER_PKTS}p\" or \"1GiB\", for its memory");
+            return Err(ParamError::new(
+                "buffer",
+                options.buffer.to_value(),
+                allowed,
+            ));
         }
-        let same = self.spec.kind == other.spec.kind && rest(self).eq(rest(other));
-        other.target_pkts().filter(|_| same)
-    }
-
-    /// An error with the law that it is about, chosen by `option`.
-    fn blamed(&self, mut error: ParamError, option: &str) -> ParamError {
-        let ours = |name: &str| self.spec.params.iter().any(|it| it.name == name);
-        if ours(&error.key) && !self.given.iter().any(|(name, _)| *name == error.key) {
-            error.found += ", its default";
-        }
-        error.key = format!("{option} {}: {}", self.spec.kind, error.key);
-        error
-    }
-}
-
-impl Way {
-    pub fn site(&self, mtu: u32) -> Site {
-        Site {
-            rate: self.capacity.mean_rate(),
-            buffer_pkts: match self.buffer {
-                Buffer::Packets(packets) => f64::from(packets),
-                Buffer::Bytes(_) => f64::INFINITY,
+        let Share(loss) = options.loss;
+        check_buffer(buffer, packet)?;
+        Ok(DirectionSettings {
+            capacity: match &choice.trace {
+                Some(trace) => Capacity::Recorded(trace.clone()),
+                None => Capacity::Constant(choice.mean_rate()),
             },
+            path: Path {
+                delays: options.delay,
+                loss,
+            },
+            buffer,
+            ecn,
+            law: choice.law.clone(),
+        })
+    }
+
+    /// Where the queue is; the MTU is the usual packet.
+    pub fn queue_site(&self, mtu: u32) -> QueueSite {
+        QueueSite {
+            rate: self.capacity.mean_rate(),
+            buffer: self.buffer,
             packet: Bytes(u64::from(mtu)),
+            ecn: self.ecn,
         }
+    }
+
+    /// What the law is told of it.
+    pub fn site(&self, mtu: u32) -> Site {
+        self.queue_site(mtu).law_site()
     }
 
     /// A fresh queue under the law.
@@ -114,11 +135,10 @@ impl Way {
     pub fn discipline(
         &self,
         mtu: u32,
-        rng: Rng,
+        seed: u64,
+        stream: &str,
     ) -> Result<Box<dyn Discipline<Segment>>, ParamError> {
-        let law = self.law.spec.build(&self.law.given, &self.site(mtu))?;
-        let rate = self.capacity.mean_rate();
-        Ok(Box::new(Fifo::new(law, self.buffer, rate, self.ecn, rng)))
+        self.law.aqm().build(&self.queue_site(mtu), seed, stream)
     }
 
     /// Packets of the least usual size that can be under way at once.
@@ -136,6 +156,52 @@ impl Way {
 }
 
 impl Settings {
+    /// The settings that `options` ask for.
+    ///
+    /// # Errors
+    /// Options that do not fit each other or the emulator's memory.
+    pub fn of(options: &LinkOptions) -> Result<Settings, ParamError> {
+        let whole = &options.whole;
+        let packet = Bytes(u64::from(whole.mtu));
+        let down = DirectionSettings::of(&options.down, whole.ecn, packet)?;
+        let up = DirectionSettings::of(&options.up, whole.ecn, packet).map_err(|mut error| {
+            error.key += "-up";
+            error
+        })?;
+        let packets = whole.device == DeviceKind::Packets;
+        let Maybe(super_packets) = whole.super_packets;
+        if packets && super_packets == Some(true) {
+            let allowed = "tun, which super-packets need";
+            return Err(ParamError::new("device", "packets", allowed));
+        }
+        let fast = [&up, &down].map(|it| it.capacity.mean_rate() > SUPER_PACKETS_ABOVE);
+        let by_rate = || fast.contains(&true) && !packets && crate::device::tun_there();
+        let MeasureWindow(start, end) = whole.measure;
+        let Share(rate) = whole.void_rate;
+        Ok(Settings {
+            up,
+            down,
+            device: whole.device,
+            mtu: whole.mtu,
+            super_packets: super_packets.unwrap_or_else(by_rate),
+            seed: whole.seed.0,
+            sample: whole.sample,
+            measure: (start, end),
+            bounds: Bounds {
+                lateness_p999: whole.void_lateness,
+                rate,
+            },
+        })
+    }
+
+    /// The part of a run of `duration` over which metrics are taken: start and end, in s.
+    pub fn measured(&self, duration: Span) -> (f64, f64) {
+        let run_end = Time::ZERO + duration;
+        let (start, end) = self.measure;
+        let end = end.unwrap_or(run_end).min(run_end);
+        (start.as_secs_f64(), end.as_secs_f64())
+    }
+
     /// Slots of memory that suffice for both directions.
     pub fn slots(&self) -> u32 {
         let slots = self.up.slots().saturating_add(self.down.slots());
@@ -145,35 +211,9 @@ impl Settings {
     /// The largest packet that a device hands over.
     pub fn slot_bytes(&self) -> usize {
         if self.super_packets {
-            crate::device::SUPER_PACKET_BYTES
+            SUPER_PACKET_BYTES
         } else {
             self.mtu as usize
         }
-    }
-
-    /// Both directions, up first.
-    ///
-    /// # Errors
-    /// As [`Way::discipline`].
-    pub fn directions(&self) -> Result<[Direction; 2], ParamError> {
-        let direction = |way: &Way, name: &str, option: &str| {
-            let stream = |what: &str| Rng::new(self.seed, &format!("{name} {what}"));
-            let record = forebay_trace::Settings {
-                interval: self.sample,
-                window: (self.measure.0, self.measure.1.unwrap_or(Time::MAX)),
-            };
-            let discipline = way.discipline(self.mtu, stream("law"));
-            Ok::<_, ParamError>(Direction::new(
-                discipline.map_err(|error| way.law.blamed(error, option))?,
-                way.law.clone(),
-                way.capacity.clone(),
-                way.path,
-                record,
-                stream("loss"),
-            ))
-        };
-        // Where both have the law that is wrong, `--aqm` has chosen it.
-        let down = direction(&self.down, "down", "aqm")?;
-        Ok([direction(&self.up, "up", "aqm-up")?, down])
     }
 }

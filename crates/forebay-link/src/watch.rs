@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use forebay_core::laws::LAWS;
 use forebay_core::param::Value;
-use forebay_core::{Packets, Rate, Span, Time};
+use forebay_core::{Capacity, Rate, SetPoint, Span, Time};
+use forebay_scenario::LawChoice;
 use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -22,7 +23,7 @@ use ratatui::Frame;
 
 use crate::ip::{Flow, TCP, UDP};
 use crate::live::{Change, Now, Picture, Shared};
-use crate::settings::{LawChoice, Settings, Way};
+use crate::settings::{DirectionSettings, Settings};
 
 /// Pictures that the curves go back.
 const HISTORY: usize = 300;
@@ -34,7 +35,7 @@ const STEP: f64 = 1.1;
 
 /// What is shown, and what was last asked for.
 struct View {
-    ways: [Way; 2],
+    ways: [DirectionSettings; 2],
     /// What each direction was given: it comes back when the keys have gone round all laws.
     given: [LawChoice; 2],
     mtu: u32,
@@ -184,28 +185,37 @@ impl View {
     fn scale_rate(&mut self, factor: f64) {
         let rate = self.ways[self.way].capacity.mean_rate().as_bps() as f64 * factor;
         let rate = rounded(rate.clamp(1e3, 1e11));
-        self.ways[self.way].capacity = crate::capacity::Capacity::Constant(rate);
+        self.ways[self.way].capacity = Capacity::Constant(rate);
         self.note = format!("{}: {rate}", WAYS[self.way]);
         let _ = self.changes.send(Change::Rate(self.way, rate));
     }
 
     fn scale_target(&mut self, factor: f64) {
-        let Some(target) = self.ways[self.way].law.target_pkts() else {
+        let Some(set_point) = self.ways[self.way].law.set_point() else {
             self.note = format!("{} has no set-point", self.ways[self.way].law.spec.kind);
             return;
         };
-        // At least one packet up or down.
-        let scaled = (target * factor).round();
-        let wanted = if scaled == target {
-            target + (factor - 1.0).signum()
-        } else {
-            scaled
+        let wanted = match set_point {
+            // At least one packet up or down.
+            SetPoint::Packets(target) => {
+                let scaled = (target * factor).round();
+                let moved = if scaled == target {
+                    target + (factor - 1.0).signum()
+                } else {
+                    scaled
+                };
+                SetPoint::Packets(moved.max(1.0))
+            }
+            SetPoint::Delay(target) => {
+                let scaled = three_digits(target.as_nanos() as f64 * factor);
+                SetPoint::Delay(Span::from_nanos(scaled.max(1e3) as u64))
+            }
         };
         let mut law = self.ways[self.way].law.clone();
         law.given.retain(|(name, _)| name != "target");
-        law.given.push(target_value(wanted.max(1.0)));
+        law.given.push(target_value(wanted));
         if !self.ask_for(law) {
-            self.note = format!("{wanted} packets do not fit the buffer");
+            self.note = format!("{wanted} does not fit the buffer");
         }
     }
 
@@ -214,7 +224,7 @@ impl View {
     fn next_law(&mut self) {
         let current = &self.ways[self.way].law;
         let at = LAWS.iter().position(|law| law.kind == current.spec.kind);
-        let target = current.target_pkts();
+        let target = current.set_point();
         for step in 1..LAWS.len() {
             let spec = &LAWS[(at.unwrap_or(0) + step) % LAWS.len()];
             let takes_target = spec
@@ -223,8 +233,10 @@ impl View {
                 .any(|it| it.name == "target" && it.unit == "p");
             let mut law = self.given[self.way].clone();
             if law.spec.kind != spec.kind {
-                let given = Vec::new();
-                law = LawChoice { spec, given };
+                law = LawChoice {
+                    queue: law.queue,
+                    ..LawChoice::of(spec, Vec::new())
+                };
             }
             if let Some(target) = target.filter(|_| takes_target) {
                 law.given.retain(|(name, _)| name != "target");
@@ -238,7 +250,7 @@ impl View {
 
     fn ask_for(&mut self, law: LawChoice) -> bool {
         let way = &mut self.ways[self.way];
-        if law.spec.build(&law.given, &way.site(self.mtu)).is_err() {
+        if law.build(&way.site(self.mtu)).is_err() {
             return false;
         }
         let (kind, set) = (law.spec.kind, law.in_words());
@@ -379,14 +391,18 @@ impl View {
     }
 }
 
-/// To three significant figures.
-fn rounded(bps: f64) -> Rate {
-    let unit = 10f64.powf((bps.max(100.0).log10().floor() - 2.0).max(0.0));
-    Rate::from_bps(((bps / unit).round() * unit) as u64)
+/// To three significant figures, or whole where they have fewer.
+fn three_digits(value: f64) -> f64 {
+    let unit = 10f64.powf((value.max(100.0).log10().floor() - 2.0).max(0.0));
+    (value / unit).round() * unit
 }
 
-fn target_value(pkts: f64) -> (String, Value) {
-    ("target".to_owned(), Value::Text(Packets(pkts).to_string()))
+fn rounded(bps: f64) -> Rate {
+    Rate::from_bps(three_digits(bps) as u64)
+}
+
+fn target_value(set_point: SetPoint) -> (String, Value) {
+    ("target".to_owned(), Value::Text(set_point.to_string()))
 }
 
 fn flows(frame: &mut Frame, area: Rect, now: &Now) {
@@ -415,23 +431,24 @@ fn name(flow: &Flow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::Capacity;
-    use crate::text::WayText;
+    use forebay_scenario::LinkOptions;
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;
     use std::sync::mpsc::{channel, Receiver};
 
     fn view() -> (View, Receiver<Change>) {
-        let way = WayText {
-            rate: Some("10Mbit/s".into()),
-            delay: "10ms".into(),
-            buffer: "100p".into(),
-            loss: "0".into(),
-            aqm: "pi".into(),
-            set: vec![("target".into(), Value::Text("20p".into()))],
-            ..WayText::default()
-        };
-        let way = way.read().unwrap();
+        let text = |text: &str| Value::Text(text.into());
+        let target = vec![("target".to_owned(), text("20p"))];
+        let given = [
+            ("rate".to_owned(), text("10Mbit/s")),
+            ("delay".to_owned(), text("10ms")),
+            ("buffer".to_owned(), text("100p")),
+            ("aqm".to_owned(), text("pi")),
+            ("set".to_owned(), Value::Table(target)),
+        ];
+        let way = Settings::of(&LinkOptions::read(&given, &[]).unwrap())
+            .unwrap()
+            .up;
         let (changes, asked) = channel();
         let view = View {
             given: [way.law.clone(), way.law.clone()],
@@ -498,7 +515,7 @@ mod tests {
         let Ok(Change::Law(1, law)) = asked.try_recv() else {
             panic!("no change of the set-point")
         };
-        assert_eq!(law.target_pkts(), Some(22.0));
+        assert_eq!(law.set_point(), Some(SetPoint::Packets(22.0)));
         let mut kinds = vec![];
         for _ in 0..LAWS.len() {
             view.press(KeyCode::Char('l'), false);

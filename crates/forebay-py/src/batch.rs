@@ -5,7 +5,7 @@ use forebay_core::Span;
 use forebay_trace::{Metrics, Samples, Trace};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 /// Which run: indices into the plan's points and laws, and a seed.
 #[derive(Clone, Copy)]
@@ -105,6 +105,82 @@ pub struct Fault {
     seed: u64,
     /// A Python traceback, or the text of a panic.
     message: String,
+}
+
+/// What `Run` takes for its base class.
+type Columns = (
+    String,
+    Py<PyDict>,
+    Py<PyDict>,
+    Option<Py<PyArray1<f64>>>,
+    Option<Py<PyArray1<u64>>>,
+    Option<Py<PyArray1<u32>>>,
+    Option<Py<PyArray1<f64>>>,
+);
+
+#[pymethods]
+impl Run {
+    /// A run that is there already, such as one that has been pickled.
+    #[new]
+    fn made(
+        point: usize,
+        law: usize,
+        seed: u64,
+        others: Vec<Py<Observed>>,
+        columns: Columns,
+    ) -> PyClassInitializer<Run> {
+        let (link, metrics, samples, delay_s, delay_packets, flow_traffic, flow_goodput_bps) =
+            columns;
+        let observed = Observed {
+            link,
+            metrics,
+            samples,
+            delay_s,
+            delay_packets,
+            flow_traffic,
+            flow_goodput_bps,
+        };
+        PyClassInitializer::from(observed).add_subclass(Run {
+            point,
+            law,
+            seed,
+            others,
+        })
+    }
+
+    fn __getnewargs__<'py>(slf: &Bound<'py, Run>) -> PyResult<Bound<'py, PyTuple>> {
+        let part = |name: &str| slf.getattr(name);
+        let columns = [
+            part("link")?,
+            part("metrics")?,
+            part("samples")?,
+            part("delay_s")?,
+            part("delay_packets")?,
+            part("flow_traffic")?,
+            part("flow_goodput_bps")?,
+        ];
+        let fields = [
+            part("point")?,
+            part("law")?,
+            part("seed")?,
+            part("others")?,
+            PyTuple::new(slf.py(), columns)?.into_any(),
+        ];
+        PyTuple::new(slf.py(), fields)
+    }
+
+    /// The same run under another index of its law.
+    fn under_law<'py>(slf: &Bound<'py, Run>, law: usize) -> PyResult<Bound<'py, PyAny>> {
+        let fields = Run::__getnewargs__(slf)?;
+        let other = (
+            fields.get_item(0)?,
+            law,
+            fields.get_item(2)?,
+            fields.get_item(3)?,
+            fields.get_item(4)?,
+        );
+        slf.get_type().call1(other)
+    }
 }
 
 impl Run {

@@ -1,13 +1,13 @@
 //! Linear models, operating points and design rules as Python values.
 
 use crate::ScenarioError;
-use forebay_core::law::{Design, Wish};
+use forebay_core::law::{Design, DesignRequest};
 use forebay_core::laws::{find, LAWS};
 use forebay_core::linear::{self, LoopFilter};
 use forebay_core::param::{nearest, ParamError, Value};
-use forebay_core::{Bytes, LawSpec, Packets, Rate, Site, Span};
+use forebay_core::{Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
 /// A parameter as the command line gives it: its name and a text.
 type Texts = Vec<(String, String)>;
@@ -103,11 +103,7 @@ impl LawModel {
         let wrong = |key: &str, found: &str, allowed: String| {
             fault(ParamError::new(key, format!("{found:?}"), allowed))
         };
-        let spec = find(kind).ok_or_else(|| {
-            let kinds: Vec<_> = LAWS.iter().map(|law| law.kind).collect();
-            let near = nearest(kind, &kinds).map(|near| format!(" (did you mean {near:?}?)"));
-            wrong("law", kind, kinds.join(", ") + &near.unwrap_or_default())
-        })?;
+        let spec = known(kind)?;
         let site = Site {
             rate: Rate::parse(rate).map_err(|allowed| wrong("rate", rate, allowed))?,
             packet: Bytes::parse(packet).map_err(|allowed| wrong("packet", packet, allowed))?,
@@ -119,7 +115,7 @@ impl LawModel {
         if site.packet.0 == 0 {
             return Err(wrong("packet", packet, "a size above zero".into()));
         }
-        let given = values(params);
+        let given = values(params)?;
         spec.resolve(&given).map_err(fault)?;
         Ok(LawModel { spec, given, site })
     }
@@ -150,6 +146,20 @@ impl LawModel {
             .collect()
     }
 
+    /// The goal or parameter that makes a designed loop slower where it is smaller, or None.
+    #[getter]
+    fn slowed_by(&self) -> Option<&'static str> {
+        self.spec.slowed_by
+    }
+
+    /// How the law steers the arrival rate: (utilisation, k_p, k_i, k_d), or None where it acts on
+    /// the queue.
+    #[getter]
+    fn rate_control(&self) -> PyResult<Option<(f64, f64, f64, f64)>> {
+        let found = self.spec.rate_control(&self.given).map_err(fault)?;
+        Ok(found.map(|it| (it.utilisation, it.k_p, it.k_i, it.k_d)))
+    }
+
     /// Where flows with this propagation RTT settle and the law's model there:
     /// (point, filter), or None where the law has no linear model, or no equilibrium.
     fn operate<'py>(
@@ -178,21 +188,23 @@ impl LawModel {
         found.map(|model| filter(py, &model)).transpose()
     }
 
-    /// The law's design rule for a point at the wanted queue: {gains, params, notes}, or None
+    /// The law's design rule for a point at the wanted queue, packets as a number or a text such
+    /// as "15ms": {gains, params, notes}, or None
     /// where it has none.
     fn design<'py>(
         &self,
         py: Python<'py>,
         point: &OperatingPoint,
-        target_pkts: f64,
+        target: Bound<PyAny>,
         goals: Texts,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let wish = Wish {
+        let request = DesignRequest {
             point: point.0,
-            target_pkts,
+            set_point: set_point(&target)
+                .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
             site: self.site,
         };
-        let found = self.spec.design(&self.given, &wish, &values(goals));
+        let found = self.spec.design(&self.given, &request, &values(goals)?);
         found
             .map_err(fault)?
             .map(|it| designed(py, &it))
@@ -200,25 +212,39 @@ impl LawModel {
     }
 }
 
-fn fault(error: ParamError) -> PyErr {
+/// A number of packets, or a text with its unit.
+pub fn set_point(value: &Bound<PyAny>) -> Option<SetPoint> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return SetPoint::parse(text.to_str().ok()?).ok();
+    }
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    let packets: f64 = value.extract().ok()?;
+    packets.is_finite().then_some(SetPoint::Packets(packets))
+}
+
+/// The law of this name.
+pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
+    find(kind).ok_or_else(|| {
+        let kinds: Vec<_> = LAWS.iter().map(|law| law.kind).collect();
+        let near = nearest(kind, &kinds).map(|near| format!(" (did you mean {near:?}?)"));
+        let allowed = kinds.join(", ") + &near.unwrap_or_default();
+        fault(ParamError::new("law", format!("{kind:?}"), allowed))
+    })
+}
+
+pub fn fault(error: ParamError) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
 
-/// Texts as a scenario would have them: flags and numbers bare, all else in quotes.
-pub fn values(texts: Texts) -> Vec<(String, Value)> {
-    let value = |text: String| match text.parse::<f64>() {
-        Ok(number) if number.fract() == 0.0 && number.abs() < 1e15 => Value::Integer(number as i64),
-        Ok(number) => Value::Number(number),
-        Err(_) => match text.as_str() {
-            "true" => Value::Flag(true),
-            "false" => Value::Flag(false),
-            _ => Value::Text(text),
-        },
+/// Values of `--set KEY=VALUE`.
+fn values(texts: Texts) -> PyResult<Vec<(String, Value)>> {
+    let read = |(name, text): (String, String)| {
+        let value = forebay_scenario::set_value(&name, &text).map_err(fault)?;
+        Ok((name, value))
     };
-    texts
-        .into_iter()
-        .map(|(name, text)| (name, value(text)))
-        .collect()
+    texts.into_iter().map(read).collect()
 }
 
 fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDict>> {
@@ -235,6 +261,8 @@ fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDic
         sampled.map(|it| (it.interval_s, it.numerator.clone(), it.denominator.clone())),
     )?;
     entry.set_item("one_sided", model.one_sided)?;
+    entry.set_item("integrates", model.integrates())?;
+    entry.set_item("proportional", model.proportional())?;
     Ok(entry)
 }
 

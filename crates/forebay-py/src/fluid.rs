@@ -1,6 +1,6 @@
-//! The fluid model from Python. `python/forebay/fluid.py` has the classes that are read here.
+//! The fluid model from Python. `python/forebay/fluid/model.py` has the classes that are read here.
 
-use forebay_core::{laws, Bytes, ParamError, Rate, Span, Time, Value};
+use forebay_core::{laws, Bytes, ParamError, QueueChoice, Rate, Span, Time, Value};
 use forebay_fluid::{
     from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What, Windows,
 };
@@ -102,6 +102,7 @@ impl PyBottleneck {
                 given: (self.params.into_iter())
                     .map(|(name, param)| (name, value(param)))
                     .collect(),
+                queue: QueueChoice::default(),
             },
         })
     }

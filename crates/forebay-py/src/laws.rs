@@ -1,30 +1,49 @@
-//! The registry of laws as Python values.
+//! The registries of laws and of queue disciplines as Python values.
 
-use forebay_core::param::{ParamSpec, Value};
-use forebay_core::{laws::LAWS, LawSpec};
+use forebay_core::param::{ParamError, ParamSpec, Value};
+use forebay_core::{disciplines::DISCIPLINES, laws::LAWS, DisciplineSpec, LawSpec};
+use forebay_scenario::set_value;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;
 
-/// Every law: a list of {name, title, source, params}, each parameter {name, unit, default,
-/// default_text, min, max, doc}. Numbers are in the unit; `default` is None where the
-/// parameter must be given, and a bound is None where there is none.
+/// Every law: a list of {name, title, source, short_title, baseline, set_point, reality, params},
+/// each parameter {name, unit, default, default_text, min, max, doc}. Numbers are in the unit;
+/// `default` is None where the parameter must be given, and a bound is None where there is none.
 #[pyfunction]
 pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
-    PyList::new(
-        py,
-        LAWS.iter()
-            .map(|law| describe(py, law))
-            .collect::<PyResult<Vec<_>>>()?,
-    )
+    let entry = |law: &LawSpec| {
+        let entry = describe(py, law.kind, law.title, law.source, law.params)?;
+        entry.set_item("short_title", law.name())?;
+        entry.set_item("baseline", law.baseline)?;
+        entry.set_item("set_point", law.set_point().map(|spec| spec.name))?;
+        entry.set_item("reality", law.reality)?;
+        Ok(entry)
+    };
+    PyList::new(py, LAWS.iter().map(entry).collect::<PyResult<Vec<_>>>()?)
 }
 
-fn describe<'py>(py: Python<'py>, law: &LawSpec) -> PyResult<Bound<'py, PyDict>> {
+/// Every queue discipline: {name, title, source, params}, as [`laws`] has them.
+#[pyfunction]
+pub fn queues(py: Python) -> PyResult<Bound<PyList>> {
+    let entry =
+        |queue: &DisciplineSpec| describe(py, queue.kind, queue.title, queue.source, queue.params);
+    let entries = DISCIPLINES.iter().map(entry);
+    PyList::new(py, entries.collect::<PyResult<Vec<_>>>()?)
+}
+
+fn describe<'py>(
+    py: Python<'py>,
+    kind: &str,
+    title: &str,
+    source: &str,
+    params: &[ParamSpec],
+) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
-    entry.set_item("name", law.kind)?;
-    entry.set_item("title", law.title)?;
-    entry.set_item("source", law.source)?;
-    let params: PyResult<Vec<_>> = law.params.iter().map(|spec| param(py, spec)).collect();
+    entry.set_item("name", kind)?;
+    entry.set_item("title", title)?;
+    entry.set_item("source", source)?;
+    let params: PyResult<Vec<_>> = params.iter().map(|spec| param(py, spec)).collect();
     entry.set_item("params", params?)?;
     Ok(entry)
 }
@@ -56,6 +75,38 @@ pub fn text(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         other => other.to_string(),
     }
+}
+
+/// A value that Python gives: a flag, a number, a text, a path, or a table, whose texts mean what
+/// they mean after `--set KEY=`.
+pub fn read_value(given: &Bound<PyAny>) -> Result<Value, ParamError> {
+    if let Ok(flag) = given.cast::<PyBool>() {
+        return Ok(Value::Flag(flag.is_true()));
+    }
+    if given.is_instance_of::<PyInt>() {
+        // One of more than 64 bits goes on as a text.
+        let wide = || Value::Text(given.to_string());
+        return Ok(given.extract().map_or_else(|_| wide(), Value::Integer));
+    }
+    if let Ok(number) = given.extract::<f64>() {
+        return Ok(Value::Number(number));
+    }
+    let Ok(table) = given.cast::<PyMapping>() else {
+        return Ok(Value::Text(given.to_string()));
+    };
+    let items = table.items().map(|items| items.iter().collect::<Vec<_>>());
+    let mut fields = Vec::new();
+    for item in items.unwrap_or_default() {
+        let Ok((name, field)) = item.extract::<(String, Bound<PyAny>)>() else {
+            return Err(ParamError::new("params", item, "names and their values"));
+        };
+        let field = match field.cast::<PyString>() {
+            Ok(text) => set_value(&name, &text.to_string())?,
+            Err(_) => read_value(&field)?,
+        };
+        fields.push((name, field));
+    }
+    Ok(Value::Table(fields))
 }
 
 /// A value as Python has it.

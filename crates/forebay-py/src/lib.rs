@@ -1,6 +1,8 @@
 //! `forebay._native`: the simulator as a Python module. A thin wrapper; `python/forebay` says
 //! what is done with it, and `python/forebay/_native.pyi` has its types.
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod control;
 mod files;
@@ -8,8 +10,12 @@ mod fluid;
 mod keys;
 mod laws;
 mod link;
+mod measures;
 mod plan;
 mod prototype;
+mod record;
+mod search;
+mod senders;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -33,8 +39,13 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
     module.add_function(wrap_pyfunction!(laws::laws, module)?)?;
+    module.add_function(wrap_pyfunction!(laws::queues, module)?)?;
+    module.add_function(wrap_pyfunction!(senders::senders, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(keys::keys, module)?)?;
+    module.add_function(wrap_pyfunction!(measures::metrics, module)?)?;
+    module.add_function(wrap_pyfunction!(measures::measures, module)?)?;
+    module.add_function(wrap_pyfunction!(measures::measure, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_run, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_halving, module)?)?;
@@ -51,5 +62,6 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::Fault>()?;
     control::register(module)?;
     link::register(module)?;
+    search::register(module)?;
     module.add_class::<prototype::Queue>()
 }

@@ -1,128 +1,32 @@
-//! A link for real traffic, as Python sees it: settings in, one table of what was observed out.
+//! A link for real traffic as Python classes: settings in, what was observed out.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use forebay_batch::Outcome as Observation;
-use forebay_core::{ParamError, Rate, Span, Time};
-use forebay_link::lateness::Bounds;
-use forebay_link::live::{Change, Shared};
+use forebay_core::param::{ParamType, Shape, Value};
+use forebay_core::{ParamError, Time};
+use forebay_link::live::Change;
 use forebay_link::prometheus::Endpoint;
-use forebay_link::text::{self, WayText};
-use forebay_link::watch;
 use forebay_link::{
-    Capture, Command, Commands, Ended, Error, Outcome, Ready, Settings, Watchers,
-    SUPER_PACKETS_ABOVE_BPS,
+    Attendance, Capture, Command, Commands, DirectionSettings, Ended, Error, Outcome, Settings,
+    Watchers,
 };
-use forebay_scenario::LawChoice;
+use forebay_scenario::link_options::{DirectionChoice, OptionGroup};
+use forebay_scenario::{LinkOptions, Maybe};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::batch::{Key, Run};
-use crate::control::values;
+use crate::laws::{read_value, text, value};
 use crate::plan::LawInfo;
+use crate::record::record;
 use crate::ScenarioError;
 
-/// What a view has to give the terminal back.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-#[derive(FromPyObject)]
-struct PyWay {
-    suffix: String,
-    rate: Option<String>,
-    /// Name and lines.
-    trace: Option<(String, String)>,
-    delay: String,
-    buffer: String,
-    loss: String,
-    ecn: bool,
-    aqm: String,
-    set: Vec<(String, String)>,
-}
-
-#[derive(FromPyObject)]
-pub struct PySettings {
-    up: PyWay,
-    down: PyWay,
-    device: String,
-    /// Its range, and the seed's, `Settings.check` has seen to.
-    mtu: u32,
-    /// Chosen by the rate where it is None.
-    super_packets: Option<bool>,
-    seed: u64,
-    sample: String,
-    measure: String,
-    void_lateness: String,
-    void_rate: String,
-}
-
-impl PyWay {
-    fn read(self) -> Result<forebay_link::Way, ParamError> {
-        WayText {
-            suffix: self.suffix,
-            rate: self.rate,
-            trace: self.trace,
-            delay: self.delay,
-            buffer: self.buffer,
-            loss: self.loss,
-            ecn: self.ecn,
-            aqm: self.aqm,
-            set: values(self.set),
-        }
-        .read()
-    }
-}
-
-impl PySettings {
-    fn read(self) -> Result<Settings, ParamError> {
-        let (up, down) = (self.up.read()?, self.down.read()?);
-        let rates = [&up, &down].map(|way| way.capacity.mean_rate());
-        let fast = rates
-            .iter()
-            .any(|rate| *rate > Rate::from_bps(SUPER_PACKETS_ABOVE_BPS));
-        let device = text::device(&self.device)?;
-        let plain = matches!(device, forebay_link::DeviceKind::Packets);
-        if plain && self.super_packets == Some(true) {
-            return Err(ParamError::new(
-                "device",
-                "packets",
-                "tun, which super-packets need",
-            ));
-        }
-        Ok(Settings {
-            up,
-            down,
-            device,
-            mtu: self.mtu,
-            super_packets: self
-                .super_packets
-                .unwrap_or_else(|| fast && !plain && forebay_link::tun_there()),
-            seed: self.seed,
-            sample: text::span(
-                "sample",
-                &self.sample,
-                Span::from_millis(1),
-                Span::from_secs(60),
-            )?,
-            measure: text::measure(&self.measure)?,
-            bounds: Bounds {
-                lateness_p999: text::span(
-                    "void-lateness",
-                    &self.void_lateness,
-                    Span::from_micros(1),
-                    Span::from_secs(60),
-                )?,
-                rate: text::rate_bound(&self.void_rate)?,
-            },
-        })
-    }
-}
+/// A file's name and contents.
+type Files = Vec<(String, Vec<u8>)>;
 
 fn refused(error: &ParamError) -> PyErr {
     ScenarioError::new_err(format!("link: {error}"))
@@ -135,39 +39,256 @@ fn failed(error: Error) -> PyErr {
     }
 }
 
-/// Checks settings, and describes the law of each direction: up, then down.
-///
-/// Raises ScenarioError with one line.
+/// Every option of a link: a list of {name, placeholder, type, default, default_text, doc,
+/// group}, in the order of help. `type` is "flag", "integer", "text" or "table"; `default` is
+/// None where there is none; `group` is "link", "up" or "run".
 #[pyfunction]
-pub fn link_check(py: Python, settings: PySettings) -> PyResult<Vec<LinkLaw>> {
-    let settings = settings.read().map_err(|error| refused(&error))?;
-    settings.directions().map_err(|error| refused(&error))?;
-    let law = |way: &forebay_link::Way| {
-        let choice = LawChoice {
-            label: way.law.spec.kind.into(),
-            spec: way.law.spec,
-            given: way.law.given.clone(),
-        };
-        Ok(LinkLaw {
-            law: Py::new(py, LawInfo::of_choice(&choice))?,
-            rate_bps: way.capacity.mean_rate().as_bps(),
-        })
-    };
-    [&settings.up, &settings.down]
+pub fn link_options(py: Python) -> PyResult<Bound<PyList>> {
+    let entries: PyResult<Vec<_>> = forebay_scenario::link_options()
         .into_iter()
-        .map(law)
-        .collect()
+        .map(|option| {
+            let entry = PyDict::new(py);
+            let default = option.default.as_ref();
+            let kind = match option.shape {
+                Shape::Flag => "flag",
+                Shape::Integer => "integer",
+                Shape::Table => "table",
+                _ => "text",
+            };
+            let group = match option.group {
+                OptionGroup::Link => "link",
+                OptionGroup::Up => "up",
+                OptionGroup::Run => "run",
+            };
+            entry.set_item("name", option.name)?;
+            entry.set_item("placeholder", option.placeholder)?;
+            entry.set_item("type", kind)?;
+            entry.set_item("default", default.map(|it| value(py, it)).transpose()?)?;
+            entry.set_item("default_text", default.map(text))?;
+            entry.set_item("doc", option.doc)?;
+            entry.set_item("group", group)?;
+            Ok(entry)
+        })
+        .collect();
+    PyList::new(py, entries?)
 }
 
-/// A direction's law, and its rate (the mean of a trace).
-#[pyclass(frozen, get_all, module = "forebay._native")]
-pub struct LinkLaw {
-    law: Py<LawInfo>,
-    rate_bps: u64,
+/// Settings of a link, read and checked.
+#[pyclass(frozen, module = "forebay._native")]
+pub struct LinkSettings {
+    given: Vec<(String, Value)>,
+    files: Files,
+    options: LinkOptions,
+    settings: Settings,
+}
+
+#[pymethods]
+impl LinkSettings {
+    /// `given` by the names of `link_options`; `files` has the contents of traces by their names.
+    ///
+    /// Raises ScenarioError with one line.
+    #[new]
+    #[pyo3(signature = (given, files=Vec::new()))]
+    fn new(given: &Bound<PyDict>, files: Files) -> PyResult<LinkSettings> {
+        let mut read = Vec::with_capacity(given.len());
+        for (name, option) in given {
+            let option = read_value(&option).map_err(|error| refused(&error))?;
+            read.push((name.extract()?, option));
+        }
+        let options = LinkOptions::read(&read, &files).map_err(|error| refused(&error))?;
+        let settings = Settings::of(&options).map_err(|error| refused(&error))?;
+        forebay_link::direction::both(&settings).map_err(|error| refused(&error))?;
+        Ok(LinkSettings {
+            given: read,
+            files,
+            options,
+            settings,
+        })
+    }
+
+    fn __getnewargs__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Files)> {
+        Ok((self.given(py)?, self.files.clone()))
+    }
+
+    /// What was asked for, by the names of `link_options`.
+    #[getter]
+    fn given<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let given = PyDict::new(py);
+        for (name, option) in &self.given {
+            given.set_item(name, value(py, option)?)?;
+        }
+        Ok(given)
+    }
+
+    /// Client to server.
+    #[getter]
+    fn up(&self, py: Python) -> PyResult<LinkDirectionSettings> {
+        self.direction(py, &self.options.up, &self.settings.up)
+    }
+
+    /// Server to client.
+    #[getter]
+    fn down(&self, py: Python) -> PyResult<LinkDirectionSettings> {
+        self.direction(py, &self.options.down, &self.settings.down)
+    }
+
+    #[getter]
+    fn mtu(&self) -> u32 {
+        self.settings.mtu
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.settings.seed
+    }
+
+    /// As an option writes it, such as "5s.."
+    #[getter]
+    fn measure(&self) -> String {
+        text(&self.options.whole.measure.to_value())
+    }
+}
+
+impl LinkSettings {
+    fn direction(
+        &self,
+        py: Python,
+        choice: &DirectionChoice,
+        read: &DirectionSettings,
+    ) -> PyResult<LinkDirectionSettings> {
+        let site = read.site(self.settings.mtu);
+        let options = &choice.options;
+        let delay = options.delay;
+        let Maybe(rate) = options.rate;
+        let mean = choice.mean_rate();
+        Ok(LinkDirectionSettings {
+            rate: rate.map(|rate| rate.to_string()),
+            trace: options.trace.0.as_ref().map(|file| file.0.clone()),
+            rate_bps: mean.as_bps(),
+            delay: text(&delay.to_value()),
+            delay_s: (delay.least.as_secs_f64(), delay.most.as_secs_f64()),
+            buffer: text(&options.buffer.to_value()),
+            buffer_pkts: site.buffer_pkts,
+            loss: options.loss.0,
+            ecn: self.options.whole.ecn,
+            aqm: choice.law.spec.kind.to_owned(),
+            set: written(&choice.law.given),
+            law: Py::new(py, LawInfo::of_choice(&choice.law, &site))?,
+        })
+    }
+}
+
+fn written(given: &[(String, Value)]) -> Vec<(String, String)> {
+    let text = |(name, value): &(String, Value)| (name.clone(), text(value));
+    given.iter().map(text).collect()
+}
+
+record! {
+    /// Settings of one direction. Quantities are texts with their unit.
+    LinkDirectionSettings {
+        /// None where a trace stands in its place.
+        rate: Option<String>,
+        /// Name of the file.
+        trace: Option<String>,
+        /// Mean rate of a trace.
+        rate_bps: u64,
+        delay: String,
+        /// Least and most.
+        delay_s: (f64, f64),
+        buffer: String,
+        /// Packets of the MTU that the buffer holds.
+        buffer_pkts: f64,
+        /// Share of packets lost after the queue.
+        loss: f64,
+        ecn: bool,
+        aqm: String,
+        /// Parameters that were given for the law.
+        set: Vec<(String, String)>,
+        law: Py<LawInfo>,
+    }
+}
+
+record! {
+    /// A link that is up, and how others enter it.
+    LinkReady {
+        pid: u32,
+        /// Path of the user namespace, if there is one of its own.
+        user: Option<String>,
+        /// Paths of the network namespaces of client and server.
+        networks: Vec<String>,
+        ipv6: bool,
+        environment: std::collections::BTreeMap<String, String>,
+        /// Address on which metrics are served.
+        metrics: Option<String>,
+    }
+}
+
+record! {
+    /// How late packets were released, by quantile, in s; NaN without packets.
+    LinkLateness {
+        p50_s: f64,
+        p99_s: f64,
+        p999_s: f64,
+        max_s: f64,
+        /// Upper end of each bin in s, and packets in it.
+        bins: Vec<(f64, u64)>,
+    }
+}
+
+record! {
+    /// A change by hand while the link was up: of the rate, or of the law.
+    LinkChange {
+        time_s: f64,
+        /// 0 is up, 1 is down.
+        direction: usize,
+        rate: Option<String>,
+        aqm: Option<String>,
+        /// Parameters that were set for the law.
+        set: Vec<(String, String)>,
+    }
+}
+
+record! {
+    /// What was observed in one direction.
+    LinkDirection {
+        run: Py<Run>,
+        /// While the link was busy: what was released, and what was due, in bit/s.
+        achieved_bps: f64,
+        asked_bps: f64,
+        /// Lost after the queue, as was asked.
+        lost_packets: u64,
+        /// TCP flows that carried data.
+        tcp_flows: u64,
+        /// Flows whose sender was seen, by its congestion control.
+        congestion_controls: std::collections::BTreeMap<String, u64>,
+    }
+}
+
+record! {
+    /// What came of a run on a link.
+    LinkOutcome {
+        /// Exit status of the command, 128 + n where signal n killed it; None where there was none.
+        status: Option<i32>,
+        /// Number of the error for which the command could not be started.
+        not_started: Option<i32>,
+        /// Exit status of the server's command; None while it runs.
+        server_status: Option<i32>,
+        duration_s: f64,
+        measure_s: (f64, f64),
+        sample_s: f64,
+        lateness: Py<LinkLateness>,
+        /// Why the run is void; empty where it is sound.
+        void: Vec<String>,
+        /// Why the captures are not whole, if they are not.
+        capture_failed: Option<String>,
+        changes: Vec<Py<LinkChange>>,
+        /// Up, then down.
+        directions: Vec<Py<LinkDirection>>,
+    }
 }
 
 /// Runs a link in this process, which must have one thread, until `command` ends or `stop` is
-/// readable; `ready` is called with a table once it is up.
+/// readable; `ready` is called with a LinkReady once it is up.
 ///
 /// Raises ScenarioError for wrong settings, and OSError for what the machine does not allow.
 ///
@@ -178,10 +299,10 @@ pub struct LinkLaw {
     settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
     metrics=None, captures=None
 ))]
-#[allow(clippy::too_many_arguments)] // keywords in Python
-pub fn link_run<'py>(
-    py: Python<'py>,
-    settings: PySettings,
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+pub fn link_run(
+    py: Python,
+    settings: &Bound<LinkSettings>,
     command: Option<Vec<OsString>>,
     server: Option<String>,
     output: Option<PathBuf>,
@@ -190,8 +311,8 @@ pub fn link_run<'py>(
     watch: bool,
     metrics: Option<&str>,
     captures: Option<PathBuf>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let settings = settings.read().map_err(|error| refused(&error))?;
+) -> PyResult<LinkOutcome> {
+    let settings = settings.get().settings.clone();
     let commands = Commands {
         client: command.map(|arguments| Command {
             arguments,
@@ -212,60 +333,34 @@ pub fn link_run<'py>(
         ..Watchers::default()
     };
     // Bound before the process leaves the machine's own network.
-    let endpoint = metrics.map(endpoint).transpose()?;
+    let endpoint = metrics.map(Endpoint::at).transpose();
+    let endpoint = endpoint.map_err(|error| refused(&error))?;
     let address = endpoint.as_ref().map(Endpoint::address).transpose()?;
-    let view: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
-    if watch || endpoint.is_some() {
-        let shared = Shared::default();
-        watchers.picture = Some(Arc::clone(&shared));
-        let (changes, asked) = channel();
-        watchers.changes = Some(asked);
-        let (settings, view) = (settings.clone(), Arc::clone(&view));
-        watchers.attend = Some(Box::new(move || {
-            if watch {
-                let started = watch::start(&settings, Arc::clone(&shared), changes);
-                *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
-            }
-            if let Some(endpoint) = endpoint {
-                endpoint.serve(shared);
-            }
-        }));
-    }
+    let attendance = Attendance::add(&mut watchers, &settings, watch, endpoint);
     let mut raised = None;
     let outcome = py.detach(|| {
-        forebay_link::run(&settings, &commands, watchers, |up| {
-            if let Some(ready) = &ready {
-                let told = Python::attach(|py| {
-                    let up = tell(py, up)?;
-                    up.set_item("metrics", address.map(|it| it.to_string()))?;
-                    ready.call1(py, (up,))
-                });
-                raised = told.err();
-            }
-        })
+        let outcome = forebay_link::run(&settings, &commands, watchers, |up| {
+            let Some(ready) = &ready else { return };
+            let up = LinkReady {
+                pid: up.pid,
+                user: up.user.clone(),
+                networks: up.networks.to_vec(),
+                ipv6: up.ipv6,
+                environment: up.environment.iter().cloned().collect(),
+                metrics: address.map(|it| it.to_string()),
+            };
+            raised = Python::attach(|py| ready.call1(py, (up,))).err();
+        });
+        attendance.end();
+        outcome
     });
-    // It gives the terminal back; where that has closed, reading from it may never end.
-    let view = view.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let start = Instant::now();
-    while view.as_ref().is_some_and(|it| !it.is_finished()) && start.elapsed() < PATIENCE {
-        py.detach(|| thread::sleep(Duration::from_millis(5)));
-    }
     match raised {
         Some(error) => Err(error),
         None => observed(py, &settings, outcome.map_err(failed)?),
     }
 }
 
-fn endpoint(address: &str) -> PyResult<Endpoint> {
-    let wrong = |why: String| {
-        let allowed = "an address of this machine with a free port, such as 127.0.0.1:9100";
-        refused(&ParamError::new("metrics", why, allowed))
-    };
-    let address = address.parse().map_err(|_| wrong(format!("{address:?}")))?;
-    Endpoint::bind(address).map_err(|error| wrong(format!("{address}, {error}")))
-}
-
-/// The root queue of a device: a table, or None where it has none.
+/// Root queue of a device: a table, or None where it has none.
 #[pyfunction]
 pub fn link_queue<'py>(py: Python<'py>, device: &str) -> PyResult<Option<Bound<'py, PyDict>>> {
     let Some(queue) = forebay_link::root_queue(device)? else {
@@ -280,20 +375,6 @@ pub fn link_queue<'py>(py: Python<'py>, device: &str) -> PyResult<Option<Bound<'
     Ok(Some(table))
 }
 
-fn tell<'py>(py: Python<'py>, up: &Ready) -> PyResult<Bound<'py, PyDict>> {
-    let table = PyDict::new(py);
-    table.set_item("pid", up.pid)?;
-    table.set_item("user", &up.user)?;
-    table.set_item("networks", up.networks.to_vec())?;
-    table.set_item("ipv6", up.ipv6)?;
-    let environment = PyDict::new(py);
-    for (name, value) in &up.environment {
-        environment.set_item(name, value)?;
-    }
-    table.set_item("environment", environment)?;
-    Ok(table)
-}
-
 /// (exit status, number of the error if it was not started)
 fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
     match ended {
@@ -303,91 +384,83 @@ fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
     }
 }
 
-/// A change as a table: its time, the direction, and the rate, or the law and what was set of it.
-fn changed<'py>(py: Python<'py>, time: Time, change: &Change) -> PyResult<Bound<'py, PyDict>> {
-    let table = PyDict::new(py);
-    table.set_item("time_s", time.as_secs_f64())?;
+fn changed(time: Time, change: &Change) -> Option<LinkChange> {
+    let time_s = time.as_secs_f64();
     match change {
-        Change::Rate(way, rate) => {
-            table.set_item("way", *way)?;
-            table.set_item("rate", rate.to_string())?;
-        }
-        Change::Law(way, law) => {
-            table.set_item("way", *way)?;
-            table.set_item("aqm", law.spec.kind)?;
-            let set = law.given.iter();
-            let set: Vec<_> = set
-                .map(|(name, it)| (name, crate::laws::text(it)))
-                .collect();
-            table.set_item("set", set)?;
-        }
-        Change::Stop(_) => {}
+        Change::Rate(direction, rate) => Some(LinkChange {
+            time_s,
+            direction: *direction,
+            rate: Some(rate.to_string()),
+            aqm: None,
+            set: Vec::new(),
+        }),
+        Change::Law(direction, law) => Some(LinkChange {
+            time_s,
+            direction: *direction,
+            rate: None,
+            aqm: Some(law.spec.kind.to_owned()),
+            set: written(&law.given),
+        }),
+        Change::Stop(_) => None,
     }
-    Ok(table)
 }
 
-fn observed<'py>(
-    py: Python<'py>,
-    settings: &Settings,
-    outcome: Outcome,
-) -> PyResult<Bound<'py, PyDict>> {
-    let table = PyDict::new(py);
+fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkOutcome> {
     let late = |quantile: f64| outcome.lateness.quantile_s(quantile);
-    let lateness = PyDict::new(py);
-    lateness.set_item("p50_s", late(0.5))?;
-    lateness.set_item("p99_s", late(0.99))?;
-    lateness.set_item("p999_s", late(0.999))?;
-    lateness.set_item("max_s", outcome.lateness.max_s())?;
-    lateness.set_item("bins", outcome.lateness.bins())?;
-    table.set_item("lateness", lateness)?;
-    table.set_item("void", &outcome.void)?;
-    table.set_item("capture_failed", &outcome.capture_failed)?;
-    table.set_item("command", status(outcome.command))?;
-    table.set_item("server", status(outcome.server))?;
-    table.set_item("duration_s", outcome.duration.as_secs_f64())?;
-    table.set_item("sample_s", settings.sample.as_secs_f64())?;
-    let end = Time::ZERO + outcome.duration;
-    let (start, measured) = settings.measure;
-    let measured = measured.unwrap_or(end).min(end);
+    let lateness = LinkLateness {
+        p50_s: late(0.5),
+        p99_s: late(0.99),
+        p999_s: late(0.999),
+        max_s: outcome.lateness.max_s(),
+        bins: outcome.lateness.bins(),
+    };
     let changes = outcome.changes.iter();
-    let changes: PyResult<Vec<_>> = changes.map(|(time, it)| changed(py, *time, it)).collect();
-    table.set_item("changes", changes?)?;
-    table.set_item("measure_s", (start.as_secs_f64(), measured.as_secs_f64()))?;
-    let ways = PyList::empty(py);
-    for (index, way) in outcome.ways.into_iter().enumerate() {
-        let counts = way.counts;
-        let row = PyDict::new(py);
-        row.set_item("achieved_bps", way.achieved_bps)?;
-        row.set_item("asked_bps", way.asked_bps)?;
-        row.set_item("lost_packets", counts.lost_packets)?;
-        row.set_item("congestion_controls", way.congestion_controls)?;
-        row.set_item("tcp_flows", way.tcp_flows)?;
+    let changes = changes.filter_map(|(time, change)| changed(*time, change));
+    let changes: PyResult<Vec<_>> = changes.map(|it| Py::new(py, it)).collect();
+    let (status, not_started) = status(outcome.command);
+    let (server_status, _) = self::status(outcome.server);
+    let measured = settings.measured(outcome.duration);
+    let mut directions = Vec::new();
+    for (point, direction) in outcome.ways.into_iter().enumerate() {
         let key = Key {
-            point: index,
-            law: index,
+            point,
+            law: 0,
             seed: settings.seed,
         };
-        let observation = Observation {
-            metrics: way.metrics,
-            trace: way.trace,
+        let mut observation = Observation {
+            metrics: direction.metrics,
+            trace: direction.trace,
             user_cpu_s: outcome.user_cpu_s,
             others: Vec::new(),
         };
+        observation.trace.name = ["up", "down"][point].to_owned();
         let run = Bound::new(py, Run::new(py, key, observation, true)?)?;
-        for name in [
-            "metrics",
-            "samples",
-            "delay_s",
-            "delay_packets",
-            "flow_traffic",
-            "flow_goodput_bps",
-        ] {
-            row.set_item(name, run.getattr(name)?)?;
-        }
-        ways.append(row)?;
+        let metrics = run.getattr("metrics")?;
+        metrics.set_item("lateness_p99_s", lateness.p99_s)?;
+        metrics.set_item("void", !outcome.void.is_empty())?;
+        let direction = LinkDirection {
+            run: run.unbind(),
+            achieved_bps: direction.achieved_bps,
+            asked_bps: direction.asked_bps,
+            lost_packets: direction.counts.lost_packets,
+            tcp_flows: direction.tcp_flows,
+            congestion_controls: direction.congestion_controls,
+        };
+        directions.push(Py::new(py, direction)?);
     }
-    table.set_item("ways", ways)?;
-    Ok(table)
+    Ok(LinkOutcome {
+        status,
+        not_started,
+        server_status,
+        duration_s: outcome.duration.as_secs_f64(),
+        measure_s: measured,
+        sample_s: settings.sample.as_secs_f64(),
+        lateness: Py::new(py, lateness)?,
+        void: outcome.void,
+        capture_failed: outcome.capture_failed,
+        changes: changes?,
+        directions,
+    })
 }
 
 /// Enters the namespaces with these paths, for a process that then becomes another program.
@@ -398,9 +471,15 @@ pub fn link_enter(network: &str, user: Option<&str>) -> PyResult<()> {
 }
 
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(link_check, module)?)?;
+    module.add_function(wrap_pyfunction!(link_options, module)?)?;
     module.add_function(wrap_pyfunction!(link_run, module)?)?;
     module.add_function(wrap_pyfunction!(link_enter, module)?)?;
     module.add_function(wrap_pyfunction!(link_queue, module)?)?;
-    module.add_class::<LinkLaw>()
+    module.add_class::<LinkSettings>()?;
+    module.add_class::<LinkDirectionSettings>()?;
+    module.add_class::<LinkReady>()?;
+    module.add_class::<LinkLateness>()?;
+    module.add_class::<LinkChange>()?;
+    module.add_class::<LinkDirection>()?;
+    module.add_class::<LinkOutcome>()
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use forebay_batch::{Batch, Build, Job};
 use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
-use forebay_core::{Packets, Span};
+use forebay_core::{Packets, Site, Span};
 use forebay_scenario::{
-    parse, Change, Experiment, Instant, LawChoice, Link, LinkSetting, Options, Pareto2, Point,
-    RateTrace, Scenario, Setting, Traffic, TrafficKind,
+    parse, Change, EcnChoice, Experiment, Instant, LawChoice, Link, LinkSetting, Options, Pareto2,
+    Point, RateTrace, Scenario, Setting, Traffic, TrafficKind,
 };
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -156,19 +155,19 @@ impl Plan {
 impl Plan {
     /// How to make each law at `point`, and its set-point.
     fn builds(&self, py: Python, point: &Point) -> Vec<(Build, Option<f64>)> {
+        let site = point.scenario.site();
         let of_scenario = point.laws.iter().cloned().map(|choice| {
-            let target_pkts = choice.target_pkts();
-            let build: Build =
-                Arc::new(move |_, site| choice.build(site).map_err(|error| error.to_string()));
+            let target_pkts = choice.target_pkts(&site);
+            let build: Build = Arc::new(move |_| choice.aqm());
             (build, target_pkts)
         });
         let of_python = self
             .prototypes
             .iter()
-            .map(|prototype| (prototype.build(py), prototype.target_pkts));
+            .map(|prototype| (prototype.build(py), prototype.target_pkts(&site)));
         of_scenario
             .chain(of_python)
-            .map(|(build, own)| (build, point.scenario.target_pkts.or(own)))
+            .map(|(build, own)| (build, point.scenario.target_pkts().or(own)))
             .collect()
     }
 }
@@ -179,8 +178,13 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
     for (key, value) in &point.settings {
         settings.set_item(key, laws::value(py, value)?)?;
     }
-    let of_scenario = point.laws.iter().map(LawInfo::of_choice);
-    let of_python = prototypes.iter().map(LawInfo::of_prototype);
+    let of_scenario = point
+        .laws
+        .iter()
+        .map(|law| LawInfo::of_choice(law, &scenario.site()));
+    let of_python = prototypes
+        .iter()
+        .map(|it| LawInfo::of_prototype(it, &scenario.site()));
     let (start, end) = scenario.measure;
     Ok(PointInfo {
         label: point.label.clone(),
@@ -188,11 +192,11 @@ fn describe(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<Poi
         duration_s: scenario.duration.as_secs_f64(),
         measure_s: (start.as_secs_f64(), end.as_secs_f64()),
         sample_s: scenario.sample.as_secs_f64(),
-        target_pkts: scenario.target_pkts,
+        target_pkts: scenario.target_pkts(),
         rate: scenario.bottleneck.rate.to_string(),
         links: scenario
             .all_links()
-            .map(|link| Py::new(py, LinkInfo::new(py, link)?))
+            .map(|link| Py::new(py, LinkInfo::new(py, link, &scenario.site_of(link))?))
             .collect::<PyResult<_>>()?,
         laws: of_scenario
             .chain(of_python)
@@ -249,8 +253,8 @@ pub struct LinkInfo {
 }
 
 impl LinkInfo {
-    fn new(py: Python, link: &Link) -> PyResult<LinkInfo> {
-        let own = link.law.as_ref().map(LawInfo::of_choice);
+    fn new(py: Python, link: &Link, site: &Site) -> PyResult<LinkInfo> {
+        let own = link.law.as_ref().map(|law| LawInfo::of_choice(law, site));
         let round_s = |trace: &RateTrace| f64::from(*trace.times_ms.last().unwrap_or(&0)) / 1e3;
         let trace = link.trace.as_ref();
         Ok(LinkInfo {
@@ -271,44 +275,54 @@ impl LinkInfo {
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct LawInfo {
     label: String,
+    /// Name in the registry; None for a prototype.
+    kind: Option<&'static str>,
+    /// Whether it integrates the distance to its set-point, by its linear model.
+    integrates: bool,
     title: String,
     source: String,
     /// Every parameter as it is written, in the order of its table.
     params: Vec<(String, String)>,
     target_pkts: Option<f64>,
+    /// The queue that holds it, as a scenario writes it; None for the default.
+    queue: Option<String>,
 }
 
 impl LawInfo {
-    pub fn of_choice(choice: &LawChoice) -> LawInfo {
+    pub fn of_choice(choice: &LawChoice, site: &Site) -> LawInfo {
         // It was built once when the scenario was read, so it resolves.
         let resolved = choice.spec.resolve(&choice.given).unwrap_or_default();
         LawInfo {
             label: choice.label.clone(),
+            kind: Some(choice.spec.kind),
+            integrates: choice.spec.integrates(&choice.given),
             title: choice.spec.title.into(),
             source: choice.spec.source.into(),
             params: resolved
                 .iter()
                 .map(|(name, value)| ((*name).into(), laws::text(value)))
                 .collect(),
-            target_pkts: choice.target_pkts(),
+            target_pkts: choice.target_pkts(site),
+            queue: (!choice.queue.is_default()).then(|| choice.queue.to_string()),
         }
     }
 
-    fn of_prototype(prototype: &Prototype) -> LawInfo {
-        let target = prototype
-            .target_pkts
-            .map(|target| Packets(target).to_string());
+    fn of_prototype(prototype: &Prototype, site: &Site) -> LawInfo {
+        let target = prototype.set_point.map(|target| target.to_string());
         let interval = Some(prototype.interval.to_string());
         let params = [("target", target), ("interval", interval)];
         LawInfo {
             label: prototype.label.clone(),
+            kind: None,
+            integrates: false,
             title: "a prototype in Python".into(),
             source: String::new(),
             params: params
                 .into_iter()
                 .filter_map(|(name, text)| Some((name.into(), text?)))
                 .collect(),
-            target_pkts: prototype.target_pkts,
+            target_pkts: prototype.target_pkts(site),
+            queue: None,
         }
     }
 }
@@ -346,7 +360,7 @@ impl TrafficInfo {
         let ecn = match &traffic.kind {
             TrafficKind::Cbr { ecn, .. } => *ecn,
             TrafficKind::OnOff(onoff) => onoff.ecn,
-            _ => tcp.is_some_and(|tcp| tcp.ecn),
+            _ => tcp.is_some_and(|tcp| tcp.ecn != EcnChoice::Off),
         };
         TrafficInfo {
             label: traffic.label.clone(),
@@ -359,7 +373,7 @@ impl TrafficInfo {
             access: traffic.access.to_string(),
             start: bounds(&traffic.start),
             stop: traffic.stop.as_ref().map(bounds),
-            tcp: tcp.map(|tcp| laws::text(&tcp.recovery.to_value())),
+            tcp: tcp.map(|tcp| tcp.sender.name.to_owned()),
             ecn,
             params: particulars(&traffic.kind),
         }

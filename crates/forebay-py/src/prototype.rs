@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use forebay_batch::{Build, Control};
-use forebay_core::periodic::{Controller, Periodic};
-use forebay_core::{Law, QueueView, Span};
+use forebay_core::periodic::{Controller, Periodic, Sample};
+use forebay_core::{Aqm, Law, ParamError, SetPoint, Site, Span};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
@@ -35,12 +35,12 @@ impl Queue {
 }
 
 /// What makes a law written in Python: a class, or a function that gives an instance, with
-/// `interval` and `sample(queue) -> p`, and perhaps `target` (in packets) and `label`.
+/// `interval` and `sample(queue) -> p`, and perhaps `target` (in packets, or a text such as "15ms") and `label`.
 pub struct Prototype {
     factory: Py<PyAny>,
     pub label: String,
     pub interval: Span,
-    pub target_pkts: Option<f64>,
+    pub set_point: Option<SetPoint>,
 }
 
 impl Prototype {
@@ -64,25 +64,38 @@ impl Prototype {
         Ok(Prototype {
             factory: factory.clone().unbind(),
             interval: interval(&instance)?,
-            target_pkts: attribute(&instance, "target", "a number of packets")?,
+            set_point: target(&instance)?,
             label,
         })
     }
 
+    /// The set-point in packets, as a law of the registry has it.
+    pub fn target_pkts(&self, site: &Site) -> Option<f64> {
+        self.set_point.map(|set_point| site.pkts(set_point))
+    }
+
     pub fn build(&self, py: Python) -> Build {
         let factory = self.factory.clone_ref(py);
-        Arc::new(move |control, _| {
-            Python::attach(|py| {
-                let instance = factory.bind(py).call0()?;
-                let controller = PyController {
-                    interval: interval(&instance)?,
-                    instance: instance.unbind(),
-                    control: Arc::clone(control),
-                    failed: false,
-                };
-                Ok(Box::new(Periodic::new(controller)) as Box<dyn Law>)
-            })
-            .map_err(|error: PyErr| Python::attach(|py| traceback(py, &error)))
+        let factory = Arc::new(factory);
+        Arc::new(move |control| {
+            let (factory, control) = (Arc::clone(&factory), Arc::clone(control));
+            let make = move |_: &Site| {
+                Python::attach(|py| {
+                    let instance = factory.bind(py).call0()?;
+                    let controller = PyController {
+                        interval: interval(&instance)?,
+                        instance: instance.unbind(),
+                        control: Arc::clone(&control),
+                        failed: false,
+                    };
+                    Ok(Box::new(Periodic::new(controller)) as Box<dyn Law>)
+                })
+                .map_err(|error: PyErr| {
+                    control.fail(Python::attach(|py| traceback(py, &error)));
+                    ParamError::new("law", "an exception", "a class that needs no arguments")
+                })
+            };
+            Aqm::in_default_queue(Arc::new(make))
         })
     }
 }
@@ -99,7 +112,8 @@ impl Controller for PyController {
         self.interval
     }
 
-    fn sample(&mut self, q: &QueueView) -> f64 {
+    fn sample(&mut self, s: &Sample) -> f64 {
+        let q = s.q;
         // The simulator takes a moment to stop; the first exception is the one to see.
         if self.failed {
             return 0.0;
@@ -140,6 +154,19 @@ where
             .extract()
             .map_err(|_| unfit(instance, name, &shown(&value), allowed)),
         Err(_) => Ok(None),
+    }
+}
+
+/// `target` of an instance: packets as a number, or a text with its unit.
+fn target(instance: &Bound<PyAny>) -> PyResult<Option<SetPoint>> {
+    match instance.getattr("target") {
+        Ok(value) if !value.is_none() => {
+            crate::control::set_point(&value).map(Some).ok_or_else(|| {
+                let allowed = format!("a number of packets, or {}", SetPoint::ALLOWED);
+                unfit(instance, "target", &shown(&value), &allowed)
+            })
+        }
+        _ => Ok(None),
     }
 }
 

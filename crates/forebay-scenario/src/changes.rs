@@ -2,12 +2,13 @@
 
 use forebay_core::{params, ParamError, Params, Span, Time, Value};
 
-use crate::document::{Data, Document, Entry, Section};
+use crate::document::Document;
 use crate::error::Fault;
 use crate::links::LinkKeys;
 use crate::model::{Change, LinkSetting, Setting};
-use crate::path::Place;
+use crate::path::TableId;
 use crate::traffic::FlowKeys;
+use crate::tree::{Data, Entry, Section};
 
 params! {
     /// Keys of `[[at]]` besides `set`.
@@ -77,16 +78,16 @@ pub fn read(document: &Document, duration: Span) -> Result<Vec<Change>, Fault> {
 fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
     let value = entry.node.to_value();
     let target = document.target(&entry.name)?;
-    match (target.place, target.key.as_str()) {
-        (Place::Bottleneck, key) if LINK.contains(&key) => Ok(Setting::Link {
+    match (target.table, target.key.as_str()) {
+        (TableId::Bottleneck, key) if LINK.contains(&key) => Ok(Setting::Link {
             link: 0,
             what: link_setting(key, &value)?,
         }),
-        (Place::Link(i), key) if LINK.contains(&key) => Ok(Setting::Link {
+        (TableId::Link(i), key) if LINK.contains(&key) => Ok(Setting::Link {
             link: 1 + i,
             what: link_setting(key, &value)?,
         }),
-        (Place::Traffic(traffic), "flows") => {
+        (TableId::Traffic(traffic), "flows") => {
             // Unlike a declared number of flows, this one may be 0.
             if value == Value::Integer(0) {
                 return Ok(Setting::Flows { traffic, flows: 0 });

@@ -62,7 +62,7 @@ impl KeyDoc {
 /// Whether a declared range means something: flags and texts have none.
 pub(crate) fn has_range(spec: &ParamSpec) -> bool {
     use forebay_core::param::Shape;
-    spec.min < spec.max && !matches!(spec.shape, Shape::Flag | Shape::Text)
+    spec.min < spec.max && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
 }
 
 /// Every key, in the order of a scenario. The parameters of laws are in the registry.

@@ -1,22 +1,27 @@
 //! `[[law]]` and `--law`: the laws under test.
 
-use forebay_core::laws::{find, LAWS};
-use forebay_core::param::{nearest, Value};
-use forebay_core::{params, LawSpec};
+use forebay_core::laws::find;
+use forebay_core::param::Value;
+use forebay_core::{params, LawSpec, Params, QueueChoice};
 
-use crate::document::{Data, Document, Entry, Node, Section, Table};
+use crate::document::Document;
 use crate::error::{Fault, Origin};
+use crate::law_choice::{law_kinds, law_named, with_hint, LawChoice};
 use crate::limits::check_law;
-use crate::model::{LawChoice, Scenario};
-use crate::parse::Options;
+use crate::model::Scenario;
+use crate::options::Options;
 use crate::path::{labels, unique_labels};
-use crate::types::{Label, Maybe};
+use crate::tree::{Data, Entry, Node, Section, Table};
+use crate::types::{Label, Maybe, Queue};
 
 params! {
     /// Keys of every law besides `kind`; the others are its parameters.
     pub struct LawKeys {
         /// Name in reports; the kind where it is absent.
         label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        /// Queue that holds the law; one with parameters is a table, and a queue of several
+        /// classes has a law of this kind in each.
+        queue: Queue = Queue(QueueChoice::default()), 0.0 => 0.0;
     }
 }
 
@@ -42,9 +47,13 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
             continue;
         }
         let Some(spec) = find(name) else {
-            let kinds = LAWS.iter().map(|spec| spec.kind);
+            let kinds = law_kinds();
             let mut known: Vec<&str> = labels.iter().map(String::as_str).collect();
-            known.extend(kinds.filter(|kind| !labels.iter().any(|label| label == kind)));
+            known.extend(
+                kinds
+                    .into_iter()
+                    .filter(|kind| !labels.iter().any(|label| label == kind)),
+            );
             let origin = Origin::Option("--law");
             let allowed = with_hint(name, &known);
             return Err(Fault::new(origin, "law", format!("{name:?}"), allowed));
@@ -67,13 +76,6 @@ fn added(spec: &LawSpec) -> Table {
             origin,
             node: Node { origin, data },
         }],
-    }
-}
-
-fn with_hint(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
-        None => known.join(", "),
     }
 }
 
@@ -118,37 +120,29 @@ pub fn read(
     Ok(choices)
 }
 
-fn kinds() -> Vec<&'static str> {
-    LAWS.iter().map(|spec| spec.kind).collect()
-}
-
-/// The law of this kind.
-///
-/// # Errors
-/// The kinds there are, with a suggestion.
-pub fn kind(written: &str) -> Result<&'static LawSpec, String> {
-    find(written).ok_or_else(|| with_hint(written, &kinds()))
-}
-
 fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoice, Fault> {
     let written = section.table.text("kind").unwrap_or("");
-    let spec = match (section.table.entry("kind"), kind(written)) {
+    let spec = match (section.table.entry("kind"), law_named(written)) {
         (Some(_), Ok(spec)) => spec,
         (Some(entry), Err(allowed)) => {
             return Err(section.fault("kind", entry.node.to_value(), allowed))
         }
-        (None, _) => return Err(section.fault("kind", "nothing", kinds().join(", "))),
+        (None, _) => return Err(section.fault("kind", "nothing", law_kinds().join(", "))),
     };
-    section.only(&["kind", "label"], &[spec.params])?;
-    let LawKeys { label: _ } = section.read()?;
+    section.only(&["kind"], &[LawKeys::SPECS, spec.params])?;
+    let LawKeys { label: _, queue } = section.read()?;
     let choice = LawChoice {
         label,
         spec,
-        given: section.given(&["kind", "label"]),
+        given: section.given(&["kind", "label", "queue"]),
+        queue: queue.0,
     };
     // The same law acts on every queue that has none of its own.
     for site in scenario.tested() {
-        choice.build(&site).map_err(|error| section.locate(error))?;
+        choice
+            .aqm()
+            .check(&site)
+            .map_err(|error| section.locate(error))?;
     }
     check_law(section, &choice, scenario.duration)?;
     Ok(choice)

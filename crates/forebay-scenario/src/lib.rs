@@ -4,24 +4,37 @@
 //! ([`path`], [`sweep`]) → one typed [`Scenario`] and its laws per point ([`parse`]).
 //! Every key is declared once, with `params!`; [`schema`] and [`keys`] derive from that.
 
+#![forbid(unsafe_code)]
+
 mod changes;
 mod document;
 mod error;
 mod keys;
+mod law_choice;
 mod laws;
 mod limits;
+pub mod link_options;
 mod links;
 pub mod model;
+mod options;
 mod parse;
 mod path;
 mod schema;
+mod senders;
 mod sweep;
 mod top;
 mod traffic;
+mod tree;
 mod types;
 
 pub use error::ScenarioError;
+pub use forebay_core::RateTrace;
 pub use keys::{keys, KeyDoc};
+pub use law_choice::{law_kinds, law_named, LawChoice};
+pub use link_options::{link_options, LinkOptions};
 pub use model::*;
-pub use parse::{files, parse, Experiment, Options, Point};
+pub use options::{set_value, Options};
+pub use parse::{files, parse, Experiment, Point};
 pub use schema::schema;
+pub use senders::{SenderSpec, SENDERS};
+pub use types::{check_buffer, BufferSize, Maybe, Text};

@@ -4,9 +4,11 @@ use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
 use forebay_core::{Rate, Span};
 
-use crate::document::{Document, Section};
+use crate::document::Document;
 use crate::error::Fault;
-use crate::model::{LawChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
+use crate::law_choice::LawChoice;
+use crate::model::{Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
+use crate::tree::Section;
 
 /// Most packets of one run: a day of a fast core.
 const MOST_PACKETS: f64 = 1e11;

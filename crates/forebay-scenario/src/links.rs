@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use forebay_core::discipline::Buffer;
-use forebay_core::{params, ParamSpec, Params, Rate, Span};
+use forebay_core::param::ParamType;
+use forebay_core::{params, ParamSpec, Params, Rate, RateTrace, Span};
 
-use crate::document::{Document, Section};
+use crate::document::Document;
 use crate::error::{Fault, Origin};
-use crate::laws;
-use crate::model::{LawChoice, Link, RateTrace, Scenario};
-use crate::parse::Options;
+use crate::law_choice::{law_named, LawChoice};
+use crate::limits::check_law;
+use crate::model::{Link, Scenario};
+use crate::options::Options;
 use crate::path::link_names;
-use crate::types::{BufferSize, FixedLaw, Label, Maybe, Text};
+use crate::tree::Section;
+use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text};
 
 params! {
     /// Keys of `[bottleneck]` and of `[[link]]`.
@@ -121,35 +124,12 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
 
 /// The trace in the file of this name.
 fn trace(section: &Section, file: &str, options: &Options) -> Result<Arc<RateTrace>, Fault> {
-    let fault = |found: String, allowed: &str| Err(section.fault(FILE_KEY, found, allowed));
     let Some((_, text)) = options.files.iter().find(|(name, _)| name == file) else {
-        return fault(
-            format!("{file:?}"),
-            "a file that can be read, named as from this one's folder",
-        );
+        let allowed = "a file that can be read, named as from this one's folder";
+        return Err(section.fault(FILE_KEY, format!("{file:?}"), allowed));
     };
-    let mut times_ms = Vec::new();
-    let lines = text.split(|byte| *byte == b'\n').enumerate();
-    for (i, line) in lines {
-        let line = line.trim_ascii();
-        let time = std::str::from_utf8(line).ok();
-        match time.and_then(|time| time.parse::<u32>().ok()) {
-            Some(time) if times_ms.last().is_none_or(|last| *last <= time) => times_ms.push(time),
-            None if line.is_empty() => {}
-            _ => {
-                let line = String::from_utf8_lossy(line);
-                let allowed = "a whole number of ms a line, none less than the one before";
-                return fault(format!("{line:?} in line {} of {file:?}", i + 1), allowed);
-            }
-        }
-    }
-    match times_ms.last() {
-        Some(last) if *last > 0 => Ok(Arc::new(RateTrace { times_ms })),
-        _ => fault(
-            format!("{file:?} without a time above 0"),
-            "times in ms, one a line",
-        ),
-    }
+    let read = RateTrace::parse(text, FILE_KEY, file);
+    read.map(Arc::new).map_err(|error| section.locate(error))
 }
 
 fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fault> {
@@ -182,7 +162,7 @@ pub fn read_laws(document: &Document, scenario: &mut Scenario) -> Result<(), Fau
         };
         let keys: OtherLinkKeys = section.read()?;
         let Maybe(Some(law)) = keys.law else { continue };
-        let site = scenario.site_of(&scenario.links[i]);
+        let site = scenario.queue_site(&scenario.links[i]);
         scenario.links[i].law = Some(own_law(&section, law, &site, scenario.duration)?);
     }
     Ok(())
@@ -191,7 +171,7 @@ pub fn read_laws(document: &Document, scenario: &mut Scenario) -> Result<(), Fau
 fn own_law(
     section: &Section,
     law: FixedLaw,
-    site: &forebay_core::Site,
+    site: &forebay_core::QueueSite,
     duration: Span,
 ) -> Result<LawChoice, Fault> {
     let under = |mut fault: Fault| {
@@ -203,29 +183,32 @@ fn own_law(
         name: "",
         ..*section
     };
-    let spec = laws::kind(&law.kind)
+    let spec = law_named(&law.kind)
         .map_err(|allowed| under(bare.fault("kind", format!("{:?}", law.kind), allowed)))?;
-    let choice = LawChoice {
-        label: law.kind,
-        spec,
-        given: law.given,
-    };
+    let mut choice = LawChoice::of(spec, law.given);
+    if let Some(i) = choice.given.iter().position(|(name, _)| name == "queue") {
+        let (key, value) = choice.given.remove(i);
+        let queue = Queue::from_value(&value);
+        let Queue(queue) = queue.map_err(|allowed| under(bare.fault(&key, value, allowed)))?;
+        choice.queue = queue;
+    }
     choice
-        .build(site)
+        .aqm()
+        .check(site)
         .map_err(|error| under(bare.locate(error)))?;
-    crate::limits::check_law(&bare, &choice, duration).map_err(under)?;
+    check_law(&bare, &choice, duration).map_err(under)?;
     Ok(choice)
 }
 
-/// What the packets ask of each buffer: one in bytes may be too small for any.
+/// Refuses a buffer in bytes that no packet of the traffic fits into.
 ///
 /// # Errors
 /// The first such buffer.
 pub fn check_buffers(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     for (i, link) in scenario.all_links().enumerate() {
-        if scenario.site_of(link).buffer_pkts >= 1.0 {
+        let Err(error) = check_buffer(link.buffer, scenario.packet()) else {
             continue;
-        }
+        };
         let name = match i {
             0 => "bottleneck".to_owned(),
             _ => format!("link.{}", i - 1),
@@ -237,9 +220,7 @@ pub fn check_buffers(document: &Document, scenario: &Scenario) -> Result<(), Fau
             },
             name: &name,
         };
-        let found = forebay_core::param::ParamType::to_value(&BufferSize(link.buffer));
-        let allowed = format!("at least the largest packet, \"{}\"", scenario.packet());
-        return Err(section.fault("buffer", found, allowed));
+        return Err(section.locate(error));
     }
     Ok(())
 }

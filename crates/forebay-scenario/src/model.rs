@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use forebay_core::discipline::Buffer;
-use forebay_core::{Bytes, LawSpec, ParamError, Rate, Site, Span, Time, Value};
+use forebay_core::{
+    Buffer, Bytes, Capacity, QueueSite, Rate, RateTrace, SetPoint, Site, Span, Time,
+};
+
+use crate::law_choice::LawChoice;
+use crate::senders::SenderSpec;
 
 /// One point of an experiment, before a law and a seed are chosen.
 #[derive(Clone, Debug)]
@@ -16,7 +20,7 @@ pub struct Scenario {
     /// Time between two samples of the queue.
     pub sample: Span,
     /// Set-point that QACD is taken against; a law's own `target` where absent.
-    pub target_pkts: Option<f64>,
+    pub target: Option<SetPoint>,
     /// The link under test: metrics are taken here.
     pub bottleneck: Link,
     /// The other links with a queue. With the bottleneck first, links are numbered from 0.
@@ -49,23 +53,13 @@ pub struct Link {
     pub law: Option<LawChoice>,
 }
 
-/// Times at which a link can send, as recorded in cellular networks: 1500 bytes at each time,
-/// and from the beginning again after the last.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RateTrace {
-    /// In order; the last is above 0, and the length of a round.
-    pub times_ms: Vec<u32>,
-}
-
-impl RateTrace {
-    /// What may leave at each time.
-    pub const BYTES: u32 = 1500;
-
-    /// Over a round.
-    pub fn mean_rate(&self) -> Rate {
-        let round_ms = f64::from(self.times_ms.last().copied().unwrap_or(1));
-        let bits = 8.0 * f64::from(Self::BYTES) * self.times_ms.len() as f64;
-        Rate::from_bps((1000.0 * bits / round_ms) as u64)
+impl Link {
+    /// What it sends with: its trace, or else its rate.
+    pub fn capacity(&self) -> Capacity {
+        match &self.trace {
+            Some(trace) => Capacity::Recorded(Arc::clone(trace)),
+            None => Capacity::Constant(self.rate),
+        }
     }
 }
 
@@ -77,7 +71,7 @@ pub struct Traffic {
     pub flows: u32,
     /// Size on the wire of every data packet.
     pub packet: Bytes,
-    /// Of which so much is not payload: goodput does not count it.
+    /// Headers of every data packet; goodput does not count them.
     pub header: Bytes,
     /// The links that its data crosses, by number, in order. ACKs take the same way back.
     pub path: Vec<usize>,
@@ -86,6 +80,8 @@ pub struct Traffic {
     pub rtts: Vec<Span>,
     /// Rate of the access links at both ends.
     pub access: Rate,
+    /// Of every packet, ACKs included: 0 to 63.
+    pub dscp: u8,
     /// Flow f uses source and sink f mod n of this many; `None` gives each flow its own.
     pub pairs: Option<u32>,
     /// Traffic of one group shares its pairs.
@@ -97,7 +93,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Of every data packet.
+    /// Payload of every data packet.
     pub fn payload(&self) -> Bytes {
         Bytes(self.packet.0 - self.header.0)
     }
@@ -219,11 +215,24 @@ pub struct Pareto2 {
     pub scale: Bytes,
 }
 
+/// How packets of TCP say that they can be marked, and how marks come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EcnChoice {
+    /// Packets cannot be marked.
+    Off,
+    /// ECT(0); marks are echoed (RFC 3168).
+    Classic,
+    /// ECT(1); ACKs carry counts of marked packets (RFC 9331, RFC 9768).
+    L4s,
+}
+
 /// A TCP sender and its receiver.
 #[derive(Clone, Debug)]
 pub struct Tcp {
-    pub recovery: Recovery,
-    pub ecn: bool,
+    pub sender: &'static SenderSpec,
+    pub ecn: EcnChoice,
+    /// Packets leave at a rate, instead of as ACKs come.
+    pub pacing: bool,
     /// Receiver's window, and so the initial slow-start threshold, in packets.
     pub window_pkts: u32,
     /// Window after the handshake, in packets (RFC 5681 section 3.1).
@@ -232,24 +241,10 @@ pub struct Tcp {
     /// Acknowledge every second packet, or after `ack_delay` (RFC 5681 section 4.2).
     pub delayed_ack: bool,
     pub ack_delay: Span,
-    /// So many ACKs of a connection come first that are not delayed, as Linux's.
+    /// Number of initial ACKs sent without delay, as Linux's quick ACKs.
     pub quick_acks: u8,
     /// Send a new packet on each of the first two duplicate ACKs (RFC 3042).
     pub limited_transmit: bool,
-}
-
-/// How a sender recovers from loss, and how its window grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    Reno,
-    NewReno,
-    Sack,
-    /// SACK with CUBIC's window, as RFC 9438 has it.
-    Cubic,
-    /// The Linux kernel's recovery and timers with its Reno.
-    LinuxReno,
-    /// The same with its CUBIC, the default there.
-    LinuxCubic,
 }
 
 /// Something that changes while the simulation runs.
@@ -272,40 +267,6 @@ pub enum LinkSetting {
     Rate(Rate),
     Delay(Span),
     Buffer(Buffer),
-}
-
-/// A law with the parameters given for it.
-#[derive(Clone)]
-pub struct LawChoice {
-    /// Name in reports; the kind where the file gives none, with a number if it stands twice.
-    pub label: String,
-    pub spec: &'static LawSpec,
-    pub given: Vec<(String, Value)>,
-}
-
-impl std::fmt::Debug for LawChoice {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "{} {:?}", self.spec.kind, self.given)
-    }
-}
-
-impl LawChoice {
-    /// The set-point of this law in packets, if it has one.
-    pub fn target_pkts(&self) -> Option<f64> {
-        let resolved = self.spec.resolve(&self.given).ok()?;
-        let (_, value) = resolved.into_iter().find(|(name, _)| *name == "target")?;
-        let packets: forebay_core::Packets =
-            forebay_core::param::ParamType::from_value(&value).ok()?;
-        Some(packets.0)
-    }
-
-    /// A fresh law.
-    ///
-    /// # Errors
-    /// A parameter that does not fit the others or the queue.
-    pub fn build(&self, site: &Site) -> Result<Box<dyn forebay_core::Law>, ParamError> {
-        self.spec.build(&self.given, site)
-    }
 }
 
 impl Scenario {
@@ -333,11 +294,16 @@ impl Scenario {
 
     /// The queues that the law under test acts on, in order of their links: the bottleneck, and
     /// each link without a law of its own.
-    pub fn tested(&self) -> Vec<Site> {
+    pub fn tested(&self) -> Vec<QueueSite> {
         self.all_links()
             .filter(|link| link.law.is_none())
-            .map(|link| self.site_of(link))
+            .map(|link| self.queue_site(link))
             .collect()
+    }
+
+    /// The set-point for QACD in packets, as [`LawChoice::target_pkts`] has it.
+    pub fn target_pkts(&self) -> Option<f64> {
+        self.target.map(|target| self.site().pkts(target))
     }
 
     /// The bottleneck, where the law is put.
@@ -345,16 +311,18 @@ impl Scenario {
         self.site_of(&self.bottleneck)
     }
 
-    /// A law's place at `link`.
+    /// Where a law acts at `link`.
     pub fn site_of(&self, link: &Link) -> Site {
-        let packet = self.packet();
-        Site {
+        self.queue_site(link).law_site()
+    }
+
+    /// Where a queue is put at `link`.
+    pub fn queue_site(&self, link: &Link) -> QueueSite {
+        QueueSite {
             rate: link.rate,
-            buffer_pkts: match link.buffer {
-                Buffer::Packets(packets) => f64::from(packets),
-                Buffer::Bytes(bytes) => bytes as f64 / packet.0 as f64,
-            },
-            packet,
+            buffer: link.buffer,
+            packet: self.packet(),
+            ecn: link.ecn,
         }
     }
 }

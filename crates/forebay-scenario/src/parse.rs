@@ -3,32 +3,17 @@
 use std::collections::BTreeSet;
 
 use forebay_core::param::ParamType;
-use forebay_core::{Packets, ParamError, Params, Value};
+use forebay_core::{ParamError, Params, Value};
 
-use crate::document::{command_line_value, Document, Section};
+use crate::document::Document;
 use crate::error::{Fault, Origin, ScenarioError};
-use crate::model::{LawChoice, Scenario};
+use crate::law_choice::LawChoice;
+use crate::model::Scenario;
+use crate::options::Options;
 use crate::path::Target;
 use crate::top::Top;
+use crate::tree::{command_line_value, Section};
 use crate::{changes, laws, limits, links, sweep, traffic};
-
-/// What the command line changes.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// `--set KEY=VALUE`. KEY is a path as in `[sweep]`, with a label in place of a number if
-    /// wanted; VALUE is TOML, or a plain text where it is not. A key that is set is not swept.
-    pub sets: Vec<(String, String)>,
-    /// `--law NAME`: keep only these laws, by label or kind. A kind that the file does not
-    /// have is added with its defaults.
-    pub laws: Vec<String>,
-    /// Labels of laws that the caller brings itself. Naming one is like `--law`: the laws of
-    /// the file take part only where `laws` names them.
-    pub prototypes: Vec<String>,
-    /// Files that the scenario may name, with their contents.
-    pub files: Vec<(String, Vec<u8>)>,
-    /// `--seeds N`, in place of the file's.
-    pub seeds: Option<u32>,
-}
 
 /// Every law at every point with every seed.
 #[derive(Clone)]
@@ -115,7 +100,7 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
             laws,
         });
     }
-    let top = Top::of(&document)?;
+    let top = Top::of(&document.top)?;
     let laws = points[0].laws.iter().map(|law| law.label.clone()).collect();
     Ok(Experiment {
         title: top.title.0,
@@ -155,7 +140,7 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
 }
 
 fn scenario(document: &Document, options: &Options) -> Result<Scenario, Fault> {
-    let top = Top::of(document)?;
+    let top = Top::of(&document.top)?;
     let mut links = links::read(document, options)?;
     let traffic = traffic::read(document, &links)?;
     let changes = changes::read(document, top.duration)?;
@@ -165,7 +150,7 @@ fn scenario(document: &Document, options: &Options) -> Result<Scenario, Fault> {
         source: top.source.0,
         duration: top.duration,
         sample: top.sample,
-        target_pkts: top.target.0.map(|packets| packets.0),
+        target: top.target.0,
         bottleneck: links.remove(0),
         links,
         traffic,
@@ -180,15 +165,15 @@ fn scenario(document: &Document, options: &Options) -> Result<Scenario, Fault> {
 
 /// What the target asks of the buffer.
 fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
-    let buffer_pkts = scenario.site().buffer_pkts;
-    match scenario.target_pkts {
-        Some(target) if target > buffer_pkts => {
+    let site = scenario.site();
+    match scenario.target {
+        Some(target) if site.pkts(target) > site.buffer_pkts => {
             let section = Section {
                 table: &document.top,
                 name: "",
             };
-            let allowed = format!("at most the buffer, \"{buffer_pkts}p\"");
-            Err(section.fault("target", Packets(target).to_value(), allowed))
+            let allowed = format!("at most {}", site.buffer_as(target));
+            Err(section.fault("target", target.to_value(), allowed))
         }
         _ => Ok(()),
     }

@@ -6,12 +6,13 @@ use std::collections::{HashMap, HashSet};
 use forebay_core::param::nearest;
 use forebay_core::{ParamError, Params};
 
-use crate::document::{Document, Node, Table, SECTIONS};
+use crate::document::{Document, SECTIONS};
 use crate::top::Top;
+use crate::tree::{Node, Table};
 
-/// A table of the document.
+/// Which table of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TableId {
     Top,
     Bottleneck,
     Link(usize),
@@ -22,7 +23,7 @@ pub enum Place {
 /// A key of the document, whether or not it is written there yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    pub place: Place,
+    pub table: TableId,
     pub key: String,
 }
 
@@ -32,16 +33,16 @@ impl Document {
     /// # Errors
     /// What was found instead, and what is allowed.
     pub fn target(&self, path: &str) -> Result<Target, ParamError> {
-        let at = |place, key: &str| {
+        let at = |table, key: &str| {
             Ok(Target {
-                place,
+                table,
                 key: key.to_owned(),
             })
         };
-        let (place, key) = match path.split_once('.') {
+        let (name, key) = match path.split_once('.') {
             None if SECTIONS.contains(&path) => return Err(no_such_path(path)),
-            None => return at(Place::Top, path),
-            Some(("bottleneck", key)) => return at(Place::Bottleneck, key),
+            None => return at(TableId::Top, path),
+            Some(("bottleneck", key)) => return at(TableId::Bottleneck, key),
             // A label may itself hold a dot.
             Some((_, rest)) => rest.rsplit_once('.').unwrap_or((rest, "")),
         };
@@ -51,36 +52,36 @@ impl Document {
         match path.split_once('.') {
             Some(("link", _)) => {
                 let names = link_names(&self.links);
-                let link = pick(path, "link", place, &self.links, &names)?;
-                at(Place::Link(link), key)
+                let link = pick(path, "link", name, &self.links, &names)?;
+                at(TableId::Link(link), key)
             }
             Some(("traffic", _)) => {
                 let labels = labels(&self.traffic);
-                let traffic = pick(path, "traffic", place, &self.traffic, &labels)?;
-                at(Place::Traffic(traffic), key)
+                let traffic = pick(path, "traffic", name, &self.traffic, &labels)?;
+                at(TableId::Traffic(traffic), key)
             }
             Some(("law", _)) => {
                 let labels = labels(&self.laws);
-                let law = pick(path, "law", place, &self.laws, &labels)?;
-                at(Place::Law(law), key)
+                let law = pick(path, "law", name, &self.laws, &labels)?;
+                at(TableId::Law(law), key)
             }
             _ => Err(no_such_path(path)),
         }
     }
 
-    fn table(&mut self, place: Place) -> &mut Table {
-        match place {
-            Place::Top => &mut self.top,
-            Place::Bottleneck => &mut self.bottleneck,
-            Place::Link(i) => &mut self.links[i],
-            Place::Traffic(i) => &mut self.traffic[i],
-            Place::Law(i) => &mut self.laws[i],
+    fn table(&mut self, id: TableId) -> &mut Table {
+        match id {
+            TableId::Top => &mut self.top,
+            TableId::Bottleneck => &mut self.bottleneck,
+            TableId::Link(i) => &mut self.links[i],
+            TableId::Traffic(i) => &mut self.traffic[i],
+            TableId::Law(i) => &mut self.laws[i],
         }
     }
 
     /// Sets what `target` names.
     pub fn put(&mut self, target: &Target, node: Node) {
-        self.table(target.place).put(&target.key, node);
+        self.table(target.table).put(&target.key, node);
     }
 }
 

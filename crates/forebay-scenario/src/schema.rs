@@ -1,8 +1,9 @@
 //! JSON Schema of a scenario, for editors; derived from the declarations of its keys and from
 //! the registry of laws.
 
+use forebay_core::disciplines::DISCIPLINES;
 use forebay_core::laws::LAWS;
-use forebay_core::param::{ParamType, Shape, Value};
+use forebay_core::param::{Shape, Value};
 use forebay_core::{ParamSpec, Params};
 use serde_json::{json, Map, Value as Json};
 
@@ -10,10 +11,8 @@ use crate::changes::{AtKeys, LINK};
 use crate::keys::KeyDoc;
 use crate::laws::LawKeys;
 use crate::links::{self, LinkKeys};
-use crate::model::{Instant, Recovery};
 use crate::top::Top;
 use crate::traffic::{FlowKeys, KINDS};
-use crate::types::{BufferSize, FixedLaw, Window};
 
 /// Spelling of each base unit and its relatives, as `forebay_core::units` reads them.
 const UNITS: &[(&str, &[&str])] = &[
@@ -221,7 +220,8 @@ fn shape(spec: &ParamSpec) -> Map<String, Json> {
             "type": "number", "minimum": spec.min, "maximum": spec.max,
         }),
         Shape::Quantity => quantity(spec.unit),
-        Shape::Text => json!({ "type": "string" }),
+        Shape::Table => json!({ "type": "object" }),
+        Shape::Text | Shape::Notation(_) => json!({ "type": "string" }),
         Shape::List => {
             let item = match spec.unit {
                 "" => json!({}),
@@ -229,36 +229,27 @@ fn shape(spec: &ParamSpec) -> Map<String, Json> {
             };
             json!({ "anyOf": [item, { "type": "array", "minItems": 1, "items": item }] })
         }
-        Shape::Other => own(spec.allowed),
-    };
-    match shape {
-        Json::Object(shape) => shape,
-        _ => Map::new(),
-    }
-}
-
-/// The types that only scenarios have, told apart by what they allow.
-fn own(allowed: &str) -> Json {
-    let times = json!({ "type": "array", "items": quantity("s"), "minItems": 2, "maxItems": 2 });
-    match allowed {
-        _ if allowed == Recovery::ALLOWED => {
-            let names: Vec<&str> = Recovery::NAMES.iter().map(|(name, _)| *name).collect();
-            json!({ "enum": names })
+        Shape::Word(words) => json!({ "enum": words }),
+        Shape::FlagOrWord(words) => {
+            json!({ "anyOf": [{ "type": "boolean" }, { "enum": words }] })
         }
-        _ if allowed == Instant::ALLOWED => json!({
+        Shape::Quantities(units) => {
+            json!({ "anyOf": units.iter().map(|unit| quantity(unit)).collect::<Vec<_>>() })
+        }
+        Shape::TimeRange => time_range(),
+        Shape::TimeOrUniform => json!({
             "anyOf": [
                 quantity("s"),
                 {
                     "type": "object",
-                    "properties": { "uniform": times },
+                    "properties": { "uniform": time_range() },
                     "required": ["uniform"],
                     "additionalProperties": false,
                 },
             ],
         }),
-        _ if allowed == BufferSize::ALLOWED => json!({ "anyOf": [quantity("p"), quantity("B")] }),
-        _ if allowed == Window::ALLOWED => times,
-        _ if allowed == FixedLaw::ALLOWED => json!({
+        Shape::Queue => queue(),
+        Shape::Law => json!({
             "anyOf": [
                 { "type": "string" },
                 {
@@ -268,8 +259,25 @@ fn own(allowed: &str) -> Json {
                 },
             ],
         }),
-        _ => json!({}),
+    };
+    match shape {
+        Json::Object(shape) => shape,
+        _ => Map::new(),
     }
+}
+
+/// The name of a discipline, or a table of its parameters.
+fn queue() -> Json {
+    let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
+    let tables = DISCIPLINES
+        .iter()
+        .map(|spec| of_kind(spec.kind, spec.title, &[spec.params]));
+    let all = std::iter::once(json!({ "enum": kinds })).chain(tables);
+    json!({ "anyOf": all.collect::<Vec<_>>() })
+}
+
+fn time_range() -> Json {
+    json!({ "type": "array", "items": quantity("s"), "minItems": 2, "maxItems": 2 })
 }
 
 fn quantity(unit: &str) -> Json {
@@ -319,19 +327,6 @@ mod tests {
                     let text = format!("1{name}");
                     assert_eq!(reads(unit, &text), names.contains(name), "{text}");
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn every_type_of_its_own_has_a_shape() {
-        let top = [Top::SPECS, AtKeys::SPECS];
-        let top = top.into_iter().chain(links::BOTTLENECK.iter().copied());
-        let top = top.chain(links::OTHER.iter().copied());
-        let traffic = KINDS.iter().flat_map(|kind| kind.parts.iter().copied());
-        for spec in top.chain(traffic).flatten() {
-            if spec.shape == Shape::Other {
-                assert_ne!(own(spec.allowed), json!({}), "{}", spec.name);
             }
         }
     }

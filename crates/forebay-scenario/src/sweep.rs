@@ -3,9 +3,10 @@
 use forebay_core::param::Value;
 use forebay_core::ParamError;
 
-use crate::document::{Data, Document, Entry, Node};
+use crate::document::Document;
 use crate::error::{Fault, Origin};
-use crate::path::{Place, Target};
+use crate::path::{TableId, Target};
+use crate::tree::{Data, Entry, Node};
 
 /// Most points of one experiment.
 const MOST_POINTS: usize = 10_000;
@@ -210,10 +211,10 @@ fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
 
 fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
     let target = document.target(name)?;
-    let fixed = match target.place {
-        Place::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
-        Place::Bottleneck | Place::Link(_) => target.key == "name",
-        Place::Traffic(_) | Place::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
+    let fixed = match target.table {
+        TableId::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
+        TableId::Bottleneck | TableId::Link(_) => target.key == "name",
+        TableId::Traffic(_) | TableId::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
     };
     if fixed {
         let allowed = "a key whose value may differ from point to point";

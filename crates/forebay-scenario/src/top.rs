@@ -1,9 +1,9 @@
 //! The keys at the top of a scenario.
 
-use forebay_core::{params, Packets, Span, Time};
+use forebay_core::{params, SetPoint, Span, Time};
 
-use crate::document::{Document, Section};
 use crate::error::Fault;
+use crate::tree::{Section, Table};
 use crate::types::{Maybe, Text, Window};
 
 params! {
@@ -22,18 +22,15 @@ params! {
         /// Runs of every law at every point, with seeds 1, 2, and so on.
         seeds: u32 = 1, 1.0 => 1e4;
         /// Set-point that QACD is taken against; each law's own `target` where it is absent.
-        target: Maybe<Packets> = Maybe(None), 0.0 => 1e9;
+        target: Maybe<SetPoint> = Maybe(None), 0.0 => 1e9;
     }
 }
 
 impl Top {
     /// # Errors
     /// A key that is wrong or missing; a window outside the run.
-    pub fn of(document: &Document) -> Result<Top, Fault> {
-        let section = Section {
-            table: &document.top,
-            name: "",
-        };
+    pub fn of(table: &Table) -> Result<Top, Fault> {
+        let section = Section { table, name: "" };
         section.only(&[], &[<Top as forebay_core::Params>::SPECS])?;
         let top: Top = section.read()?;
         let quoted = |span: Span| format!("\"{span}\"");

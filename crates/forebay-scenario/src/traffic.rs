@@ -3,12 +3,14 @@
 use forebay_core::param::nearest;
 use forebay_core::{params, Bytes, ParamSpec, Params, Rate, Span, Time};
 
-use crate::document::{Document, Section};
+use crate::document::Document;
 use crate::error::Fault;
 use crate::model::{
-    Arrivals, Instant, Link, OnOff, Pages, Pareto2, Recovery, Tcp, Traffic, TrafficKind, Web,
+    Arrivals, EcnChoice, Instant, Link, OnOff, Pages, Pareto2, Tcp, Traffic, TrafficKind, Web,
 };
 use crate::path::unique_labels;
+use crate::senders::Sender;
+use crate::tree::Section;
 use crate::types::{Label, Maybe, WholePackets};
 
 params! {
@@ -29,6 +31,8 @@ params! {
         /// Propagation time both ways, access links and bottleneck together; flows (or pairs)
         /// take a list in turn.
         rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 1e3, required;
+        /// Differentiated services code point of every packet, ACKs included (RFC 2474).
+        dscp: u32 = 0, 0.0 => 63.0;
         /// Rate of the access links at both ends.
         access: Rate = Rate::from_bps(100_000_000), 1.0 => 1e12;
         /// Number of source and sink pairs that the flows share in turn; one for each flow
@@ -50,10 +54,17 @@ params! {
         /// How losses are recovered and the window grows: "reno", "newreno" and "sack" as in
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
         /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; it
-        /// counts acknowledged packets, and its least RTO is the least of the deviation's term).
-        tcp: Recovery = Recovery::Reno, 0.0 => 0.0;
-        /// Send ECN-capable packets and halve the window on a mark (RFC 3168).
-        ecn: bool = false, 0.0 => 1.0;
+        /// counts acknowledged packets, and its least RTO is the least of the deviation's term),
+        /// "dctcp" as in RFC 8257 with the recovery of Linux.
+        tcp: Sender = Sender::default(), 0.0 => 0.0;
+        /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
+        /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
+        /// that takes no shares of marks is reduced once a round trip in either case.
+        ecn: EcnChoice = EcnChoice::Off, 0.0 => 0.0;
+        /// Send packets spread over the round trip, as Linux paces them: at 2 times the window
+        /// per round trip in slow start, and at 1.2 times it afterwards. Otherwise packets leave
+        /// as ACKs come.
+        pacing: bool = false, 0.0 => 1.0;
         /// Receiver's window, and so the initial slow-start threshold.
         window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
         /// Window after the handshake (RFC 5681, section 3.1).
@@ -286,8 +297,9 @@ fn tcp(section: &Section) -> Result<Tcp, Fault> {
         ));
     }
     Ok(Tcp {
-        recovery: keys.tcp,
+        sender: keys.tcp.0,
         ecn: keys.ecn,
+        pacing: keys.pacing,
         window_pkts: keys.window.0,
         initial_window_pkts: keys.initial_window.0,
         min_rto: keys.min_rto,
@@ -335,6 +347,7 @@ fn one(section: &Section, label: String, links: &[Link]) -> Result<Traffic, Faul
         path: path(section, keys.path.0, links)?,
         rtts: keys.rtt,
         access: keys.access,
+        dscp: keys.dscp as u8,
         pairs: keys.pairs.0,
         group: keys.group.0.map(|label| label.0),
         start: keys.start,

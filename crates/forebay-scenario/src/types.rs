@@ -2,9 +2,9 @@
 
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::{Bytes, Packets, Span, Time};
+use forebay_core::{disciplines, Bytes, Packets, ParamError, QueueChoice, Span, Time};
 
-use crate::model::{Instant, Recovery};
+use crate::model::{EcnChoice, Instant};
 
 /// Largest buffer, in packets.
 pub const MOST_BUFFER_PKTS: f64 = 1e9;
@@ -76,7 +76,7 @@ pub struct FixedLaw {
 }
 
 impl ParamType for FixedLaw {
-    const SHAPE: Shape = Shape::Other;
+    const SHAPE: Shape = Shape::Law;
     const UNIT: &'static str = "";
     const ALLOWED: &'static str =
         "a law, such as \"droptail\" or { kind = \"red\", min_th = \"15p\" }";
@@ -100,6 +100,36 @@ impl ParamType for FixedLaw {
     fn to_value(&self) -> Value {
         let mut fields = vec![("kind".to_owned(), Value::Text(self.kind.clone()))];
         fields.extend(self.given.iter().cloned());
+        Value::Table(fields)
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// The queue that holds a law.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue(pub QueueChoice);
+
+impl ParamType for Queue {
+    const SHAPE: Shape = Shape::Queue;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a queue, such as \"fifo\" or { kind = \"priority\", dscp = 46 }";
+    fn from_value(value: &Value) -> Result<Queue, String> {
+        let FixedLaw { kind, given } =
+            FixedLaw::from_value(value).map_err(|_| Self::ALLOWED.to_owned())?;
+        let spec = disciplines::find(&kind)?;
+        spec.resolve(&given)
+            .map_err(|error| format!("{} of {kind}: {}", error.key, error.allowed))?;
+        Ok(Queue(QueueChoice { spec, given }))
+    }
+    fn to_value(&self) -> Value {
+        let kind = Value::Text(self.0.spec.kind.into());
+        if self.0.given.is_empty() {
+            return kind;
+        }
+        let mut fields = vec![("kind".to_owned(), kind)];
+        fields.extend(self.0.given.iter().cloned());
         Value::Table(fields)
     }
     fn extent(&self) -> Option<(f64, f64)> {
@@ -134,7 +164,7 @@ impl<T: ParamType> ParamType for Maybe<T> {
 pub struct BufferSize(pub Buffer);
 
 impl ParamType for BufferSize {
-    const SHAPE: Shape = Shape::Other;
+    const SHAPE: Shape = Shape::Quantities(&["p", "B"]);
     const UNIT: &'static str = "";
     const ALLOWED: &'static str =
         "whole packets, such as \"800p\" (1p to 1000000000p), or bytes, such as \"64kB\" (1B to 1000GB)";
@@ -161,6 +191,21 @@ impl ParamType for BufferSize {
     }
     fn extent(&self) -> Option<(f64, f64)> {
         None
+    }
+}
+
+/// Refuses a buffer of bytes that not even one packet of the usual size fits into.
+///
+/// # Errors
+/// Under the key "buffer".
+pub fn check_buffer(buffer: Buffer, packet: Bytes) -> Result<(), ParamError> {
+    match buffer {
+        Buffer::Bytes(bytes) if bytes < packet.0 => Err(ParamError::new(
+            "buffer",
+            BufferSize(buffer).to_value(),
+            format!("at least the largest packet, \"{packet}\""),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -210,7 +255,7 @@ fn ordered(value: &Value) -> Option<(Span, Span)> {
 pub struct Window(pub Span, pub Span);
 
 impl ParamType for Window {
-    const SHAPE: Shape = Shape::Other;
+    const SHAPE: Shape = Shape::TimeRange;
     const UNIT: &'static str = "s";
     const ALLOWED: &'static str = "two times, the earlier first, such as [\"50s\", \"100s\"]";
     fn from_value(value: &Value) -> Result<Window, String> {
@@ -228,7 +273,7 @@ impl ParamType for Window {
 }
 
 impl ParamType for Instant {
-    const SHAPE: Shape = Shape::Other;
+    const SHAPE: Shape = Shape::TimeOrUniform;
     const UNIT: &'static str = "s";
     const ALLOWED: &'static str =
         "a time with its unit, such as \"15ms\", or { uniform = [\"0s\", \"1s\"] }, the earlier first";
@@ -264,6 +309,30 @@ impl ParamType for Instant {
     }
 }
 
+impl ParamType for EcnChoice {
+    const SHAPE: Shape = Shape::FlagOrWord(&["l4s"]);
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "true, false or \"l4s\"";
+    fn from_value(value: &Value) -> Result<EcnChoice, String> {
+        match value {
+            Value::Flag(false) => Ok(EcnChoice::Off),
+            Value::Flag(true) => Ok(EcnChoice::Classic),
+            Value::Text(text) if text == "l4s" => Ok(EcnChoice::L4s),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        match self {
+            EcnChoice::Off => Value::Flag(false),
+            EcnChoice::Classic => Value::Flag(true),
+            EcnChoice::L4s => Value::Text("l4s".into()),
+        }
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
 impl Instant {
     /// The earliest and the latest time it can be.
     pub fn bounds(&self) -> (Time, Time) {
@@ -274,47 +343,14 @@ impl Instant {
     }
 }
 
-impl Recovery {
-    /// Spelling of each in a scenario.
-    pub const NAMES: &'static [(&'static str, Recovery)] = &[
-        ("reno", Recovery::Reno),
-        ("newreno", Recovery::NewReno),
-        ("sack", Recovery::Sack),
-        ("cubic", Recovery::Cubic),
-        ("linux-reno", Recovery::LinuxReno),
-        ("linux-cubic", Recovery::LinuxCubic),
-    ];
-}
-
-impl ParamType for Recovery {
-    const SHAPE: Shape = Shape::Other;
-    const UNIT: &'static str = "";
-    const ALLOWED: &'static str =
-        "\"reno\", \"newreno\", \"sack\", \"cubic\", \"linux-reno\" or \"linux-cubic\"";
-    fn from_value(value: &Value) -> Result<Recovery, String> {
-        Self::NAMES
-            .iter()
-            .find(|(name, _)| *value == Value::Text((*name).into()))
-            .map(|(_, recovery)| *recovery)
-            .ok_or_else(|| Self::ALLOWED.into())
-    }
-    fn to_value(&self) -> Value {
-        let (name, _) = Self::NAMES[*self as usize];
-        Value::Text(name.into())
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn values_round_trip() {
-        for (_, recovery) in Recovery::NAMES {
-            assert_eq!(Recovery::from_value(&recovery.to_value()), Ok(*recovery));
+        for choice in [EcnChoice::Off, EcnChoice::Classic, EcnChoice::L4s] {
+            assert_eq!(EcnChoice::from_value(&choice.to_value()), Ok(choice));
         }
         let second = |s| Time::ZERO + Span::from_secs(s);
         for instant in [

@@ -112,6 +112,18 @@ fn faults_of_the_command_line_name_its_option() {
             "--set: law.2.target: found \"900p\", allowed: at most the buffer, \"800p\"",
         ),
         (
+            set("law.2.target", "300ms"),
+            "--set: law.2.target: found \"300ms\", allowed: at most what the buffer holds, \"213.333333ms\"",
+        ),
+        (
+            set("law.2.queue", "priorty"),
+            "--set: law.2.queue: found \"priorty\", allowed: fifo, priority (did you mean \"priority\"?)",
+        ),
+        (
+            set("law.2.queue", "{ kind = \"priority\", dscp = 64 }"),
+            "--set: law.2.queue: found { kind = \"priority\", dscp = 64 }, allowed: dscp of priority: 1 to 63",
+        ),
+        (
             set("duration", "99999999999999999999"),
             "--set: duration: found 99999999999999999999, allowed: a whole number below 2^63",
         ),

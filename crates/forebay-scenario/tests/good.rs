@@ -1,9 +1,9 @@
 //! Scenarios that are right: what the text says is what the model holds.
 
 use forebay_core::discipline::Buffer;
-use forebay_core::{Bytes, Rate, Span, Time, Value};
+use forebay_core::{Bytes, Rate, SetPoint, Span, Time, Value};
 use forebay_scenario::{
-    parse, Experiment, Instant, LinkSetting, Options, Recovery, Setting, TrafficKind,
+    parse, EcnChoice, Experiment, Instant, LinkSetting, Options, Setting, TrafficKind,
 };
 
 /// PD-RED at a constant load: every part that a scenario can have.
@@ -44,7 +44,7 @@ fn every_part_of_a_scenario_is_read() {
     assert_eq!(scenario.duration, Span::from_secs(100));
     assert_eq!(scenario.measure, (second(50.0), second(100.0)));
     assert_eq!(scenario.sample, Span::from_millis(10));
-    assert_eq!(scenario.target_pkts, Some(400.0));
+    assert_eq!(scenario.target_pkts(), Some(400.0));
     assert_eq!(scenario.bottleneck.rate, Rate::from_bps(45_000_000));
     assert_eq!(scenario.bottleneck.delay, Span::from_millis(40));
     assert_eq!(scenario.bottleneck.buffer, Buffer::Packets(1125));
@@ -62,10 +62,11 @@ fn every_part_of_a_scenario_is_read() {
     let TrafficKind::Ftp(tcp) = &ftp.kind else {
         panic!("{:?}", ftp.kind)
     };
-    assert_eq!(tcp.recovery, Recovery::Reno);
+    assert_eq!(tcp.sender.name, "reno");
     assert_eq!((tcp.window_pkts, tcp.initial_window_pkts), (10_000, 2));
     assert_eq!(tcp.min_rto, Span::from_millis(200));
-    assert!(!tcp.ecn && !tcp.delayed_ack && tcp.limited_transmit);
+    assert_eq!((tcp.ecn, tcp.pacing), (EcnChoice::Off, false));
+    assert!(!tcp.delayed_ack && tcp.limited_transmit);
 
     let [change] = scenario.changes.as_slice() else {
         panic!("{:?}", scenario.changes)
@@ -93,7 +94,10 @@ fn every_part_of_a_scenario_is_read() {
     assert_eq!(given("min_th"), Value::Text("15p".into()));
     assert_eq!(given("max_p"), Value::Number(0.01));
     assert_eq!(red.given.len(), 4);
-    assert_eq!(experiment.points[0].laws[1].target_pkts(), Some(400.0));
+    assert_eq!(
+        experiment.points[0].laws[1].set_point(),
+        Some(SetPoint::Packets(400.0))
+    );
 }
 
 /// Three loads at two rates, of four kinds of traffic.
@@ -106,7 +110,7 @@ fn defaults_labels_and_kinds_of_traffic() {
     assert_eq!(experiment.seeds, [1, 2]);
     let scenario = &experiment.points[0].scenario;
     assert_eq!(scenario.measure, (second(100.0), second(200.0)));
-    assert_eq!(scenario.target_pkts, None);
+    assert_eq!(scenario.target, None);
     assert!(scenario.bottleneck.ecn);
     let labels: Vec<&str> = scenario.traffic.iter().map(|t| t.label.as_str()).collect();
     assert_eq!(labels, ["ftp", "mice", "late mice", "cbr"]);
@@ -120,7 +124,7 @@ fn defaults_labels_and_kinds_of_traffic() {
     let TrafficKind::Ftp(tcp) = &ftp.kind else {
         panic!("{:?}", ftp.kind)
     };
-    assert!(tcp.ecn && tcp.recovery == Recovery::Sack);
+    assert_eq!((tcp.ecn, tcp.sender.name), (EcnChoice::Classic, "sack"));
     let TrafficKind::Mice { on, off, .. } = &mice.kind else {
         panic!("{:?}", mice.kind)
     };
@@ -137,7 +141,7 @@ fn defaults_labels_and_kinds_of_traffic() {
         panic!("{:?}", late.kind)
     };
     assert_eq!((tcp.window_pkts, tcp.delayed_ack), (20, true));
-    assert_eq!(tcp.recovery, Recovery::LinuxCubic);
+    assert_eq!(tcp.sender.name, "linux-cubic");
     assert_eq!((tcp.ack_delay, tcp.quick_acks), (Span::from_millis(40), 16));
     assert_eq!((late.payload(), cbr.payload()), (Bytes(1000), Bytes(172)));
     let TrafficKind::Cbr { rate, ecn } = cbr.kind else {
@@ -263,10 +267,34 @@ fn sets_replace_what_the_file_says() {
         point.scenario.traffic[0].stop,
         Some(Instant::Uniform(second(70.0), second(71.0)))
     );
-    assert_eq!(point.laws[1].target_pkts(), Some(50.0));
+    assert_eq!(point.laws[1].set_point(), Some(SetPoint::Packets(50.0)));
     assert!(point.laws[0]
         .given
         .contains(&("max_p".into(), Value::Number(0.2))));
+}
+
+#[test]
+fn a_law_names_its_queue_and_may_hold_a_delay() {
+    let options = sets(&[
+        ("law.1.target", "15ms"),
+        ("law.1.queue", "priority"),
+        ("law.red.queue", "{ kind = \"priority\", dscp = 46 }"),
+        ("traffic.0.dscp", "46"),
+    ]);
+    let point = &read(CONSTANT, &options).points[0];
+    assert_eq!(point.scenario.traffic[0].dscp, 46);
+    let [red, other] = [&point.laws[0], &point.laws[1]];
+    assert_eq!(red.queue.to_string(), "{ kind = \"priority\", dscp = 46 }");
+    assert_eq!(other.queue.to_string(), "priority");
+    assert_eq!(
+        other.set_point(),
+        Some(SetPoint::Delay(Span::from_millis(15)))
+    );
+    // 45 Mbit/s in packets of 500 bytes: 11 250 a second.
+    assert_eq!(other.target_pkts(&point.scenario.site()), Some(168.75));
+    assert!(read(CONSTANT, &Options::default()).points[0].laws[0]
+        .queue
+        .is_default());
 }
 
 #[test]
@@ -300,7 +328,10 @@ fn laws_are_kept_by_label_or_kind_and_added_by_kind() {
     let mut options = sets(&[("law.pid.target", "50p")]);
     options.laws = vec!["pid".into()];
     let experiment = read(LOADS, &options);
-    assert_eq!(experiment.points[0].laws[0].target_pkts(), Some(50.0));
+    assert_eq!(
+        experiment.points[0].laws[0].set_point(),
+        Some(SetPoint::Packets(50.0))
+    );
 }
 
 #[test]

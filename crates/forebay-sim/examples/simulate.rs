@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use forebay_scenario::{files, parse, Options};
-use forebay_sim::{run_network, Watch};
+use forebay_sim::{run, Watch};
 use forebay_trace::Metrics;
 
 fn main() -> ExitCode {
@@ -49,15 +49,14 @@ fn simulate() -> Result<(), String> {
     let point = &experiment.points[0];
     let law = point.laws.first().ok_or("no law")?;
     let scenario = &point.scenario;
-    let laws = scenario.tested().into_iter().map(|site| law.build(&site));
-    let laws: Result<_, _> = laws.collect();
-    let laws = laws.map_err(|error| error.to_string())?;
     let start = Instant::now();
-    let trace = run_network(scenario, laws, seed, &Watch::default()).ok_or("cancelled")?;
+    let trace = run(scenario, &law.aqm(), seed, &Watch::default());
+    let trace = trace.map_err(|error| error.to_string())?;
+    let trace = trace.ok_or("cancelled")?;
     let elapsed_s = start.elapsed().as_secs_f64();
 
     println!("{}, seed {seed}", law.label);
-    let target_pkts = scenario.target_pkts.or(law.target_pkts());
+    let target_pkts = scenario.target_pkts().or(law.target_pkts(&scenario.site()));
     for (name, value) in Metrics::of(&trace, target_pkts).fields() {
         println!("{name:18} {value:.6}");
     }

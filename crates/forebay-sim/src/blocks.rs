@@ -1,22 +1,44 @@
-//! SACK blocks of ACKs on their way, kept beside the packets so that packets stay small.
+//! TCP options of ACKs on their way, SACK blocks and counts of marks, kept beside the packets so
+//! that packets stay small.
 
 use crate::packet::NO_BLOCKS;
-use crate::receiver::{Block, MAX_BLOCKS};
+use crate::tcp::{Block, MAX_BLOCKS};
+
+/// What an ACK carries besides its number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AckOptions {
+    blocks: [Block; MAX_BLOCKS],
+    count: u8,
+    /// Marked packets that the receiver has counted (RFC 9768).
+    pub ce_pkts: u32,
+}
+
+impl AckOptions {
+    /// SACK blocks.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks[..usize::from(self.count)]
+    }
+}
 
 #[derive(Default)]
 pub struct BlockStore {
-    slots: Vec<([Block; MAX_BLOCKS], u8)>,
+    slots: Vec<AckOptions>,
     free: Vec<u32>,
 }
 
 impl BlockStore {
-    /// Keeps up to three blocks; the answer goes into the packet.
-    pub fn put(&mut self, blocks: &[Block]) -> u32 {
-        if blocks.is_empty() {
+    /// Keeps up to three blocks and a count of marks; the answer goes into the packet.
+    #[inline]
+    pub fn put(&mut self, blocks: &[Block], ce_pkts: u32) -> u32 {
+        if blocks.is_empty() && ce_pkts == 0 {
             return NO_BLOCKS;
         }
-        let mut slot = ([(0, 0); MAX_BLOCKS], blocks.len() as u8);
-        slot.0[..blocks.len()].copy_from_slice(blocks);
+        let mut slot = AckOptions {
+            count: blocks.len() as u8,
+            ce_pkts,
+            ..AckOptions::default()
+        };
+        slot.blocks[..blocks.len()].copy_from_slice(blocks);
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -29,13 +51,13 @@ impl BlockStore {
         }
     }
 
-    /// Takes the blocks out again.
-    pub fn take(&mut self, index: u32) -> ([Block; MAX_BLOCKS], usize) {
+    /// Takes them out again.
+    #[inline]
+    pub fn take(&mut self, index: u32) -> AckOptions {
         if index == NO_BLOCKS {
-            return ([(0, 0); MAX_BLOCKS], 0);
+            return AckOptions::default();
         }
         self.free.push(index);
-        let (blocks, count) = self.slots[index as usize];
-        (blocks, usize::from(count))
+        self.slots[index as usize]
     }
 }

@@ -35,6 +35,8 @@ pub struct Calendar<E, const K: usize = 1> {
     heads: Vec<u32>,
     /// One bit per bucket that holds something.
     occupied: Vec<u64>,
+    /// Number of such buckets.
+    occupied_buckets: u32,
     slots: Vec<Slot<E, K>>,
     free: u32,
     /// Bucket number that `current` was taken from; everything before it has been popped.
@@ -59,6 +61,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             mask: buckets - 1,
             heads: vec![NONE; buckets as usize],
             occupied: vec![0; buckets as usize / 64],
+            occupied_buckets: 0,
             slots: Vec::new(),
             free: NONE,
             bucket: 0,
@@ -87,30 +90,30 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         }
     }
 
-    /// Time of the next event.
-    #[inline]
-    pub fn peek(&mut self) -> Option<u64> {
-        self.peek_and(|_| {})
+    /// Turns an empty calendar so that a push of about this time finds a bucket: without it one
+    /// that was empty for long would take it for far away.
+    pub fn turn_to(&mut self, time: u64) {
+        let middle = (time >> self.shift).saturating_sub(self.mask / 2);
+        self.bucket = self.bucket.max(middle);
     }
 
-    /// Time of the next event; `fresh` sees the events of a bucket when it comes up, so that
-    /// memory they need can be fetched for all of them at once.
+    /// The next event, which stays; `fresh` sees the events of a bucket when it comes up, so
+    /// that memory they need can be fetched for all of them at once.
     #[inline]
-    pub fn peek_and(&mut self, fresh: impl FnOnce(&[Entry<E>])) -> Option<u64> {
+    pub fn peek_and(&mut self, fresh: impl FnOnce(&[Entry<E>])) -> Option<&Entry<E>> {
         if self.cursor == self.current.len() {
             if !self.advance() {
                 return None;
             }
             fresh(&self.current);
         }
-        Some(self.current[self.cursor].time)
+        self.current.get(self.cursor)
     }
 
     /// The next event.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry<E>> {
-        self.peek()?;
-        let entry = self.current[self.cursor];
+        let entry = *self.peek_and(|_| {})?;
         self.cursor += 1;
         Some(entry)
     }
@@ -157,7 +160,10 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         let slot = self.take_slot(entry);
         self.slots[slot as usize].next = head;
         self.heads[at] = slot;
-        self.occupied[at / 64] |= 1 << (at % 64);
+        if head == NONE {
+            self.occupied[at / 64] |= 1 << (at % 64);
+            self.occupied_buckets += 1;
+        }
     }
 
     /// Moves to the next bucket that holds something; false when there is none.
@@ -183,7 +189,10 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         self.bucket = next;
         let at = (next & self.mask) as usize;
         let mut slot = std::mem::replace(&mut self.heads[at], NONE);
-        self.occupied[at / 64] &= !(1 << (at % 64));
+        if slot != NONE {
+            self.occupied[at / 64] &= !(1 << (at % 64));
+            self.occupied_buckets -= 1;
+        }
         while slot != NONE {
             let list = &self.slots[slot as usize];
             let next = list.next;
@@ -217,6 +226,9 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
 
     /// Number of the next bucket with an entry, within one turn of the wheel.
     fn next_occupied(&self) -> Option<u64> {
+        if self.occupied_buckets == 0 {
+            return None;
+        }
         let start = self.bucket + 1;
         let words = self.occupied.len();
         let first = (start & self.mask) as usize;
@@ -262,7 +274,8 @@ mod tests {
                 }
             }
             while let Some(Reverse(time)) = want.pop() {
-                assert_eq!(calendar.peek(), Some(time));
+                let next = calendar.peek_and(|_| {});
+                assert_eq!(next.map(|entry| entry.time), Some(time));
                 assert_eq!(calendar.pop().unwrap().time, time);
             }
             assert!(calendar.pop().is_none());

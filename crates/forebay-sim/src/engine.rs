@@ -3,46 +3,34 @@
 //! With one bottleneck a data packet costs three: its arrival there, its ACK's arrival at the
 //! shared way back, and that ACK's arrival at the sender; each further station adds one. The
 //! links' ends of transmission, the laws' clocks and the sampler are one pending time each and
-//! stay out of the calendar. Everything else is arithmetic: access links and the links
+//! stay out of the queues. Everything else is arithmetic: access links and the links
 //! themselves are FIFO, so what leaves a queue can be followed to the receiver, through it, and
 //! back to the next place where flows meet.
+//!
+//! Each of the three kinds of event has a queue of its own. The clock is the senders'; what
+//! happens inside the network is caught up with when something outside may depend on it.
 
 mod applications;
 mod changes;
 mod packets;
 
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 
-use forebay_core::discipline::Fifo;
-use forebay_core::{Ecn, Law, Rate, Rng, Time};
+use forebay_core::{Aqm, Discipline, Ecn, ParamError, Time, TrafficClass};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
-use forebay_trace::{FlowTotals, Recorder, Settings, Trace};
+use forebay_trace::{FlowTotals, Settings, Trace};
 
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
-use crate::events::{EventQueue, MOST_LINES};
+use crate::events::{EventQueue, Ties};
 use crate::line::Wire;
-use crate::network::{Hop, Network, Pair};
+use crate::network::{Hop, Network, Tcp};
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
-use crate::receiver::Reply;
-use crate::sender::{Ack, Segment, Step, NEVER};
+use crate::tcp::{Ack, Outcome, Reply, Segment, Senders, Step, NEVER};
 use crate::traffic::{Act, Action};
 use crate::Watch;
-
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// A data packet reaches its first port.
-    Data(Packet),
-    /// An ACK reaches the way back.
-    AckReturns(Packet),
-    /// A packet that has left a station reaches the next.
-    Station(Packet),
-    /// An ACK reaches its sender.
-    Ack(Packet),
-}
 
 /// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
 /// small.
@@ -50,6 +38,8 @@ enum Event {
 enum Alarm {
     /// The retransmission timer may be due.
     Retransmit(u32),
+    /// Pacing lets a flow's next packets go.
+    Pace(u32),
     /// A delayed ACK may be due.
     DelayedAck(u32),
     /// The application acts.
@@ -58,12 +48,20 @@ enum Alarm {
     Arrival(u32),
 }
 
-/// Packets from pairs of like links arrive in the order in which they were sent: three delay
-/// lines for each kind of pair.
-const LINES: usize = 3;
+/// Packets from pairs of like links arrive in the order in which they were sent: a delay line for
+/// each kind of pair, and inside a network of several links one each for data and ACKs.
+const INSIDE_LINES: usize = 2;
 const DATA: usize = 0;
-const ACK_RETURNS: usize = 1;
-const ACK: usize = 2;
+const ACK: usize = 1;
+
+/// With more kinds of pair their packets wait in the calendar.
+const MOST_CLASSES: usize = 256;
+
+/// With more kinds of pair, packets that come at one time keep the order in which they were sent.
+const LINES_FIRST_CLASSES: usize = 4;
+
+/// Fewer flows' state stays in the cache by itself.
+const FETCH_FLOWS: usize = 1000;
 
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
@@ -75,9 +73,22 @@ pub struct Engine<'a, const ONE: bool> {
     network: Network,
     /// By link.
     ports: Vec<Port>,
+    /// The link that is free first, and when; with one link the port says so.
+    link_at: usize,
+    link_free: u64,
     /// By link: the way back where no link is, with the same rate and delay, never full.
     backs: Vec<Back>,
-    packets: EventQueue<Event>,
+    /// Packets that reach a station.
+    inside: EventQueue<Packet>,
+    /// With one link: ACKs that reach the line back.
+    returns: EventQueue<Packet>,
+    /// ACKs that reach their sender.
+    acks: EventQueue<Packet>,
+    /// How long after the arrival of a packet at a station nothing outside the network can come
+    /// of it; see [`Engine::look_ahead`].
+    inside_ahead_ns: u64,
+    /// The same for the arrival of an ACK at the line back.
+    returns_ahead_ns: u64,
     /// A bucket holds many of them.
     alarms: Calendar<Alarm, 16>,
     blocks: BlockStore,
@@ -96,34 +107,48 @@ struct Back {
 
 /// The next time of each kind of thing that happens at few places.
 struct Agenda {
-    /// A link is free again: `link_at`.
-    link: u64,
-    link_at: usize,
     change: u64,
     tick: u64,
+    /// When the time inside the network has to be brought up to the clock.
+    inside: u64,
+    /// The same for the line back.
+    returns: u64,
     sample: u64,
     alarm: u64,
 }
 
+impl Agenda {
+    #[inline(always)]
+    fn first(&self) -> u64 {
+        (self.change.min(self.tick))
+            .min(self.inside.min(self.returns))
+            .min(self.sample.min(self.alarm))
+    }
+}
+
 impl<'a, const ONE: bool> Engine<'a, ONE> {
-    /// `laws` are those of the queues that are under test, in order.
-    pub fn new(scenario: &'a Scenario, laws: Vec<Box<dyn Law>>, seed: u64) -> Self {
+    /// `queues` are those of the links, in order.
+    pub fn new(scenario: &'a Scenario, queues: Vec<Queue>, seed: u64) -> Self {
         let settings = Settings {
             interval: scenario.sample,
             window: scenario.measure,
         };
-        let ports = ports(scenario, laws, settings, seed);
+        let ports = ports(scenario, queues, settings);
         let back = |link: &Link| Back {
             wire: Wire::new(link.rate.as_bps(), link.delay.as_nanos()),
             free: 0,
         };
         let network = Network::new(scenario, seed);
+        let inside_lines = if ONE { 1 } else { INSIDE_LINES };
         let (start, end) = scenario.measure;
         let mut engine = Engine {
-            packets: EventQueue::new(
-                packet_calendar(scenario),
-                network.delay_lines(LINES, MOST_LINES),
-            ),
+            link_at: 0,
+            link_free: NEVER,
+            inside: event_queue(scenario, &network, inside_lines),
+            returns: event_queue(scenario, &network, 1),
+            acks: event_queue(scenario, &network, 1),
+            inside_ahead_ns: 0,
+            returns_ahead_ns: 0,
             // 1 ms wide, past the longest timeout of a minute.
             alarms: Calendar::new(1 << 20, 65_000_000_000),
             backs: scenario.all_links().map(back).collect(),
@@ -133,10 +158,10 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             window: (start.as_nanos(), end.as_nanos()),
             end: scenario.duration.as_nanos(),
             agenda: Agenda {
-                link: NEVER,
-                link_at: 0,
                 change: NEVER,
                 tick: NEVER,
+                inside: NEVER,
+                returns: NEVER,
                 sample: scenario.sample.as_nanos(),
                 alarm: NEVER,
             },
@@ -147,6 +172,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         engine.agenda.change = engine.next_change();
         engine.agenda.tick = engine.next_tick();
         engine.look_at_links();
+        engine.look_ahead();
         for flow in 0..engine.network.flows.len() as u32 {
             engine.schedule_act(flow);
         }
@@ -162,18 +188,14 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         let mut since_watch = 0;
         loop {
             since_watch += 1;
-            let agenda = &self.agenda;
-            let single = (agenda.link.min(agenda.tick))
-                .min(agenda.sample.min(agenda.change))
-                .min(agenda.alarm);
-            let network = &self.network;
-            let next = self
-                .packets
-                .pop_before(single.min(self.end + 1), |event| fetch(network, event));
-            match next {
-                Ok(entry) => self.handle(entry.time, entry.event),
-                Err(_) if single > self.end => break,
-                Err(_) => self.handle_single(single),
+            let single = self.agenda.first();
+            let ack = self.acks.next_time();
+            if ack < single.min(self.end + 1) {
+                self.next_ack();
+            } else if single > self.end {
+                break;
+            } else {
+                self.handle_single(single);
             }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
@@ -183,8 +205,27 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 }
             }
         }
+        self.pass_inside(self.end + 1, self.end + 1);
         watch.now_ns.store(self.end, Ordering::Relaxed);
         Some(self.finish())
+    }
+
+    /// Sets how far the time inside a network of one link may fall behind the clock: then what
+    /// happens inside is done by many at a time, with no search for what comes next.
+    ///
+    /// What happens to a packet at the link reaches a host after the link's delay and that of an
+    /// access link, and an ACK that enters the line back its sender likewise. Senders tell the
+    /// inside of nothing that has passed, and receivers' clocks, samples and changes have it
+    /// brought up to them. With several links the order in which stations and senders send
+    /// decides ties, so there it falls behind nothing.
+    fn look_ahead(&mut self) {
+        if ONE {
+            let access_ns = self.network.least_access_ns();
+            self.inside_ahead_ns = self.ports[0].delay_ns + access_ns;
+            self.returns_ahead_ns = self.backs[0].wire.delay_ns + access_ns;
+        }
+        self.agenda.inside = self.next_inside_deadline();
+        self.agenda.returns = self.next_returns_deadline();
     }
 
     /// The trace of the bottleneck with those of the other links, each with the flows whose data
@@ -223,25 +264,25 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         }
     }
 
-    /// Things of one time happen in the order: change, tick, link, sample, alarm.
+    /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
     #[inline]
     fn handle_single(&mut self, now: u64) {
         if now == self.agenda.change {
+            self.pass_inside(now, now);
+            self.pass_back(now);
             self.apply_change(now);
         } else if now == self.agenda.tick {
+            self.pass_inside(now, now);
             for port in &mut self.ports {
                 if tick_of(port) == now {
                     port.discipline.handle_timeout(Time::from_nanos(now));
                 }
             }
             self.agenda.tick = self.next_tick();
-        } else if now == self.agenda.link {
-            let link = if ONE { 0 } else { self.agenda.link_at };
-            if let Some(sent) = self.ports[link].send_next(now) {
-                self.leave_port(link, sent);
-            }
-            self.look_at_links();
+        } else if now == self.agenda.returns {
+            self.pass_back(now + 1);
         } else if now == self.agenda.sample {
+            self.pass_inside(now + 1, now);
             for port in &mut self.ports {
                 port.sample(now);
                 for blocks in port.record.lost_blocks.drain(..) {
@@ -249,51 +290,36 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 }
             }
             self.agenda.sample += self.scenario.sample.as_nanos();
-        } else {
+        } else if now == self.agenda.alarm {
             self.handle_alarm(now);
-            let senders = &self.network.senders;
-            let next = self.alarms.peek_and(|alarms| {
-                for entry in alarms {
-                    if let Alarm::Retransmit(flow) = entry.event {
-                        prefetch(&senders[flow as usize]);
-                    }
-                }
-            });
-            self.agenda.alarm = next.unwrap_or(NEVER);
-        }
-    }
-
-    #[inline]
-    fn handle(&mut self, now: u64, event: Event) {
-        match event {
-            Event::Data(packet) => {
-                let link = match ONE {
-                    true => 0,
-                    false => self.pair_of(&packet).data_enters,
-                };
-                self.arrive_at_port(now, link, packet);
-            }
-            Event::AckReturns(ack) if ONE => self.go_back(now, 0, ack),
-            Event::AckReturns(ack) => match self.pair_of(&ack).ack_enters {
-                Hop::Back(link) => self.go_back(now, link, ack),
-                hop => self.reach(now, hop, ack),
-            },
-            Event::Ack(ack) => self.take_ack(now, ack),
-            Event::Station(packet) => {
-                let hop = self.network.station(packet.station);
-                self.reach(now, hop, packet);
-            }
+        } else {
+            self.pass_inside(now + 1, now + 1);
         }
     }
 
     fn handle_alarm(&mut self, now: u64) {
-        match self.alarms.pop().map(|entry| entry.event) {
+        let alarm = self.alarms.pop().map(|entry| entry.event);
+        if !ONE || !matches!(alarm, Some(Alarm::Retransmit(_))) {
+            // It may have to do with a receiver.
+            self.pass_inside(now + 1, now);
+        }
+        match alarm {
             Some(Alarm::Retransmit(flow)) => self.check_timer(now, flow),
+            Some(Alarm::Pace(flow)) => self.pace(now, flow),
             Some(Alarm::DelayedAck(flow)) => self.check_delayed_ack(now, flow),
             Some(Alarm::Act(flow)) => self.act(now, flow),
             Some(Alarm::Arrival(class)) => self.arrive(now, class),
             None => {}
         }
+        let network = &self.network;
+        let next = self.alarms.peek_and(|alarms| {
+            for entry in alarms {
+                if let Alarm::Retransmit(flow) = entry.event {
+                    network.prefetch_sender(flow);
+                }
+            }
+        });
+        self.agenda.alarm = next.map_or(NEVER, |entry| entry.time);
     }
 
     /// Every push of an alarm goes through here, so that the agenda knows the first.
@@ -308,38 +334,33 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
     }
 }
 
-/// The port of each link, under its own law or the next of `laws`.
-fn ports(scenario: &Scenario, laws: Vec<Box<dyn Law>>, settings: Settings, seed: u64) -> Vec<Port> {
-    let mut laws = laws.into_iter();
-    let port = |(i, link): (usize, &Link)| {
-        let law = match &link.law {
-            Some(own) => own
-                .build(&scenario.site_of(link))
-                .expect("the scenario has built it once"),
-            None => laws.next().expect("a law for each queue under test"),
-        };
+pub type Queue = Box<dyn Discipline<Packet>>;
+
+/// The queue of each link, under its own law or the one under test.
+///
+/// # Errors
+/// The law under test does not fit a queue.
+pub fn queues(scenario: &Scenario, tested: &Aqm, seed: u64) -> Result<Vec<Queue>, ParamError> {
+    let queue = |(i, link): (usize, &Link)| {
         let stream = match i {
             0 => "law".to_owned(),
             _ => format!("law {i}"),
         };
-        let rng = Rng::new(seed, &stream);
-        // What a traced link can carry is recorded time by time.
-        let steady = match link.trace {
-            Some(_) => Rate::from_bps(0),
-            None => link.rate,
-        };
-        let mut port = Port::new(
-            Box::new(Fifo::new(law, link.buffer, link.rate, link.ecn, rng)),
-            Recorder::new(settings, steady),
-            link.rate,
-            link.delay.as_nanos(),
-        );
-        if let Some(trace) = &link.trace {
-            port.follow_trace(Arc::clone(trace));
+        let site = scenario.queue_site(link);
+        match &link.law {
+            Some(own) => own.aqm().build(&site, seed, &stream),
+            None => tested.build(&site, seed, &stream),
         }
-        port
     };
-    scenario.all_links().enumerate().map(port).collect()
+    scenario.all_links().enumerate().map(queue).collect()
+}
+
+/// The port of each link.
+fn ports(scenario: &Scenario, queues: Vec<Queue>, settings: Settings) -> Vec<Port> {
+    let port = |(link, queue): (&Link, Queue)| {
+        Port::new(queue, settings, link.capacity(), link.delay.as_nanos())
+    };
+    scenario.all_links().zip(queues).map(port).collect()
 }
 
 /// When a port's law wants to be called.
@@ -348,28 +369,27 @@ fn tick_of(port: &Port) -> u64 {
     due.map_or(NEVER, Time::as_nanos)
 }
 
-/// Fetches what the handler of a coming event will read: with many flows their states lie in
-/// main memory.
-#[inline]
-fn fetch(network: &Network, event: &Event) {
-    let (Event::Data(packet)
-    | Event::AckReturns(packet)
-    | Event::Ack(packet)
-    | Event::Station(packet)) = event;
-    let flow = packet.flow as usize;
-    prefetch(&network.pairs[network.routes[flow].pair as usize]);
-    match event {
-        Event::Data(_) => prefetch(&network.receivers[flow]),
-        Event::Ack(_) => prefetch(&network.senders[flow]),
-        Event::AckReturns(_) | Event::Station(_) => {}
-    }
-}
-
-/// A calendar whose buckets hold about one event each and reach past most round trips.
-fn packet_calendar(scenario: &Scenario) -> Calendar<Event> {
+/// A queue of packets with `lines` delay lines for each kind of pair; the calendar's buckets
+/// hold about one packet each and reach past most round trips.
+fn event_queue(scenario: &Scenario, network: &Network, lines: usize) -> EventQueue<Packet> {
     let rates = scenario.all_links().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
     let spacing_ns = 1e9 / packets_per_sec;
-    Calendar::new(spacing_ns as u64, 500_000_000)
+    let classes = network.pair_classes();
+    EventQueue::new(
+        spacing_ns as u64,
+        500_000_000,
+        if classes <= MOST_CLASSES {
+            lines * classes
+        } else {
+            0
+        },
+        if classes <= LINES_FIRST_CLASSES {
+            Ties::LinesFirst
+        } else {
+            Ties::PushedFirst
+        },
+        network.flows.len() >= FETCH_FLOWS,
+    )
 }

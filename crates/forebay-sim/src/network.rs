@@ -4,13 +4,12 @@
 
 use std::collections::HashMap;
 
-use forebay_core::Rng;
-use forebay_scenario::{Change, Recovery, Scenario, Setting, Tcp, Traffic, TrafficKind};
+use forebay_core::{Ecn, Rng};
+use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 
-use crate::cc;
 use crate::line::Wire;
-use crate::receiver::{AckPolicy, Receiver};
-use crate::sender::{Config, Sender};
+use crate::packet::Packet;
+use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
 
 /// Where a packet goes next.
@@ -44,19 +43,27 @@ pub struct Pair {
     pub class: u16,
     /// Number of the path between source and sink.
     pub path: u16,
-    /// Where data enters the path.
-    pub data_enters: u16,
-    /// Where ACKs enter it.
-    pub ack_enters: Hop,
+    /// Number of the station where data enters the path.
+    pub data_enters: u8,
+    /// Number of the station where ACKs enter it.
+    pub ack_enters: u8,
+}
+
+/// TCP of one traffic.
+pub struct Tcp {
+    pub config: Config,
+    pub senders: Box<dyn Senders>,
 }
 
 /// What all flows of one traffic share.
 pub struct Class {
-    pub tcp: Option<Config>,
+    pub tcp: Option<Tcp>,
     pub application: Box<dyn Application>,
     pub packet_bytes: u16,
     /// What goodput does not count of each packet.
     pub header_bytes: u16,
+    /// Of every packet, ACKs included.
+    pub dscp: u8,
     /// ECT on packets of a source without congestion control.
     pub ect: bool,
     /// Flows of this class are `first..first + count`.
@@ -74,8 +81,10 @@ pub struct Class {
 /// Where a flow runs: all that a passing packet needs to know of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    pub class: u32,
     pub pair: u32,
+    /// Of the flow's sender in its class.
+    pub sender: u32,
+    pub class: u32,
 }
 
 /// No flow.
@@ -111,10 +120,16 @@ pub struct Network {
     pub classes: Vec<Class>,
     pub routes: Vec<Route>,
     pub flows: Vec<Flow>,
-    pub senders: Vec<Sender>,
     pub receivers: Vec<Receiver>,
     /// Draws a connection's clock phase.
     pub phases: Rng,
+}
+
+impl Tcp {
+    /// Adds a closed connection; returns its sender's index.
+    fn add(&mut self, phase: f64) -> u32 {
+        self.senders.add(&self.config, phase)
+    }
 }
 
 impl Network {
@@ -128,7 +143,6 @@ impl Network {
             classes: Vec::new(),
             routes: Vec::new(),
             flows: Vec::new(),
-            senders: Vec::new(),
             receivers: Vec::new(),
             phases: Rng::new(seed, "phase"),
         };
@@ -157,12 +171,20 @@ impl Network {
         network
     }
 
-    /// How many delay lines to keep at `each` per kind of pair: none if that is over `most`.
-    pub fn delay_lines(&self, each: usize, most: usize) -> usize {
-        match each * self.wires.len() {
-            lines if lines <= most => lines,
-            _ => 0,
-        }
+    #[inline]
+    pub fn pair_of(&self, packet: &Packet) -> &Pair {
+        &self.pairs[self.routes[packet.flow as usize].pair as usize]
+    }
+
+    /// How many kinds of access link there are.
+    pub fn pair_classes(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// The shortest propagation delay of an access link, in ns.
+    pub fn least_access_ns(&self) -> u64 {
+        let delays = self.wires.iter().map(|wire| wire.delay_ns);
+        delays.min().unwrap_or(0)
     }
 
     /// Where a packet of this path goes that leaves the port of link `link`.
@@ -222,6 +244,8 @@ impl Network {
             [first, .., last] => (*first, *last),
             one => (one[0], one[0]),
         };
+        let data_enters = self.number(Hop::Port(first_link as u16));
+        let ack_enters = self.number(back(scenario, last_link, self.links).1);
         let first = self.pairs.len() as u32;
         for i in 0..pairs as usize {
             let rtt = traffic.rtts[i % traffic.rtts.len()];
@@ -243,8 +267,8 @@ impl Network {
                 // Only the first few kinds have delay lines.
                 class: class.min(usize::from(u16::MAX)) as u16,
                 path,
-                data_enters: first_link as u16,
-                ack_enters: back(scenario, last_link, self.links).1,
+                data_enters,
+                ack_enters,
             });
         }
         first
@@ -269,23 +293,26 @@ impl Network {
                 ..
             }
         );
-        let tcp = traffic.kind.tcp();
-        let tcp = tcp.map(|tcp| config(tcp, traffic, ns2_reset));
+        let mut tcp = traffic.kind.tcp().map(|tcp| Tcp {
+            config: config(tcp, traffic, ns2_reset),
+            senders: senders(tcp.sender.name),
+        });
         let first = self.flows.len() as u32;
         for i in 0..count {
             let start = draw(traffic.start, &mut starts);
             let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
             // Flows beyond the declared number wait for a change to start them.
             let declared = i < traffic.flows;
-            let route = Route {
-                class: index as u32,
-                pair: first_pair + i % pairs,
-            };
             let act = declared
                 .then(|| application.first(i, start, stop))
                 .flatten();
             let phase = self.phases.uniform();
-            let flow = self.add_connection(route, &tcp, phase, NONE);
+            let route = Route {
+                pair: first_pair + i % pairs,
+                sender: tcp.as_mut().map_or(NONE, |tcp| tcp.add(phase)),
+                class: index as u32,
+            };
+            let flow = self.add_connection(route, NONE);
             let flow = &mut self.flows[flow as usize];
             (flow.next_act, flow.stop, flow.stopped) = (act, stop, !declared);
         }
@@ -295,6 +322,7 @@ impl Network {
             application,
             packet_bytes: traffic.packet.0 as u16,
             header_bytes: traffic.header.0 as u16,
+            dscp: traffic.dscp,
             ect: match &traffic.kind {
                 TrafficKind::Cbr { ecn, .. } => *ecn,
                 TrafficKind::OnOff(onoff) => onoff.ecn,
@@ -315,13 +343,7 @@ impl Network {
 
     /// Adds the state of one connection, and returns its number; `owner` [`NONE`] makes it a
     /// flow of its own.
-    fn add_connection(
-        &mut self,
-        route: Route,
-        tcp: &Option<Config>,
-        phase: f64,
-        owner: u32,
-    ) -> u32 {
+    fn add_connection(&mut self, route: Route, owner: u32) -> u32 {
         let number = self.flows.len() as u32;
         let owns_itself = owner == NONE;
         self.routes.push(route);
@@ -334,12 +356,24 @@ impl Network {
             next_free: NONE,
             busy: false,
         });
-        self.senders.push(match tcp {
-            Some(config) => Sender::new(config, phase),
-            None => Sender::counter(phase),
-        });
         self.receivers.push(Receiver::new());
         number
+    }
+
+    /// The class of a flow, and its sender's index there.
+    #[inline]
+    pub fn class_of(&mut self, flow: u32) -> (&mut Class, u32) {
+        let route = self.routes[flow as usize];
+        (&mut self.classes[route.class as usize], route.sender)
+    }
+
+    /// Starts to bring the state of a flow's sender into the cache.
+    #[inline]
+    pub fn prefetch_sender(&self, flow: u32) {
+        let route = self.routes[flow as usize];
+        if let Some(tcp) = &self.classes[route.class as usize].tcp {
+            tcp.senders.prefetch(route.sender);
+        }
     }
 
     /// A free connection for a transfer of `flow`; `None` if there are as many as there may be.
@@ -356,9 +390,8 @@ impl Network {
             return None;
         }
         class.extra_connections += 1;
-        let tcp = class.tcp.take();
-        let number = self.add_connection(route, &tcp, 0.0, flow);
-        self.classes[route.class as usize].tcp = tcp;
+        let sender = class.tcp.as_mut().map_or(NONE, |tcp| tcp.add(0.0));
+        let number = self.add_connection(Route { sender, ..route }, flow);
         self.flows[number as usize].busy = true;
         Some(number)
     }
@@ -396,22 +429,29 @@ fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
         .fold(traffic.flows, u32::max)
 }
 
-fn config(tcp: &Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
+fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
+    let counts_marks = tcp.ecn == EcnChoice::L4s || tcp.sender.counts_marks;
     Config {
-        control: cc::control(tcp.recovery),
         packet_bytes: traffic.packet.0 as u16,
         payload_bytes: traffic.payload().0 as u16,
         window_pkts: tcp.window_pkts,
         initial_window_pkts: tcp.initial_window_pkts,
         min_rto_ns: tcp.min_rto.as_nanos(),
-        ecn: tcp.ecn,
+        ect: match tcp.ecn {
+            EcnChoice::Off => Ecn::NotEct,
+            EcnChoice::Classic => Ecn::Ect0,
+            EcnChoice::L4s => Ecn::Ect1,
+        },
+        counts_marks,
+        pacing: tcp.pacing,
         limited_transmit: tcp.limited_transmit,
         acks: AckPolicy {
             delayed: tcp.delayed_ack,
             delay_ns: tcp.ack_delay.as_nanos(),
             quick: tcp.quick_acks,
+            counts_marks,
         },
-        sack: !matches!(tcp.recovery, Recovery::Reno | Recovery::NewReno),
+        sack: tcp.sender.sack,
         ns2_reset,
     }
 }

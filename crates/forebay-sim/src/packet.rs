@@ -1,6 +1,6 @@
 //! Packets: small plain values.
 
-use forebay_core::{discipline, Ecn};
+use forebay_core::{discipline, Ecn, TrafficClass};
 
 /// Bytes of a SYN or an ACK on the wire: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
@@ -19,9 +19,9 @@ pub struct Packet {
     pub bytes: u16,
     /// Which connection of the flow it belongs to; packets of an earlier one are stale.
     pub connection: u16,
-    pub ecn: Ecn,
+    pub traffic_class: TrafficClass,
     pub flags: Flags,
-    /// The station that it reaches next, where it has left one.
+    /// The station that it reaches next.
     pub station: u8,
 }
 
@@ -39,14 +39,20 @@ impl discipline::Packet for Packet {
     fn bytes(&self) -> u32 {
         u32::from(self.bytes)
     }
+    fn flow(&self) -> u64 {
+        u64::from(self.flow)
+    }
     fn ecn(&self) -> Ecn {
-        self.ecn
+        self.traffic_class.ecn()
+    }
+    fn dscp(&self) -> u8 {
+        self.traffic_class.dscp()
     }
     fn tcp(&self) -> bool {
         !self.flags.udp
     }
     fn set_ce(&mut self) {
-        self.ecn = Ecn::Ce;
+        self.traffic_class.set_ecn(Ecn::Ce);
     }
 }
 

@@ -1,26 +1,21 @@
-//! A port: a discipline, the link it feeds, and the record of both.
+//! A port: a discipline, the transmitter that it feeds, and the record of both.
 
-use std::sync::Arc;
-
-use forebay_core::{Discipline, Drop, Rate, Sink, Time};
-use forebay_scenario::RateTrace;
-use forebay_trace::Recorder;
+use forebay_core::transmitter::{self, Transmitter};
+use forebay_core::{Capacity, Discipline, Drop, Rate, Sink, Time};
+use forebay_trace::{Recorder, Settings};
 
 use crate::packet::{Packet, NO_BLOCKS};
 
 pub struct Port {
     pub discipline: Box<dyn Discipline<Packet>>,
     pub record: Record,
-    rate: Rate,
+    pub transmitter: Transmitter,
     pub delay_ns: u64,
-    /// When the packet being sent is out; `u64::MAX` while the link is idle.
-    pub done_at: u64,
-    /// What rounding to ns left over, so that the long-run rate is exact.
-    remainder: u64,
-    /// Where recorded times drive the link instead of its rate.
-    trace: Option<Box<Opportunities>>,
+    capacity: Capacity,
     /// When the last packet reaches the far end: a shorter delay does not let one overtake.
     last_arrival: u64,
+    /// What a trace could carry up to the last sample.
+    carried_bits: u64,
 }
 
 /// A packet on its way over the link.
@@ -33,168 +28,90 @@ pub struct Sent {
 impl Port {
     pub fn new(
         discipline: Box<dyn Discipline<Packet>>,
-        recorder: Recorder,
-        rate: Rate,
+        record: Settings,
+        capacity: Capacity,
         delay_ns: u64,
     ) -> Port {
         Port {
             discipline,
             record: Record {
-                recorder,
+                recorder: Recorder::new(record, capacity.steady_rate()),
                 lost_blocks: Vec::new(),
             },
-            rate,
+            transmitter: Transmitter::new(&capacity),
             delay_ns,
-            done_at: u64::MAX,
-            remainder: 0,
-            trace: None,
+            capacity,
             last_arrival: 0,
+            carried_bits: 0,
         }
     }
 
-    /// Lets recorded times drive the link.
-    pub fn follow_trace(&mut self, trace: Arc<RateTrace>) {
-        let opportunities = Opportunities {
-            trace,
-            next: 0,
-            round_ns: 0,
-            left_bytes: 0,
-            sending: None,
-        };
-        self.done_at = opportunities.at();
-        self.trace = Some(Box::new(opportunities));
+    /// When the link must be looked at next.
+    #[inline]
+    pub fn due(&self) -> u64 {
+        self.transmitter.due().as_nanos()
     }
 
-    /// A packet arrives; the answer is what leaves at once if the link was idle.
+    /// A packet arrives; the answer is what leaves at once if the link was free.
     #[inline]
     pub fn arrive(&mut self, now: u64, packet: Packet) -> Option<Sent> {
+        let now = Time::from_nanos(now);
         self.record.recorder.arrived();
-        self.discipline
-            .enqueue(Time::from_nanos(now), packet, &mut self.record);
-        if self.done_at == u64::MAX {
-            self.send_next(now)
-        } else {
-            None
-        }
+        self.discipline.enqueue(now, packet, &mut self.record);
+        let sent = self
+            .transmitter
+            .arrived(now, &mut *self.discipline, &mut self.record);
+        sent.map(|sent| self.send(now, sent))
     }
 
-    /// Takes the next packet from the queue onto the link, which is free at `now`.
+    /// Takes the next packet from the queue onto the link, at [`due`](Port::due).
     #[inline]
     pub fn send_next(&mut self, now: u64) -> Option<Sent> {
-        if self.trace.is_some() {
-            return self.send_at_opportunity(now);
-        }
-        let time = Time::from_nanos(now);
-        let departure = self.discipline.dequeue(time, &mut self.record);
-        let Some(departure) = departure else {
-            self.done_at = u64::MAX;
-            self.remainder = 0;
-            return None;
-        };
-        let bytes = u32::from(departure.packet.bytes);
-        let (span, remainder) = self.rate.transmission(bytes, self.remainder);
-        self.remainder = remainder;
-        self.done_at = now + span.as_nanos();
+        let now = Time::from_nanos(now);
+        let sent = self
+            .transmitter
+            .ask(now, &mut *self.discipline, &mut self.record);
+        sent.map(|sent| self.send(now, sent))
+    }
+
+    #[inline]
+    fn send(&mut self, now: Time, sent: transmitter::Sent<Packet>) -> Sent {
+        let packet = sent.departure.packet;
         self.record
             .recorder
-            .departed(time, bytes, departure.sojourn);
-        self.last_arrival = self.last_arrival.max(self.done_at + self.delay_ns);
-        Some(Sent {
-            packet: departure.packet,
-            arrives_at: self.last_arrival,
-        })
-    }
-
-    /// What a time of the trace lets out: a packet leaves when all its bytes have been let out,
-    /// and what no packet uses is lost. Called again at the same time while some is left.
-    #[inline(never)]
-    fn send_at_opportunity(&mut self, now: u64) -> Option<Sent> {
-        let opportunities = self.trace.as_mut()?;
-        if opportunities.left_bytes == 0 {
-            opportunities.left_bytes = RateTrace::BYTES;
-            let bits = 8.0 * f64::from(RateTrace::BYTES);
-            self.record.recorder.could_carry(bits);
-        }
-        let (packet, bytes) = match opportunities.sending.take() {
-            Some(sending) => sending,
-            None => {
-                let time = Time::from_nanos(now);
-                let Some(departure) = self.discipline.dequeue(time, &mut self.record) else {
-                    self.done_at = opportunities.advance();
-                    return None;
-                };
-                let bytes = u32::from(departure.packet.bytes);
-                let recorder = &mut self.record.recorder;
-                recorder.departed(time, bytes, departure.sojourn);
-                (departure.packet, bytes)
-            }
-        };
-        let out = bytes.min(opportunities.left_bytes);
-        opportunities.left_bytes -= out;
-        self.done_at = match opportunities.left_bytes {
-            0 => opportunities.advance(),
-            _ => now,
-        };
-        if out < bytes {
-            opportunities.sending = Some((packet, bytes - out));
-            return None;
-        }
-        self.last_arrival = self.last_arrival.max(now + self.delay_ns);
-        Some(Sent {
+            .departed(now, u32::from(packet.bytes), sent.departure.sojourn);
+        let arrives_at = sent.out.as_nanos() + self.delay_ns;
+        self.last_arrival = self.last_arrival.max(arrives_at);
+        Sent {
             packet,
             arrives_at: self.last_arrival,
-        })
+        }
     }
 
-    /// The packet being sent is finished at the old rate.
+    /// The packet being sent is finished at the old rate. A recorded link only tells its law.
     pub fn set_rate(&mut self, now: u64, rate: Rate) {
-        self.rate = rate;
-        self.remainder = 0;
         self.discipline.set_rate(rate);
-        if self.trace.is_none() {
+        if let Capacity::Constant(constant) = &mut self.capacity {
+            *constant = rate;
+            self.transmitter.set_rate(rate);
             let now = Time::from_nanos(now);
             self.record.recorder.rate_changed(now, rate);
         }
     }
 
     pub fn sample(&mut self, now: u64) {
+        let now = Time::from_nanos(now);
+        let recorder = &mut self.record.recorder;
+        let bits = self.capacity.recorded_bits(now);
+        recorder.could_carry((bits - self.carried_bits) as f64);
+        self.carried_bits = bits;
         let discipline = &self.discipline;
-        self.record.recorder.sample(
-            Time::from_nanos(now),
+        recorder.sample(
+            now,
             discipline.len_packets(),
             discipline.len_bytes(),
             |out| discipline.probe(out),
         );
-    }
-}
-
-/// Where a trace stands.
-struct Opportunities {
-    trace: Arc<RateTrace>,
-    next: usize,
-    /// When this round began.
-    round_ns: u64,
-    /// What the time at hand still lets out.
-    left_bytes: u32,
-    /// A packet partly out, and its bytes that are not.
-    sending: Option<(Packet, u32)>,
-}
-
-impl Opportunities {
-    fn at(&self) -> u64 {
-        self.round_ns + 1_000_000 * u64::from(self.trace.times_ms[self.next])
-    }
-
-    /// Goes on to the next time, and returns it.
-    fn advance(&mut self) -> u64 {
-        self.left_bytes = 0;
-        if self.next + 1 == self.trace.times_ms.len() {
-            self.round_ns = self.at();
-            self.next = 0;
-        } else {
-            self.next += 1;
-        }
-        self.at()
     }
 }
 

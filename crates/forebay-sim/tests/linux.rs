@@ -32,8 +32,8 @@ fn simulate(keys: &str) -> Trace {
     );
     let experiment = parse(text.as_bytes(), "test", &Options::default());
     let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
-    let law = point.laws[0].build(&point.scenario.site()).unwrap();
-    run(&point.scenario, law, 1, &Watch::default()).unwrap()
+    let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
+    run.unwrap().unwrap()
 }
 
 fn delivered_bytes(trace: &Trace) -> u64 {
@@ -124,8 +124,9 @@ fn transfers_complete_over_a_link_that_loses_much() {
         );
         let experiment = parse(text.as_bytes(), "test", &Options::default());
         let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
-        let law = point.laws[0].build(&point.scenario.site()).unwrap();
-        let trace = run(&point.scenario, law, 1, &Watch::default()).unwrap();
+        let law = point.laws[0].aqm();
+        let trace = run(&point.scenario, &law, 1, &Watch::default());
+        let trace = trace.unwrap().unwrap();
         (delivered_bytes(&trace), Metrics::of(&trace, None).drop_rate)
     };
     let (all, _) = delivered("newreno");

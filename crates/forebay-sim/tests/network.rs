@@ -1,7 +1,7 @@
 //! Whole runs over networks of several queues.
 
 use forebay_scenario::{parse, Options, Point};
-use forebay_sim::{run_network, Watch};
+use forebay_sim::{run, Watch};
 use forebay_trace::{Metrics, Trace};
 
 fn point(text: &str) -> Point {
@@ -12,10 +12,13 @@ fn point(text: &str) -> Point {
 
 fn simulate(text: &str) -> Trace {
     let point = point(text);
-    let law = &point.laws[0];
-    let tested = point.scenario.tested();
-    let laws = tested.iter().map(|site| law.build(site).unwrap()).collect();
-    run_network(&point.scenario, laws, 1, &Watch::default()).unwrap()
+    run_once(&point)
+}
+
+fn run_once(point: &Point) -> Trace {
+    let aqm = point.laws[0].aqm();
+    let trace = run(&point.scenario, &aqm, 1, &Watch::default());
+    trace.unwrap().unwrap()
 }
 
 fn sum(column: &[u32]) -> u64 {
@@ -385,18 +388,16 @@ fn a_trace_of_times_drives_a_link() {
         [[law]]
         kind = "droptail"
     "#;
-    let run = |packet: &str| {
+    let with_packet = |packet: &str| {
         let options = Options {
             files: vec![("times".into(), b"10\n10\n50\n".to_vec())],
             ..Options::default()
         };
         let text = text.replace("PACKET", packet);
         let experiment = parse(text.as_bytes(), "test", &options).unwrap();
-        let point = &experiment.points[0];
-        let law = point.laws[0].build(&point.scenario.site()).unwrap();
-        run_network(&point.scenario, vec![law], 1, &Watch::default()).unwrap()
+        run_once(&experiment.points[0])
     };
-    let trace = run("500");
+    let trace = with_packet("500");
     // Row i ends at i + 1 ms; what leaves at 1010 ms is in row 1009.
     let sent = |from: usize, to: usize| trace.samples.departed_bytes[from..to].iter().sum::<u64>();
     assert_eq!((sent(1001, 1009), sent(1009, 1010)), (0, 3000));
@@ -409,7 +410,7 @@ fn a_trace_of_times_drives_a_link() {
         m.goodput_bps
     );
     // A packet that does not fit in one time goes on in the next; nothing is lost by that.
-    let m = Metrics::of(&run("700"), None);
+    let m = Metrics::of(&with_packet("700"), None);
     assert!(
         (m.goodput_bps / 720e3 - 1.0).abs() < 0.01,
         "{}",

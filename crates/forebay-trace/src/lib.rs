@@ -1,6 +1,10 @@
 //! What was observed at a bottleneck: columns of samples and events, and the metrics taken
 //! from them. Simulated and real runs join here, so that a metric is the same code for both.
 
+#![forbid(unsafe_code)]
+
+mod digest;
+pub mod measures;
 mod metrics;
 mod recorder;
 

@@ -1,6 +1,7 @@
 //! The numbers taken from a trace, over its window.
 
-use crate::{Samples, Trace};
+use crate::measures::{self, Part};
+use crate::Trace;
 
 /// Metrics of one run; DESIGN's names. Rates are per arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,22 +32,9 @@ pub struct Metrics {
 impl Metrics {
     /// Takes the metrics of `trace` over its window, QACD against `target_pkts`.
     pub fn of(trace: &Trace, target_pkts: Option<f64>) -> Metrics {
-        let rows = window_rows(trace);
-        let samples = &trace.samples;
-        let queue: Vec<f64> = samples.queue_pkts[rows.clone()]
-            .iter()
-            .map(|&q| f64::from(q))
-            .collect();
-        let count =
-            |column: &[u32]| -> f64 { column[rows.clone()].iter().map(|&n| f64::from(n)).sum() };
-        let arrivals = count(&samples.arrivals);
-        let early = count(&samples.early_drops);
-        let drops = early + count(&samples.forced_drops) + count(&samples.overflow_drops);
-        let sent_bits = 8.0 * samples.departed_bytes[rows.clone()].iter().sum::<u64>() as f64;
-        let capacity_bits: f64 = samples.capacity_bits[rows.clone()].iter().sum();
-
-        let mean = queue.iter().sum::<f64>() / queue.len() as f64;
-        let variance = queue.iter().map(|q| (q - mean).powi(2)).sum::<f64>() / queue.len() as f64;
+        let part = Part::of(trace, target_pkts);
+        // A trace has every column of its own.
+        let take = |of: fn(&Part) -> Option<f64>| of(&part).unwrap_or(f64::NAN);
         let delivered: Vec<f64> = trace
             .flows
             .iter()
@@ -59,14 +47,14 @@ impl Metrics {
         let seconds = |ns: f64| ns / 1e9;
 
         Metrics {
-            queue_mean_pkts: mean,
-            queue_std_pkts: variance.sqrt(),
-            qacd_pkts: target_pkts.map_or(f64::NAN, |target| qacd(&queue, target)),
-            drop_rate: drops / arrivals,
-            early_drop_rate: early / arrivals,
-            mark_rate: count(&samples.marks) / arrivals,
-            utilisation: sent_bits / capacity_bits,
-            delay_mean_s: seconds(trace.delay_ns.mean()),
+            queue_mean_pkts: take(measures::queue_mean_pkts),
+            queue_std_pkts: take(measures::queue_std_pkts),
+            qacd_pkts: take(measures::qacd_pkts),
+            drop_rate: take(measures::drop_rate),
+            early_drop_rate: take(measures::early_drop_rate),
+            mark_rate: take(measures::mark_rate),
+            utilisation: take(measures::utilisation),
+            delay_mean_s: part.delay_mean_s,
             delay_p95_s: seconds(trace.delay_ns.value_at_quantile(0.95) as f64),
             delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
             goodput_bps: 8.0 * total / end.since(start).as_secs_f64(),
@@ -93,25 +81,6 @@ impl Metrics {
             ("forwarded_packets", self.forwarded_packets),
         ]
     }
-}
-
-/// S_e = sqrt(Σ (Q_i − Q_ref)² / (N + 1)): pi-pd eq. (17) divides by N + 1, not N.
-fn qacd(queue_pkts: &[f64], target_pkts: f64) -> f64 {
-    let sum: f64 = queue_pkts.iter().map(|q| (q - target_pkts).powi(2)).sum();
-    (sum / (queue_pkts.len() as f64 + 1.0)).sqrt()
-}
-
-/// The rows that end within (start, end].
-fn window_rows(trace: &Trace) -> std::ops::Range<usize> {
-    let (start, end) = trace.settings.window;
-    let interval = trace.settings.interval;
-    let inside = |i: &usize| Samples::time(interval, *i) > start;
-    let rows = trace.samples.len();
-    let first = (0..rows).find(inside).unwrap_or(rows);
-    let last = (0..rows)
-        .rfind(|i| Samples::time(interval, *i) <= end)
-        .map_or(first, |i| i + 1);
-    first..last.max(first)
 }
 
 #[cfg(test)]
@@ -175,6 +144,57 @@ mod tests {
         near(m.goodput_bps, 4000.0 * 8.0 / 0.02);
         near(m.jain, 16.0 / (2.0 * 10.0));
         assert_eq!(m.forwarded_packets, 4.0);
+    }
+
+    #[test]
+    fn the_registry_names_every_metric_in_order() {
+        let named = measures::METRICS.iter().map(|metric| metric.name);
+        let taken = Metrics::of(&trace(), None);
+        let taken = taken.fields().map(|(name, _)| name);
+        assert!(named.eq(taken.into_iter().chain(["user_cpu_s"])));
+    }
+
+    #[test]
+    fn names_in_claims_differ() {
+        let mut names: Vec<_> = measures::all().map(|measure| measure.claim()).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn measures_are_those_worked_by_hand() {
+        let trace = trace();
+        let part = Part::of(&trace, Some(25.0));
+        let near = |name: &str, want: f64| {
+            let found = measures::find(name).expect("a measure of this name");
+            let measures::Of::Samples(of) = found.of else {
+                panic!("{name} is of no window")
+            };
+            let got = of(&part).expect("its columns are there");
+            assert!((got - want).abs() < 1e-9, "{name}: {got} {want}");
+        };
+        near("mean", 20.0);
+        near("largest", 30.0);
+        near("below_target", 0.5);
+        near("empty", 0.0);
+        // Half of 90, the longest in the whole run, is above both.
+        near("half_s", 0.0);
+        near("throughput", 2.0 * 8000.0 / 0.02);
+        // What the law reports: 2 and 3.
+        near("probability", 2.5);
+        near("probability_std", 0.5);
+    }
+
+    #[test]
+    fn a_column_that_is_missing_is_not_guessed() {
+        let trace = trace();
+        let found = measures::find("max_p_std").expect("a measure of this name");
+        let measures::Of::Samples(of) = found.of else {
+            panic!("of no window")
+        };
+        assert_eq!(of(&Part::of(&trace, None)), None);
     }
 
     #[test]

@@ -11,7 +11,8 @@ from forebay import _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control.loop import Loop, Margins
 from forebay.control.rates import RateLoop
-from forebay.words import quantity as spaced
+from forebay.report.words import quantity as spaced
+from forebay.run.scenario import Dumbbell, Law, Value
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel
@@ -22,8 +23,6 @@ TARGET_SHARE = 0.25
 LEAST_TARGET_PKTS = 5.0
 #: Fast retransmit needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0
-#: Laws that integrate the distance of the queue itself to its set-point.
-INTEGRATING = {"pi", "pid", "stpi"}
 #: Standard deviation of a window that moves evenly between 2/3 and 4/3 of its mean.
 SAWTOOTH_SHARE = 1 / (3 * math.sqrt(3))
 #: A probability that so many deviations of the queue do not take to zero is seldom cut there.
@@ -101,7 +100,7 @@ class Design:
     """A designed law on its link.
 
     gains: the designed numbers, under the papers' names.
-    params: the law's parameters, name and value as TOML.
+    params: the law's parameters, name and value as a text.
     point: the network at the queue where the law settles.
     loop: None for laws of rates, which have no loop of queue and probability.
     """
@@ -147,7 +146,7 @@ class Design:
         values: dict[str, Any] = {
             "law": self.law,
             "gains": {name: _finite(gain) for name, gain in self.gains.items()},
-            "params": {name: value.strip('"') for name, value in self.params},
+            "params": dict(self.params),
             "operating_point": {
                 "window_pkts": self.point.window_pkts,
                 "probability": self.point.probability,
@@ -177,7 +176,7 @@ class Design:
     def commands(self) -> list[str]:
         """Command lines that use the gains; the first runs the file of `toml`."""
         name = f"{self.law}.toml"
-        sets = " ".join(f"--set {key}={value.strip(chr(34))}" for key, value in self.params)
+        sets = " ".join(f"--set {key}={value}" for key, value in self.params)
         link = self.link
         few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
         commands = [
@@ -270,7 +269,7 @@ class Design:
                 f"falls to 2 % in about {loop.settling_s:.3g} s."
             )
             sentences.append(self._reach())
-            sentences += self._cut()
+            sentences += self._cut(loop)
         if loop.model["one_sided"]:
             sentences.append(
                 "All this holds while the queue stays on one side of its set-point; samples in "
@@ -278,16 +277,19 @@ class Design:
             )
         return sentences
 
-    def _cut(self) -> list[str]:
-        """Whether the sawteeth of the windows take the probability of an integrating law to zero,
-        where the integral loses what is cut off, and the queue settles lower."""
-        if self.law not in INTEGRATING:
+    def _cut(self, loop: Loop) -> list[str]:
+        """Whether the sawteeth of the windows take the probability of a law that integrates the
+        queue itself to zero, where the integral loses what is cut off, and the queue settles lower.
+        """
+        model = loop.model
+        if not model["integrates"] or model["average"] is not None or model["one_sided"]:
             return []
         swing_pkts = SAWTOOTH_SHARE * self.point.window_pkts * math.sqrt(self.link.flows)
-        room_pkts = self.point.probability / self.gains["k_p"]
+        room_pkts = self.point.probability / model["proportional"]
         if room_pkts >= ROOM * swing_pkts:
             return []
-        slower = " A smaller beta (`--set beta=…`) leaves more room." if self.law == "pi" else ""
+        key = self._model().slowed_by
+        slower = f" A smaller {key} (`--set {key}=…`) leaves more room." if key else ""
         return [
             f"Beware: {room_pkts:.0f} packets below the set-point the probability is cut at zero, "
             f"and the flows' sawteeth alone swing the queue by ±{swing_pkts:.0f}: it will settle "
@@ -314,9 +316,8 @@ class Design:
         return f"At the other numbers as given, they stay stable {' or '.join(parts)}."
 
     def _model(self) -> LawModel:
-        params = [(name, value.strip('"')) for name, value in self.params]
         return LawModel(
-            self.law, params, self.link.rate, self.link.packet, float(self.link.buffer_pkts)
+            self.law, self.params, self.link.rate, self.link.packet, float(self.link.buffer_pkts)
         )
 
 
@@ -327,32 +328,24 @@ def scenario(
     title: str,
     target_pkts: float,
     duration_s: float = 60.0,
+    sweep: Mapping[str, Sequence[Value]] | None = None,
 ) -> str:
     """A scenario of long-lived flows over the link, in TOML; the first third is not measured."""
-    lines = [
-        f'title    = "{title}"',
-        f'duration = "{duration_s:g}s"',
-        f'measure  = ["{duration_s / 3:g}s", "{duration_s:g}s"]',
-        f'target   = "{target_pkts:.6g}p"',
-        "",
-        "[bottleneck]",
-        f'rate   = "{link.rate}"',
-        f'delay  = "{250 * link.rtt_s:.6g}ms"',
-        f'buffer = "{link.buffer_pkts}p"',
-        "",
-        "[[traffic]]",
-        'kind   = "ftp"',
-        f"flows  = {max(1, round(link.flows))}",
-        f'packet = "{link.packet}"',
-        f'rtt    = "{link.rtt}"',
-        f'access = "{max(100.0, 2e-6 * link.rate_bps):.6g}Mbit/s"',
-        'start  = { uniform = ["0s", "1s"] }',
-        "",
-        "[[law]]",
-        f'kind = "{law}"',
-        *(f"{name} = {value}" for name, value in params),
-    ]
-    return "\n".join(lines) + "\n"
+    return Dumbbell(
+        title=title,
+        duration_s=duration_s,
+        measure_from_s=duration_s / 3,
+        rate=link.rate,
+        fastest_bps=link.rate_bps,
+        delay_s=link.rtt_s / 4,
+        buffer_pkts=link.buffer_pkts,
+        flows=max(1, round(link.flows)),
+        packet=link.packet,
+        rtt=link.rtt,
+        laws=[Law(law, params)],
+        target_pkts=target_pkts,
+        sweep=sweep or {},
+    ).text()
 
 
 def design(
@@ -370,6 +363,7 @@ def design(
     law: its name in `forebay laws`.
     rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
     target: queue length to hold, such as "175p"; a quarter of the bandwidth-delay product if None.
+        {"target": "175p"} in `sets` asks for the same.
     buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
     sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
         alone ({"interval": "10ms"}).
@@ -378,12 +372,14 @@ def design(
     `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
     neither a design rule nor a linear model.
     """
+    given = {key: _text(value) for key, value in (sets or {}).items()}
+    if _has(law, "target"):
+        target = _one_target(target, given.pop("target", None))
     link = Link.of(rate, packet, flows, rtt, target, buffer)
     buffer_pkts = float(link.buffer_pkts)
-    given = [(key, _text(value)) for key, value in (sets or {}).items()]
     names = [name for name, _, _ in LawModel(law, [], rate, packet, buffer_pkts).goals]
-    params = [(key, value) for key, value in given if key not in names]
-    if ("target" not in dict(params)) and _has(law, "target"):
+    params = [(key, value) for key, value in given.items() if key not in names]
+    if _has(law, "target"):
         params.append(("target", f"{link.target_pkts:.12g}p"))
     base = LawModel(law, params, rate, packet, buffer_pkts)
     capacity = base.capacity_pkts_per_s
@@ -394,15 +390,15 @@ def design(
             f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
             "target; with windows below √2 packets no signal slows TCP down enough"
         )
-    goals = [(key, value) for key, value in given if key in names]
+    goals = [(key, value) for key, value in given.items() if key in names]
     designed = base.design(wanted, link.target_pkts, goals)
     values = dict(params)
     if designed is not None:
         values |= {name: value.strip('"') for name, value in designed["params"]}
         # What was set by hand stays, even where the rule has its own opinion.
-        values |= {key: value for key, value in given if key not in names}
+        values |= {key: value for key, value in given.items() if key not in names}
     final = LawModel(law, list(values.items()), rate, packet, buffer_pkts)
-    shown = [(name, toml_value(value)) for name, value in values.items()]
+    shown = list(values.items())
     gains = designed["gains"] if designed is not None else {}
     notes = (
         designed["notes"]
@@ -412,10 +408,9 @@ def design(
     found: tuple[OperatingPoint, LinearModel] | None = final.operate(flows, link.rtt_s)
     if found is not None:
         return Design(law, link, gains, shown, notes, found[0], Loop(*found))
-    if designed is not None and "k11" in gains:
-        rates = RateLoop(
-            capacity, flows, wanted.rtt_s, k_i=gains["alpha"], gamma=float(values["gamma"])
-        )
+    if designed is not None and final.rate_control is not None:
+        utilisation, k_p, k_i, k_d = final.rate_control
+        rates = RateLoop(capacity, flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
         return Design(law, link, gains, shown, notes, wanted, None, rates)
     if final.linear(wanted) is None and designed is None:
         raise ScenarioError(
@@ -443,15 +438,13 @@ def _has(law: str, param: str) -> bool:
     return law in laws and any(spec["name"] == param for spec in laws[law]["params"])
 
 
-def toml_value(value: str) -> str:
-    """A value as TOML: quantities and texts in quotes."""
-    if value in ("true", "false"):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f'"{value}"'
-    return value
+def _one_target(option: str | None, param: str | None) -> str | None:
+    """The set-point, which may be given as an option or as the law's parameter."""
+    if option is not None and param is not None and option != param:
+        raise ScenarioError(
+            f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
+        )
+    return option if param is None else param
 
 
 def _text(value: object) -> str:

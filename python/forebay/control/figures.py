@@ -16,12 +16,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 from scipy.optimize import brentq
 
-from forebay import words
 from forebay._native import OperatingPoint, critical_load_time_s, red_design
 from forebay.control import selftuning, transient
 from forebay.control.pictures import EDGE, NOTE
 from forebay.control.rates import RateLoop
-from forebay.plots import COLOURS, STYLE, Plot
+from forebay.report import words
+from forebay.report.plots import COLOURS, STYLE, Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._native import LawModel
-from forebay.control.design import Link, scenario, toml_value
+from forebay.control.design import Link, scenario
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel, OperatingPoint
-    from forebay.plots import Plot
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -62,12 +61,6 @@ class Map:
         if np.isnan(self.gain_margin_db[row, column]):
             return "without equilibrium"
         return "stable" if self.stable[row, column] else "unstable"
-
-    def draw(self) -> Plot:
-        """The map, with the boundary of theory and the simulated points on it."""
-        from forebay.control.figures import draw_map
-
-        return draw_map(self)
 
 
 def stability_map(
@@ -224,7 +217,7 @@ def simulate(
     drawn: Map, params: Sequence[tuple[str, str]], points: int = 5, duration_s: float = 30.0
 ) -> Map:
     """The map with `points` × `points` packet simulations on it, of long-lived Reno flows."""
-    from forebay.api import run
+    from forebay.run.api import run
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
     values = _inner(drawn.values, points)
@@ -240,12 +233,12 @@ def simulate(
     text = scenario(
         link,
         drawn.law,
-        [(name, toml_value(value)) for name, value in params],
+        params,
         "Oscillation",
         link.target_pkts,
         duration_s,
+        sweep={"traffic.0.flows": flows, key: texts},
     )
-    text += f'\n[sweep]\n"traffic.0.flows" = {flows}\n"{key}" = {texts}\n'.replace("'", '"')
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "map.toml"
         path.write_text(text)

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MultipleLocator
 
-from forebay.plots import COLOURS, STYLE, Plot
+from forebay.report.plots import COLOURS, STYLE, Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,27 +9,17 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from forebay import plots, stats
 from forebay._native import ScenarioError
-from forebay.experiment import Execution
 from forebay.replay.claims import Figure, Window
-from forebay.replay.measures import TINY_S, Measured
-from forebay.result import Result
+from forebay.replay.measures import MEASURES, Measured
+from forebay.report import plots
+from forebay.report.result import Result
+from forebay.run import stats
+from forebay.run.experiment import Execution
 
 if TYPE_CHECKING:
     from forebay._native import Run
-    from forebay.plots import Plot
-
-#: Titles and units of what a figure draws; a value times its factor is in the unit.
-TITLES: Mapping[str, tuple[str, float]] = {
-    "qacd": ("QACD [packets]", 1),
-    "mean": ("Queue [packets]", 1),
-    "std": ("Deviation of the queue [packets]", 1),
-    "drop_rate": ("Packets lost [%]", 100),
-    "drop_rate_std": ("Deviation of the loss rate [%]", 100),
-    "utilisation": ("Utilisation [%]", 100),
-    "delay_std_ms": ("Deviation of the delay [ms]", 1),
-}
+    from forebay.report.plots import Plot
 
 #: Columns that a "series" figure can draw, with title and factor.
 SERIES: Mapping[str, tuple[str, float]] = {
@@ -66,7 +56,7 @@ def _of_laws(result: Result, laws: list[int]) -> Result:
 
 
 def _over_time(figure: Figure, result: Result, point: int) -> Plot:
-    """A figure of `forebay.plots`, of a part of the time where the figure has a window."""
+    """A figure of `forebay.report.plots`, of a part of the time where the figure has a window."""
     if figure.window is None:
         return plots.draw(result, figure.kind, point)
     runs: list[Any] = [_Part(run, figure.window) for run in result.runs if run.point == point]
@@ -84,7 +74,7 @@ class _Part:
     def __init__(self, run: Run, window: Window) -> None:
         self._run = run
         time_s = run.samples["time_s"]
-        inside = (time_s > window[0] + TINY_S) & (time_s < window[1] + TINY_S)
+        inside = (time_s > window[0] + plots.TINY_S) & (time_s < window[1] + plots.TINY_S)
         self.samples = {name: column[inside] for name, column in run.samples.items()}
 
     def __getattr__(self, name: str) -> Any:
@@ -127,7 +117,11 @@ def _column(run: Run, name: str) -> np.ndarray[Any, np.dtype[np.float64]] | None
 
 def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
     """A measure with its 95 % interval, by law, over points or over windows."""
-    title, factor = TITLES.get(figure.measure, (figure.measure, 1))
+    if figure.measure not in MEASURES:
+        raise ScenarioError(
+            f"{figure.where}: measure: found {figure.measure}, allowed: {', '.join(MEASURES)}"
+        )
+    drawn = MEASURES[figure.measure]
     places: list[tuple[str, str, Window | None]] = (
         [(f"{start:g} to {end:g} s", "", (start, end)) for start, end in figure.windows]
         if figure.windows
@@ -144,8 +138,8 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
         ]
         axes.errorbar(
             [x + (rank - (len(laws) - 1) / 2) * 0.7 / len(laws) for x in range(len(places))],
-            [factor * mean for mean, _ in cells],
-            yerr=[factor * float(np.nan_to_num(half)) for _, half in cells],
+            [drawn.scale * mean for mean, _ in cells],
+            yerr=[drawn.scale * float(np.nan_to_num(half)) for _, half in cells],
             fmt=plots.MARKERS[law % len(plots.MARKERS)],
             color=plots.COLOURS[law % len(plots.COLOURS)],
             label=label,
@@ -153,7 +147,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
             capsize=3,
             linewidth=1.2,
         )
-    axes.set_ylabel(title)
+    axes.set_ylabel(drawn.heading)
     if figure.measure != "utilisation":
         axes.set_ylim(bottom=0)
     axes.grid(axis="x", visible=False)

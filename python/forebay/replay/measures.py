@@ -1,4 +1,4 @@
-"""Values of a run over a part of its time, and the expressions that claims are made of.
+"""The expressions that claims are made of, over measures of `forebay-trace`.
 
 An expression has numbers, + − × ÷, and measures of a law: `std('pd-red') / std('ared')`. A
 measure takes the point and the window of its claim, or its own: `mean('pi', point='heavy',
@@ -16,226 +16,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from forebay import _native
 from forebay._native import ScenarioError, quantity
+from forebay.run.metrics import Metric
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo, Run
     from forebay.replay.claims import Window
-    from forebay.result import Result
+    from forebay.report.result import Result
 
 Floats = NDArray[np.float64]
 
-#: Times are compared with this much slack.
-TINY_S = 1e-9
+#: Of a whole run, by its name in a claim.
+MEASURES: Mapping[str, Metric] = {entry["claim"]: Metric.of(entry) for entry in _native.measures()}
 
 
-class Slice:
-    """The samples of a run in a window, (start, end]."""
+def _measure(name: str, run: Run, point: PointInfo, law: int, window: Window | None) -> float:
+    """One measure of one run. Raises `ScenarioError`."""
+    own_pkts = point.laws[law].target_pkts
+    return _native.measure(
+        name,
+        run,
+        sample_s=point.sample_s,
+        window=window or point.measure_s,
+        target_pkts=own_pkts if point.target_pkts is None else point.target_pkts,
+        traffic=[
+            (traffic.tcp is not None, [quantity("rtt", rtt, "time") for rtt in traffic.rtts])
+            for traffic in point.traffic
+        ],
+    )
 
-    def __init__(self, run: Run, point: PointInfo, law: int, window: Window) -> None:
-        self.run = run
-        self.point = point
-        self.start_s, self.end_s = window
-        self.target_pkts = (
-            point.laws[law].target_pkts if point.target_pkts is None else point.target_pkts
-        )
-        time_s = run.samples["time_s"]
-        inside = (time_s > self.start_s + TINY_S) & (time_s < self.end_s + TINY_S)
-        self._rows = slice(int(np.argmax(inside)), int(len(inside) - np.argmax(inside[::-1])))
-        if not inside.any():
-            self._rows = slice(0, 0)
-
-    def __getitem__(self, column: str) -> Floats:
-        return np.asarray(self.run.samples[column][self._rows], dtype=float)
-
-    @property
-    def drops(self) -> Floats:
-        return self["early_drops"] + self["forced_drops"] + self["overflow_drops"]
-
-    def per_second(self, column: Floats) -> Floats:
-        """Sums over whole seconds."""
-        rows = max(1, round(1.0 / self.point.sample_s))
-        whole = len(column) // rows * rows
-        return np.asarray(column[:whole].reshape(-1, rows).sum(axis=1))
-
-
-def _mean(s: Slice) -> float:
-    """Mean queue, in packets."""
-    return float(s["queue_pkts"].mean())
-
-
-def _std(s: Slice) -> float:
-    """Standard deviation of the queue, in packets."""
-    return float(s["queue_pkts"].std())
-
-
-def _largest(s: Slice) -> float:
-    """Longest queue seen, in packets."""
-    return float(s["queue_pkts"].max())
-
-
-def _qacd(s: Slice) -> float:
-    """Quadratic average of control deviation, pi-pd eq. (17): over n + 1."""
-    if s.target_pkts is None:
-        return math.nan
-    error = s["queue_pkts"] - s.target_pkts
-    return float(np.sqrt((error**2).sum() / (len(error) + 1)))
-
-
-def _below_target(s: Slice) -> float:
-    """Share of samples with the queue below the set-point."""
-    return math.nan if s.target_pkts is None else float((s["queue_pkts"] < s.target_pkts).mean())
-
-
-def _empty(s: Slice) -> float:
-    """Share of samples with an empty queue."""
-    return float((s["queue_pkts"] == 0).mean())
-
-
-def _half_s(s: Slice) -> float:
-    """Time with the queue above half of the longest in the whole run."""
-    half = 0.5 * float(np.max(s.run.samples["queue_pkts"]))
-    return float((s["queue_pkts"] > half).sum() * s.point.sample_s)
-
-
-def _drop_rate(s: Slice) -> float:
-    """Packets dropped, of those that arrived."""
-    return float(s.drops.sum() / s["arrivals"].sum())
-
-
-def _mark_rate(s: Slice) -> float:
-    """Packets marked, of those that arrived."""
-    return float(s["marks"].sum() / s["arrivals"].sum())
-
-
-def _drop_rate_std(s: Slice) -> float:
-    """Standard deviation of the loss rates of whole seconds: how bursty loss is."""
-    arrivals = s.per_second(s["arrivals"])
-    return float((s.per_second(s.drops)[arrivals > 0] / arrivals[arrivals > 0]).std())
-
-
-def _high_loss(s: Slice) -> float:
-    """Share of the seconds in which more than 7 % of the packets are lost."""
-    arrivals = s.per_second(s["arrivals"])
-    return float((s.per_second(s.drops)[arrivals > 0] / arrivals[arrivals > 0] > 0.07).mean())
-
-
-def _utilisation(s: Slice) -> float:
-    """Bits sent, of those the link could carry."""
-    return float(8 * s["departed_bytes"].sum() / s["capacity_bits"].sum())
-
-
-def _throughput(s: Slice) -> float:
-    """Bits per second that left the queue."""
-    return float(8 * s["departed_bytes"].sum() / (s.end_s - s.start_s))
-
-
-def _delay_std_ms(s: Slice) -> float:
-    """Standard deviation of what an arrival waits, in ms: the backlog over the link's rate."""
-    rate_bps = s["capacity_bits"] / s.point.sample_s
-    return float((1e3 * 8 * s["queue_bytes"] / rate_bps).std())
-
-
-def _backlog_std_ms(s: Slice) -> float:
-    """Standard deviation of the backlog, as time at the rate that the link starts with."""
-    rate_bps = s.run.samples["capacity_bits"][0] / s.point.sample_s
-    return float((1e3 * 8 * s["queue_bytes"] / rate_bps).std())
-
-
-def _delay_mean_ms(s: Slice) -> float:
-    """Mean of what an arrival waits, in ms."""
-    rate_bps = s["capacity_bits"] / s.point.sample_s
-    return float((1e3 * 8 * s["queue_bytes"] / rate_bps).mean())
-
-
-def _settling_s(s: Slice) -> float:
-    """Time from the window's start until the 1 s mean of the queue stays near its last half.
-
-    Near is within a quarter of that half's mean, and never closer than 5 packets.
-    """
-    rows = max(1, round(1.0 / s.point.sample_s))
-    smooth = np.convolve(s["queue_pkts"], np.ones(rows) / rows, mode="valid")
-    rest = float(smooth[len(smooth) // 2 :].mean())
-    away = np.flatnonzero(np.abs(smooth - rest) > max(5.0, rest / 4))
-    return float((away[-1] + 1 if len(away) else 0) * s.point.sample_s)
-
-
-def _column_std(name: str) -> Callable[[Slice], float]:
-    """Standard deviation of what the law reports of its inner state."""
-    return lambda s: float(np.nanstd(s[name]))
-
-
-def _tcp_goodput_bps(s: Slice) -> float:
-    """Data over the queue to TCP's receivers, in the whole measurement whatever the window."""
-    tcp = [i for i, traffic in enumerate(s.point.traffic) if traffic.tcp is not None]
-    return float(s.run.flow_goodput_bps[np.isin(s.run.flow_traffic, tcp)].sum())
-
-
-def _transfer_delay_s(s: Slice) -> float:
-    """bigdeli eq. (9): delay from sender to receiver, weighted by what each flow got.
-
-    A flow's delay is half its propagation round trip and the mean wait in the queue; flows take
-    their traffic's list of round trips in turn.
-    """
-    goodput_bps, of = s.run.flow_goodput_bps, s.run.flow_traffic
-    one_way_s = np.zeros(len(of))
-    for i, traffic in enumerate(s.point.traffic):
-        rtt_s = np.array([quantity("rtt", text, "time") for text in traffic.rtts])
-        flows = np.flatnonzero(of == i)
-        one_way_s[flows] = rtt_s[np.arange(len(flows)) % len(rtt_s)] / 2
-    return float(goodput_bps @ one_way_s / goodput_bps.sum() + s.run.metrics["delay_mean_s"])
-
-
-def _jitter_s3(s: Slice) -> float:
-    """bigdeli eq. (10) as printed: variance of the delay times its mean, in s³."""
-    return (_delay_std_ms(s) / 1e3) ** 2 * _transfer_delay_s(s)
-
-
-def _jitter(s: Slice) -> float:
-    """bigdeli eq. (10) as its text has it: coefficient of variation of the delay."""
-    return _delay_std_ms(s) / 1e3 / _transfer_delay_s(s)
-
-
-def _column(name: str) -> Callable[[Slice], float]:
-    """Mean of what the law reports of its inner state."""
-    return lambda s: float(np.nanmean(s[name]))
-
-
-def _metric(name: str) -> Callable[[Slice], float]:
-    """A metric of the whole measurement, whatever the window."""
-    return lambda s: s.run.metrics[name]
-
-
-MEASURES: Mapping[str, Callable[[Slice], float]] = {
-    "mean": _mean,
-    "std": _std,
-    "largest": _largest,
-    "qacd": _qacd,
-    "below_target": _below_target,
-    "empty": _empty,
-    "half_s": _half_s,
-    "drop_rate": _drop_rate,
-    "mark_rate": _mark_rate,
-    "drop_rate_std": _drop_rate_std,
-    "high_loss": _high_loss,
-    "utilisation": _utilisation,
-    "throughput": _throughput,
-    "delay_std_ms": _delay_std_ms,
-    "backlog_std_ms": _backlog_std_ms,
-    "delay_mean_ms": _delay_mean_ms,
-    "settling_s": _settling_s,
-    "probability": _column("p"),
-    "probability_std": _column_std("p"),
-    "max_p_std": _column_std("max_p"),
-    "capacity_pkts_per_s": _column("capacity_pkts_per_s"),
-    "flows": _column("flows"),
-    "tcp_goodput_bps": _tcp_goodput_bps,
-    "transfer_delay_s": _transfer_delay_s,
-    "jitter_s3": _jitter_s3,
-    "jitter": _jitter,
-    "jain": _metric("jain"),
-    "goodput_bps": _metric("goodput_bps"),
-}
 
 OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -271,26 +81,19 @@ class Measured:
 
     def values(self, measure: str, law: str, point: str, window: Window | None) -> Floats:
         """One value per seed, in their order; of no seed where the law has not run."""
-        if measure not in MEASURES:
-            raise ScenarioError(f"measure: found {measure}, allowed: {', '.join(MEASURES)}")
         if point and point not in self.points:
             raise ScenarioError(f"point: found {point}, allowed: {', '.join(self.points)}")
         p, i = self.points[point] if point else 0, self.law(law)
         info = self.result.plan.points[p]
-        slices = (Slice(run, info, i, window or info.measure_s) for run in self.result.of(p, i))
-        return np.array([MEASURES[measure](one) for one in slices])
+        runs = self.result.of(p, i)
+        return np.array([_measure(measure, run, info, i, window) for run in runs])
 
     def anova(self, measure: str, law: str, window: Window | None) -> tuple[float, float]:
         """F and p of a one-way analysis of variance of a measure over the points."""
-        if measure not in MEASURES:
-            raise ScenarioError(f"measure: found {measure}, allowed: {', '.join(MEASURES)}")
         i = self.law(law)
         return one_way(
             [
-                [
-                    MEASURES[measure](Slice(run, info, i, window or info.measure_s))
-                    for run in self.result.of(p, i)
-                ]
+                [_measure(measure, run, info, i, window) for run in self.result.of(p, i)]
                 for p, info in enumerate(self.result.plan.points)
             ]
         )

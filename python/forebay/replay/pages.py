@@ -10,8 +10,8 @@ from forebay.replay import figures
 from forebay.replay.claims import Paper
 from forebay.replay.measures import Measured
 from forebay.replay.verdicts import Planned, Verdict, count
-from forebay.report import template
-from forebay.result import Result
+from forebay.report.page import template
+from forebay.report.result import Result
 
 
 @dataclass

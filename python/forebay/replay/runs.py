@@ -24,8 +24,8 @@ import polars as pl
 
 from forebay import _native
 from forebay._native import ScenarioError, __version__, quantity
-from forebay.experiment import POLL_S, Execution, Experiment, Progress
-from forebay.result import Result
+from forebay.report.result import Result
+from forebay.run.experiment import POLL_S, Execution, Experiment, Progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from forebay._native import ScenarioError
 from forebay.replay.claims import Paper
 from forebay.replay.verdicts import NOT_REPRODUCED, Verdict, count
-from forebay.report import template
+from forebay.report.page import template
 
 
 def page(papers: Sequence[Paper], found: Sequence[Verdict]) -> str:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forebay import experiment as experiments
-from forebay import stats
 from forebay._native import ScenarioError
-from forebay.experiment import Experiment
-from forebay.metrics import with_interval
 from forebay.replay import runs
 from forebay.replay.claims import Claim, Paper, PaperExperiment
 from forebay.replay.measures import Measured
 from forebay.replay.runs import Job
-from forebay.result import Result
+from forebay.report.result import Result
+from forebay.run import experiment as experiments
+from forebay.run import stats
+from forebay.run.experiment import Experiment
+from forebay.run.metrics import with_interval
 
 REPRODUCED = "reproduced"
 IN_DIRECTION = "reproduced in direction"

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay import _native, experiment
+from forebay import _native
 from forebay._native import ScenarioError
-from forebay.experiment import Experiment, Progress
+from forebay.run import experiment
+from forebay.run.experiment import Experiment, Progress
+from forebay.run.scenario import Dumbbell, Value
 from forebay.tune.candidates import Candidate
-from forebay.tune.ranges import Place, Ranges, rate_text
+from forebay.tune.ranges import Place, Ranges
 
 #: Simulated time of a run, and when measuring begins: what a law does until then is its start.
 DURATION_S, MEASURE_S = 60.0, 20.0
@@ -85,37 +87,27 @@ def scenario(
 ) -> str:
     """The scenario of a check, at one place or at every corner, as TOML; for `forebay run` too."""
     first = place or ranges.corners[0]
-    fastest = max(place.rate_bps for place in ranges.places)
-    lines = [
-        f'title    = "{title}"',
-        f'duration = "{DURATION_S:g}s"',
-        f'measure  = ["{MEASURE_S:g}s", "{DURATION_S:g}s"]',
-        "",
-        "[bottleneck]",
-        f'rate   = "{first.rate}"',
-        f'delay  = "{250 * ranges.rtts_s[0]:.6g}ms"  # one way; the rest is in the access links',
-        f'buffer = "{ranges.buffer_pkts}p"',
-        "",
-        "[[traffic]]",
-        'kind   = "ftp"',
-        f"flows  = {first.flows}",
-        f'packet = "{ranges.packet}"',
-        f'rtt    = "{first.rtt}"',
-        f'access = "{rate_text(max(10**8, 2 * fastest))}"',
-        'start  = { uniform = ["0s", "1s"] }',
-    ]
-    for candidate in candidates:
-        lines += ["", candidate.toml()]
+    sweep: dict[str, list[Value]] = {}
     if place is None:
-        corners = ranges.corners
-        axes = {
-            "bottleneck.rate": dict.fromkeys(f'"{place.rate}"' for place in corners),
-            "traffic.0.rtt": dict.fromkeys(f'"{place.rtt}"' for place in corners),
-            "traffic.0.flows": dict.fromkeys(str(place.flows) for place in corners),
+        sweep = {
+            "bottleneck.rate": list(dict.fromkeys(place.rate for place in ranges.corners)),
+            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in ranges.corners)),
+            "traffic.0.flows": list(dict.fromkeys(place.flows for place in ranges.corners)),
         }
-        lines += ["", "[sweep]"]
-        lines += [f'"{key}" = [{", ".join(values)}]' for key, values in axes.items()]
-    return "\n".join(lines) + "\n"
+    return Dumbbell(
+        title=title,
+        duration_s=DURATION_S,
+        measure_from_s=MEASURE_S,
+        rate=first.rate,
+        fastest_bps=max(place.rate_bps for place in ranges.places),
+        delay_s=ranges.rtts_s[0] / 4,
+        buffer_pkts=ranges.buffer_pkts,
+        flows=first.flows,
+        packet=ranges.packet,
+        rtt=first.rtt,
+        laws=[candidate.table for candidate in candidates],
+        sweep=sweep,
+    ).text()
 
 
 def runnable(candidate: Candidate, ranges: Ranges) -> str:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forebay import report, stats
 from forebay._native import __version__
-from forebay.metrics import with_interval
-from forebay.report import Picture
+from forebay.report import page as report
+from forebay.report.page import Picture
+from forebay.report.words import quantity
+from forebay.run import stats
+from forebay.run.metrics import with_interval
 from forebay.tune import check, words
 from forebay.tune.tuning import SCREENING_SEEDS
-from forebay.words import quantity
 
 if TYPE_CHECKING:
     from forebay.tune.tuning import Tuning

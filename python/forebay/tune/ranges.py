@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from forebay import _native
-from forebay._native import ScenarioError
-from forebay.spans import ends
+from forebay._native import Conditions, ScenarioError
+from forebay.control.spans import ends
 
 T = TypeVar("T")
 
@@ -24,6 +25,10 @@ class Place:
     rate_bps: int
     rtt_s: float
     flows: int
+
+    @property
+    def plain(self) -> tuple[int, float, int]:
+        return self.rate_bps, self.rtt_s, self.flows
 
     @property
     def rate(self) -> str:
@@ -98,6 +103,16 @@ class Ranges:
         if len(self.corners) == 1:
             return self.corners
         return [*self.corners, self.middle]
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """As the registry of laws takes them."""
+        return Conditions(
+            [place.plain for place in self.places],
+            self.middle.plain,
+            round(self.packet_bytes),
+            float(self.buffer_pkts),
+        )
 
     def grid(self, points: int) -> list[Place]:
         """`points` along each range, evenly in the logarithm."""

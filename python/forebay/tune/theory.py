@@ -20,9 +20,6 @@ from forebay.control import maps
 from forebay.control.loop import Loop
 from forebay.tune.ranges import Place, Ranges
 
-#: With fewer packets in flight, timeouts take more than about a tenth of a flow's throughput
-#: (Padhye et al. 1998, eq. 30, with an RTO of 1.5 R), which the fluid model leaves out.
-LEAST_WINDOW_PKTS = 10.0
 #: Time between two changes of the load that a law is designed to bear.
 LOAD_EVERY_S = 60.0
 #: Frequencies times R. Below, even an integral that takes minutes is quiet; above, the queue is.
@@ -35,7 +32,7 @@ Params = Sequence[tuple[str, str]]
 class Local:
     """A law at one place, by the linear model.
 
-    flows: those that the model counts, at most as many as have `LEAST_WINDOW_PKTS` in flight each.
+    flows: those that the model counts, at most as many as have ten packets in flight each.
     held: whether that load is within the range, so that margins count.
     queue_pkts: where the queue settles.
     gain_db: least change of the gain to oscillation; below 0 where the loop is unstable.
@@ -82,12 +79,6 @@ class Local:
         return self.noise_pkts / self.capacity_pkts_per_s
 
 
-def active_flows(ranges: Ranges, place: Place, queue_pkts: float) -> float:
-    """Flows that have room for `LEAST_WINDOW_PKTS` each with this queue."""
-    room_pkts = ranges.capacity_pkts_per_s(place) * place.rtt_s + queue_pkts
-    return min(float(place.flows), max(room_pkts / LEAST_WINDOW_PKTS, 1.0))
-
-
 def at(
     law: str,
     params_at: Callable[[Place, float], Params],
@@ -105,7 +96,7 @@ def at(
     buffer_pkts = float(ranges.buffer_pkts)
     cells = []
     for place in places:
-        flows = active_flows(ranges, place, queue_pkts)
+        flows = ranges.conditions.active_flows(place.plain, queue_pkts)
         params = list(params_at(place, flows))
         model = LawModel(law, params, place.rate, ranges.packet, buffer_pkts)
         found = model.operate(flows, place.rtt_s)

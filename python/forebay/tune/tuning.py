@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from forebay import stats
 from forebay._native import ScenarioError
-from forebay.experiment import Progress
+from forebay.run import stats
+from forebay.run.experiment import Progress
 from forebay.tune import candidates as known
 from forebay.tune.candidates import GOALS, Candidate, Goal
 from forebay.tune.check import Check, Checked, Floats, check, runnable
@@ -144,9 +144,10 @@ def tune(
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
     ranges = Ranges.of(rate, rtt, flows, packet, buffer)
     names = known.known(laws)
-    if names == ["droptail"]:
-        raise ScenarioError('--law: found "droptail", allowed: a law with something to tune')
-    why = runnable(known.default("droptail"), ranges)
+    baseline = known.baseline()
+    if names == [baseline]:
+        raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
+    why = runnable(known.default(baseline), ranges)
     if why:  # no fault of a law's
         raise ScenarioError(why)
     tuning = Tuning(ranges, GOALS[goal], names, seed)
@@ -176,7 +177,7 @@ def tune(
 
 def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
     """Every candidate that runs here."""
-    names = list(dict.fromkeys(["droptail", *tuning.laws]))
+    names = list(dict.fromkeys([known.baseline(), *tuning.laws]))
     spaces = [s for s in (known.space(law, tuning.ranges) for law in names) if s is not None]
     tasks = [(space, goal) for space in spaces for goal in GOALS.values()]
     start = time.monotonic()

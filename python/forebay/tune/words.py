@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebay import stats
-from forebay.control.design import toml_value
-from forebay.metrics import with_interval
+from forebay import _native
+from forebay.report.words import quantity
+from forebay.run import stats
+from forebay.run.metrics import with_interval
+from forebay.run.scenario import Law
 from forebay.tune.search import SENSITIVITY, counted
-from forebay.words import quantity
 
 if TYPE_CHECKING:
     from forebay.tune.check import Checked
@@ -28,9 +29,7 @@ TEST = (
 
 def law_toml(one: Checked) -> str:
     """The chosen [[law]], without a label."""
-    candidate = one.candidate
-    lines = ["[[law]]", f'kind = "{candidate.law}"']
-    return "\n".join([*lines, *(f"{key} = {toml_value(value)}" for key, value in candidate.params)])
+    return Law(one.candidate.law, one.candidate.params).text()
 
 
 def reasons(tuning: Tuning) -> list[str]:
@@ -93,7 +92,7 @@ def _margins(tuning: Tuning, chosen: Checked) -> str:
         f"{phase}, a gain margin of {gain}, and a disturbance amplified {tight.sensitivity:.2f} "
         f"times at worst, of at most {SENSITIVITY:g} allowed. Higher gains would make the queue "
         f"swing there. The slowest is {_place(slow)}, where a disturbance falls to 2 % in "
-        f"{_seconds(slow.loop.settling_s)}. {_set_point(chosen.candidate.law, there)}"
+        f"{_seconds(slow.loop.settling_s)}. {_set_point(there)}"
     )
     rough = [one for one in local if one is not None and one.timeouts]
     if rough:
@@ -105,7 +104,7 @@ def _margins(tuning: Tuning, chosen: Checked) -> str:
     return text
 
 
-def _set_point(law: str, there: list[Local]) -> str:
+def _set_point(there: list[Local]) -> str:
     """What decides where the queue is held."""
     emptiest = max(there, key=lambda one: one.idle)
     if emptiest.idle > 0.01:
@@ -113,7 +112,7 @@ def _set_point(law: str, there: list[Local]) -> str:
             f"The set-point is as low as the goodput allows: by the model the queue is empty for "
             f"{100 * emptiest.idle:.2g} % of the time at {_place(emptiest)}, and less elsewhere."
         )
-    if law.endswith("red"):
+    if all(one.loop.model["direct"] for one in there):  # the slope between two thresholds
         return (
             "Its thresholds are further apart than the goodput needs, since its gain is their "
             "inverse: the margins ask for them."
@@ -215,18 +214,17 @@ def _tested(tuning: Tuning) -> str:
         return text
     if seeds < 2:
         return text + "One seed tells nothing about chance."
-    droptail = next((row for row in rows if row.other.candidate.law == "droptail"), None)
-    if droptail is not None:
-        text += f"DropTail's is {_beside(droptail)}. "
+    baseline = next(law for law in _native.laws() if law["baseline"])
+    plain = next((row for row in rows if row.other.candidate.law == baseline["name"]), None)
+    if plain is not None:
+        text += f"{baseline['short_title']}'s is {_beside(plain)}. "
     same = next((row for row in rows if row.other.candidate.origin == "retargeted"), None)
     if same is not None:
         text += f"With its set-point and the papers' gains it would be {_beside(same)}. "
     refused = [label for label, _ in tuning.left_out if label.endswith("(papers)")]
     if refused:
         text += f"{_listed(refused)} cannot run with this buffer. "
-    papers = [
-        row for row in rows if row.other.candidate.origin == "default" and row is not droptail
-    ]
+    papers = [row for row in rows if row.other.candidate.origin == "default" and row is not plain]
     if not papers:
         return text + TEST
     better = [row for row in papers if row.significant and row.difference_s > 0]

@@ -9,15 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebay import _native
-from forebay.validate.comparison import SHORT, Comparison, Row, Side
+from forebay.validate.comparison import SHORT, Comparison, Side
 from forebay.validate.mapping import LEAD_S
 
-#: Laws whose probability is an integral of the distance to their set-point.
-INTEGRATING = {"pi", "pid", "stpi"}
 #: How the names of senders begin that are modelled on the kernel's.
 KERNEL_LIKE = "linux-"
-#: Laws that signal what overflows a virtual queue.
-VIRTUAL_QUEUE = {"avq", "e-avq"}
 STD = "queue_std_pkts"
 #: How full a link has to be for its goodput to show the headers.
 FULL = 0.98
@@ -120,33 +116,34 @@ def _of_others(senders: set[str], short: bool) -> Iterator[Cause]:
 
 
 def _of_laws(found: Sequence[Comparison]) -> Iterator[Cause]:
-    kinds = {entry["title"]: entry["name"] for entry in _native.laws()}
-
-    def of(names: set[str]) -> list[tuple[Comparison, Row]]:
-        return [
-            (one, row)
-            for one in found
-            for row in one.rows
-            if row.info and kinds.get(row.info.title) in names
-        ]
-
+    laws = {entry["name"]: entry for entry in _native.laws()}
+    known = [
+        (one, row, row.info, laws[row.info.kind])
+        for one in found
+        for row in one.rows
+        if row.info and row.info.kind
+    ]
+    plain = next(law for law in laws.values() if law["baseline"])
     tails = [
         f"{row.simulated.mean(STD):.1f} packets simulated, {row.real.mean(STD):.1f} real"
-        for one, row in of({"droptail"})
-        if not any(name.startswith(KERNEL_LIKE) for name in _senders([one]))
+        for one, row, _, law in known
+        if law is plain
+        and not any(name.startswith(KERNEL_LIKE) for name in _senders([one]))
         and not row.agrees
         and row.real.mean(STD) < row.simulated.mean(STD)
     ]
     if tails:
         yield Cause(
-            "Synchronisation under DropTail",
+            f"Synchronisation under {plain['short_title']}",
             "flows of one RTT lose in the same overflow and halve together, in the simulator to "
             "the packet. Threads and stalls of a real machine spread them, so that the queue "
             f"swings less: its deviation is {'; '.join(tails)}.",
         )
     low = []
-    for one, row in of(INTEGRATING):
-        target = row.info.target_pkts if row.info else None
+    for one, row, info, _ in known:
+        if not info.integrates:
+            continue
+        target = info.target_pkts
         cut = [_without_signal(one, row.simulated, 0), _without_signal(one, row.real, LEAD_S)]
         queues = [side.mean("queue_mean_pkts") for side in (row.simulated, row.real)]
         if target and max(queues) < target and min(cut) > 0:
@@ -161,15 +158,12 @@ def _of_laws(found: Sequence[Comparison]) -> Iterator[Cause]:
             "missing from the integral: the queue settles below the set-point, on both sides, and "
             f"lower where it swings further. Here {'; '.join(low)}.",
         )
-    virtual = sorted({row.law for _, row in of(VIRTUAL_QUEUE) if not row.agrees})
-    if virtual:
-        yield Cause(
-            f"Bursts under {' and '.join(virtual)}",
-            "what overflows a virtual queue is signalled, so that bursts count where other laws "
-            "see a mean: what a busy machine holds back and lets go at once changes delay and "
-            "loss. Its capacity rises while nothing arrives, and a real link idles "
-            f"{LEAD_S:g} s longer before its first flow.",
-        )
+    reasons: dict[tuple[str, str], set[str]] = {}
+    for _, row, _, law in known:
+        if law["reality"] and not row.agrees:
+            reasons.setdefault(law["reality"], set()).add(row.law)
+    for (title, text), rows in reasons.items():
+        yield Cause(f"{title} under {' and '.join(sorted(rows))}", text)
 
 
 def _of_numbers(found: Sequence[Comparison]) -> Iterator[Cause]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay import metrics, stats
-from forebay.files import finite
-from forebay.metrics import Metric, with_interval
+from forebay.report.files import finite
+from forebay.run import metrics, stats
+from forebay.run.metrics import Metric, with_interval
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Observed, PointInfo, Run
-    from forebay.result import Result
+    from forebay.report.result import Result
     from forebay.validate.real import Attempts
 
 #: Of the short transfers alone.

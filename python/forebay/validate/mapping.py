@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.emulator import Settings, settings
+from forebay.link import Settings, settings
 from forebay.validate import transfers
 from forebay.validate.transfers import Mice, Source, Web
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, TrafficInfo
-    from forebay.experiment import Experiment
+    from forebay.run.experiment import Experiment
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0
@@ -33,14 +33,7 @@ PORT, TRANSFERS_PORT = 5201, 5200
 #: Kinds of traffic that real flows can be.
 KINDS = ["ftp", "mice", "web"]
 #: The kernel's names. Its Reno recovers with SACK, RACK and PRR whatever a scenario says.
-CONGESTION_CONTROL = {
-    "reno": "reno",
-    "newreno": "reno",
-    "sack": "reno",
-    "cubic": "cubic",
-    "linux-reno": "reno",
-    "linux-cubic": "cubic",
-}
+CONGESTION_CONTROL = {sender["name"]: sender["kernel"] for sender in _native.senders()}
 
 
 @dataclass(frozen=True)
@@ -155,17 +148,14 @@ def link_plans(experiment: Experiment) -> list[LinkPlan]:
 
     Raises `ScenarioError` where the scenario asks for what real flows over one link cannot do.
     """
-    kinds = {entry["title"]: entry["name"] for entry in _native.laws()}
     return [
-        _plan(experiment.path, p, point, i, law, kinds)
+        _plan(experiment.path, p, point, i, law)
         for p, point in enumerate(experiment.plan.points)
         for i, law in enumerate(point.laws)
     ]
 
 
-def _plan(
-    file: str, index: int, point: PointInfo, number: int, law: LawInfo, kinds: dict[str, str]
-) -> LinkPlan:
+def _plan(file: str, index: int, point: PointInfo, number: int, law: LawInfo) -> LinkPlan:
     def refuse(key: str, found: object, allowed: str) -> ScenarioError:
         return ScenarioError(f"{file}: {key}: found {found}, allowed for real flows: {allowed}")
 
@@ -181,7 +171,7 @@ def _plan(
         raise refuse("bottleneck.rate_trace", bottleneck.trace[0], "a constant rate")
     if point.changes:
         raise refuse("at", f"{len(point.changes)} changes", "none")
-    if law.title not in kinds:
+    if law.kind is None:
         raise refuse("law", law.label, "a law of `forebay laws`")
     rate_bps = _native.quantity("bottleneck.rate", bottleneck.rate, "rate")
     for n, traffic in enumerate(point.traffic):
@@ -214,7 +204,7 @@ def _plan(
         delay=_time(_native.quantity("rtt", rtt, "time") / 2),
         buffer=bottleneck.buffer,
         ecn=bottleneck.ecn,
-        aqm=kinds[law.title],
+        aqm=law.kind,
         params=dict(law.params),
         mtu=mtu,
         duration_s=point.duration_s,

@@ -15,8 +15,9 @@ from markupsafe import Markup, escape
 
 from forebay._native import __version__
 from forebay.docs import table
-from forebay.files import finite
-from forebay.report import Picture, template
+from forebay.report.files import finite
+from forebay.report.page import Picture, template
+from forebay.report.words import quantity
 from forebay.validate import causes
 from forebay.validate.causes import Cause
 from forebay.validate.comparison import (
@@ -29,7 +30,6 @@ from forebay.validate.comparison import (
     Comparison,
     Row,
 )
-from forebay.words import quantity
 
 #: All that `write` leaves; what a former call left under these names is replaced.
 REPORT, JSON, RUNS, DELAYS = "report.html", "metrics.json", "metrics.parquet", "delays.parquet"

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from forebay.plots import COLOURS, STYLE, Plot
-from forebay.report import Picture
+from forebay.report.page import Picture
+from forebay.report.plots import COLOURS, STYLE, Plot
 from forebay.validate.comparison import (
     DELAY_S,
     DELAY_SHARE,
@@ -126,7 +126,7 @@ def delays(found: Comparison) -> Plot:
 def _panel(
     axes: Axes, rows: list[Row], scale: float, differences: list[Difference], values: Any
 ) -> None:
-    from forebay import stats
+    from forebay.run import stats
 
     # A band is no reason to end the axis at its edge, where a mark would be cut in half.
     axes.use_sticky_edges = False

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
-from forebay.emulator.process import Emulator, LinkError
-from forebay.experiment import Progress
+from forebay.link.process import Emulator, LinkError
+from forebay.run.experiment import Progress
 from forebay.validate.mapping import LEAD_S, LinkPlan
 
 if TYPE_CHECKING:

@@ -1,13 +1,14 @@
 //! Adaptive RED of Floyd, Gummadi and Shenker, as ns-2.35 runs it: RED whose max_p is raised by
 //! steps and lowered by a factor, to keep the average queue in the middle of its range.
 
-use crate::law::{Design, Given, Law, LawSpec, Recipe, Site, Wish};
-use crate::laws::red::{Red, RedGoals, RedParams};
+use crate::law::{Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Site};
+use crate::laws::red::{signals_per_probability, Red, RedGoals, RedParams};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
+use crate::search::{number, time, Axis, Condition, Conditions, Point, Search, Space};
 use crate::tuner::{Tuned, Tuner};
-use crate::units::{Packets, Span, Time};
+use crate::units::{Packets, Rate, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<AredParams>(
     "ared",
@@ -58,7 +59,7 @@ impl AredParams {
         let min_th = if self.min_th.0 > 0.0 {
             self.min_th.0
         } else {
-            (self.target_delay.as_secs_f64() * pkts_per_s / 2.0).max(5.0)
+            least_threshold_pkts(self.target_delay.as_secs_f64(), pkts_per_s)
         };
         RedParams {
             min_th: Packets(min_th),
@@ -84,12 +85,21 @@ impl AredParams {
         if self.bottom > 0.0 {
             return self.bottom;
         }
-        // 1/W, for a window W that fills 100 ms with packets of 1000 bytes.
-        (80_000.0 / site.rate.as_bps() as f64).min(0.01)
+        least_max_p(site.rate)
     }
 }
 
-impl Recipe for AredParams {
+/// min_th: half of what the link sends in the target delay.
+fn least_threshold_pkts(target_delay_s: f64, pkts_per_s: f64) -> f64 {
+    (target_delay_s * pkts_per_s / 2.0).max(5.0)
+}
+
+/// 1/W, for a window W that fills 100 ms with packets of 1000 bytes.
+fn least_max_p(rate: Rate) -> f64 {
+    (80_000.0 / rate.as_bps() as f64).min(0.01)
+}
+
+impl LawParams for AredParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         self.red(site).check(site)
     }
@@ -115,13 +125,50 @@ impl Recipe for AredParams {
         self.red(site).linear(point, site)
     }
 
+    const SET_POINT: &'static str = "target_delay";
+
+    fn search(conditions: &Conditions) -> Search {
+        let (slowest, _) = conditions.capacities_pkts_per_s();
+        let (_, longest_rtt_s) = conditions.rtts_s();
+        let longest_s = (0.5 * conditions.buffer_pkts / slowest).min(longest_rtt_s);
+        let axes = [
+            Axis::new("delay", 0.001, longest_s.max(0.002)),
+            conditions.weight(),
+        ];
+        let held = move |x: &Point| (x["delay"] * slowest).max(10.0);
+        let settings = |x: &Point| {
+            vec![
+                ("target_delay", time(x["delay"], 4)),
+                ("w_q", number(x["w_q"])),
+            ]
+        };
+        let packet = conditions.packet;
+        // max_p comes to where the average is midway between min_th and three times it.
+        let adapted = move |x: &Point, at: &Condition, flows: f64| {
+            let law = AredParams::defaults();
+            let capacity = at.rate.packets_per_sec(packet);
+            let queue_pkts = 2.0 * least_threshold_pkts(x["delay"], capacity);
+            let point = OperatingPoint::of_flows(flows, at.rtt_s + queue_pkts / capacity, capacity);
+            let max_p = 2.0 * point.probability() / signals_per_probability(law.wait);
+            vec![(
+                "max_p",
+                number(max_p.max(least_max_p(at.rate)).min(law.top)),
+            )]
+        };
+        Search::Space(Space::new(axes, held, settings).adapting(adapted))
+    }
+
     const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
 
     /// RED's rule for what adaptation does not move, and a max_p to start from.
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let mut red = RedParams::defaults();
         red.wait = self.wait;
-        let Some(mut design) = red.design(wish, goals)? else {
+        let Some(mut design) = red.design(request, goals)? else {
             return Ok(None);
         };
         design.notes.push(

@@ -4,14 +4,16 @@
 use std::f64::consts::PI;
 
 use crate::law::{
-    Design, Ecn, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict, Wish,
+    Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView,
+    RateControl, Signal, Site, Verdict,
 };
 use crate::linear::OperatingPoint;
 use crate::param::{no_goals, ParamError};
 use crate::params;
 use crate::rng::Rng;
+use crate::search::{Conditions, Search};
 use crate::units::{Packets, Time};
-use crate::virtual_queue::{link_bytes_per_s, virtual_buffer_pkts, VirtualQueue};
+use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, VirtualQueue, BURSTS};
 
 pub const LAW: LawSpec = LawSpec::of::<AvqParams>(
     "avq",
@@ -86,7 +88,13 @@ pub fn alpha_bound(gamma: f64, point: &OperatingPoint) -> Option<f64> {
     Some(alpha(low)).filter(|alpha| *alpha > 0.0)
 }
 
-impl Recipe for AvqParams {
+impl LawParams for AvqParams {
+    const REALITY: Option<(&'static str, &'static str)> = Some(BURSTS);
+
+    fn search(conditions: &Conditions) -> Search {
+        listed(conditions)
+    }
+
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         virtual_buffer_pkts(self.virtual_buffer, site).map(|_| ())
     }
@@ -99,12 +107,26 @@ impl Recipe for AvqParams {
         })
     }
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    /// e-avq eq. (1): C̃' = α(γC − λ).
+    fn rate_control(&self) -> Option<RateControl> {
+        Some(RateControl {
+            utilisation: self.gamma,
+            k_p: 0.0,
+            k_i: self.alpha,
+            k_d: 0.0,
+        })
+    }
+
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         no_goals(goals)?;
-        let model = RateModel::new(self.gamma, &wish.point);
+        let model = RateModel::new(self.gamma, &request.point);
         let mut designed = self.clone();
         let mut gains = vec![("k11", model.k11), ("k12", model.k12)];
-        let note = match alpha_bound(self.gamma, &wish.point) {
+        let note = match alpha_bound(self.gamma, &request.point) {
             Some(bound) => {
                 designed.alpha = (bound / 2.0).min(1e3);
                 gains.push(("alpha_bound", bound));
@@ -116,7 +138,7 @@ impl Recipe for AvqParams {
             None => format!(
                 "No alpha makes the loop of rates stable: with a window of {:.1} packets, marking \
                  answers the rate too steeply. alpha is left as it is.",
-                wish.point.window_pkts()
+                request.point.window_pkts()
             ),
         };
         gains.push(("alpha", designed.alpha));
@@ -139,7 +161,7 @@ struct Avq {
 impl Law for Avq {
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
-        if overflow && p.ecn == Ecn::NotEct && !self.params.count_drops {
+        if overflow && p.signal == Signal::Drop && !self.params.count_drops {
             return Verdict::Mark;
         }
         // e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet.
@@ -202,10 +224,15 @@ mod tests {
             let b = k11 * w + bound * k12 * im + k12 * w * re;
             a.hypot(b)
         };
-        let least = (1..200_000).map(|k| residue(f64::from(k) * 2e-4)).fold(f64::MAX, f64::min);
+        let least = (1..200_000)
+            .map(|k| residue(f64::from(k) * 2e-4))
+            .fold(f64::MAX, f64::min);
         assert!(least < 1e-2, "{least}");
         // Twenty packets: nothing helps.
-        assert_eq!(alpha_bound(0.98, &OperatingPoint::of_flows(5.0, 0.1, 1000.0)), None);
+        assert_eq!(
+            alpha_bound(0.98, &OperatingPoint::of_flows(5.0, 0.1, 1000.0)),
+            None
+        );
     }
 
     #[test]

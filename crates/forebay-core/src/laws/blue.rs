@@ -1,8 +1,9 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
-use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict};
+use crate::law::{Law, LawParams, LawSpec, PacketMeta, QueueView, Site, Verdict};
 use crate::params;
 use crate::rng::Rng;
+use crate::search::{number, time, Conditions, Search};
 use crate::units::{Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
@@ -23,7 +24,25 @@ params! {
     }
 }
 
-impl Recipe for BlueParams {
+impl LawParams for BlueParams {
+    /// Fast and slow, with a short and a long freeze; the decrement a tenth, as its authors have it.
+    fn search(_conditions: &Conditions) -> Search {
+        let setting = |increment: f64, freeze_s: f64| {
+            vec![
+                ("increment", number(increment)),
+                ("decrement", number(increment / 10.0)),
+                ("freeze_time", time(freeze_s, 4)),
+            ]
+        };
+        let (slow, fast) = (0.0025, 0.02);
+        Search::Listed(vec![
+            setting(slow, 0.03),
+            setting(slow, 0.3),
+            setting(fast, 0.03),
+            setting(fast, 0.3),
+        ])
+    }
+
     fn build(&self, _site: &Site) -> Box<dyn Law> {
         Box::new(Blue {
             params: self.clone(),

@@ -1,6 +1,6 @@
 //! DropTail: no law at all; the buffer alone decides.
 
-use crate::law::{Law, LawSpec, QueueView, Recipe, Site};
+use crate::law::{Law, LawParams, LawSpec, QueueView, Site};
 use crate::params;
 
 pub const LAW: LawSpec = LawSpec::of::<DropTailParams>(
@@ -22,7 +22,9 @@ impl Law for DropTail {
     }
 }
 
-impl Recipe for DropTailParams {
+impl LawParams for DropTailParams {
+    const BASELINE: bool = true;
+
     fn build(&self, _site: &Site) -> Box<dyn Law> {
         Box::new(DropTail)
     }

@@ -1,12 +1,13 @@
 //! E-AVQ of Wang, Liao and Tian: AVQ whose virtual capacity a single PID neuron tunes, with
 //! weights that learn.
 
-use crate::law::{Law, LawSpec, PacketMeta, QueueView, Recipe, Site, Verdict};
+use crate::law::{Law, LawParams, LawSpec, PacketMeta, QueueView, Site, Verdict};
 use crate::param::ParamError;
 use crate::params;
 use crate::rng::Rng;
+use crate::search::{Conditions, Search};
 use crate::units::{Packets, Span, Time};
-use crate::virtual_queue::{link_bytes_per_s, virtual_buffer_pkts, VirtualQueue};
+use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, VirtualQueue, BURSTS};
 
 pub const LAW: LawSpec = LawSpec::of::<EAvqParams>(
     "e-avq",
@@ -47,7 +48,13 @@ params! {
     }
 }
 
-impl Recipe for EAvqParams {
+impl LawParams for EAvqParams {
+    const REALITY: Option<(&'static str, &'static str)> = Some(BURSTS);
+
+    fn search(conditions: &Conditions) -> Search {
+        listed(conditions)
+    }
+
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         if self.w_1 + self.w_2 + self.w_3 <= 0.0 {
             return Err(ParamError::new("w_1", self.w_1, "a weight above zero"));
@@ -142,8 +149,13 @@ impl Neuron {
     /// w̄ (7).
     fn normalised(&self) -> [f64; 3] {
         let sum: f64 = self.weights.iter().map(|w| w.abs()).sum();
-        self.weights
-            .map(|w| if sum > 0.0 && sum.is_finite() { w / sum } else { 0.0 })
+        self.weights.map(|w| {
+            if sum > 0.0 && sum.is_finite() {
+                w / sum
+            } else {
+                0.0
+            }
+        })
     }
 
     /// The change of the virtual capacity for this error; `capacity` is C̃(k), after the last
@@ -193,7 +205,10 @@ mod tests {
     use crate::param::Params;
 
     fn assert_close(got: f64, want: f64) {
-        assert!((got - want).abs() < 1e-9 * want.abs().max(1.0), "{got} {want}");
+        assert!(
+            (got - want).abs() < 1e-9 * want.abs().max(1.0),
+            "{got} {want}"
+        );
     }
 
     #[test]

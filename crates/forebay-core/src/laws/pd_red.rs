@@ -2,15 +2,17 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, needs_packet_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Site, Wish,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues,
+    QueueView, Site, Target,
 };
 use crate::laws::pi::PiGoals;
 use crate::laws::red::{signals_per_probability, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
+use crate::search::{number, packets, Conditions, Search, Space};
 use crate::tuner::{Tuned, Tuner};
-use crate::units::{Packets, Span, Time};
+use crate::units::{Packets, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
     "pd-red",
@@ -21,8 +23,8 @@ pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
 params! {
     /// PD-RED: RED's parameters and the controller's, all at the paper's values.
     pub struct PdRedParams {
-        /// Average queue length to hold.
-        target: Packets = Packets(400.0), 0.0 => 1e9;
+        /// Average queue length or queuing delay to hold.
+        target: SetPoint = SetPoint::Packets(400.0), 0.0 => 1e9;
         /// Proportional gain of max_p on the error relative to the buffer, per sample.
         k_p: f64 = 0.001, 0.0 => 1e6;
         /// Derivative gain of max_p on the change of that error from sample to sample.
@@ -60,6 +62,18 @@ impl PdRedParams {
         }
     }
 
+    /// Thresholds about the target, as the paper's 15 and 785 are about 400.
+    fn thresholds(target_pkts: f64) -> (f64, f64) {
+        let min_th = (15.0 / 400.0) * target_pkts;
+        (min_th, 2.0 * target_pkts - min_th)
+    }
+
+    /// What TCP sees of the controller's output at the target: the share of max_p that RED takes
+    /// midway between its thresholds, over the buffer to which the error is relative.
+    fn path(&self, buffer_pkts: f64) -> f64 {
+        signals_per_probability(self.wait) * 0.5 / buffer_pkts
+    }
+
     fn red(&self) -> RedParams {
         RedParams {
             min_th: self.min_th,
@@ -74,16 +88,16 @@ impl PdRedParams {
     }
 }
 
-impl Recipe for PdRedParams {
+impl LawParams for PdRedParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
-        needs_packet_buffer("target", self.target.0, site)?;
-        fits_buffer("target", self.target.0, site)?;
+        needs_packet_buffer("target", self.target, site)?;
+        fits_buffer("target", self.target, site)?;
         self.red().check(site)
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         let tuner = PdTuner {
-            target_pkts: self.target.0,
+            target: Target::new(self.target, site),
             buffer_pkts: site.buffer_pkts,
             interval: self.interval,
             gains: self.coefficients(),
@@ -98,7 +112,8 @@ impl Recipe for PdRedParams {
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let rate = signals_per_probability(self.wait);
         let p_b = point.probability() / rate;
-        let above_min = self.target.0 - self.min_th.0;
+        let target_pkts = site.pkts(self.target);
+        let above_min = target_pkts - self.min_th.0;
         let share = above_min / (self.max_th.0 - self.min_th.0);
         // Beyond share·max_p with max_p = 1, the slope ends.
         if !(0.0 < share && share < 1.0 && p_b < share) {
@@ -112,28 +127,55 @@ impl Recipe for PdRedParams {
                 interval_s: 1.0 / point.capacity_pkts_per_s,
             }),
             direct: rate * p_b / above_min,
-            ..LoopFilter::sampled(self.target.0, self.coefficients().sampled(interval_s, path))
+            ..LoopFilter::sampled(target_pkts, self.coefficients().sampled(interval_s, path))
         })
     }
 
+    fn search(conditions: &Conditions) -> Search {
+        let law = PdRedParams::defaults();
+        let (path, interval_s) = (law.path(conditions.buffer_pkts), law.interval.as_secs_f64());
+        let axes = [
+            conditions.target(),
+            conditions.k_p(),
+            conditions.zero(),
+            conditions.weight(),
+        ];
+        // The controller's proportional term is an integral, and its derivative proportional.
+        Search::Space(Space::with_target(axes, move |x| {
+            let (min_th, max_th) = PdRedParams::thresholds(x["target"]);
+            vec![
+                ("target", packets(x["target"])),
+                ("k_p", number(x["k_p"] * x["zero"] * interval_s / path)),
+                ("k_d", number(x["k_p"] / path)),
+                ("min_th", packets(min_th)),
+                ("max_th", packets(max_th)),
+                ("w_q", number(x["w_q"])),
+            ]
+        }))
+    }
+
+    const SLOWED_BY: Option<&'static str> = Some("beta");
     const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
     /// controller of the average, and get PI's gains. The average is made at least ten times as
     /// fast as the loop.
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&wish.point);
-        // Thresholds about the target, as the paper's 15 and 785 are about 400.
-        let min_th = (15.0 / 400.0) * wish.target_pkts;
-        let max_th = 2.0 * wish.target_pkts - min_th;
+        let (k_p, k_i) = goals.gains(&request.point);
+        let target_pkts = request.target_pkts();
+        let (min_th, max_th) = PdRedParams::thresholds(target_pkts);
         let rate = signals_per_probability(self.wait);
-        let above_min = wish.target_pkts - min_th;
-        let max_p = 2.0 * wish.point.probability() / rate;
-        let own_slope = wish.point.probability() / above_min;
-        let path = rate * 0.5 / wish.site.buffer_pkts;
+        let above_min = target_pkts - min_th;
+        let max_p = 2.0 * request.point.probability() / rate;
+        let own_slope = request.point.probability() / above_min;
+        let path = self.path(request.site.buffer_pkts);
         let designed = PdRedParams {
-            target: Packets(wish.target_pkts),
+            target: request.set_point,
             k_p: k_i * self.interval.as_secs_f64() / path,
             k_d: ((k_p - own_slope) / path).max(0.0),
             min_th: Packets(min_th),
@@ -141,13 +183,14 @@ impl Recipe for PdRedParams {
             max_p: max_p.min(1.0),
             // Its pole is at −C·ln(1 − w_q).
             w_q: self.w_q.max(
-                -(-10.0 * goals.omega_g(&wish.point) / wish.point.capacity_pkts_per_s).exp_m1(),
+                -(-10.0 * goals.omega_g(&request.point) / request.point.capacity_pkts_per_s)
+                    .exp_m1(),
             ),
             ..self.clone()
         };
-        designed.check(&wish.site)?;
+        designed.check(&request.site)?;
         let mut notes = vec![
-            goals.note(&wish.point),
+            goals.note(&request.point),
             format!(
                 "RED's own slope gives {own_slope:.4e} of the proportional gain {k_p:.4e}, the \
                  controller's derivative the rest, and its proportional term is the integral."
@@ -161,16 +204,22 @@ impl Recipe for PdRedParams {
             );
         }
         Ok(Some(Design::of(
-            vec![("k_p", designed.k_p), ("k_d", designed.k_d), ("max_p", designed.max_p)],
+            vec![
+                ("k_p", designed.k_p),
+                ("k_d", designed.k_d),
+                ("max_p", designed.max_p),
+            ],
             &designed,
-            &["target", "k_p", "k_d", "min_th", "max_th", "max_p", "w_q", "interval"],
+            &[
+                "target", "k_p", "k_d", "min_th", "max_th", "max_p", "w_q", "interval",
+            ],
             notes,
         )))
     }
 }
 
 struct PdTuner {
-    target_pkts: f64,
+    target: Target,
     buffer_pkts: f64,
     interval: Span,
     gains: Coefficients,
@@ -182,14 +231,14 @@ impl Tuner<Red> for PdTuner {
         Some(self.interval)
     }
 
-    fn tick(&mut self, _q: &QueueView, _now: Time, red: &mut Red) {
+    fn tick(&mut self, q: &QueueView, _now: Time, red: &mut Red) {
         // (1), relative to the buffer as in (3); max_p is held to [0, 1].
-        let error = (red.average_pkts() - self.target_pkts) / self.buffer_pkts;
+        let error = (red.average_pkts() - self.target.pkts(q)) / self.buffer_pkts;
         red.max_p = self.state.step(self.gains, error);
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.target_pkts = target_pkts;
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
         true
     }
 }

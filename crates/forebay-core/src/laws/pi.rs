@@ -2,13 +2,14 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Scale, Site, Wish,
+    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site, Target,
 };
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic};
-use crate::units::{Packets, Span};
+use crate::periodic::{Controller, Periodic, Sample};
+use crate::search::{number, packets, Conditions, Search, Space};
+use crate::units::{SetPoint, Span};
 
 pub const LAW: LawSpec = LawSpec::of::<PiParams>(
     "pi",
@@ -19,8 +20,8 @@ pub const LAW: LawSpec = LawSpec::of::<PiParams>(
 params! {
     /// PI in the form p(k) = p(k−1) + a·(q_k − target) − b·(q_{k−1} − target).
     pub struct PiParams {
-        /// Queue length to hold.
-        target: Packets = Packets(200.0), 0.0 => 1e9;
+        /// Queue length or queuing delay to hold.
+        target: SetPoint = SetPoint::Packets(200.0), 0.0 => 1e9;
         /// Gain on this sample's error, per packet.
         a: f64 = 1.822e-5, 0.0 => 1.0;
         /// Gain on the last sample's error, per packet; b < a, or there is no integral.
@@ -76,12 +77,7 @@ impl PiGoals {
 /// With θ_rc = N/(RC): K_p = 2β√(β²+1)·θ_rc/(RC) and K_i = (2θ_rc/R)·K_p. The zero cancels TCP's
 /// pole, and the loop gain crosses one at β/R.
 pub fn gains(beta: f64, point: &OperatingPoint) -> (f64, f64) {
-    let OperatingPoint {
-        load,
-        capacity_pkts_per_s,
-        rtt_s,
-    } = *point;
-    let k_p = 2.0 * beta * beta.hypot(1.0) * load / (rtt_s * capacity_pkts_per_s);
+    let k_p = point.pi_gain(beta);
     (k_p, point.tcp_pole() * k_p)
 }
 
@@ -91,13 +87,17 @@ pub fn design(point: &OperatingPoint) -> (f64, f64) {
     gains(point.tcp_pole() * point.rtt_s, point)
 }
 
-impl Recipe for PiParams {
+impl LawParams for PiParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         if self.b > self.a {
             // b > a turns the integral's sign: a long queue would lower p.
-            return Err(ParamError::new("b", self.b, format!("at most a, {}", self.a)));
+            return Err(ParamError::new(
+                "b",
+                self.b,
+                format!("at most a, {}", self.a),
+            ));
         }
-        fits_buffer("target", self.target.0, site)
+        fits_buffer("target", self.target, site)
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
@@ -109,30 +109,48 @@ impl Recipe for PiParams {
         let scale = Scale::new(site, self.queue_in_bytes);
         Box::new(Periodic::new(Pi::new(
             gains,
-            self.target.0,
+            Target::new(self.target, site),
             self.interval,
             scale,
         )))
     }
 
-    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.a,
             b: self.b,
             c: 0.0,
         };
         let filter = gains.sampled(self.interval.as_secs_f64(), 1.0);
-        Some(LoopFilter::sampled(self.target.0, filter))
+        Some(LoopFilter::sampled(site.pkts(self.target), filter))
     }
 
+    fn search(conditions: &Conditions) -> Search {
+        let interval_s = PiParams::defaults().interval.as_secs_f64();
+        let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
+        Search::Space(Space::with_target(axes, move |x| {
+            let k = Coefficients::pid(x["k_p"], x["k_p"] * x["zero"], 0.0, interval_s);
+            vec![
+                ("target", packets(x["target"])),
+                ("a", number(k.a.min(1.0))),
+                ("b", number(k.b.clamp(0.0, 1.0))),
+            ]
+        }))
+    }
+
+    const SLOWED_BY: Option<&'static str> = Some("beta");
     const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&wish.point);
+        let (k_p, k_i) = goals.gains(&request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
         let designed = PiParams {
-            target: Packets(wish.target_pkts),
+            target: request.set_point,
             a: k.a,
             b: k.b,
             ..self.clone()
@@ -141,7 +159,7 @@ impl Recipe for PiParams {
             vec![("a", k.a), ("b", k.b), ("k_p", k_p), ("k_i", k_i)],
             &designed,
             &["target", "a", "b", "interval"],
-            vec![goals.note(&wish.point)],
+            vec![goals.note(&request.point)],
         )))
     }
 }
@@ -149,17 +167,17 @@ impl Recipe for PiParams {
 /// PI's state; a tuner over it sets `gains`.
 pub struct Pi {
     pub gains: Coefficients,
-    target_pkts: f64,
+    target: Target,
     interval: Span,
     scale: Scale,
     state: Difference,
 }
 
 impl Pi {
-    pub fn new(gains: Coefficients, target_pkts: f64, interval: Span, scale: Scale) -> Pi {
+    pub fn new(gains: Coefficients, target: Target, interval: Span, scale: Scale) -> Pi {
         Pi {
             gains,
-            target_pkts,
+            target,
             interval,
             scale,
             state: Difference::default(),
@@ -172,14 +190,14 @@ impl Controller for Pi {
         self.interval
     }
 
-    fn sample(&mut self, q: &QueueView) -> f64 {
+    fn sample(&mut self, s: &Sample) -> f64 {
         // pi-pd eq. (3)
-        self.state
-            .step(self.gains, self.scale.queue_pkts(q) - self.target_pkts)
+        let error = self.scale.queue_pkts(s.q) - self.target.pkts(s.q);
+        self.state.step(self.gains, error)
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.target_pkts = target_pkts;
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
         true
     }
 }
@@ -223,7 +241,7 @@ mod tests {
     #[test]
     fn a_target_above_the_buffer_is_refused() {
         let mut params = PiParams::defaults();
-        params.target = Packets(801.0);
+        params.target = SetPoint::Packets(801.0);
         assert_eq!(params.check(&site()).unwrap_err().key, "target");
     }
 }

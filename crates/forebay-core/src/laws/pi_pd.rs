@@ -5,13 +5,14 @@ use std::f64::consts::FRAC_PI_2;
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    needs_packet_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Site, Wish,
+    needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Site, Target,
 };
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic};
-use crate::units::{Packets, Span};
+use crate::periodic::{Controller, Periodic, Sample};
+use crate::search::{number, packets, time, Conditions, Search, Space};
+use crate::units::{SetPoint, Span};
 
 pub const LAW: LawSpec = LawSpec::of::<PiPdParams>(
     "pi-pd",
@@ -22,8 +23,8 @@ pub const LAW: LawSpec = LawSpec::of::<PiPdParams>(
 params! {
     /// PI-PD: one gain and one sampling time.
     pub struct PiPdParams {
-        /// Queue length to hold; less than the buffer.
-        target: Packets = Packets(200.0), 1e-3 => 1e9;
+        /// Queue length or queuing delay to hold; less than the buffer.
+        target: SetPoint = SetPoint::Packets(200.0), 1e-3 => 1e9;
         /// Control gain; the paper takes 1e-6 per packet of buffer.
         alpha: f64 = 8.0e-4, 0.0 => 1.0;
         /// Time between two samples; at most target over rate, so that the queue cannot empty
@@ -44,6 +45,12 @@ params! {
 /// sends, target/C; the paper takes 50 ms where this is 53.3 ms (section 4.1).
 pub fn interval_bound_s(target_pkts: f64, capacity_pkts_per_s: f64) -> f64 {
     target_pkts / capacity_pkts_per_s
+}
+
+/// The sampling time for a set-point: as the paper rounds 53.3 ms to 50, and never so slow that a
+/// round trip passes unseen.
+fn interval_s(target_pkts: f64, capacity_pkts_per_s: f64, rtt_s: f64) -> f64 {
+    (50.0 / 53.333 * interval_bound_s(target_pkts, capacity_pkts_per_s)).min(rtt_s / 4.0)
 }
 
 /// The gain at which the loop, on one side of the set-point, starts to oscillate. The paper finds
@@ -70,53 +77,70 @@ pub fn alpha_bound(target_pkts: f64, interval_s: f64, point: &OperatingPoint) ->
     2.0 * target_pkts / (plant * x.cos() / x)
 }
 
-impl Recipe for PiPdParams {
+impl LawParams for PiPdParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
-        needs_packet_buffer("target", self.target.0, site)?;
-        if self.target.0 < site.buffer_pkts {
+        needs_packet_buffer("target", self.target, site)?;
+        let target_pkts = site.pkts(self.target);
+        if 0.0 < target_pkts && target_pkts < site.buffer_pkts {
             return Ok(());
         }
-        // (15) divides by the room above the set-point.
-        Err(ParamError::new(
-            "target",
-            format!("\"{}\"", self.target),
-            format!("less than the buffer, \"{}p\"", site.buffer_pkts),
-        ))
+        // (11) divides by the set-point, (15) by the room above it.
+        let allowed = match target_pkts > 0.0 {
+            true => format!("less than {}", site.buffer_as(self.target)),
+            false => "more than zero".to_owned(),
+        };
+        let found = format!("\"{}\"", self.target);
+        Err(ParamError::new("target", found, allowed))
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Periodic::new(PiPd {
-            params: self.clone(),
-            buffer_pkts: site.buffer_pkts,
-            state: Difference::default(),
-        }))
+        Box::new(Periodic::new(self.controller(site)))
     }
 
     /// PI (11): on one side of the set-point the law is linear, and of a slow oscillation only two
     /// samples a period fall to PD (15), whose γ̂ is a ratio of samples: no linear model has it.
-    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
-        let filter = pi_gains(self.alpha, self.target.0).sampled(self.interval.as_secs_f64(), 1.0);
+    fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let target_pkts = site.pkts(self.target);
+        let filter = pi_gains(self.alpha, target_pkts).sampled(self.interval.as_secs_f64(), 1.0);
         Some(LoopFilter {
             one_sided: true,
-            ..LoopFilter::sampled(self.target.0, filter)
+            ..LoopFilter::sampled(target_pkts, filter)
         })
+    }
+
+    fn search(conditions: &Conditions) -> Search {
+        let (_, fastest) = conditions.capacities_pkts_per_s();
+        let (shortest_s, _) = conditions.rtts_s();
+        let longest_s = PiPdParams::defaults().interval.as_secs_f64();
+        let axes = [conditions.target(), conditions.k_p()];
+        Search::Space(Space::with_target(axes, move |x| {
+            let interval_s = interval_s(x["target"], fastest, shortest_s).min(longest_s);
+            vec![
+                ("target", packets(x["target"])),
+                ("alpha", number((x["k_p"] * x["target"]).min(1.0))),
+                ("interval", time(interval_s.max(1e-3), 4)),
+            ]
+        }))
     }
 
     const GOALS: &'static [ParamSpec] = PiPdGoals::SPECS;
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let goals = PiPdGoals::read(goals)?;
-        let capacity = wish.point.capacity_pkts_per_s;
-        let longest_s = interval_bound_s(wish.target_pkts, capacity);
-        // As the paper rounds 53.3 ms to 50, and never so slow that a round trip passes unseen.
-        let interval_s = (50.0 / 53.333 * longest_s).min(wish.point.rtt_s / 4.0);
-        let bound = alpha_bound(wish.target_pkts, interval_s, &wish.point);
+        let capacity = request.point.capacity_pkts_per_s;
+        let longest_s = interval_bound_s(request.target_pkts(), capacity);
+        let interval_s = interval_s(request.target_pkts(), capacity, request.point.rtt_s);
+        let bound = alpha_bound(request.target_pkts(), interval_s, &request.point);
         let designed = PiPdParams {
-            target: Packets(wish.target_pkts),
+            target: request.set_point,
             alpha: (bound / goals.gain_margin).min(1.0),
             interval: Span::from_secs_f64(interval_s),
         };
-        designed.check(&wish.site)?;
+        designed.check(&request.site)?;
         Ok(Some(Design::of(
             vec![
                 ("alpha", designed.alpha),
@@ -134,7 +158,7 @@ impl Recipe for PiPdParams {
                 ),
                 format!(
                     "The paper's rule of thumb, 1e-6 per packet of buffer, would give {:.4e}.",
-                    1e-6 * wish.site.buffer_pkts
+                    1e-6 * request.site.buffer_pkts
                 ),
             ],
         )))
@@ -151,8 +175,25 @@ fn pi_gains(alpha: f64, target_pkts: f64) -> Coefficients {
     }
 }
 
+impl PiPdParams {
+    fn controller(&self, site: &Site) -> PiPd {
+        PiPd {
+            alpha: self.alpha,
+            interval: self.interval,
+            target: Target::new(self.target, site),
+            target_pkts: site.pkts(self.target),
+            buffer_pkts: site.buffer_pkts,
+            state: Difference::default(),
+        }
+    }
+}
+
 struct PiPd {
-    params: PiPdParams,
+    alpha: f64,
+    interval: Span,
+    target: Target,
+    /// As at this sample.
+    target_pkts: f64,
     buffer_pkts: f64,
     state: Difference,
 }
@@ -174,16 +215,15 @@ impl PiPd {
     /// The coefficients of this step: PI (11) or PD (15).
     fn gains(&self, error: f64) -> Coefficients {
         let (error_1, error_2) = (self.state.error_1(), self.state.error_2());
-        let target_pkts = self.params.target.0;
         if (error >= 0.0) == (error_1 >= 0.0) {
-            return pi_gains(self.params.alpha, target_pkts);
+            return pi_gains(self.alpha, self.target_pkts);
         }
         // (15): α·(e_k + γ̂)/(B − Q_ref), with γ̂ = ratio·(e_k − e_{k−1}).
         // A crossing means e_k ≠ e_{k−1}.
         let change = error - error_1;
-        let queue_pkts = error + target_pkts;
+        let queue_pkts = error + self.target_pkts;
         let ratio = self.predicted_change(queue_pkts, change, error_1 - error_2) / change;
-        let gain = self.params.alpha / (self.buffer_pkts - target_pkts);
+        let gain = self.alpha / (self.buffer_pkts - self.target_pkts);
         Coefficients {
             a: gain * (1.0 + ratio),
             b: gain * ratio,
@@ -194,17 +234,20 @@ impl PiPd {
 
 impl Controller for PiPd {
     fn interval(&self) -> Span {
-        self.params.interval
+        self.interval
     }
 
-    fn sample(&mut self, q: &QueueView) -> f64 {
-        let error = f64::from(q.packets) - self.params.target.0;
+    fn sample(&mut self, s: &Sample) -> f64 {
+        // A delay may come to more than the buffer after a change of the rate.
+        let most_pkts = self.buffer_pkts * (1.0 - 1e-9);
+        self.target_pkts = self.target.pkts(s.q).clamp(1e-3, most_pkts.max(1e-3));
+        let error = f64::from(s.q.packets) - self.target_pkts;
         let gains = self.gains(error);
         self.state.step(gains, error)
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.params.target = Packets(target_pkts);
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
         true
     }
 }
@@ -212,20 +255,18 @@ impl Controller for PiPd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{site, view};
+    use crate::laws::testing::{sampled, site, view};
     use crate::param::Params;
 
     fn law() -> PiPd {
-        PiPd {
-            params: PiPdParams::defaults(),
-            buffer_pkts: site().buffer_pkts,
-            state: Difference::default(),
-        }
+        PiPdParams::defaults().controller(&site())
     }
 
     fn run(queue_pkts: &[u32]) -> f64 {
         let mut law = law();
-        queue_pkts.iter().fold(0.0, |_, &q| law.sample(&view(q)))
+        queue_pkts
+            .iter()
+            .fold(0.0, |_, &q| sampled(&mut law, &view(q)))
     }
 
     #[test]
@@ -260,7 +301,7 @@ mod tests {
     #[test]
     fn the_set_point_needs_room_above() {
         let mut params = PiPdParams::defaults();
-        params.target = Packets(800.0);
+        params.target = SetPoint::Packets(800.0);
         assert_eq!(params.check(&site()).unwrap_err().key, "target");
     }
 }

@@ -1,12 +1,15 @@
 //! The PID controller of Ryu and Rump, designed in the time domain.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{fits_buffer, Design, Given, Law, LawSpec, QueueView, Recipe, Site, Wish};
+use crate::law::{
+    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Site, Target,
+};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic};
-use crate::units::{Packets, Span};
+use crate::periodic::{Controller, Periodic, Sample};
+use crate::search::{number, packets, Conditions, Search, Space};
+use crate::units::{SetPoint, Span};
 
 pub const LAW: LawSpec = LawSpec::of::<PidParams>(
     "pid",
@@ -17,8 +20,8 @@ pub const LAW: LawSpec = LawSpec::of::<PidParams>(
 params! {
     /// PID on the error q − target, digitised with Tustin's rule and the backward difference.
     pub struct PidParams {
-        /// Queue length to hold.
-        target: Packets = Packets(200.0), 0.0 => 1e9;
+        /// Queue length or queuing delay to hold.
+        target: SetPoint = SetPoint::Packets(200.0), 0.0 => 1e9;
         /// Proportional gain, per packet.
         k_p: f64 = 6.2e-5, 0.0 => 10.0;
         /// Integral gain, per packet and second.
@@ -135,14 +138,14 @@ pub fn faster_than_plant(placed: &Placement) -> Result<(), ParamError> {
     ))
 }
 
-impl Recipe for PidParams {
+impl LawParams for PidParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target.0, site)
+        fits_buffer("target", self.target, site)
     }
 
-    fn build(&self, _site: &Site) -> Box<dyn Law> {
+    fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Periodic::new(Pid {
-            target_pkts: self.target.0,
+            target: Target::new(self.target, site),
             interval: self.interval,
             // pi-pd eq. (6) writes the integral term as T_s/(2·T_I), with K_I = 1/T_I.
             gains: Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64()),
@@ -150,21 +153,43 @@ impl Recipe for PidParams {
         }))
     }
 
-    fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
         let filter = gains.sampled(interval_s, 1.0);
-        Some(LoopFilter::sampled(self.target.0, filter))
+        Some(LoopFilter::sampled(site.pkts(self.target), filter))
     }
 
+    fn search(conditions: &Conditions) -> Search {
+        let axes = [
+            conditions.target(),
+            conditions.k_p(),
+            conditions.zero(),
+            conditions.lead(),
+        ];
+        Search::Space(Space::with_target(axes, |x| {
+            vec![
+                ("target", packets(x["target"])),
+                ("k_p", number(x["k_p"])),
+                ("k_i", number(x["k_p"] * x["zero"])),
+                ("k_d", number(x["k_p"] * x["lead"])),
+            ]
+        }))
+    }
+
+    const SLOWED_BY: Option<&'static str> = Some("tuning");
     const GOALS: &'static [ParamSpec] = PidGoals::SPECS;
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let goals = PidGoals::read(goals)?;
-        let placed = goals.placement(&wish.point);
+        let placed = goals.placement(&request.point);
         faster_than_plant(&placed)?;
         let designed = PidParams {
-            target: Packets(wish.target_pkts),
+            target: request.set_point,
             k_p: goals.tuning * placed.k_p,
             k_i: goals.tuning * placed.k_i,
             k_d: goals.tuning * placed.k_d,
@@ -190,13 +215,13 @@ impl Recipe for PidParams {
             ],
             &designed,
             &["target", "k_p", "k_i", "k_d", "interval"],
-            vec![goals.note(&wish.point)],
+            vec![goals.note(&request.point)],
         )))
     }
 }
 
 struct Pid {
-    target_pkts: f64,
+    target: Target,
     interval: Span,
     gains: Coefficients,
     state: Difference,
@@ -207,13 +232,13 @@ impl Controller for Pid {
         self.interval
     }
 
-    fn sample(&mut self, q: &QueueView) -> f64 {
-        self.state
-            .step(self.gains, f64::from(q.packets) - self.target_pkts)
+    fn sample(&mut self, s: &Sample) -> f64 {
+        let error = f64::from(s.q.packets) - self.target.pkts(s.q);
+        self.state.step(self.gains, error)
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.target_pkts = target_pkts;
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
         true
     }
 }

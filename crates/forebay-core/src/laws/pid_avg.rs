@@ -7,16 +7,17 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, needs_packet_buffer, Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe,
-    Site, Wish,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta,
+    ParamValues, QueueView, Site, Target,
 };
 use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic};
-use crate::units::{Packets, Span};
+use crate::periodic::{Controller, Periodic, Sample};
+use crate::search::{number, packets, Conditions, Search, Space};
+use crate::units::{Packets, SetPoint, Span};
 
 /// Declares one of the four: its gains and sampling time are Table 1's.
 macro_rules! averaged {
@@ -30,9 +31,10 @@ macro_rules! averaged {
         params! {
             /// A controller of the averaged queue; gains act on (average − target)/buffer.
             pub struct $params {
-                /// Average queue length to hold. The paper does not print it: its PI and PID
-                /// settle at 85.0 and 89.4 packets, and integral control settles at its target.
-                target: Packets = Packets(87.0), 0.0 => 1e9;
+                /// Average queue length or queuing delay to hold. The paper does not print it: its
+                /// PI and PID settle at 85.0 and 89.4 packets, and integral control settles at
+                /// its target.
+                target: SetPoint = SetPoint::Packets(87.0), 0.0 => 1e9;
                 /// Queue length up to which nothing is signalled (the paper's Q_thresh, not
                 /// printed either).
                 min_th: Packets = Packets(0.0), 0.0 => 1e9;
@@ -46,10 +48,10 @@ macro_rules! averaged {
             }
         }
 
-        impl Recipe for $params {
+        impl LawParams for $params {
             fn check(&self, site: &Site) -> Result<(), ParamError> {
-                needs_packet_buffer("target", self.target.0, site)?;
-                fits_buffer("target", self.target.0, site)
+                needs_packet_buffer("target", self.target, site)?;
+                fits_buffer("target", self.target, site)
             }
 
             fn build(&self, site: &Site) -> Box<dyn Law> {
@@ -57,18 +59,22 @@ macro_rules! averaged {
             }
 
             fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-                self.averaged(site).linear(point)
+                self.averaged(site).linear(point, site)
+            }
+
+            fn search(conditions: &Conditions) -> Search {
+                Search::Space(space(conditions, &[$( stringify!($gain) ),+]))
             }
 
             const GOALS: &'static [ParamSpec] = <$goals>::SPECS;
 
-            fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
-                let (gains, note) = <$goals>::read(goals)?.rule(&wish.point)?;
+            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> Result<Option<Design>, ParamError> {
+                let (gains, note) = <$goals>::read(goals)?.rule(&request.point)?;
                 let mut designed = self.clone();
-                designed.target = Packets(wish.target_pkts);
+                designed.target = request.set_point;
                 // The law divides its error by the buffer.
-                $( designed.$gain = gains.$gain * wish.site.buffer_pkts; )+
-                designed.check(&wish.site)?;
+                $( designed.$gain = gains.$gain * request.site.buffer_pkts; )+
+                designed.check(&request.site)?;
                 let per_packet = [("k_p", gains.k_p), ("k_i", gains.k_i), ("k_d", gains.k_d)];
                 let has = |name| [$( stringify!($gain) ),+].contains(&name);
                 Ok(Some(Design::of(
@@ -85,7 +91,7 @@ macro_rules! averaged {
                                 .map(|(name, gain)| format!("{name} = {gain:.4e}"))
                                 .collect::<Vec<_>>()
                                 .join(", "),
-                            wish.site.buffer_pkts,
+                            request.site.buffer_pkts,
                         ),
                     ],
                 )))
@@ -97,7 +103,7 @@ macro_rules! averaged {
                 let mut gains = Gains::default();
                 $( gains.$gain = self.$gain; )+
                 Averaged {
-                    target_pkts: self.target.0,
+                    target: Target::new(self.target, site),
                     min_pkts: self.min_th.0,
                     buffer_pkts: site.buffer_pkts,
                     w_q: self.w_q,
@@ -155,6 +161,25 @@ averaged! {
         /// Derivative gain, in seconds.
         k_d = 1.07e-4;
     }
+}
+
+/// What is searched of the law with these gains, which act on an error relative to the buffer.
+fn space(conditions: &Conditions, gains: &[&'static str]) -> Space {
+    let mut axes = vec![conditions.target(), conditions.k_p(), conditions.weight()];
+    axes.extend(gains.contains(&"k_i").then(|| conditions.zero()));
+    axes.extend(gains.contains(&"k_d").then(|| conditions.lead()));
+    let buffer_pkts = conditions.buffer_pkts;
+    Space::with_target(axes, move |x| {
+        let k_p = x["k_p"] * buffer_pkts;
+        let mut settings = vec![
+            ("target", packets(x["target"])),
+            ("w_q", number(x["w_q"])),
+            ("k_p", number(k_p)),
+        ];
+        settings.extend(x.get("zero").map(|zero| ("k_i", number(k_p * zero))));
+        settings.extend(x.get("lead").map(|lead_s| ("k_d", number(k_p * lead_s))));
+        settings
+    })
 }
 
 /// Continuous gains; a law without one of them leaves it at zero.
@@ -253,7 +278,7 @@ impl PidGoals {
 }
 
 struct Averaged {
-    target_pkts: f64,
+    target: Target,
     min_pkts: f64,
     buffer_pkts: f64,
     w_q: f64,
@@ -266,15 +291,18 @@ struct Averaged {
 
 impl Averaged {
     /// The difference equation after the average, at arrivals or at the samples.
-    fn linear(&self, point: &OperatingPoint) -> Option<LoopFilter> {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+        let target_pkts = site.pkts(self.target.set_point);
         let Coefficients { a, b, c } = self.gains;
-        let mut filter = self.gains.sampled(self.interval.as_secs_f64(), 1.0 / self.buffer_pkts);
+        let mut filter = self
+            .gains
+            .sampled(self.interval.as_secs_f64(), 1.0 / self.buffer_pkts);
         let queue_pkts = if filter.denominator.len() > 1 {
-            self.target_pkts
+            target_pkts
         } else {
             // Without an integral p = K_P·e/B at rest, and K_P = a − c.
             debug_assert!((a - b + c).abs() <= 1e-9 * a.abs());
-            self.target_pkts + point.probability() * self.buffer_pkts / (a - c)
+            target_pkts + point.probability() * self.buffer_pkts / (a - c)
         };
         let average = (!self.at_samples).then_some(Average {
             weight: self.w_q,
@@ -301,12 +329,12 @@ impl Controller for Averaged {
         self.interval
     }
 
-    fn sample(&mut self, q: &QueueView) -> f64 {
+    fn sample(&mut self, s: &Sample) -> f64 {
         if self.at_samples {
-            self.average(q);
+            self.average(s.q);
         }
         // bigdeli eq. (3) has the sign of e reversed: with it, a long queue would lower p.
-        let error = (self.average_pkts - self.target_pkts) / self.buffer_pkts;
+        let error = (self.average_pkts - self.target.pkts(s.q)) / self.buffer_pkts;
         self.state.step(self.gains, error)
     }
 
@@ -321,8 +349,8 @@ impl Controller for Averaged {
         f64::from(q.packets) <= self.min_pkts
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.target_pkts = target_pkts;
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
         true
     }
 

@@ -3,12 +3,14 @@
 use std::f64::consts::PI;
 
 use crate::law::{
-    Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site, Verdict, Wish,
+    Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView, Scale,
+    Site, Verdict,
 };
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::rng::Rng;
+use crate::search::{number, packets, Axis, Conditions, Point, Search, Space};
 use crate::units::{Packets, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<RedParams>(
@@ -148,7 +150,7 @@ pub fn signals_per_probability(wait: bool) -> f64 {
     }
 }
 
-impl Recipe for RedParams {
+impl LawParams for RedParams {
     fn check(&self, _site: &Site) -> Result<(), ParamError> {
         if self.min_th.0 < self.max_th.0 {
             return Ok(());
@@ -189,12 +191,34 @@ impl Recipe for RedParams {
         })
     }
 
+    fn search(conditions: &Conditions) -> Search {
+        let axes = [
+            Axis::new("min_th", 1.0, (0.25 * conditions.buffer_pkts).max(2.0)),
+            Axis::new("ratio", 1.2, 20.0),
+            Axis::new("max_p", 0.01, 1.0),
+            conditions.weight(),
+        ];
+        let midway = |x: &Point| 0.5 * x["min_th"] * (1.0 + x["ratio"]);
+        Search::Space(Space::new(axes, midway, |x| {
+            vec![
+                ("min_th", packets(x["min_th"])),
+                ("max_th", packets(x["min_th"] * x["ratio"])),
+                ("max_p", number(x["max_p"])),
+                ("w_q", number(x["w_q"])),
+            ]
+        }))
+    }
+
     const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let goals = RedGoals::read(goals)?;
-        let red = design(goals.phase_margin, goals.crossover, &wish.point);
-        let (min_th, max_th) = thresholds(red.q_d_pkts, wish.target_pkts);
+        let red = design(goals.phase_margin, goals.crossover, &request.point);
+        let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
         // The rule speaks of the probability that TCP sees.
         let max_p = red.l_red * (max_th - min_th) / signals_per_probability(self.wait);
         let designed = RedParams {
@@ -214,7 +238,7 @@ impl Recipe for RedParams {
             red.gains(max_th - min_th),
             &designed,
             &["min_th", "max_th", "max_p", "w_q"],
-            vec![red.note(wish.target_pkts), spacing],
+            vec![red.note(request.target_pkts()), spacing],
         )))
     }
 }
@@ -402,7 +426,14 @@ mod tests {
     #[test]
     fn the_probability_is_piecewise_linear() {
         let mut r = red(|_| {});
-        for (average, want) in [(69.0, 0.0), (70.0, 0.0), (135.0, 0.05), (200.0, 0.1), (300.0, 0.55), (400.0, 1.0)] {
+        for (average, want) in [
+            (69.0, 0.0),
+            (70.0, 0.0),
+            (135.0, 0.05),
+            (200.0, 0.1),
+            (300.0, 0.55),
+            (400.0, 1.0),
+        ] {
             r.average_pkts = average;
             assert!((r.base_probability() - want).abs() < 1e-12, "{average}");
         }
@@ -427,7 +458,10 @@ mod tests {
             r.average_pkts = f64::from(pkts);
             let told = r.intensity(&view(pkts)).unwrap();
             let seen = rate_at(r, pkts);
-            assert!((seen / told - 1.0).abs() < 0.1, "{wait} {pkts}: {seen} {told}");
+            assert!(
+                (seen / told - 1.0).abs() < 0.1,
+                "{wait} {pkts}: {seen} {told}"
+            );
         }
     }
 

@@ -3,14 +3,16 @@
 
 use crate::difference::Coefficients;
 use crate::law::{
-    fits_buffer, Design, Given, Law, LawSpec, PacketMeta, QueueView, Recipe, Scale, Site, Wish,
+    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues,
+    QueueView, Scale, Site, Target,
 };
 use crate::laws::pi::PiGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic};
-use crate::units::{Bytes, Packets, Span};
+use crate::periodic::{Controller, Periodic, Sample};
+use crate::search::{number, packets, Conditions, Search, Space};
+use crate::units::{Bytes, SetPoint, Span};
 
 pub const LAW: LawSpec = LawSpec::of::<RemParams>(
     "rem",
@@ -21,8 +23,8 @@ pub const LAW: LawSpec = LawSpec::of::<RemParams>(
 params! {
     /// REM, with the defaults of ns-2.35, which its first author set.
     pub struct RemParams {
-        /// Queue length to hold.
-        target: Packets = Packets(20.0), 0.0 => 1e9;
+        /// Queue length or queuing delay to hold.
+        target: SetPoint = SetPoint::Packets(20.0), 0.0 => 1e9;
         /// Step of the price, per packet.
         gamma: f64 = 0.001, 0.0 => 1e3;
         /// Weight of the backlog against the excess of arrivals over capacity.
@@ -36,14 +38,15 @@ params! {
     }
 }
 
-impl Recipe for RemParams {
+impl LawParams for RemParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target.0, site)
+        fits_buffer("target", self.target, site)
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Periodic::new(Rem {
             params: self.clone(),
+            target: Target::new(self.target, site),
             packet: site.packet,
             scale: Scale::new(site, self.queue_in_bytes),
             arrived_pkts: 0.0,
@@ -53,7 +56,7 @@ impl Recipe for RemParams {
 
     /// While the link is busy the excess of arrivals over capacity is the queue's change, so the
     /// price is PI control of the queue; p = 1 − φ^(−price) has the slope (1 − p)·ln φ.
-    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let slope = (1.0 - point.probability()) * self.phi.ln();
         let gains = Coefficients {
             a: self.gamma * (1.0 + self.alpha),
@@ -62,25 +65,45 @@ impl Recipe for RemParams {
         };
         (slope > 0.0).then(|| {
             let filter = gains.sampled(self.interval.as_secs_f64(), slope);
-            LoopFilter::sampled(self.target.0, filter)
+            LoopFilter::sampled(site.pkts(self.target), filter)
         })
     }
 
+    /// p ≈ ln φ·price, whose step is γ(α(q − target) + Δq): PI with K_P = γ·ln φ and the zero
+    /// α/interval.
+    fn search(conditions: &Conditions) -> Search {
+        let law = RemParams::defaults();
+        let (interval_s, ln_phi) = (law.interval.as_secs_f64(), law.phi.ln());
+        let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
+        Search::Space(Space::with_target(axes, move |x| {
+            vec![
+                ("target", packets(x["target"])),
+                ("gamma", number((x["k_p"] / ln_phi).min(1000.0))),
+                ("alpha", number(x["zero"] * interval_s)),
+            ]
+        }))
+    }
+
+    const SLOWED_BY: Option<&'static str> = Some("beta");
     const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     /// PI's gains, as REM is PI control near its operating point.
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Design>, ParamError> {
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Design>, ParamError> {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&wish.point);
+        let (k_p, k_i) = goals.gains(&request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
-        let slope = (1.0 - wish.point.probability()).max(0.01) * self.phi.ln();
+        let slope = (1.0 - request.point.probability()).max(0.01) * self.phi.ln();
         let designed = RemParams {
-            target: Packets(wish.target_pkts),
+            target: request.set_point,
             gamma: k.b / slope,
             alpha: k.a / k.b - 1.0,
             ..self.clone()
         };
-        designed.check(&wish.site)?;
+        designed.check(&request.site)?;
         Ok(Some(Design::of(
             vec![
                 ("gamma", designed.gamma),
@@ -91,8 +114,9 @@ impl Recipe for RemParams {
             &designed,
             &["target", "gamma", "alpha", "phi", "interval"],
             vec![
-                "Near its operating point REM is PI control of the queue, and gets PI's gains.".into(),
-                goals.note(&wish.point),
+                "Near its operating point REM is PI control of the queue, and gets PI's gains."
+                    .into(),
+                goals.note(&request.point),
             ],
         )))
     }
@@ -100,6 +124,7 @@ impl Recipe for RemParams {
 
 struct Rem {
     params: RemParams,
+    target: Target,
     packet: Bytes,
     scale: Scale,
     /// In this interval.
@@ -112,10 +137,11 @@ impl Controller for Rem {
         self.params.interval
     }
 
-    fn sample(&mut self, q: &QueueView) -> f64 {
+    fn sample(&mut self, s: &Sample) -> f64 {
         // Price update: [price + γ(α(b − b*) + x − c)]⁺, with x and c in packets per interval.
-        let capacity_pkts = q.rate.packets_per_sec(self.packet) * self.params.interval.as_secs_f64();
-        let backlog_pkts = self.scale.queue_pkts(q) - self.params.target.0;
+        let capacity_pkts =
+            s.q.rate.packets_per_sec(self.packet) * self.params.interval.as_secs_f64();
+        let backlog_pkts = self.scale.queue_pkts(s.q) - self.target.pkts(s.q);
         let excess = self.params.alpha * backlog_pkts + self.arrived_pkts - capacity_pkts;
         self.price = (self.price + self.params.gamma * excess).max(0.0);
         self.arrived_pkts = 0.0;
@@ -126,8 +152,8 @@ impl Controller for Rem {
         self.arrived_pkts += self.scale.packet_pkts(p.bytes);
     }
 
-    fn set_target(&mut self, target_pkts: f64) -> bool {
-        self.params.target = Packets(target_pkts);
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.set_point = set_point;
         true
     }
 

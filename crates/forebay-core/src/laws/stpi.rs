@@ -3,16 +3,18 @@
 
 use crate::difference::Coefficients;
 use crate::law::{
-    fits_buffer, Design as Designed, Given, Law, LawSpec, Recipe, Scale, Site, Wish,
+    fits_buffer, Design as Designed, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale,
+    Site, Target,
 };
 use crate::laws::pi::{gains, Pi, PiGoals};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::ParamError;
 use crate::params;
 use crate::periodic::Periodic;
-use crate::self_tuning::{Design, Estimation, SelfTuning};
+use crate::search::{number, packets, time, Axis, Conditions, Search, Space};
+use crate::self_tuning::{first_design, Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
-use crate::units::{Packets, Span};
+use crate::units::{SetPoint, Span};
 
 pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
     "stpi",
@@ -23,8 +25,8 @@ pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
 params! {
     /// STPI. Defaults are those of staqm section II, and the time constants of its simulation 1.
     pub struct StpiParams {
-        /// Queue length to hold.
-        target: Packets = Packets(175.0), 0.0 => 1e9;
+        /// Queue length or queuing delay to hold.
+        target: SetPoint = SetPoint::Packets(175.0), 0.0 => 1e9;
         /// Responsiveness of the design.
         beta: f64 = 0.5, 1e-6 => 0.85;
         /// Round-trip time that the design takes, with queueing delay.
@@ -102,9 +104,9 @@ impl Design<Periodic<Pi>> for PiDesign {
     }
 }
 
-impl Recipe for StpiParams {
+impl LawParams for StpiParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
-        fits_buffer("target", self.target.0, site)
+        fits_buffer("target", self.target, site)
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
@@ -117,7 +119,7 @@ impl Recipe for StpiParams {
         let scale = Scale::new(site, self.queue_in_bytes);
         let pi = Pi::new(
             design.coefficients(&start),
-            self.target.0,
+            Target::new(self.target, site),
             self.interval,
             scale,
         );
@@ -133,7 +135,7 @@ impl Recipe for StpiParams {
 
     /// PI as designed for the estimates at rest. Their small changes do not count: they multiply
     /// a small error.
-    fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let design = PiDesign {
             beta: self.beta,
@@ -145,22 +147,48 @@ impl Recipe for StpiParams {
             ..*point
         };
         let filter = design.coefficients(&estimate).sampled(interval_s, 1.0);
-        Some(LoopFilter::sampled(self.target.0, filter))
+        Some(LoopFilter::sampled(site.pkts(self.target), filter))
     }
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Designed>, ParamError> {
+    const SLOWED_BY: Option<&'static str> = Some("beta");
+
+    fn search(conditions: &Conditions) -> Search {
+        let first = first_design(conditions);
+        let axes = [
+            conditions.target(),
+            Axis::new("beta", 0.02, 0.84),
+            conditions.own_rtt(),
+        ];
+        Search::Space(Space::with_target(axes, move |x| {
+            let mut settings = vec![
+                ("target", packets(x["target"])),
+                ("beta", number(x["beta"])),
+                ("rtt", time(x["rtt"], 5)),
+            ];
+            settings.extend(first.clone());
+            settings
+        }))
+    }
+
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Designed>, ParamError> {
         crate::param::no_goals(goals)?;
-        let (k_p, k_i) = gains(self.beta, &wish.point);
+        let (k_p, k_i) = gains(self.beta, &request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
-        let critical_s = critical_load_time_s(self.beta, wish.point.rtt_s);
+        let critical_s = critical_load_time_s(self.beta, request.point.rtt_s);
         let designed = StpiParams {
-            target: Packets(wish.target_pkts),
-            rtt: Span::from_secs_f64(wish.point.rtt_s),
-            flows: wish.point.flows(),
-            load_time: self.load_time.max(Span::from_secs_f64(3.0 * critical_s.min(1e3))),
+            target: request.set_point,
+            rtt: Span::from_secs_f64(request.point.rtt_s),
+            flows: request.point.flows(),
+            load_time: self
+                .load_time
+                .max(Span::from_secs_f64(3.0 * critical_s.min(1e3))),
             ..self.clone()
         };
-        designed.check(&wish.site)?;
+        designed.check(&request.site)?;
         Ok(Some(Designed::of(
             vec![
                 ("a", k.a),
@@ -172,7 +200,7 @@ impl Recipe for StpiParams {
             &designed,
             &["target", "beta", "rtt", "flows", "load_time", "interval"],
             vec![
-                PiGoals { beta: self.beta }.note(&wish.point),
+                PiGoals { beta: self.beta }.note(&request.point),
                 format!(
                     "a and b are the first design; the law renews them from its estimates. The load \
                      estimate needs a time constant above {critical_s:.3} s."
@@ -185,9 +213,8 @@ impl Recipe for StpiParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{packet, probed, view};
+    use crate::laws::testing::{packet, probed, sampled, view};
     use crate::param::Params;
-    use crate::periodic::Controller;
     use crate::rng::Rng;
     use crate::units::{Bytes, Rate, Time};
 
@@ -258,13 +285,13 @@ mod tests {
         let mut stpi = StpiParams::defaults().build(&site());
         let mut pi = Pi::new(
             coefficients(60.0),
-            175.0,
+            Target::new(SetPoint::Packets(175.0), &site()),
             Span::from_micros(6250),
             Scale::new(&site(), false),
         );
         let mut want = 0.0;
         for _ in 0..100 {
-            want = pi.sample(&view(300));
+            want = sampled(&mut pi, &view(300));
         }
         stpi.handle_timeout(Time::ZERO + Span::from_micros(625_000), &view(300));
         let got = stpi.intensity(&view(300)).unwrap();

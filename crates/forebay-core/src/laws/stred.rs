@@ -1,12 +1,15 @@
 //! STRED, the self-tuning RED of Zhang, Hollot, Towsley and Misra: RED whose w_q and max_p are
 //! redesigned on-line for the estimated capacity and load.
 
-use crate::law::{Design as Designed, Given, Law, LawSpec, Recipe, Scale, Site, Wish};
+use crate::law::{
+    Design as Designed, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site,
+};
 use crate::laws::red::{design, thresholds, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint, Sampled};
 use crate::param::ParamError;
 use crate::params;
-use crate::self_tuning::{Design, Estimation, SelfTuning};
+use crate::search::{number, packets, time, Axis, Conditions, Point, Search, Space};
+use crate::self_tuning::{first_design, Design, Estimation, SelfTuning};
 use crate::tuner::Tuned;
 use crate::units::{Packets, Span};
 
@@ -110,7 +113,7 @@ impl StredParams {
     }
 }
 
-impl Recipe for StredParams {
+impl LawParams for StredParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         self.red(site).check(site)
     }
@@ -174,15 +177,40 @@ impl Recipe for StredParams {
         })
     }
 
-    fn design(&self, wish: &Wish, goals: &Given) -> Result<Option<Designed>, ParamError> {
+    fn search(conditions: &Conditions) -> Search {
+        let first = first_design(conditions);
+        let axes = [
+            Axis::new("max_th", 10.0, conditions.buffer_pkts),
+            Axis::new("phase", 30.0, 89.0),
+            Axis::new("crossover", 0.01, 0.5),
+            conditions.own_rtt(),
+        ];
+        let midway = |x: &Point| 0.5 * x["max_th"];
+        Search::Space(Space::new(axes, midway, move |x| {
+            let mut settings = vec![
+                ("max_th", packets(x["max_th"])),
+                ("phase_margin", number(x["phase"])),
+                ("crossover", number(x["crossover"])),
+                ("rtt", time(x["rtt"], 5)),
+            ];
+            settings.extend(first.clone());
+            settings
+        }))
+    }
+
+    fn design(
+        &self,
+        request: &DesignRequest,
+        goals: &ParamValues,
+    ) -> Result<Option<Designed>, ParamError> {
         crate::param::no_goals(goals)?;
-        let red = design(self.phase_margin, self.crossover, &wish.point);
-        let (min_th, max_th) = thresholds(red.q_d_pkts, wish.target_pkts);
+        let red = design(self.phase_margin, self.crossover, &request.point);
+        let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
         let designed = StredParams {
             min_th: Packets(min_th),
             max_th: Packets(max_th),
-            rtt: Span::from_secs_f64(wish.point.rtt_s),
-            flows: wish.point.flows(),
+            rtt: Span::from_secs_f64(request.point.rtt_s),
+            flows: request.point.flows(),
             // Theorem 1 asks for about a tenth of RED's own response time (figures 12 and 29).
             load_time: self
                 .load_time
@@ -202,7 +230,7 @@ impl Recipe for StredParams {
                 "load_time",
             ],
             vec![
-                red.note(wish.target_pkts),
+                red.note(request.target_pkts()),
                 format!(
                     "w_q and max_p are the first design; the law renews them from its estimates. \
                      The load estimate takes {}, no less than RED itself.",

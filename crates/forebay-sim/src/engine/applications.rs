@@ -26,12 +26,12 @@ impl<const ONE: bool> Engine<'_, ONE> {
 
     pub(super) fn perform(&mut self, now: u64, flow: u32, action: Action) {
         match action {
-            Action::Open => self.with_sender(now, flow, |sender, step| sender.open(step)),
-            Action::Close => self.network.senders[flow as usize].close(),
+            Action::Open => self.open(now, flow),
+            Action::Close => self.close(flow),
             Action::Fresh => {
                 let phase = self.network.phases.uniform();
                 self.reset_connection(flow, phase);
-                self.with_sender(now, flow, |sender, step| sender.open(step));
+                self.open(now, flow);
             }
             Action::Transfer(packets) => self.begin_transfer(now, flow, packets),
             Action::Send => self.send_plain(now, flow),
@@ -39,13 +39,22 @@ impl<const ONE: bool> Engine<'_, ONE> {
     }
 
     pub(super) fn reset_connection(&mut self, number: u32, phase: f64) {
-        let sender = &mut self.network.senders[number as usize];
-        let class = &self.network.classes[self.network.routes[number as usize].class as usize];
-        if let Some(config) = &class.tcp {
-            sender.reset(config, phase);
+        let (class, index) = self.network.class_of(number);
+        if let Some(Tcp { config, senders }) = &mut class.tcp {
+            let connection = senders.reset(index, config, phase);
+            self.network.receivers[number as usize].reset(connection);
         }
-        let connection = sender.connection;
-        self.network.receivers[number as usize].reset(connection);
+    }
+
+    fn open(&mut self, now: u64, flow: u32) {
+        self.step(now, flow, |senders, index, step| senders.open(index, step));
+    }
+
+    pub(super) fn close(&mut self, flow: u32) {
+        let (class, index) = self.network.class_of(flow);
+        if let Some(tcp) = &mut class.tcp {
+            tcp.senders.close(index);
+        }
     }
 
     pub(super) fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
@@ -56,7 +65,9 @@ impl<const ONE: bool> Engine<'_, ONE> {
             return;
         };
         self.reset_connection(number, phase);
-        self.with_sender(now, number, |sender, step| sender.transfer(packets, step));
+        self.step(now, number, |senders, index, step| {
+            senders.transfer(index, packets, step)
+        });
     }
 
     /// All that a connection was offered is acknowledged: its flow may have waited for that.
@@ -97,23 +108,26 @@ impl<const ONE: bool> Engine<'_, ONE> {
     pub(super) fn send_plain(&mut self, now: u64, flow: u32) {
         let at = self.network.routes[flow as usize];
         let class = &self.network.classes[at.class as usize];
-        let sender = &mut self.network.senders[flow as usize];
         let packet = Packet {
             flow,
-            seq: sender.next,
+            // Nobody counts them.
+            seq: 0,
             blocks: NO_BLOCKS,
             bytes: class.packet_bytes,
-            connection: sender.connection,
-            ecn: if class.ect { Ecn::Ect0 } else { Ecn::NotEct },
+            connection: 0,
+            traffic_class: TrafficClass::new(
+                class.dscp,
+                if class.ect { Ecn::Ect0 } else { Ecn::NotEct },
+            ),
             flags: Flags {
                 udp: true,
                 ..Flags::default()
             },
-            station: 0,
+            station: self.network.pairs[at.pair as usize].data_enters,
         };
-        sender.next = sender.next.wrapping_add(1);
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.packets.push(arrives, Event::Data(packet));
+        self.inside.push(arrives, packet);
+        self.agenda.inside = self.agenda.inside.min(arrives + self.inside_ahead_ns);
     }
 }

@@ -29,7 +29,15 @@ impl<const ONE: bool> Engine<'_, ONE> {
             }
             Setting::Flows { traffic, flows } => self.set_active(now, traffic, flows),
         }
+        self.look_ahead();
         self.agenda.change = self.next_change();
+    }
+
+    /// Whether a flow's application offers endless data.
+    fn endless(&mut self, flow: u32) -> bool {
+        let (class, index) = self.network.class_of(flow);
+        let tcp = class.tcp.as_mut();
+        tcp.is_some_and(|tcp| tcp.senders.endless(index))
     }
 
     /// Makes the first `active` flows of a traffic run, and the others stop.
@@ -43,13 +51,13 @@ impl<const ONE: bool> Engine<'_, ONE> {
             let was_stopped =
                 std::mem::replace(&mut self.network.flows[flow as usize].stopped, !wanted);
             let running = self.network.flows[flow as usize].next_act.is_some()
-                || self.network.senders[flow as usize].limit == u32::MAX
+                || self.endless(flow)
                 // A session may be waiting for the end of a transfer.
                 || transfers && !was_stopped;
             if running && !wanted {
                 // A transfer has its end already.
                 if !transfers {
-                    self.network.senders[flow as usize].close();
+                    self.close(flow);
                 }
                 self.network.flows[flow as usize].next_act = None;
             } else if wanted && !running {

@@ -3,16 +3,59 @@
 use super::*;
 
 impl<const ONE: bool> Engine<'_, ONE> {
+    /// Lets pass all that happens inside the network before these two times: at its links, and
+    /// at the packets that reach its stations.
     #[inline]
-    pub(super) fn pair_of(&self, packet: &Packet) -> &Pair {
-        let route = self.network.routes[packet.flow as usize];
-        &self.network.pairs[route.pair as usize]
+    pub(super) fn pass_inside(&mut self, links_before: u64, packets_before: u64) {
+        loop {
+            let (free, packet) = (self.next_link(), self.inside.next_time());
+            if free <= packet {
+                if free >= links_before {
+                    break;
+                }
+                let link = if ONE { 0 } else { self.link_at };
+                if let Some(sent) = self.ports[link].send_next(free) {
+                    self.leave_port(link, sent);
+                }
+                self.look_at_links();
+            } else {
+                if packet >= packets_before {
+                    break;
+                }
+                self.next_inside();
+            }
+        }
+        self.agenda.inside = self.next_inside_deadline();
     }
 
-    /// A packet reaches a station. Out of line, so that the usual single bottleneck stays fast.
-    #[inline(never)]
-    pub(super) fn reach(&mut self, now: u64, hop: Hop, packet: Packet) {
-        match hop {
+    #[inline(always)]
+    pub(super) fn next_inside_deadline(&self) -> u64 {
+        let next = self.next_link().min(self.inside.next_time());
+        next.saturating_add(self.inside_ahead_ns)
+    }
+
+    #[inline(always)]
+    pub(super) fn next_returns_deadline(&self) -> u64 {
+        let next = self.returns.next_time();
+        next.saturating_add(self.returns_ahead_ns)
+    }
+
+    /// A packet reaches a station.
+    #[inline(always)]
+    fn next_inside(&mut self) {
+        let network = &self.network;
+        let fetch = |packet: &Packet| {
+            prefetch(network.pair_of(packet));
+            prefetch(&network.receivers[packet.flow as usize]);
+        };
+        let Some(entry) = self.inside.pop(fetch) else {
+            return;
+        };
+        let (now, packet) = (entry.time, entry.event);
+        if ONE {
+            return self.arrive_at_port(now, 0, packet);
+        }
+        match self.network.station(packet.station) {
             Hop::Port(link) => self.arrive_at_port(now, link, packet),
             Hop::Back(link) => self.go_back(now, link, packet),
             Hop::Sink | Hop::Source => unreachable!("not a station"),
@@ -23,10 +66,22 @@ impl<const ONE: bool> Engine<'_, ONE> {
     pub(super) fn arrive_at_port(&mut self, now: u64, link: u16, packet: Packet) {
         let link = usize::from(link);
         let port = &mut self.ports[link];
+        let was_free = port.transmitter.is_free();
         let sent = port.arrive(now, packet);
-        if let Some(sent) = sent {
+        if was_free {
             self.look_at_links();
-            self.leave_port(link, sent);
+            if let Some(sent) = sent {
+                self.leave_port(link, sent);
+            }
+        }
+    }
+
+    /// When a link is free next.
+    #[inline(always)]
+    fn next_link(&self) -> u64 {
+        match ONE {
+            true => self.ports[0].due(),
+            false => self.link_free,
         }
     }
 
@@ -34,16 +89,15 @@ impl<const ONE: bool> Engine<'_, ONE> {
     #[inline]
     pub(super) fn look_at_links(&mut self) {
         if ONE {
-            self.agenda.link = self.ports[0].done_at;
             return;
         }
         let (mut first, mut at) = (NEVER, 0);
         for (link, port) in self.ports.iter().enumerate() {
-            if port.done_at < first {
-                (first, at) = (port.done_at, link);
+            if port.due() < first {
+                (first, at) = (port.due(), link);
             }
         }
-        (self.agenda.link, self.agenda.link_at) = (first, at);
+        (self.link_free, self.link_at) = (first, at);
     }
 
     /// A packet that left a port goes on: to its sink as a rule, and an ACK to its source.
@@ -53,10 +107,28 @@ impl<const ONE: bool> Engine<'_, ONE> {
             return self.deliver(sent);
         }
         let packet = sent.packet;
-        match self.network.after_port(self.pair_of(&packet).path, link) {
+        match self
+            .network
+            .after_port(self.network.pair_of(&packet).path, link)
+        {
             Hop::Sink => self.deliver(sent),
             hop => self.go_on(sent.arrives_at, hop, packet),
         }
+    }
+
+    /// With one bottleneck nothing but ACKs crosses the line back, and nothing but their arrival
+    /// at their sources depends on it: those that have reached it before this time cross together.
+    #[inline]
+    pub(super) fn pass_back(&mut self, before: u64) {
+        while self.returns.next_time() < before {
+            let network = &self.network;
+            let fetch = |ack: &Packet| prefetch(network.pair_of(ack));
+            let Some(entry) = self.returns.pop(fetch) else {
+                break;
+            };
+            self.go_back(entry.time, 0, entry.event);
+        }
+        self.agenda.returns = self.next_returns_deadline();
     }
 
     /// An ACK crosses a line back, where flows meet, and its source's access link as a rule.
@@ -68,7 +140,10 @@ impl<const ONE: bool> Engine<'_, ONE> {
         if ONE {
             return self.return_to_source(at, ack);
         }
-        match self.network.after_back(self.pair_of(&ack).path, link) {
+        match self
+            .network
+            .after_back(self.network.pair_of(&ack).path, link)
+        {
             Hop::Source => self.return_to_source(at, ack),
             hop => self.go_on(at, hop, ack),
         }
@@ -79,8 +154,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let route = self.network.routes[ack.flow as usize];
         let pair = &mut self.network.pairs[route.pair as usize];
         let at = pair.wire.pass(&mut pair.ack_down, at, ack.bytes);
-        let line = LINES * usize::from(pair.class) + ACK;
-        self.packets.push_on(line, at, Event::Ack(ack));
+        self.acks.push_on(usize::from(pair.class), at, ack);
     }
 
     /// A packet that left a station reaches the next one at `at`. Out of line, so that the
@@ -90,8 +164,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
         match hop {
             Hop::Port(_) | Hop::Back(_) => {
                 let station = self.network.number(hop);
-                let packet = Packet { station, ..packet };
-                self.packets.push(at, Event::Station(packet));
+                self.inside.push(at, Packet { station, ..packet });
             }
             Hop::Source => self.return_to_source(at, packet),
             Hop::Sink => unreachable!("data reaches its sink from a port"),
@@ -111,7 +184,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let class = &self.network.classes[route.class as usize];
         let receiver = &mut self.network.receivers[packet.flow as usize];
         let counted = now > self.window.0 && now <= self.window.1;
-        let Some(config) = &class.tcp else {
+        let Some(Tcp { config, .. }) = &class.tcp else {
             if counted {
                 receiver.delivered_bytes += u64::from(packet.bytes - class.header_bytes);
             }
@@ -153,8 +226,12 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let route = self.network.routes[flow as usize];
         let pair = &mut self.network.pairs[route.pair as usize];
         let class = &self.network.classes[route.class as usize];
-        let blocks = match &class.tcp {
-            Some(config) if config.sack => self.blocks.put(receiver.blocks()),
+        let blocks = match class.tcp.as_ref().map(|tcp| &tcp.config) {
+            Some(config) if config.sack || config.counts_marks => {
+                let held = if config.sack { receiver.blocks() } else { &[] };
+                let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
+                self.blocks.put(held, ce_pkts)
+            }
             _ => NO_BLOCKS,
         };
         let ack = Packet {
@@ -163,85 +240,104 @@ impl<const ONE: bool> Engine<'_, ONE> {
             blocks,
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
-            ecn: Ecn::NotEct,
+            traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags {
                 ecn_signal: receiver.echo(),
                 ..Flags::default()
             },
-            station: 0,
+            station: pair.ack_enters,
         };
         let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
-        let line = LINES * usize::from(pair.class) + ACK_RETURNS;
-        self.packets.push_on(line, at, Event::AckReturns(ack));
+        let class = usize::from(pair.class);
+        if ONE {
+            self.returns.push_on(class, at, ack);
+            self.agenda.returns = self.agenda.returns.min(at + self.returns_ahead_ns);
+        } else {
+            self.inside.push_on(INSIDE_LINES * class + ACK, at, ack);
+            self.agenda.inside = self.agenda.inside.min(at + self.inside_ahead_ns);
+        }
     }
 
+    /// An ACK reaches its sender.
     #[inline]
-    pub(super) fn take_ack(&mut self, now: u64, ack: Packet) {
-        let (blocks, count) = self.blocks.take(ack.blocks);
-        self.with_sender(now, ack.flow, |sender, step| {
-            // An ACK of an earlier connection is not this one's.
-            if ack.connection == sender.connection {
-                let ack = Ack {
-                    next: ack.seq,
-                    ece: ack.flags.ecn_signal,
-                    blocks: &blocks[..count],
-                };
-                sender.on_ack(&ack, step);
-            }
+    pub(super) fn next_ack(&mut self) {
+        let network = &self.network;
+        let fetch = |ack: &Packet| {
+            prefetch(network.pair_of(ack));
+            network.prefetch_sender(ack.flow);
+        };
+        let Some(entry) = self.acks.pop(fetch) else {
+            return;
+        };
+        let (now, ack) = (entry.time, entry.event);
+        let options = self.blocks.take(ack.blocks);
+        self.step(now, ack.flow, |senders, index, step| {
+            let news = Ack {
+                next: ack.seq,
+                ece: ack.flags.ecn_signal,
+                ce_pkts: options.ce_pkts,
+                blocks: options.blocks(),
+            };
+            senders.on_ack(index, ack.connection, &news, step)
         });
     }
 
     pub(super) fn check_timer(&mut self, now: u64, flow: u32) {
-        let sender = &mut self.network.senders[flow as usize];
-        // The timer is re-armed without touching its event: this one may be early, or stale.
-        if sender.timer_event != now {
-            return;
-        }
-        sender.timer_event = NEVER;
-        let due = sender.rto_due <= now;
-        self.with_sender(now, flow, |sender, step| {
-            if due {
-                sender.on_timer(step);
-            }
+        self.step(now, flow, |senders, index, step| {
+            senders.on_timer(index, step)
         });
     }
 
-    /// Runs a step of a sender, puts its packets on the access link and its timer in the
+    /// Pacing lets a flow go on.
+    pub(super) fn pace(&mut self, now: u64, flow: u32) {
+        self.step(now, flow, |senders, index, step| {
+            senders.on_pace(index, step)
+        });
+    }
+
+    /// Runs a step of a flow's sender, puts its packets on the access link and its timer in the
     /// calendar.
     #[inline]
-    pub(super) fn with_sender(
+    pub(super) fn step(
         &mut self,
         now: u64,
         flow: u32,
-        step: impl FnOnce(&mut crate::sender::Sender, &mut Step),
+        act: impl FnOnce(&mut dyn Senders, u32, &mut Step) -> Outcome,
     ) {
         let at = self.network.routes[flow as usize];
-        let class = &self.network.classes[at.class as usize];
-        let Some(config) = &class.tcp else { return };
-        let sender = &mut self.network.senders[flow as usize];
-        step(
-            sender,
-            &mut Step {
-                config,
-                now,
-                out: &mut self.segments,
-            },
-        );
-        if sender.rto_due < sender.timer_event {
-            sender.timer_event = sender.rto_due;
-            self.alarms.push(sender.rto_due, Alarm::Retransmit(flow));
-            self.agenda.alarm = self.agenda.alarm.min(sender.rto_due);
+        let class = &mut self.network.classes[at.class as usize];
+        let Some(Tcp { config, senders }) = &mut class.tcp else {
+            return;
+        };
+        let mut step = Step {
+            config,
+            now,
+            out: &mut self.segments,
+            held: false,
+        };
+        let outcome = act(&mut **senders, at.sender, &mut step);
+        if let Some(due) = outcome.timer {
+            self.alarms.push(due, Alarm::Retransmit(flow));
+            self.agenda.alarm = self.agenda.alarm.min(due);
+        }
+        if step.held {
+            if let Some(due) = senders.pace_at(at.sender) {
+                self.alarms.push(due, Alarm::Pace(flow));
+                self.agenda.alarm = self.agenda.alarm.min(due);
+            }
         }
         if self.segments.is_empty() {
-            // Only a closed connection or a transfer has an end.
-            if sender.una == sender.limit {
+            if outcome.done {
                 self.end_transfer(now, flow);
             }
             return;
         }
-        let connection = sender.connection;
-        let ecn = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
         let pair = &mut self.network.pairs[at.pair as usize];
+        let line = match ONE {
+            true => usize::from(pair.class),
+            false => INSIDE_LINES * usize::from(pair.class) + DATA,
+        };
+        let mut first = NEVER;
         for segment in self.segments.drain(..) {
             // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
             let syn = segment.seq == 0;
@@ -254,27 +350,28 @@ impl<const ONE: bool> Engine<'_, ONE> {
                 } else {
                     config.packet_bytes
                 },
-                connection,
-                ecn: if syn || !segment.ect {
-                    Ecn::NotEct
-                } else {
-                    ecn
-                },
+                connection: outcome.connection,
+                traffic_class: TrafficClass::new(
+                    class.dscp,
+                    if syn { Ecn::NotEct } else { segment.ecn },
+                ),
                 flags: Flags {
                     ecn_signal: segment.cwr,
                     ..Flags::default()
                 },
-                station: 0,
+                station: pair.data_enters,
             };
-            let free = pair.data_up <= now && !syn;
+            // One whose link falls free just now has waited too, as in ns-2.
+            let free = pair.data_up < now && !syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
+            first = first.min(at);
             // A packet that waits for its access link would hold up the others' line.
             if free {
-                let line = LINES * usize::from(pair.class) + DATA;
-                self.packets.push_on(line, at, Event::Data(packet));
+                self.inside.push_on(line, at, packet);
             } else {
-                self.packets.push(at, Event::Data(packet));
+                self.inside.push(at, packet);
             }
         }
+        self.agenda.inside = self.agenda.inside.min(first + self.inside_ahead_ns);
     }
 }

@@ -189,6 +189,7 @@ mod tests {
         let traffic = Traffic {
             label: "onoff".into(),
             flows,
+            dscp: 0,
             packet: Bytes(500),
             header: Bytes(0),
             path: vec![0],

@@ -104,8 +104,9 @@ mod tests {
 
     fn sessions(pages: Option<u32>, objects: u32) -> Pages {
         let tcp = scenario::Tcp {
-            recovery: scenario::Recovery::Sack,
-            ecn: false,
+            sender: &scenario::SENDERS[0],
+            ecn: scenario::EcnChoice::Off,
+            pacing: false,
             window_pkts: 100,
             initial_window_pkts: 2,
             min_rto: Span::from_millis(200),

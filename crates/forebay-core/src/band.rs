@@ -1,0 +1,207 @@
+//! A FIFO under one law: what disciplines are made of.
+
+use std::collections::VecDeque;
+
+use crate::discipline::{Buffer, Departure, Drop, LawFactory, Packet, QueueSite, Sink};
+use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal, Verdict};
+use crate::param::ParamError;
+use crate::rng::Rng;
+use crate::units::{Rate, SetPoint, Span, Time};
+
+/// A FIFO under one law. The discipline that it is part of says whether an arrival has room, and
+/// when a packet may leave.
+pub struct Band<P> {
+    queue: VecDeque<(P, Time)>,
+    bytes: u64,
+    buffer: Buffer,
+    rate: Rate,
+    idle_since: Option<Time>,
+    /// Whether a signal may be a CE mark.
+    ecn: bool,
+    law: Box<dyn Law>,
+    rng: Rng,
+}
+
+impl<P: Packet> Band<P> {
+    /// An empty queue under the factory's next law, idle since the start.
+    ///
+    /// # Errors
+    /// A parameter of the law that does not fit the others or the queue.
+    pub fn new(site: &QueueSite, laws: &mut LawFactory) -> Result<Band<P>, ParamError> {
+        let (law, rng) = laws.build(&site.law_site())?;
+        Ok(Band {
+            queue: VecDeque::new(),
+            bytes: 0,
+            buffer: site.buffer,
+            rate: site.rate,
+            idle_since: Some(Time::ZERO),
+            ecn: site.ecn,
+            law,
+            rng,
+        })
+    }
+
+    fn view(&self) -> QueueView {
+        QueueView {
+            packets: self.queue.len() as u32,
+            bytes: self.bytes,
+            limit_packets: match self.buffer {
+                Buffer::Packets(limit) => limit,
+                Buffer::Bytes(_) => u32::MAX,
+            },
+            rate: self.rate,
+            idle_since: self.idle_since,
+            head_since: self.queue.front().map(|(_, since)| *since),
+        }
+    }
+
+    fn meta(&self, packet: &P, sojourn: Span) -> PacketMeta {
+        let ecn = packet.ecn();
+        PacketMeta {
+            bytes: packet.bytes(),
+            ecn,
+            // An ECN-capable packet is marked instead of dropped (RFC 3168 section 5).
+            signal: if self.ecn && ecn != Ecn::NotEct {
+                Signal::Mark
+            } else {
+                Signal::Drop
+            },
+            tcp: packet.tcp(),
+            sojourn,
+        }
+    }
+
+    /// Whether a packet of this size fits into the buffer beside what is here.
+    #[inline]
+    pub fn has_room(&self, bytes: u32) -> bool {
+        self.buffer
+            .has_room(self.queue.len() as u32, self.bytes, bytes)
+    }
+
+    /// Acts on a verdict: the packet if it goes on, marked if need be.
+    fn act(
+        verdict: Verdict,
+        signal: Signal,
+        now: Time,
+        mut packet: P,
+        sink: &mut dyn Sink<P>,
+    ) -> Option<P> {
+        match verdict {
+            Verdict::Pass => return Some(packet),
+            Verdict::Mark if signal == Signal::Mark => {
+                packet.set_ce();
+                sink.marked(now, &packet);
+                return Some(packet);
+            }
+            Verdict::Mark => sink.dropped(now, packet, Drop::Early),
+            Verdict::Drop => sink.dropped(now, packet, Drop::Forced),
+        }
+        None
+    }
+
+    /// The law judges an arrival, also one that finds no room: RED's average counts it.
+    #[inline]
+    pub fn offer(&mut self, now: Time, packet: P, has_room: bool, sink: &mut dyn Sink<P>) {
+        let view = self.view();
+        let meta = self.meta(&packet, Span::ZERO);
+        let verdict = self.law.on_enqueue(now, &view, &meta, &mut self.rng);
+        let kept = if has_room {
+            Self::act(verdict, meta.signal, now, packet, sink)
+        } else {
+            self.law.on_overflow(now, &view);
+            sink.dropped(now, packet, Drop::Overflow);
+            None
+        };
+        match kept {
+            Some(packet) => {
+                self.idle_since = None;
+                self.bytes += u64::from(meta.bytes);
+                self.queue.push_back((packet, now));
+            }
+            // An idle link stays idle; what came before `now` the law has accounted for.
+            None => self.idle_since = self.idle_since.map(|_| now),
+        }
+    }
+
+    /// The oldest packet that the law lets go, as one of `class`.
+    #[inline]
+    pub fn take(&mut self, now: Time, class: u8, sink: &mut dyn Sink<P>) -> Option<Departure<P>> {
+        while let Some((packet, since)) = self.queue.pop_front() {
+            let sojourn = now.since(since);
+            let meta = self.meta(&packet, sojourn);
+            self.bytes -= u64::from(meta.bytes);
+            let view = self.view();
+            let verdict = self.law.on_dequeue(now, &view, &meta, &mut self.rng);
+            if let Some(packet) = Self::act(verdict, meta.signal, now, packet, sink) {
+                return Some(Departure {
+                    packet,
+                    sojourn,
+                    class,
+                });
+            }
+        }
+        None
+    }
+
+    /// The newest packet, unjudged, to make room for another.
+    pub fn pop_newest(&mut self) -> Option<P> {
+        let (packet, _) = self.queue.pop_back()?;
+        self.bytes -= u64::from(packet.bytes());
+        Some(packet)
+    }
+
+    /// The link found nothing to send here.
+    pub fn idle(&mut self, now: Time) {
+        self.idle_since = Some(now);
+        let view = self.view();
+        self.law.on_idle(now, &view);
+    }
+
+    /// The link found nothing to send here, and may have been told so before.
+    pub fn run_dry(&mut self, now: Time) {
+        if self.idle_since.is_none() {
+            self.idle(now);
+        }
+    }
+
+    /// Gives up every packet unjudged, the oldest first.
+    pub fn drain(&mut self, give: &mut dyn FnMut(P)) {
+        self.bytes = 0;
+        self.queue.drain(..).for_each(|(packet, _)| give(packet));
+    }
+
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.law.poll_timeout()
+    }
+
+    pub fn handle_timeout(&mut self, now: Time) {
+        let view = self.view();
+        self.law.handle_timeout(now, &view);
+    }
+
+    pub fn len_packets(&self) -> u32 {
+        self.queue.len() as u32
+    }
+
+    pub fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+    }
+
+    /// What the law sees as its buffer.
+    pub fn set_buffer(&mut self, buffer: Buffer) {
+        self.buffer = buffer;
+    }
+
+    pub fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.law.set_point(set_point)
+    }
+
+    /// Named inner values of the law.
+    pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.law.probe(out);
+    }
+}

@@ -1,0 +1,42 @@
+//! Conversions that lose something, under names that say what. `as` says nothing of it, and the
+//! crates that count packets and time deny it.
+
+/// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `u32::MAX`.
+#[inline]
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "that is what it is for"
+)]
+pub const fn whole_u32(x: f64) -> u32 {
+    x as u32
+}
+
+/// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `u64::MAX`.
+#[inline]
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "that is what it is for"
+)]
+pub const fn whole_u64(x: f64) -> u64 {
+    x as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_saturates() {
+        for (x, want) in [(-1.5, 0), (f64::NAN, 0), (0.999, 0), (7.9, 7)] {
+            assert_eq!(whole_u32(x), want, "{x}");
+            assert_eq!(whole_u64(x), u64::from(want), "{x}");
+        }
+        assert_eq!(whole_u32(1e10), u32::MAX);
+        assert_eq!(whole_u64(1e10), 10_000_000_000);
+        assert_eq!(whole_u64(f64::INFINITY), u64::MAX);
+    }
+}

@@ -1,0 +1,174 @@
+//! The registry of queue disciplines. Adding one: its file in `disciplines/`, and a line in the
+//! list below.
+
+use std::sync::Arc;
+
+use crate::discipline::{
+    Discipline, DisciplineParams, DisciplineSpec, LawFactory, MakeLaw, Packet, QueueSite,
+};
+use crate::law::{Ecn, ParamValues};
+use crate::param::{nearest, ParamError, Params, Value};
+
+macro_rules! disciplines {
+    ($($module:ident: $params:ident;)*) => {
+        $( pub mod $module; )*
+
+        /// Every discipline, in the order in which tables show them; the first is the default.
+        pub const DISCIPLINES: &[DisciplineSpec] =
+            &[ $( DisciplineSpec::of::<$module::$params>() ),* ];
+
+        fn build<P: Packet + Send + 'static>(
+            kind: &str,
+            given: &ParamValues,
+            site: &QueueSite,
+            laws: LawFactory,
+        ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+            $(
+                if kind == <$module::$params as DisciplineParams>::KIND {
+                    return $module::$params::read(given)?.build(site, laws);
+                }
+            )*
+            unreachable!("a choice is of the registry")
+        }
+    };
+}
+
+disciplines! {
+    fifo: FifoParams;
+    priority: PriorityParams;
+}
+
+/// The discipline named `kind`.
+///
+/// # Errors
+/// The kinds there are, with a suggestion.
+pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
+    let found = DISCIPLINES.iter().find(|spec| spec.kind == kind);
+    found.ok_or_else(|| {
+        let kinds: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
+        match nearest(kind, &kinds) {
+            Some(near) => format!("{} (did you mean {near:?}?)", kinds.join(", ")),
+            None => kinds.join(", "),
+        }
+    })
+}
+
+/// A discipline with the parameters given for it.
+#[derive(Clone)]
+pub struct QueueChoice {
+    pub spec: &'static DisciplineSpec,
+    pub given: Vec<(String, Value)>,
+}
+
+impl Default for QueueChoice {
+    fn default() -> QueueChoice {
+        QueueChoice {
+            spec: &DISCIPLINES[0],
+            given: Vec::new(),
+        }
+    }
+}
+
+impl PartialEq for QueueChoice {
+    fn eq(&self, other: &QueueChoice) -> bool {
+        self.spec.kind == other.spec.kind && self.given == other.given
+    }
+}
+
+impl std::fmt::Debug for QueueChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{} {:?}", self.spec.kind, self.given)
+    }
+}
+
+/// As a scenario writes it: `fifo`, or `{ kind = "priority", dscp = 46 }`.
+impl std::fmt::Display for QueueChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        if self.given.is_empty() {
+            return f.write_str(self.spec.kind);
+        }
+        let mut fields = vec![("kind".to_owned(), Value::Text(self.spec.kind.into()))];
+        fields.extend(self.given.iter().cloned());
+        Value::Table(fields).fmt(f)
+    }
+}
+
+/// A law and the discipline that holds it, to be built at any queue.
+#[derive(Clone)]
+pub struct Aqm {
+    pub queue: QueueChoice,
+    pub law: Arc<MakeLaw>,
+}
+
+impl Aqm {
+    /// The law in the default discipline.
+    pub fn in_default_queue(law: Arc<MakeLaw>) -> Aqm {
+        Aqm {
+            queue: QueueChoice::default(),
+            law,
+        }
+    }
+
+    /// An empty queue whose laws draw from random streams that `seed` and `stream` name.
+    ///
+    /// # Errors
+    /// As [`QueueChoice::build`].
+    pub fn build<P: Packet + Send + 'static>(
+        &self,
+        site: &QueueSite,
+        seed: u64,
+        stream: &str,
+    ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+        let laws = LawFactory::new(Arc::clone(&self.law), seed, stream);
+        self.queue.build(site, laws)
+    }
+
+    /// Builds it once at `site`, to see that all fits.
+    ///
+    /// # Errors
+    /// As [`build`](Aqm::build).
+    pub fn check(&self, site: &QueueSite) -> Result<(), ParamError> {
+        self.build::<NoPacket>(site, 0, "").map(|_| ())
+    }
+}
+
+/// What a queue that is only built carries.
+enum NoPacket {}
+
+impl Packet for NoPacket {
+    fn bytes(&self) -> u32 {
+        match *self {}
+    }
+    fn flow(&self) -> u64 {
+        match *self {}
+    }
+    fn ecn(&self) -> Ecn {
+        match *self {}
+    }
+    fn dscp(&self) -> u8 {
+        match *self {}
+    }
+    fn set_ce(&mut self) {
+        match *self {}
+    }
+}
+
+impl QueueChoice {
+    /// Whether it is the discipline that a law has where none is named.
+    pub fn is_default(&self) -> bool {
+        self.spec.kind == DISCIPLINES[0].kind
+    }
+
+    /// A fresh, empty queue, idle since the start.
+    ///
+    /// # Errors
+    /// A parameter of the discipline that is unknown or out of range, or a parameter of a law
+    /// that does not fit the others or the queue.
+    pub fn build<P: Packet + Send + 'static>(
+        &self,
+        site: &QueueSite,
+        laws: LawFactory,
+    ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+        build(self.spec.kind, &self.given, site, laws)
+    }
+}

@@ -1,0 +1,328 @@
+//! Properties of every queue discipline in the registry, under every law. None is named here: a
+//! new one is tested by being registered.
+
+use std::sync::Arc;
+
+use forebay_core::disciplines::{find, DISCIPLINES};
+use forebay_core::laws::LAWS;
+use forebay_core::{
+    Aqm, Buffer, Bytes, Dequeued, Discipline, DisciplineSpec, Drop, Ecn, LawSpec, Packet,
+    QueueChoice, QueueSite, Rate, SetPoint, Sink, Span, Time, Value,
+};
+use proptest::prelude::*;
+
+fn site(buffer: Buffer) -> QueueSite {
+    QueueSite {
+        rate: Rate::from_bps(15_000_000),
+        buffer,
+        packet: Bytes(1000),
+        ecn: true,
+    }
+}
+
+fn aqm(queue: &'static DisciplineSpec, law: &'static LawSpec) -> Aqm {
+    // Built for a roomy queue, so that the law's defaults fit.
+    let roomy = site(Buffer::Packets(500)).law_site();
+    Aqm {
+        queue: QueueChoice {
+            spec: queue,
+            given: Vec::new(),
+        },
+        law: Arc::new(move |_| law.build(&[], &roomy)),
+    }
+}
+
+fn build(
+    queue: &'static DisciplineSpec,
+    law: &'static LawSpec,
+    buffer: Buffer,
+    seed: u64,
+) -> Box<dyn Discipline<Numbered>> {
+    aqm(queue, law)
+        .build(&site(buffer), seed, "law")
+        .unwrap_or_else(|e| panic!("{} {}: {e}", queue.kind, law.kind))
+}
+
+/// Every discipline under every law.
+fn pairs() -> impl Iterator<Item = (&'static DisciplineSpec, &'static LawSpec)> {
+    DISCIPLINES
+        .iter()
+        .flat_map(|queue| LAWS.iter().map(move |law| (queue, law)))
+}
+
+#[derive(Clone, Debug)]
+struct Numbered {
+    id: usize,
+    bytes: u32,
+    flow: u8,
+    ecn: Ecn,
+    arrived: Time,
+}
+
+impl Packet for Numbered {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+    fn flow(&self) -> u64 {
+        u64::from(self.flow)
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    /// A flow keeps its code point.
+    fn dscp(&self) -> u8 {
+        self.flow.wrapping_mul(23) % 64
+    }
+    fn set_ce(&mut self) {
+        assert_ne!(
+            self.ecn,
+            Ecn::NotEct,
+            "CE on a packet that is not ECN-capable"
+        );
+        self.ecn = Ecn::Ce;
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Record {
+    dropped: Vec<(usize, &'static str)>,
+    marked: Vec<usize>,
+}
+
+impl Sink<Numbered> for Record {
+    fn dropped(&mut self, _now: Time, packet: Numbered, why: Drop) {
+        let why = match why {
+            Drop::Early => "early",
+            Drop::Forced => "forced",
+            Drop::Overflow => "overflow",
+        };
+        self.dropped.push((packet.id, why));
+    }
+    fn marked(&mut self, _now: Time, packet: &Numbered) {
+        assert_eq!(packet.ecn, Ecn::Ce);
+        self.marked.push(packet.id);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue { bytes: u32, flow: u8, ecn: Ecn },
+    Dequeue,
+    Tick,
+    Buffer(u32),
+    Rate(u64),
+    SetPoint(SetPoint),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
+    let ecn = prop_oneof![
+        3 => Just(Ecn::NotEct),
+        3 => Just(Ecn::Ect0),
+        1 => Just(Ecn::Ect1),
+        1 => Just(Ecn::Ce),
+    ];
+    let set_point = prop_oneof![
+        (0u32..300).prop_map(|it| SetPoint::Packets(f64::from(it))),
+        (0u64..300).prop_map(|it| SetPoint::Delay(Span::from_millis(it))),
+    ];
+    let step = prop_oneof![
+        12 => (1u32..9000, 0u8..20, ecn)
+            .prop_map(|(bytes, flow, ecn)| Step::Enqueue { bytes, flow, ecn }),
+        8 => Just(Step::Dequeue),
+        3 => Just(Step::Tick),
+        1 => (1u32..300).prop_map(Step::Buffer),
+        1 => (1_000u64..10_000_000_000).prop_map(Step::Rate),
+        1 => set_point.prop_map(Step::SetPoint),
+    ];
+    // Nanoseconds since the last step, with long silences among them.
+    let gap = prop_oneof![8 => 0u64..10_000_000, 1 => 0u64..5_000_000_000];
+    proptest::collection::vec((gap, step), 1..300)
+}
+
+/// Drives a queue and checks it after each step. The answer is all that left it.
+fn drive(
+    queue: &mut dyn Discipline<Numbered>,
+    name: &str,
+    buffer: Buffer,
+    steps: &[(u64, Step)],
+) -> (Vec<(usize, Time, u8)>, Record) {
+    let (mut record, mut left) = (Record::default(), Vec::new());
+    let mut limit = buffer;
+    let mut offered = 0;
+    let mut flows_last = [None; 256];
+    let mut now = Time::ZERO;
+    let mut take =
+        |queue: &mut dyn Discipline<Numbered>, now: Time, record: &mut Record| match queue
+            .dequeue(now, record)
+        {
+            Dequeued::Packet(departure) => {
+                let packet = departure.packet;
+                assert_eq!(departure.sojourn, now.since(packet.arrived), "{name}");
+                let last = &mut flows_last[usize::from(packet.flow)];
+                assert!(last.is_none_or(|last| last < packet.id), "{name}: order");
+                *last = Some(packet.id);
+                left.push((packet.id, now, departure.class));
+                None
+            }
+            Dequeued::Idle => {
+                assert_eq!(queue.len_packets(), 0, "{name}: idle with packets");
+                Some(now)
+            }
+            Dequeued::Wait(until) => {
+                assert!(until > now, "{name}: waits for {until}, which is past");
+                assert_ne!(queue.len_packets(), 0, "{name}: waits for nothing");
+                Some(until)
+            }
+        };
+    for (gap, step) in steps {
+        now += Span::from_nanos(*gap);
+        let before = (queue.len_packets(), queue.len_bytes());
+        match *step {
+            Step::Enqueue { bytes, flow, ecn } => {
+                let packet = Numbered {
+                    id: offered,
+                    bytes,
+                    flow,
+                    ecn,
+                    arrived: now,
+                };
+                queue.enqueue(now, packet, &mut record);
+                offered += 1;
+            }
+            Step::Dequeue => {
+                take(queue, now, &mut record);
+            }
+            Step::Tick => queue.handle_timeout(now),
+            Step::Buffer(packets) => {
+                limit = Buffer::Packets(packets);
+                queue.set_buffer(limit);
+            }
+            Step::Rate(bps) => queue.set_rate(Rate::from_bps(bps)),
+            Step::SetPoint(set_point) => {
+                queue.set_point(set_point);
+            }
+        }
+        assert!(
+            queue.poll_timeout().is_none_or(|due| due > now) || !matches!(step, Step::Tick),
+            "{name}: left a tick behind"
+        );
+        // A buffer that shrinks drops nothing; what is over it may only leave.
+        match limit {
+            Buffer::Packets(most) => assert!(queue.len_packets() <= most.max(before.0), "{name}"),
+            Buffer::Bytes(most) => assert!(queue.len_bytes() <= most.max(before.1), "{name}"),
+        }
+        queue.probe(&mut |key, value| assert!(value.is_finite(), "{name}: {key} = {value}"));
+    }
+    // The link stays: everything leaves, however often it is told to wait.
+    let mut waits = 0;
+    while queue.len_packets() > 0 {
+        if let Some(until) = take(queue, now, &mut record) {
+            now = until;
+            waits += 1;
+            assert!(waits < 1_000_000, "{name}: it waits for ever");
+        }
+    }
+    assert_eq!(queue.len_bytes(), 0, "{name}");
+    let mut all: Vec<usize> = left.iter().map(|(id, ..)| *id).collect();
+    all.extend(record.dropped.iter().map(|(id, _)| *id));
+    all.sort_unstable();
+    assert_eq!(
+        all,
+        (0..offered).collect::<Vec<_>>(),
+        "{name}: each packet comes back once"
+    );
+    assert!(record.marked.iter().all(|id| all.contains(id)));
+    (left, record)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn packets_are_conserved_and_flows_keep_their_order(
+        steps in steps(), seed: u64, limit in 1u32..300, in_bytes: bool
+    ) {
+        for (queue, law) in pairs() {
+            let buffer = match in_bytes {
+                true => Buffer::Bytes(u64::from(limit) * 1000),
+                false => Buffer::Packets(limit),
+            };
+            let name = format!("{} under {}", law.kind, queue.kind);
+            let run = || drive(&mut *build(queue, law, buffer, seed), &name, buffer, &steps);
+            prop_assert_eq!(run(), run(), "{}: the same seed gives the same", name);
+        }
+    }
+
+    #[test]
+    fn what_is_drained_is_what_is_there(sizes in proptest::collection::vec((1u32..9000, 0u8..20), 1..100)) {
+        for (queue, law) in pairs() {
+            let mut queue = build(queue, law, Buffer::Packets(500), 1);
+            let mut record = Record::default();
+            for (id, (bytes, flow)) in sizes.iter().enumerate() {
+                let packet = Numbered {
+                    id,
+                    bytes: *bytes,
+                    flow: *flow,
+                    ecn: Ecn::NotEct,
+                    arrived: Time::ZERO,
+                };
+                queue.enqueue(Time::ZERO, packet, &mut record);
+            }
+            let mut all: Vec<usize> = record.dropped.iter().map(|(id, _)| *id).collect();
+            queue.drain(&mut |packet| all.push(packet.id));
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..sizes.len()).collect::<Vec<_>>());
+            prop_assert_eq!((queue.len_packets(), queue.len_bytes()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn laws_of_one_queue_draw_from_streams_of_their_own() {
+    let law = Arc::new(|_: &forebay_core::Site| {
+        LAWS[0].build(&[], &site(Buffer::Packets(500)).law_site())
+    });
+    let mut laws = forebay_core::LawFactory::new(law, 7, "law");
+    let mut again = laws.clone();
+    let site = site(Buffer::Packets(500)).law_site();
+    let first = |laws: &mut forebay_core::LawFactory| {
+        let (_, mut rng) = laws.build(&site).unwrap();
+        rng.next_u64()
+    };
+    let drawn: Vec<u64> = (0..4).map(|_| first(&mut laws)).collect();
+    assert_eq!(drawn[0], forebay_core::Rng::new(7, "law").next_u64());
+    assert!((1..4).all(|i| !drawn[..i].contains(&drawn[i])), "{drawn:?}");
+    assert_eq!(drawn, (0..4).map(|_| first(&mut again)).collect::<Vec<_>>());
+}
+
+#[test]
+fn parameters_are_described_and_round_trip() {
+    for (i, spec) in DISCIPLINES.iter().enumerate() {
+        assert!(!spec.title.is_empty() && !spec.source.is_empty());
+        assert!(
+            DISCIPLINES[..i].iter().all(|other| other.kind != spec.kind),
+            "{}",
+            spec.kind
+        );
+        assert_eq!(find(spec.kind).unwrap().title, spec.title);
+        let defaults = spec.resolve(&[]).unwrap();
+        assert_eq!(defaults.len(), spec.params.len());
+        let given: Vec<(String, Value)> = defaults
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
+        assert_eq!(spec.resolve(&given).unwrap(), defaults, "{}", spec.kind);
+        for param in spec.params {
+            assert!(
+                param.doc.trim().ends_with('.'),
+                "{}.{}: a sentence",
+                spec.kind,
+                param.name
+            );
+            if let Some(default) = (param.default_base)() {
+                assert!((param.min..=param.max).contains(&default), "{}", param.name);
+            }
+        }
+    }
+    assert!(find("fif").is_err_and(|kinds| kinds.contains("did you mean")));
+}

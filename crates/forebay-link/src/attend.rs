@@ -1,0 +1,63 @@
+//! Those who watch a run: the live view, and an address that serves metrics.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::driver::Watchers;
+use crate::live::Shared;
+use crate::prometheus::Endpoint;
+use crate::settings::Settings;
+use crate::watch;
+
+/// Time the view has to give the terminal back.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The view of a run, if it has one.
+pub struct Attendance {
+    view: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Attendance {
+    /// Lets `watchers` start the view if `watch` is set, and serve metrics on `endpoint`.
+    pub fn add(
+        watchers: &mut Watchers,
+        settings: &Settings,
+        watch: bool,
+        endpoint: Option<Endpoint>,
+    ) -> Attendance {
+        let view: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
+        if watch || endpoint.is_some() {
+            let shared = Shared::default();
+            watchers.picture = Some(Arc::clone(&shared));
+            let (changes, asked) = channel();
+            watchers.changes = Some(asked);
+            let (settings, view) = (settings.clone(), Arc::clone(&view));
+            watchers.attend = Some(Box::new(move || {
+                if watch {
+                    let started = watch::start(&settings, Arc::clone(&shared), changes);
+                    *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+                }
+                if let Some(endpoint) = endpoint {
+                    endpoint.serve(shared);
+                }
+            }));
+        }
+        Attendance { view }
+    }
+
+    /// Waits until the view has given the terminal back; where that has closed, reading from it
+    /// may never end.
+    pub fn end(self) {
+        let view = self
+            .view
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let start = Instant::now();
+        while view.as_ref().is_some_and(|it| !it.is_finished()) && start.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! A discipline that begins in the middle of a run: its laws do not make up for samples from
+//! before their time.
+
+use forebay_core::{Buffer, Dequeued, Discipline, Packet, Rate, SetPoint, Sink, Span, Time};
+
+/// `discipline` on a clock that was zero at `start`.
+pub struct StartedLate<P> {
+    pub discipline: Box<dyn Discipline<P>>,
+    pub start: Span,
+}
+
+impl<P> StartedLate<P> {
+    fn own(&self, now: Time) -> Time {
+        Time::ZERO + now.since(Time::ZERO + self.start)
+    }
+}
+
+impl<P: Packet> Discipline<P> for StartedLate<P> {
+    fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
+        self.discipline.enqueue(self.own(now), packet, sink);
+    }
+
+    fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
+        match self.discipline.dequeue(self.own(now), sink) {
+            Dequeued::Wait(until) => Dequeued::Wait(until + self.start),
+            other => other,
+        }
+    }
+
+    fn drain(&mut self, give: &mut dyn FnMut(P)) {
+        self.discipline.drain(give);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.discipline.poll_timeout().map(|due| due + self.start)
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.discipline.handle_timeout(self.own(now));
+    }
+
+    fn len_packets(&self) -> u32 {
+        self.discipline.len_packets()
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.discipline.len_bytes()
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.discipline.set_rate(rate);
+    }
+
+    fn set_buffer(&mut self, buffer: Buffer) {
+        self.discipline.set_buffer(buffer);
+    }
+
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.discipline.set_point(set_point)
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.discipline.probe(out);
+    }
+}

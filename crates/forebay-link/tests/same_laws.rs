@@ -1,0 +1,77 @@
+//! The link and the simulator accept the same laws behind the same buffers.
+
+use forebay_core::laws::LAWS;
+use forebay_core::Value;
+use forebay_link::Settings;
+use forebay_scenario::{parse, LinkOptions, Options};
+
+/// Why the simulator refuses a law with this parameter; `None` where it takes it.
+fn simulator(law: &str, buffer: &str, set: Option<(&str, &str)>) -> Option<String> {
+    let mut text = format!(
+        r#"
+        duration = "10s"
+        [bottleneck]
+        rate = "20Mbit/s"
+        buffer = "{buffer}"
+        [[traffic]]
+        kind = "ftp"
+        flows = 1
+        rtt = "50ms"
+        packet = "1500B"
+        [[law]]
+        kind = "{law}"
+        "#
+    );
+    if let Some((key, value)) = set {
+        text += &format!("{key} = \"{value}\"\n");
+    }
+    let read = parse(text.as_bytes(), "x.toml", &Options::default());
+    read.err().map(|error| error.to_string())
+}
+
+/// The same of the link, for packets of at most 1500 bytes.
+fn link(law: &str, buffer: &str, set: Option<(&str, &str)>) -> Option<String> {
+    let text = |text: &str| Value::Text(text.into());
+    let set = set.map(|(key, value)| (key.to_owned(), text(value)));
+    let given = [
+        ("rate".to_owned(), text("20Mbit/s")),
+        ("buffer".to_owned(), text(buffer)),
+        ("aqm".to_owned(), text(law)),
+        ("set".to_owned(), Value::Table(set.into_iter().collect())),
+    ];
+    let discipline = LinkOptions::read(&given, &[])
+        .and_then(|options| Settings::of(&options))
+        .and_then(|settings| settings.up.discipline(settings.mtu, 1, "law"));
+    discipline.err().map(|error| error.to_string())
+}
+
+#[test]
+fn both_accept_the_same_laws_behind_the_same_buffers() {
+    let (mut accepted, mut refused) = (0, 0);
+    for law in LAWS {
+        let has_target = law.params.iter().any(|it| it.name == "target");
+        for buffer in ["1p", "40p", "800p", "1kB", "60kB", "1200kB"] {
+            for set in [None, Some(("target", "50p"))] {
+                if set.is_some() && !has_target {
+                    continue;
+                }
+                let (one, other) = (
+                    simulator(law.kind, buffer, set),
+                    link(law.kind, buffer, set),
+                );
+                assert_eq!(
+                    one.is_some(),
+                    other.is_some(),
+                    "{} behind {buffer} with {set:?}: {one:?} in the simulator, {other:?} in the link",
+                    law.kind
+                );
+                match one {
+                    None => accepted += 1,
+                    Some(_) => refused += 1,
+                }
+            }
+        }
+    }
+    // Not all alike, which would say nothing.
+    assert!(accepted > LAWS.len() && refused > LAWS.len());
+}

@@ -1,0 +1,36 @@
+//! Plain results as Python classes.
+
+/// A frozen class of plain fields, which Python can make and pickle.
+macro_rules! record {
+    (
+        $(#[$outer:meta])*
+        $name:ident {
+            $( $(#[$inner:meta])* $field:ident: $type:ty, )*
+        }
+    ) => {
+        $(#[$outer])*
+        #[pyo3::pyclass(frozen, get_all, module = "forebay._native")]
+        pub struct $name {
+            $( $(#[$inner])* pub $field: $type, )*
+        }
+
+        #[pyo3::pymethods]
+        impl $name {
+            #[new]
+            #[allow(clippy::too_many_arguments, reason = "one for each field")]
+            fn new($($field: $type),*) -> $name {
+                $name { $($field),* }
+            }
+
+            fn __getnewargs__<'py>(
+                slf: &pyo3::Bound<'py, Self>,
+            ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::types::PyTuple>> {
+                use pyo3::types::PyAnyMethods;
+                let fields = [$( slf.getattr(stringify!($field))? ),*];
+                pyo3::types::PyTuple::new(slf.py(), fields)
+            }
+        }
+    };
+}
+
+pub(crate) use record;

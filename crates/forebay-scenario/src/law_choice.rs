@@ -1,0 +1,115 @@
+//! A law with its parameters and its queue: the same for simulated and real packets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_core::laws::{find, LAWS};
+use forebay_core::param::{nearest, ParamType};
+use forebay_core::{Aqm, Law, LawSpec, ParamError, QueueChoice, SetPoint, Site, Value};
+
+/// A law with the parameters given for it.
+#[derive(Clone)]
+pub struct LawChoice {
+    /// Name in reports; the kind where none is given, with a number if it stands twice.
+    pub label: String,
+    pub spec: &'static LawSpec,
+    pub given: Vec<(String, Value)>,
+    /// The discipline that holds the law, or several of its kind.
+    pub queue: QueueChoice,
+}
+
+impl fmt::Debug for LawChoice {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} {:?} in {:?}", self.spec.kind, self.given, self.queue)
+    }
+}
+
+impl LawChoice {
+    /// The law `spec` in the default queue, labelled with its kind.
+    pub fn of(spec: &'static LawSpec, given: Vec<(String, Value)>) -> LawChoice {
+        LawChoice {
+            label: spec.kind.to_owned(),
+            spec,
+            given,
+            queue: QueueChoice::default(),
+        }
+    }
+
+    /// A fresh law.
+    ///
+    /// # Errors
+    /// A parameter that is unknown, out of range, or does not fit the others or the queue.
+    pub fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError> {
+        self.spec.build(&self.given, site)
+    }
+
+    /// The law and its queue, to be built at any link.
+    pub fn aqm(&self) -> Aqm {
+        let (spec, given) = (self.spec, self.given.clone());
+        Aqm {
+            queue: self.queue.clone(),
+            law: Arc::new(move |site| spec.build(&given, site)),
+        }
+    }
+
+    /// The set-point of this law, if it has one.
+    pub fn set_point(&self) -> Option<SetPoint> {
+        let resolved = self.spec.resolve(&self.given).ok()?;
+        let (_, value) = resolved.into_iter().find(|(name, _)| *name == "target")?;
+        SetPoint::from_value(&value).ok()
+    }
+
+    /// The set-point in packets at `site`, if there is one. A delay counts as what the link sends
+    /// in that time at its first rate; changes of the rate do not move it.
+    pub fn target_pkts(&self, site: &Site) -> Option<f64> {
+        self.set_point().map(|set_point| site.pkts(set_point))
+    }
+
+    /// The set-point of `other` if the two differ in nothing else.
+    pub fn with_another_target(&self, other: &LawChoice) -> Option<SetPoint> {
+        fn rest(law: &LawChoice) -> impl Iterator<Item = &(String, Value)> {
+            law.given.iter().filter(|(name, _)| name != "target")
+        }
+        let same = self.spec.kind == other.spec.kind
+            && self.queue == other.queue
+            && rest(self).eq(rest(other));
+        other.set_point().filter(|_| same)
+    }
+
+    /// The given parameters in words: "target=20p, rest default".
+    pub fn in_words(&self) -> String {
+        let given = self.given.iter().map(|(name, value)| match value {
+            Value::Text(text) => format!("{name}={text}"),
+            other => format!("{name}={other}"),
+        });
+        let rest = self.given.len() < self.spec.params.len();
+        let queue = (!self.queue.is_default()).then(|| format!("queue={}", self.queue));
+        let all: Vec<String> = queue
+            .into_iter()
+            .chain(given)
+            .chain(rest.then(|| "rest default".to_owned()))
+            .collect();
+        all.join(", ")
+    }
+}
+
+/// The law of this kind.
+///
+/// # Errors
+/// The kinds there are, with a suggestion.
+pub fn law_named(kind: &str) -> Result<&'static LawSpec, String> {
+    find(kind).ok_or_else(|| with_hint(kind, &law_kinds()))
+}
+
+/// The kinds of laws, in the order of the registry.
+pub fn law_kinds() -> Vec<&'static str> {
+    LAWS.iter().map(|spec| spec.kind).collect()
+}
+
+/// `known` as a list, with the one that `name` may have meant.
+pub(crate) fn with_hint(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("{} (did you mean {near:?}?)", known.join(", ")),
+        None => known.join(", "),
+    }
+}

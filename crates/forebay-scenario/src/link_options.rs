@@ -1,0 +1,633 @@
+//! Options of a link for real traffic, each declared once: the command line, its help, errors and
+//! the arguments in Python derive from these declarations.
+
+use std::sync::Arc;
+
+use forebay_core::discipline::Buffer;
+use forebay_core::param::{unknown_key, ParamType, Shape, Value};
+use forebay_core::{
+    params, ParamError, ParamSpec, Params, QueueChoice, Rate, RateTrace, Span, Time,
+};
+
+use crate::law_choice::{law_kinds, law_named, LawChoice};
+use crate::options::set_value;
+use crate::types::{BufferSize, Maybe, Queue};
+
+params! {
+    /// Options of a direction. Those that end in `_up` are for client to server alone.
+    pub struct DirectionOptions {
+        /// Rate, such as 15Mbit/s; it counts the bits of whole IP packets.
+        rate: Maybe<Rate> = Maybe(None), 1e3 => 1e11;
+        /// Delay after the queue, one way, such as 30ms; 20..200ms gives each flow a delay in
+        /// that range.
+        delay: DelayRange = DelayRange::of(Span::ZERO), 0.0 => 60.0;
+        /// Buffer size, such as 150p or 64kB.
+        buffer: BufferSize = BufferSize(Buffer::Packets(1000)), 0.0 => 0.0;
+        /// Law, one of `forebay laws`.
+        aqm: LawKind = LawKind(forebay_core::laws::baseline().kind.into()), 0.0 => 0.0;
+        /// Queue that holds the law, one of `forebay queues`, such as priority or
+        /// {kind="priority",dscp=46}.
+        queue: Queue = Queue(QueueChoice::default()), 0.0 => 0.0;
+        /// File of a recorded link in place of a rate: a time in ms on each line, for 1500 bytes.
+        trace: Maybe<FileName> = Maybe(None), 0.0 => 0.0;
+        /// Share of packets lost after the queue, such as 1% or 0.01.
+        loss: Share = Share(0.0), 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Options of the whole link.
+    pub struct WholeLinkOptions {
+        /// Mark ECN-capable packets instead of dropping them.
+        ecn: bool = true, 0.0 => 1.0;
+        /// Part of the run over which metrics are taken, such as 5s.. or 5s..25s.
+        measure: MeasureWindow = MeasureWindow(Time::ZERO, None), 0.0 => 1e7;
+        /// Time between two samples of the queue.
+        sample: Span = Span::from_millis(10), 1e-3 => 60.0;
+        /// Seed of the random draws of laws and loss.
+        seed: Seed = Seed(1), 0.0 => 0.0;
+        /// Largest IP packet in bytes.
+        mtu: u32 = 1500, 1280.0 => 65535.0;
+        /// Kind of device: tun, packets (packet sockets), or any, which is tun where there is one.
+        device: DeviceKind = DeviceKind::Any, 0.0 => 0.0;
+        /// Fetch up to 64 KiB of a TCP flow at a time; by default above 1 Gbit/s.
+        super_packets: Maybe<bool> = Maybe(None), 0.0 => 1.0;
+        /// Bound on lateness: the run is void if one packet in a thousand is fetched or released
+        /// later than this.
+        void_lateness: Span = Span::from_millis(1), 1e-6 => 60.0;
+        /// Bound on the rate: the run is void if the rate is off by more than this share.
+        void_rate: Share = Share(0.001), 0.0 => 1.0;
+    }
+}
+
+/// What the name of an option for client to server ends in.
+const UP: &str = "_up";
+/// The law's parameters, which the law itself declares.
+const SET: &str = "set";
+
+/// One direction, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct DirectionChoice {
+    pub options: DirectionOptions,
+    pub law: LawChoice,
+    /// In place of a rate.
+    pub trace: Option<Arc<RateTrace>>,
+}
+
+/// A link, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// Client to server.
+    pub up: DirectionChoice,
+    /// Server to client.
+    pub down: DirectionChoice,
+    pub whole: WholeLinkOptions,
+}
+
+/// An option of `forebay link`, for help and signatures.
+#[derive(Clone, Debug)]
+pub struct LinkOption {
+    /// With underscores: "rate_up".
+    pub name: String,
+    /// What help calls its value: "RATE".
+    pub placeholder: &'static str,
+    pub shape: Shape,
+    /// As it is written; `None` where it is absent by default.
+    pub default: Option<Value>,
+    pub doc: String,
+    pub group: OptionGroup,
+}
+
+/// Where help shows an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionGroup {
+    /// Of both directions.
+    Link,
+    /// Of the direction from client to server, where it differs.
+    Up,
+    /// Of the run.
+    Run,
+}
+
+/// Every option, in the order of help.
+pub fn link_options() -> Vec<LinkOption> {
+    let option = |spec: &ParamSpec, group| {
+        let default = (spec.default)();
+        LinkOption {
+            name: spec.name.to_owned(),
+            placeholder: placeholder(spec),
+            shape: spec.shape,
+            default: (default != Value::Text(String::new())).then_some(default),
+            doc: spec.doc.trim().to_owned(),
+            group,
+        }
+    };
+    let set = LinkOption {
+        name: SET.to_owned(),
+        placeholder: "KEY=VALUE",
+        shape: Shape::Table,
+        default: None,
+        doc: "A parameter of the law, such as target=50p. May be given several times.".to_owned(),
+        group: OptionGroup::Link,
+    };
+    let directions = DirectionOptions::SPECS.iter();
+    let mut both: Vec<LinkOption> = directions
+        .map(|spec| option(spec, OptionGroup::Link))
+        .collect();
+    let after_law = 1 + both.iter().position(|it| it.name == "aqm").unwrap_or(0);
+    both.insert(after_law, set);
+    let up: Vec<LinkOption> = both.iter().map(twin).collect();
+    let of_run = |spec: &ParamSpec| match spec.name {
+        // It belongs to the link, though both directions share it.
+        "ecn" => option(spec, OptionGroup::Link),
+        _ => option(spec, OptionGroup::Run),
+    };
+    both.into_iter()
+        .chain(up)
+        .chain(WholeLinkOptions::SPECS.iter().map(of_run))
+        .collect()
+}
+
+/// The option for client to server alone.
+fn twin(option: &LinkOption) -> LinkOption {
+    let doc = match option.name.as_str() {
+        SET => "As --set, for client to server; the parameters in --set are not taken over.".into(),
+        name => format!("As --{name}, for client to server."),
+    };
+    LinkOption {
+        name: format!("{}{UP}", option.name),
+        default: None,
+        doc,
+        group: OptionGroup::Up,
+        ..option.clone()
+    }
+}
+
+fn placeholder(spec: &ParamSpec) -> &'static str {
+    match (spec.shape, spec.unit) {
+        (Shape::Notation(name), _) => name,
+        (Shape::Word(_) | Shape::Queue, _) => "KIND",
+        (Shape::Integer, _) => "N",
+        (_, "bit/s") => "RATE",
+        (_, "s") => "TIME",
+        (Shape::Quantities(_), _) => "SIZE",
+        _ => "VALUE",
+    }
+}
+
+/// `name` as the command line writes it.
+fn dashed(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+impl LinkOptions {
+    /// Reads options with names as in [`link_options`]. `files` has the contents of the traces
+    /// that they name.
+    ///
+    /// # Errors
+    /// The first option that is unknown, wrong or missing, under its name on the command line.
+    pub fn read(
+        given: &[(String, Value)],
+        files: &[(String, Vec<u8>)],
+    ) -> Result<LinkOptions, ParamError> {
+        Self::read_named(given, files).map_err(|error| ParamError {
+            key: dashed(&error.key),
+            ..error
+        })
+    }
+
+    fn read_named(
+        given: &[(String, Value)],
+        files: &[(String, Vec<u8>)],
+    ) -> Result<LinkOptions, ParamError> {
+        let names = link_options();
+        let mut whole = WholeLinkOptions::defaults();
+        let (mut for_down, mut for_up) = (Vec::new(), Vec::new());
+        for (name, value) in given {
+            let Some(option) = names.iter().find(|option| option.name == *name) else {
+                return Err(unknown_key(name, names.iter().map(|it| it.name.as_str())));
+            };
+            let is_whole = WholeLinkOptions::SPECS.iter().any(|it| it.name == name);
+            match option.group {
+                _ if is_whole => whole.set(name, value)?,
+                OptionGroup::Up => for_up.push((name.trim_end_matches(UP), value)),
+                _ => for_down.push((name.as_str(), value)),
+            }
+        }
+        let down = DirectionChoice::read(None, &for_down, files)?;
+        let up = DirectionChoice::read(Some(&down), &for_up, files).map_err(|mut error| {
+            error.key += UP;
+            error
+        })?;
+        Ok(LinkOptions { up, down, whole })
+    }
+}
+
+impl DirectionChoice {
+    /// Options that are not given are those of `other`, or the defaults.
+    fn read(
+        other: Option<&DirectionChoice>,
+        given: &[(&str, &Value)],
+        files: &[(String, Vec<u8>)],
+    ) -> Result<DirectionChoice, ParamError> {
+        if let Some(other) = other.filter(|_| given.is_empty()) {
+            return Ok(other.clone());
+        }
+        let has = |name: &str| given.iter().any(|(given, _)| *given == name);
+        let mut options = other.map_or_else(DirectionOptions::defaults, |it| it.options.clone());
+        if has("rate") || has("trace") {
+            // One replaces the other.
+            (options.rate, options.trace) = (Maybe(None), Maybe(None));
+        }
+        let mut params = None;
+        for (name, value) in given {
+            match (*name, value) {
+                (SET, Value::Table(fields)) => params = Some(fields.clone()),
+                (SET, _) => return Err(ParamError::new(SET, value, "KEY=VALUE")),
+                // The command line has a table as a text.
+                (_, Value::Text(text)) if text.starts_with('{') => {
+                    options.set(name, &set_value(name, text)?)?;
+                }
+                _ => options.set(name, value)?,
+            }
+        }
+        let trace = match (&options.rate.0, &options.trace.0) {
+            (Some(_), None) => None,
+            (None, Some(FileName(name))) => {
+                let found = files.iter().find(|(file, _)| file == name);
+                let (_, text) = found.ok_or_else(|| {
+                    ParamError::new("trace", format!("{name:?}"), FileName::ALLOWED)
+                })?;
+                Some(Arc::new(RateTrace::parse(text, "trace", name)?))
+            }
+            (rate, _) => {
+                let found = rate.map_or("nothing", |_| "a trace as well");
+                let allowed = format!("{}, or a trace, one of both", Rate::ALLOWED);
+                return Err(ParamError::new("rate", found, allowed));
+            }
+        };
+        let law = match other {
+            Some(other) if !has("aqm") && params.is_none() => other.law.clone(),
+            // The parameters of one law mean nothing to another.
+            _ => {
+                let LawKind(kind) = &options.aqm;
+                let spec = law_named(kind)
+                    .map_err(|allowed| ParamError::new("aqm", format!("{kind:?}"), allowed))?;
+                LawChoice::of(spec, params.unwrap_or_default())
+            }
+        };
+        let law = LawChoice {
+            queue: options.queue.0.clone(),
+            ..law
+        };
+        Ok(DirectionChoice {
+            options,
+            law,
+            trace,
+        })
+    }
+
+    /// Mean rate over all of it; what the law is told.
+    pub fn mean_rate(&self) -> Rate {
+        match &self.trace {
+            Some(trace) => trace.mean_rate(),
+            None => self.options.rate.0.unwrap_or_default(),
+        }
+    }
+}
+
+/// Delay after the queue: the same for all flows, or spread over them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayRange {
+    pub least: Span,
+    pub most: Span,
+}
+
+impl DelayRange {
+    pub const fn of(delay: Span) -> DelayRange {
+        DelayRange {
+            least: delay,
+            most: delay,
+        }
+    }
+}
+
+impl ParamType for DelayRange {
+    const SHAPE: Shape = Shape::Notation("TIME");
+    const UNIT: &'static str = "s";
+    const ALLOWED: &'static str =
+        "a time with its unit, such as \"15ms\", or a range such as \"20..200ms\"";
+    fn from_value(value: &Value) -> Result<DelayRange, String> {
+        let refused = || Self::ALLOWED.to_owned();
+        let Value::Text(text) = value else {
+            return Err(refused());
+        };
+        let read = |text: &str| Span::parse(text).map_err(|_| refused());
+        let Some((least, most)) = text.split_once("..") else {
+            return read(text).map(DelayRange::of);
+        };
+        // One unit may serve both: 20..200ms.
+        let unit = most.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let least = read(least).or_else(|_| read(&format!("{least}{unit}")))?;
+        let most = read(most)?;
+        if least > most {
+            return Err(refused());
+        }
+        Ok(DelayRange { least, most })
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(if self.least == self.most {
+            self.most.to_string()
+        } else {
+            format!("{}..{}", self.least, self.most)
+        })
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        Some((self.least.as_secs_f64(), self.most.as_secs_f64()))
+    }
+}
+
+/// A share of a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+impl ParamType for Share {
+    const SHAPE: Shape = Shape::Notation("SHARE");
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a share from 0 to 1, such as \"1%\" or \"0.01\"";
+    fn from_value(value: &Value) -> Result<Share, String> {
+        let share = match value {
+            Value::Integer(share) => Some(*share as f64),
+            Value::Number(share) => Some(*share),
+            Value::Text(text) => match text.strip_suffix('%') {
+                Some(percent) => percent.trim().parse().ok().map(|it: f64| it * 0.01),
+                None => text.trim().parse().ok(),
+            },
+            _ => None,
+        };
+        share
+            .filter(|share| (0.0..=1.0).contains(share))
+            .map(Share)
+            .ok_or_else(|| Self::ALLOWED.to_owned())
+    }
+    fn to_value(&self) -> Value {
+        // Rounded, as 0.07 × 100 is 7.000000000000001.
+        Value::Text(format!("{}%", (self.0 * 1e8).round() / 1e6))
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        Some((self.0, self.0))
+    }
+}
+
+/// The part of a run over which metrics are taken: (start, end], or until the run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasureWindow(pub Time, pub Option<Time>);
+
+impl ParamType for MeasureWindow {
+    const SHAPE: Shape = Shape::Notation("TIMES");
+    const UNIT: &'static str = "s";
+    const ALLOWED: &'static str = "when metrics are taken, such as \"5s..\" or \"5s..25s\"";
+    fn from_value(value: &Value) -> Result<MeasureWindow, String> {
+        let read = |text: &str| Some(Time::ZERO + Span::parse(text).ok()?);
+        let window = match value {
+            Value::Text(text) => text.split_once("..").and_then(|(start, end)| {
+                let start = read(start)?;
+                let end = match end {
+                    "" => None,
+                    end => Some(read(end).filter(|end| *end > start)?),
+                };
+                Some(MeasureWindow(start, end))
+            }),
+            _ => None,
+        };
+        window.ok_or_else(|| Self::ALLOWED.to_owned())
+    }
+    fn to_value(&self) -> Value {
+        let text = |time: Time| time.since(Time::ZERO).to_string();
+        Value::Text(format!(
+            "{}..{}",
+            text(self.0),
+            self.1.map(text).unwrap_or_default()
+        ))
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        let seconds = |time: Time| time.since(Time::ZERO).as_secs_f64();
+        Some((seconds(self.0), seconds(self.1.unwrap_or(self.0))))
+    }
+}
+
+/// What joins the emulator to a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// TUN where it can be opened, packet sockets otherwise.
+    #[default]
+    Any,
+    Tun,
+    Packets,
+}
+
+const DEVICES: [&str; 3] = ["any", "tun", "packets"];
+
+impl ParamType for DeviceKind {
+    const SHAPE: Shape = Shape::Word(&DEVICES);
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "any, tun, packets";
+    fn from_value(value: &Value) -> Result<DeviceKind, String> {
+        match value {
+            Value::Text(text) if text == DEVICES[0] => Ok(DeviceKind::Any),
+            Value::Text(text) if text == DEVICES[1] => Ok(DeviceKind::Tun),
+            Value::Text(text) if text == DEVICES[2] => Ok(DeviceKind::Packets),
+            _ => Err(Self::ALLOWED.to_owned()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(DEVICES[*self as usize].to_owned())
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// A seed of 64 bits; one above 2^63 is written as a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(pub u64);
+
+impl ParamType for Seed {
+    const SHAPE: Shape = Shape::Integer;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a whole number, 0 to 18446744073709551615";
+    fn from_value(value: &Value) -> Result<Seed, String> {
+        let seed = match value {
+            Value::Integer(seed) => u64::try_from(*seed).ok(),
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        };
+        seed.map(Seed).ok_or_else(|| Self::ALLOWED.to_owned())
+    }
+    fn to_value(&self) -> Value {
+        match i64::try_from(self.0) {
+            Ok(seed) => Value::Integer(seed),
+            Err(_) => Value::Text(self.0.to_string()),
+        }
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// A kind of the registry of laws.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LawKind(pub String);
+
+impl ParamType for LawKind {
+    const SHAPE: Shape = Shape::Notation("LAW");
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a law of the registry";
+    fn from_value(value: &Value) -> Result<LawKind, String> {
+        match value {
+            Value::Text(kind) => match law_named(kind) {
+                Ok(_) => Ok(LawKind(kind.clone())),
+                Err(allowed) => Err(allowed),
+            },
+            _ => Err(law_kinds().join(", ")),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.clone())
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// A path, which its reader opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileName(pub String);
+
+impl ParamType for FileName {
+    const SHAPE: Shape = Shape::Notation("FILE");
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a file with a time in ms per line";
+    fn from_value(value: &Value) -> Result<FileName, String> {
+        match value {
+            Value::Text(path) if !path.is_empty() => Ok(FileName(path.clone())),
+            _ => Err(Self::ALLOWED.to_owned()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.clone())
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(options: &[(&str, &str)]) -> Vec<(String, Value)> {
+        let text = |(name, text): &(&str, &str)| ((*name).to_owned(), Value::Text((*text).into()));
+        options.iter().map(text).collect()
+    }
+
+    fn read(options: &[(&str, &str)]) -> Result<LinkOptions, ParamError> {
+        let files = [("a.down".to_owned(), b"1\nx\n".to_vec())];
+        LinkOptions::read(&given(options), &files)
+    }
+
+    #[test]
+    fn the_other_direction_has_what_is_not_given_for_it() {
+        let mut options = given(&[
+            ("rate", "15Mbit/s"),
+            ("delay", "20..200ms"),
+            ("buffer", "64kB"),
+            ("aqm", "pi"),
+            ("loss_up", "1%"),
+        ]);
+        let target = vec![("target".to_owned(), Value::Text("20p".into()))];
+        options.push(("set".into(), Value::Table(target)));
+        let LinkOptions { up, down, .. } = LinkOptions::read(&options, &[]).unwrap();
+        assert_eq!(down.options.delay.least, Span::from_millis(20));
+        assert_eq!(down.options.delay.most, Span::from_millis(200));
+        assert_eq!(up.options.buffer, BufferSize(Buffer::Bytes(64_000)));
+        assert_eq!(
+            (down.options.loss, up.options.loss),
+            (Share(0.0), Share(0.01))
+        );
+        assert_eq!(up.law.given, down.law.given);
+        // Another law, or other parameters, begin anew.
+        options.push(("aqm_up".into(), Value::Text("pi".into())));
+        assert!(LinkOptions::read(&options, &[])
+            .unwrap()
+            .up
+            .law
+            .given
+            .is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        type Case = (&'static [(&'static str, &'static str)], &'static str);
+        let cases: [Case; 15] = [
+            (&[], "rate: found nothing"),
+            (&[("rate", "15")], "rate: found \"15\""),
+            (&[("rate", "1bit/s")], "rate: found \"1bit/s\""),
+            (
+                &[("rate", "15Mbit/s"), ("rate_up", "x")],
+                "rate-up: found \"x\"",
+            ),
+            (
+                &[("rate", "15Mbit/s"), ("trace", "a.down")],
+                "rate: found a trace as well",
+            ),
+            (
+                &[("rate", "15Mbit/s"), ("trace_up", "a.down")],
+                "trace-up: found \"x\" in line 2 of \"a.down\", allowed: a whole number",
+            ),
+            (&[("trace", "b.down")], "trace: found \"b.down\""),
+            (
+                &[("rate", "1Mbit/s"), ("delay", "200..20ms")],
+                "delay: found",
+            ),
+            (&[("rate", "1Mbit/s"), ("delay", "61s")], "delay: found"),
+            (&[("rate", "1Mbit/s"), ("buffer", "1.5p")], "buffer: found"),
+            (
+                &[("rate", "1Mbit/s"), ("loss_up", "101%")],
+                "loss-up: found \"101%\"",
+            ),
+            (&[("rate", "1Mbit/s"), ("aqm", "pie")], "aqm: found \"pie\""),
+            (
+                &[("rate", "1Mbit/s"), ("measure", "25s..5s")],
+                "measure: found",
+            ),
+            (
+                &[("rate", "1Mbit/s"), ("void_rate", "x")],
+                "void-rate: found",
+            ),
+            (
+                &[("rate", "1Mbit/s"), ("delya", "1ms")],
+                "delya: found a key",
+            ),
+        ];
+        for (options, expected) in cases {
+            let error = read(options).map(|_| ()).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_default_is_written_as_is_read_as_the_same() {
+        for option in link_options() {
+            let Some(default) = option.default else {
+                continue;
+            };
+            let mut all = given(&[("rate", "1Mbit/s")]);
+            all.push((option.name.clone(), default));
+            let read = LinkOptions::read(&all, &[]).unwrap();
+            let plain = LinkOptions::read(&given(&[("rate", "1Mbit/s")]), &[]).unwrap();
+            assert_eq!(read.whole, plain.whole, "{}", option.name);
+            assert_eq!(read.down.options, plain.down.options, "{}", option.name);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The senders of TCP that a scenario can name, declared once: reader, schema, help and tables
+//! derive.
+
+use forebay_core::param::{ParamType, Shape, Value};
+
+/// A sender of TCP: a recovery from loss, and a window that grows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SenderSpec {
+    /// What `tcp` names.
+    pub name: &'static str,
+    pub title: &'static str,
+    /// How it recovers from loss.
+    pub recovery: &'static str,
+    /// How its window grows.
+    pub growth: &'static str,
+    /// It reads SACK blocks.
+    pub sack: bool,
+    /// Its window grows by packets acknowledged; else by ACKs, whatever number they acknowledge.
+    pub counts_packets: bool,
+    /// It needs counts of marked packets, whatever `ecn` says.
+    pub counts_marks: bool,
+    /// What the Linux kernel calls the congestion control that is most like it.
+    pub kernel: &'static str,
+}
+
+macro_rules! senders {
+    ($first:literal { $($fields:tt)* } $($name:literal { $($rest:tt)* })*) => {
+        /// Every sender.
+        pub const SENDERS: &[SenderSpec] = &[
+            SenderSpec { name: $first, $($fields)* },
+            $(SenderSpec { name: $name, $($rest)* },)*
+        ];
+        const NAMES: &[&str] = &[$first, $($name),*];
+        const ALLOWED: &str = concat!("\"", $first, "\"", $(", \"", $name, "\"",)*);
+    };
+}
+
+senders! {
+    "reno" {
+        title: "TCP Reno",
+        recovery: "fast recovery until the first ACK of new data (RFC 2581)",
+        growth: "one packet a window of ACKs",
+        sack: false,
+        counts_packets: false,
+        counts_marks: false,
+        kernel: "reno",
+    }
+    "newreno" {
+        title: "TCP NewReno",
+        recovery: "until all that was out is acknowledged (RFC 6582)",
+        growth: "as \"reno\"",
+        sack: false,
+        counts_packets: false,
+        counts_marks: false,
+        kernel: "reno",
+    }
+    "sack" {
+        title: "TCP with SACK",
+        recovery: "SACK and the pipe estimate (RFC 3517)",
+        growth: "as \"reno\"",
+        sack: true,
+        counts_packets: false,
+        counts_marks: false,
+        kernel: "reno",
+    }
+    "cubic" {
+        title: "TCP CUBIC",
+        recovery: "as \"sack\"",
+        growth: "CUBIC (RFC 9438)",
+        sack: true,
+        counts_packets: false,
+        counts_marks: false,
+        kernel: "cubic",
+    }
+    "linux-reno" {
+        title: "Linux's TCP Reno",
+        recovery: "as in Linux 6.18",
+        growth: "one packet a window of acknowledged packets",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        kernel: "reno",
+    }
+    "linux-cubic" {
+        title: "Linux's TCP CUBIC",
+        recovery: "as in Linux 6.18",
+        growth: "CUBIC and HyStart as in Linux 6.18",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        kernel: "cubic",
+    }
+    "dctcp" {
+        title: "DCTCP",
+        recovery: "as \"linux-reno\"",
+        growth: "as \"linux-reno\"; a mark takes half the share of marked packets (RFC 8257)",
+        sack: true,
+        counts_packets: true,
+        counts_marks: true,
+        kernel: "dctcp",
+    }
+}
+
+impl SenderSpec {
+    pub fn named(name: &str) -> Option<&'static SenderSpec> {
+        SENDERS.iter().find(|sender| sender.name == name)
+    }
+}
+
+/// The sender that a scenario names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender(pub &'static SenderSpec);
+
+impl Default for Sender {
+    fn default() -> Sender {
+        Sender(&SENDERS[0])
+    }
+}
+
+impl ParamType for Sender {
+    const SHAPE: Shape = Shape::Word(NAMES);
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = ALLOWED;
+    fn from_value(value: &Value) -> Result<Sender, String> {
+        match value {
+            Value::Text(text) => SenderSpec::named(text).map(Sender),
+            _ => None,
+        }
+        .ok_or_else(|| Self::ALLOWED.into())
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.name.into())
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for spec in SENDERS {
+            let sender = Sender(spec);
+            assert_eq!(Sender::from_value(&sender.to_value()), Ok(sender));
+        }
+        let found = Sender::from_value(&Value::Text("tahoe".into()));
+        assert_eq!(found, Err(Sender::ALLOWED.into()));
+    }
+}

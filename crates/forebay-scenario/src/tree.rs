@@ -1,0 +1,326 @@
+//! A TOML text as a tree of keys and values that remember where they were written.
+
+use forebay_core::param::{unknown_key, Value};
+use forebay_core::{ParamError, ParamSpec, Params};
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{Fault, Origin};
+
+/// Longest text that is read, in bytes.
+const LONGEST: usize = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub origin: Origin,
+    pub data: Data,
+}
+
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// A flag, a number or a text.
+    Plain(Value),
+    List(Vec<Node>),
+    Table(Table),
+}
+
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub origin: Origin,
+    /// In the order of the file.
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub name: String,
+    /// Where the key stands; its value may follow on a later line.
+    pub origin: Origin,
+    pub node: Node,
+}
+
+impl Node {
+    pub fn to_value(&self) -> Value {
+        match &self.data {
+            Data::Plain(value) => value.clone(),
+            Data::List(items) => Value::List(items.iter().map(Node::to_value).collect()),
+            Data::Table(table) => Value::Table(
+                table
+                    .entries
+                    .iter()
+                    .map(|entry| (entry.name.clone(), entry.node.to_value()))
+                    .collect(),
+            ),
+        }
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        match &self.data {
+            Data::Plain(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Table {
+    pub fn empty(origin: Origin) -> Table {
+        Table {
+            origin,
+            entries: Vec::new(),
+        }
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.entry(name)?.node.text()
+    }
+
+    /// Replaces a value, or adds it.
+    pub fn put(&mut self, name: &str, node: Node) {
+        self.entries.retain(|entry| entry.name != name);
+        self.entries.push(Entry {
+            name: name.to_owned(),
+            origin: node.origin,
+            node,
+        });
+    }
+
+    /// Keys inside nested tables become dotted keys of this one, so that
+    /// `bottleneck.rate` means the same with and without quotes.
+    pub fn flattened(self) -> Table {
+        fn walk(prefix: &str, table: Table, flat: &mut Vec<Entry>) {
+            for mut entry in table.entries {
+                let name = format!("{prefix}{}", entry.name);
+                match entry.node.data {
+                    Data::Table(inner) => walk(&format!("{name}."), inner, flat),
+                    _ => {
+                        entry.name = name;
+                        flat.push(entry);
+                    }
+                }
+            }
+        }
+        let mut flat = Table::empty(self.origin);
+        walk("", self, &mut flat.entries);
+        flat
+    }
+}
+
+/// One table of the file, under the name that errors give it.
+#[derive(Clone, Copy)]
+pub struct Section<'a> {
+    pub table: &'a Table,
+    /// "traffic.0"; empty at the top.
+    pub name: &'a str,
+}
+
+impl Section<'_> {
+    pub fn key(&self, key: &str) -> String {
+        match self.name {
+            "" => key.to_owned(),
+            name => format!("{name}.{key}"),
+        }
+    }
+
+    /// Where `key` is written, or else its table.
+    pub fn origin(&self, key: &str) -> Origin {
+        match self.table.entry(key) {
+            Some(entry) => entry.origin,
+            None => self.table.origin,
+        }
+    }
+
+    pub fn fault(&self, key: &str, found: impl ToString, allowed: impl Into<String>) -> Fault {
+        Fault::new(self.origin(key), self.key(key), found, allowed)
+    }
+
+    /// `error` under this section's name.
+    pub fn locate(&self, error: ParamError) -> Fault {
+        self.fault(&error.key, error.found, error.allowed)
+    }
+
+    /// Refuses keys that are neither in `extra` nor declared in `parts`.
+    ///
+    /// # Errors
+    /// The first such key, with a suggestion.
+    pub fn only(&self, extra: &[&str], parts: &[&[ParamSpec]]) -> Result<(), Fault> {
+        let declared = parts.iter().flat_map(|part| part.iter());
+        let known: Vec<&str> = extra
+            .iter()
+            .copied()
+            .chain(declared.map(|spec| spec.name))
+            .collect();
+        match self
+            .table
+            .entries
+            .iter()
+            .find(|entry| !known.contains(&entry.name.as_str()))
+        {
+            Some(entry) => Err(self.locate(unknown_key(&entry.name, known.into_iter()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The values of the keys that are not in `without`.
+    pub fn given(&self, without: &[&str]) -> Vec<(String, Value)> {
+        self.table
+            .entries
+            .iter()
+            .filter(|entry| !without.contains(&entry.name.as_str()))
+            .map(|entry| (entry.name.clone(), entry.node.to_value()))
+            .collect()
+    }
+
+    /// Reads the keys that `P` declares; the others are for someone else.
+    ///
+    /// # Errors
+    /// The first key that is wrong or missing.
+    pub fn read<P: Params>(&self) -> Result<P, Fault> {
+        let mut given = self.given(&[]);
+        given.retain(|(name, _)| P::SPECS.iter().any(|spec| spec.name == name));
+        P::read(&given).map_err(|error| self.locate(error))
+    }
+}
+
+/// Reads TOML.
+///
+/// # Errors
+/// Text that is too long, not UTF-8 or not TOML, or a value that no key takes.
+pub fn read(text: &[u8]) -> Result<Table, Fault> {
+    if text.len() > LONGEST {
+        return Err(Fault::new(
+            Origin::File,
+            "size",
+            format!("{} bytes", text.len()),
+            format!("at most {LONGEST} bytes"),
+        ));
+    }
+    let text = std::str::from_utf8(text).map_err(|error| {
+        let place = error.valid_up_to();
+        Fault::new(
+            Origin::Line(1 + count_lines(&text[..place])),
+            "encoding",
+            format!("byte 0x{:02x}", text[place]),
+            "UTF-8 text",
+        )
+    })?;
+    let lines = Lines::of(text);
+    let root = DeTable::parse(text).map_err(|error| lines.syntax(text, &error))?;
+    lines.table("", Origin::File, root.into_inner())
+}
+
+/// Reads a value from the command line: TOML where it is TOML, else the text itself.
+///
+/// # Errors
+/// A TOML value that no key takes.
+pub fn command_line_value(key: &str, text: &str, option: &'static str) -> Result<Node, Fault> {
+    let origin = Origin::Option(option);
+    match DeValue::parse(text) {
+        Ok(value) => Lines::none(option).node(key, origin, value.into_inner()),
+        Err(_) => Ok(Node {
+            origin,
+            data: Data::Plain(Value::Text(text.to_owned())),
+        }),
+    }
+}
+
+fn count_lines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Turns places in the text into line numbers.
+struct Lines {
+    /// Where each line ends, in bytes.
+    ends: Vec<usize>,
+    /// Set where the text is an option's and has no lines.
+    option: Option<&'static str>,
+}
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        Lines {
+            ends: text.match_indices('\n').map(|(place, _)| place).collect(),
+            option: None,
+        }
+    }
+
+    fn none(option: &'static str) -> Lines {
+        Lines {
+            ends: Vec::new(),
+            option: Some(option),
+        }
+    }
+
+    fn at(&self, place: usize) -> Origin {
+        match self.option {
+            Some(option) => Origin::Option(option),
+            None => Origin::Line(1 + self.ends.partition_point(|end| *end < place)),
+        }
+    }
+
+    fn syntax(&self, text: &str, error: &toml::de::Error) -> Fault {
+        let place = error.span().map_or(0, |span| span.start).min(text.len());
+        let before = self.ends.partition_point(|end| *end < place);
+        let line = text.split('\n').nth(before).unwrap_or("").trim();
+        Fault::new(
+            self.at(place),
+            "syntax",
+            format!("{line:?}"),
+            format!("TOML ({})", error.message().replace('\n', ", ")),
+        )
+    }
+
+    fn table(&self, path: &str, origin: Origin, table: DeTable) -> Result<Table, Fault> {
+        let mut entries = Vec::with_capacity(table.len());
+        for (key, value) in table {
+            let origin = self.at(key.span().start);
+            let name = key.into_inner().into_owned();
+            let path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            };
+            let node = self.node(&path, self.at(value.span().start), value.into_inner())?;
+            entries.push(Entry { name, origin, node });
+        }
+        Ok(Table { origin, entries })
+    }
+
+    fn node(&self, path: &str, origin: Origin, value: DeValue) -> Result<Node, Fault> {
+        let fault = |found: &str, allowed: &str| Err(Fault::new(origin, path, found, allowed));
+        let data = match value {
+            DeValue::Boolean(flag) => Data::Plain(Value::Flag(flag)),
+            DeValue::String(text) => Data::Plain(Value::Text(text.into_owned())),
+            DeValue::Integer(digits) => {
+                match i64::from_str_radix(digits.as_str(), digits.radix()) {
+                    Ok(integer) => Data::Plain(Value::Integer(integer)),
+                    Err(_) => return fault(digits.as_str(), "a whole number below 2^63"),
+                }
+            }
+            DeValue::Float(digits) => match digits.as_str().parse::<f64>() {
+                Ok(number) if number.is_finite() => Data::Plain(Value::Number(number)),
+                _ => return fault(digits.as_str(), "a finite number"),
+            },
+            DeValue::Datetime(date) => {
+                return fault(
+                    &format!("the date {date}"),
+                    "true or false, a number, a text, a list or a table",
+                )
+            }
+            DeValue::Array(items) => Data::List(
+                items
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, item)| {
+                        let origin = self.at(item.span().start);
+                        self.node(&format!("{path}.{i}"), origin, item.into_inner())
+                    })
+                    .collect::<Result<_, _>>()?,
+            ),
+            DeValue::Table(table) => Data::Table(self.table(path, origin, table)?),
+        };
+        Ok(Node { origin, data })
+    }
+}

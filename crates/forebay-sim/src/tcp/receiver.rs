@@ -1,0 +1,351 @@
+//! The receiving end of a connection: reassembly, cumulative and selective acknowledgement,
+//! delayed ACKs, and the echo of ECN marks.
+
+use forebay_core::Ecn;
+use smallvec::SmallVec;
+
+use crate::packet::{Flags, Packet};
+
+/// SACK blocks in one ACK (RFC 2018 section 3 with no other option; ns-2 sends 3 too).
+pub const MAX_BLOCKS: usize = 3;
+
+/// [start, end) of packets held out of order, most recently changed first.
+pub type Block = (u32, u32);
+
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub struct AckPolicy {
+    /// Every second packet, or after `delay_ns` (RFC 5681 section 4.2).
+    pub delayed: bool,
+    pub delay_ns: u64,
+    /// So many ACKs at the start of a connection are not delayed (Linux's quick ACKs).
+    pub quick: u8,
+    /// ACKs carry the number of marked packets (RFC 9768).
+    pub counts_marks: bool,
+}
+
+/// ACKs that are not delayed after a mark, where a receiver has quick ACKs: the sender's window
+/// may be small.
+const QUICK_AFTER_MARK: u8 = 2;
+
+/// A receiver's state.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub struct Receiver {
+    /// In-order bytes delivered within the window of measurement.
+    pub delivered_bytes: u64,
+    /// When a delayed ACK is due; `u64::MAX` if none waits.
+    pub ack_due: u64,
+    /// Out-of-order data, most recently changed first, as SACK wants it (RFC 2018 section 4).
+    held: SmallVec<[Block; 2]>,
+    next: u32,
+    connection: u16,
+    /// A mark was seen and the sender has not answered with CWR.
+    echo: bool,
+    /// ACKs left that are not delayed.
+    quick: u8,
+    /// Marked packets of this connection.
+    ce_pkts: u32,
+    /// The last packet was marked.
+    last_ce: bool,
+}
+
+/// What to do about an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Send an ACK now.
+    Now,
+    /// Wait for one more packet, or until `ack_due`.
+    Later,
+    /// It belongs to an earlier connection.
+    Stale,
+}
+
+impl Receiver {
+    pub fn new() -> Receiver {
+        Receiver {
+            delivered_bytes: 0,
+            ack_due: u64::MAX,
+            held: SmallVec::new(),
+            next: 0,
+            connection: 0,
+            echo: false,
+            quick: 0,
+            ce_pkts: 0,
+            last_ce: false,
+        }
+    }
+
+    /// Forgets everything for a new connection, but not what was delivered.
+    pub fn reset(&mut self, connection: u16) {
+        self.held.clear();
+        self.next = 0;
+        self.connection = connection;
+        self.echo = false;
+        self.ack_due = u64::MAX;
+        self.ce_pkts = 0;
+        self.last_ce = false;
+    }
+
+    pub fn connection(&self) -> u16 {
+        self.connection
+    }
+
+    /// Number of the packet expected next.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Out-of-order data, for SACK.
+    pub fn blocks(&self) -> &[Block] {
+        &self.held[..self.held.len().min(MAX_BLOCKS)]
+    }
+
+    /// Marked packets of this connection, for an ACK that carries their number. All packets of
+    /// a connection are of one size, so the number of bytes follows.
+    pub fn ce_pkts(&self) -> u32 {
+        self.ce_pkts
+    }
+
+    /// ECE for the next ACK.
+    pub fn echo(&self) -> bool {
+        self.echo
+    }
+
+    /// Takes a data packet at `now`; returns the reply and how many packets of data became
+    /// deliverable.
+    #[inline(always)]
+    pub fn receive(&mut self, now: u64, packet: &Packet, acks: AckPolicy) -> (Reply, u32) {
+        if packet.connection != self.connection {
+            return (Reply::Stale, 0);
+        }
+        let ce = packet.traffic_class.ecn() == Ecn::Ce;
+        if packet.seq == 0 {
+            self.quick = acks.quick;
+        } else if ce && !self.echo && acks.quick > 0 && !acks.counts_marks {
+            self.quick = self.quick.max(QUICK_AFTER_MARK);
+        }
+        self.see_ecn(ce, packet.flags);
+        // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1).
+        let marks_begin = acks.counts_marks && ce && !self.last_ce;
+        self.last_ce = ce;
+        let before = self.next;
+        let fills_gap = !self.held.is_empty();
+        self.place(packet.seq);
+        // The SYN carries no data.
+        let delivered = self.next.saturating_sub(before.max(1));
+
+        let in_order = packet.seq + 1 == self.next;
+        // The SYN, gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
+        let may_wait = acks.delayed
+            && in_order
+            && !fills_gap
+            && packet.seq != 0
+            && self.ack_due == u64::MAX
+            && self.quick == 0
+            && !marks_begin;
+        if may_wait {
+            self.ack_due = now + acks.delay_ns;
+            return (Reply::Later, delivered);
+        }
+        self.ack_due = u64::MAX;
+        self.quick = self.quick.saturating_sub(u8::from(packet.seq != 0));
+        (Reply::Now, delivered)
+    }
+
+    /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
+    /// (RFC 3168 section 6.1.3).
+    fn see_ecn(&mut self, ce: bool, flags: Flags) {
+        if flags.ecn_signal {
+            self.echo = false;
+        }
+        if ce {
+            self.ce_pkts += 1;
+            self.echo = true;
+        }
+    }
+
+    #[inline(always)]
+    fn place(&mut self, seq: u32) {
+        if seq == self.next {
+            self.next += 1;
+            if self.held.is_empty() {
+                return;
+            }
+            let next = self.next;
+            if let Some(i) = self.held.iter().position(|&(start, _)| start == next) {
+                self.next = self.held.remove(i).1;
+            }
+        } else if seq > self.next {
+            let (mut start, mut end) = (seq, seq + 1);
+            self.held.retain(|&mut (s, e)| {
+                let touches = s <= end && start <= e;
+                if touches {
+                    start = start.min(s);
+                    end = end.max(e);
+                }
+                !touches
+            });
+            self.held.insert(0, (start, end));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::NO_BLOCKS;
+    use forebay_core::TrafficClass;
+
+    fn data(seq: u32) -> Packet {
+        Packet {
+            flow: 0,
+            seq,
+            blocks: NO_BLOCKS,
+            bytes: 1000,
+            connection: 0,
+            traffic_class: TrafficClass::default(),
+            flags: Flags::default(),
+            station: 0,
+        }
+    }
+
+    const AT_ONCE: AckPolicy = AckPolicy {
+        delayed: false,
+        delay_ns: 100_000_000,
+        quick: 0,
+        counts_marks: false,
+    };
+    const DELAYED: AckPolicy = AckPolicy {
+        delayed: true,
+        ..AT_ONCE
+    };
+
+    fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
+        r.receive(0, &data(seq), AT_ONCE)
+    }
+
+    #[test]
+    fn gaps_are_held_and_filled() {
+        let mut r = Receiver::new();
+        assert_eq!(receive(&mut r, 0), (Reply::Now, 0));
+        for seq in [2, 5, 3, 7] {
+            assert_eq!(receive(&mut r, seq), (Reply::Now, 0));
+            assert_eq!(r.next(), 1);
+        }
+        // Most recently changed first.
+        assert_eq!(r.blocks(), [(7, 8), (2, 4), (5, 6)]);
+        assert_eq!(receive(&mut r, 1), (Reply::Now, 3));
+        assert_eq!(r.next(), 4);
+        assert_eq!(receive(&mut r, 4), (Reply::Now, 2));
+        // Twice the same: acknowledged, not delivered again.
+        assert_eq!(receive(&mut r, 4), (Reply::Now, 0));
+        assert_eq!(receive(&mut r, 7), (Reply::Now, 0));
+        assert_eq!((r.next(), r.blocks()), (6, &[(7, 8)][..]));
+    }
+
+    #[test]
+    fn a_block_between_two_joins_them() {
+        let mut r = Receiver::new();
+        for seq in [2, 4, 3] {
+            receive(&mut r, seq);
+        }
+        assert_eq!(r.blocks(), [(2, 5)]);
+    }
+
+    #[test]
+    fn every_second_packet_is_acknowledged_when_delaying() {
+        let mut r = Receiver::new();
+        let replies: Vec<Reply> = [0, 1, 2, 3, 5, 4, 6]
+            .iter()
+            .map(|&seq| r.receive(0, &data(seq), DELAYED).0)
+            .collect();
+        use Reply::{Later, Now};
+        // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
+        assert_eq!(replies, [Now, Later, Now, Later, Now, Now, Later]);
+    }
+
+    #[test]
+    fn quick_acks_come_first_and_after_a_mark() {
+        use Reply::{Later, Now};
+        let quick = AckPolicy {
+            quick: 3,
+            ..DELAYED
+        };
+        let mut r = Receiver::new();
+        let mut replies = |seqs: std::ops::Range<u32>| -> Vec<Reply> {
+            seqs.map(|seq| {
+                let mut packet = data(seq);
+                packet
+                    .traffic_class
+                    .set_ecn(if seq == 7 { Ecn::Ce } else { Ecn::Ect0 });
+                r.receive(0, &packet, quick).0
+            })
+            .collect()
+        };
+        assert_eq!(replies(0..7), [Now, Now, Now, Now, Later, Now, Later]);
+        // The mark on 7, and one more.
+        assert_eq!(replies(7..11), [Now, Now, Later, Now]);
+    }
+
+    #[test]
+    fn marks_are_echoed_until_the_sender_answers() {
+        let mut r = Receiver::new();
+        let mut marked = data(0);
+        marked.traffic_class.set_ecn(Ecn::Ce);
+        r.receive(0, &marked, AT_ONCE);
+        assert!(r.echo());
+        receive(&mut r, 1);
+        assert!(r.echo());
+        let mut answer = data(2);
+        answer.flags.ecn_signal = true;
+        r.receive(0, &answer, AT_ONCE);
+        assert!(!r.echo());
+    }
+
+    #[test]
+    fn marks_are_counted_and_the_first_is_not_delayed() {
+        use Reply::{Later, Now};
+        let counting = AckPolicy {
+            counts_marks: true,
+            ..DELAYED
+        };
+        let mut r = Receiver::new();
+        let replies = (0..8).map(|seq| {
+            let mut packet = data(seq);
+            let ecn = match seq {
+                3..=5 => Ecn::Ce,
+                _ => Ecn::Ect1,
+            };
+            packet.traffic_class = TrafficClass::new(0, ecn);
+            (r.receive(0, &packet, counting).0, r.ce_pkts())
+        });
+        let replies: Vec<_> = replies.collect();
+        let want = [
+            (Now, 0),
+            (Later, 0),
+            (Now, 0),
+            // The first mark at once, the second with the third.
+            (Now, 1),
+            (Later, 2),
+            (Now, 3),
+            (Later, 3),
+            (Now, 3),
+        ];
+        assert_eq!(replies, want);
+        // A copy is counted like any packet.
+        let mut copy = data(5);
+        copy.traffic_class = TrafficClass::new(0, Ecn::Ce);
+        r.receive(0, &copy, counting);
+        assert_eq!(r.ce_pkts(), 4);
+        r.reset(1);
+        assert_eq!(r.ce_pkts(), 0);
+    }
+
+    #[test]
+    fn packets_of_an_earlier_connection_are_ignored() {
+        let mut r = Receiver::new();
+        r.reset(1);
+        assert_eq!(receive(&mut r, 0), (Reply::Stale, 0));
+    }
+}

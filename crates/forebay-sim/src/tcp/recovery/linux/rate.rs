@@ -1,0 +1,178 @@
+//! Delivery-rate samples, as the Linux kernel takes them (net/ipv4/tcp_rate.c;
+//! draft-cheng-iccrg-delivery-rate-estimation-02). Only for windows that ask for them.
+
+use std::collections::VecDeque;
+
+/// How fast packets were delivered between two of them: from when the earlier was delivered to now,
+/// or from when it was sent to when the later was, where that took longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    pub pkts: u32,
+    pub interval_ns: u64,
+    /// The application, and not the window, held the sender back.
+    pub app_limited: bool,
+}
+
+/// What was so when a packet was last sent.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    seq: u32,
+    sent_ns: u64,
+    /// When the first packet of its flight was sent.
+    first_sent_ns: u64,
+    delivered_pkts: u64,
+    delivered_ns: u64,
+    app_limited: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RateSampler {
+    /// Packets delivered in all, and when the last was.
+    delivered_pkts: u64,
+    delivered_ns: u64,
+    first_sent_ns: u64,
+    /// Samples are the application's until more than this are delivered.
+    app_limited_until: Option<u64>,
+    /// Of packets from the first unacknowledged one on; none where it is delivered.
+    stamps: VecDeque<Option<Stamp>>,
+    una: u32,
+    /// Of the packet sent last of those that this ACK reports.
+    newest: Option<Stamp>,
+}
+
+impl RateSampler {
+    /// A packet is sent, new or again; `idle` says that none is out.
+    pub fn on_sent(&mut self, seq: u32, now: u64, idle: bool) {
+        if idle {
+            self.first_sent_ns = now;
+            self.delivered_ns = now;
+        }
+        let at = (seq - self.una) as usize;
+        if at >= self.stamps.len() {
+            self.stamps.resize(at + 1, None);
+        }
+        self.stamps[at] = Some(Stamp {
+            seq,
+            sent_ns: now,
+            first_sent_ns: self.first_sent_ns,
+            delivered_pkts: self.delivered_pkts,
+            delivered_ns: self.delivered_ns,
+            app_limited: self.app_limited_until.is_some(),
+        });
+    }
+
+    /// The application has no more data, with these packets in flight.
+    pub fn app_limited(&mut self, in_flight_pkts: u32) {
+        self.app_limited_until = Some(self.delivered_pkts + u64::from(in_flight_pkts));
+    }
+
+    /// An ACK reports a packet for the first time.
+    pub fn on_delivered(&mut self, seq: u32) {
+        self.delivered_pkts += 1;
+        let stamp = self.stamps.get_mut((seq - self.una) as usize);
+        let Some(stamp) = stamp.and_then(Option::take) else {
+            return;
+        };
+        let newer = |newest: Stamp| (stamp.sent_ns, stamp.seq) > (newest.sent_ns, newest.seq);
+        if self.newest.is_none_or(newer) {
+            self.newest = Some(stamp);
+        }
+    }
+
+    /// The sample of an ACK, once what it reports is taken; none where it reports nothing, or an
+    /// interval shorter than any round trip.
+    pub fn sample(&mut self, una: u32, now: u64, min_rtt_ns: u64) -> Option<Delivered> {
+        let gone = (una - self.una) as usize;
+        self.stamps.drain(..gone.min(self.stamps.len()));
+        self.una = una;
+        let limited = self.app_limited_until;
+        self.app_limited_until = limited.filter(|until| self.delivered_pkts <= *until);
+        let newest = self.newest.take()?;
+        self.delivered_ns = now;
+        self.first_sent_ns = newest.sent_ns;
+        let sending_ns = newest.sent_ns - newest.first_sent_ns;
+        let interval_ns = sending_ns.max(now - newest.delivered_ns);
+        (interval_ns >= min_rtt_ns).then_some(Delivered {
+            pkts: (self.delivered_pkts - newest.delivered_pkts) as u32,
+            interval_ns,
+            app_limited: newest.app_limited,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const RTT: u64 = 20 * MS;
+
+    /// Packets 0 to 39 sent each ms from 0, and acknowledged a round trip later but for `lost`.
+    fn samples(lost: Option<u32>) -> Vec<Option<Delivered>> {
+        let mut rates = RateSampler::default();
+        let mut samples = Vec::new();
+        for ms in 0..60u64 {
+            let now = ms * MS;
+            if let Some(seq) = ms.checked_sub(20).map(|seq| seq as u32) {
+                if Some(seq) != lost {
+                    rates.on_delivered(seq);
+                }
+                let una = lost.filter(|lost| seq >= *lost).unwrap_or(seq + 1);
+                samples.push(rates.sample(una, now, RTT));
+            }
+            if ms < 40 {
+                rates.on_sent(ms as u32, now, ms == 0);
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn a_steady_flow_is_measured_at_its_rate() {
+        // From packet 20 on, which is the first sent after a delivery.
+        for sample in &samples(None)[21..] {
+            let sample = sample.unwrap();
+            assert_eq!(
+                sample.interval_ns,
+                u64::from(sample.pkts) * MS,
+                "{sample:?}"
+            );
+            assert!(!sample.app_limited);
+        }
+    }
+
+    #[test]
+    fn a_lost_packet_is_not_delivered() {
+        let samples = samples(Some(25));
+        assert_eq!(samples[25], None);
+        let after = samples[30].unwrap();
+        assert_eq!(u64::from(after.pkts + 1) * MS, after.interval_ns);
+    }
+
+    #[test]
+    fn acks_in_one_lump_do_not_raise_the_rate() {
+        let mut rates = RateSampler::default();
+        for ms in 0..10 {
+            rates.on_sent(ms as u32, ms * MS, ms == 0);
+        }
+        (0..10).for_each(|seq| rates.on_delivered(seq));
+        let sample = rates.sample(10, 9 * MS + RTT, RTT).unwrap();
+        assert_eq!((sample.pkts, sample.interval_ns), (10, 9 * MS + RTT));
+    }
+
+    #[test]
+    fn what_the_application_holds_back_is_said() {
+        let mut rates = RateSampler::default();
+        rates.on_sent(0, 0, true);
+        rates.app_limited(1);
+        rates.on_delivered(0);
+        let sample = rates.sample(1, RTT, RTT).unwrap();
+        assert!(!sample.app_limited);
+        rates.on_sent(1, RTT, true);
+        rates.on_delivered(1);
+        assert!(rates.sample(2, 2 * RTT, RTT).unwrap().app_limited);
+        rates.on_sent(2, 2 * RTT, true);
+        rates.on_delivered(2);
+        assert!(!rates.sample(3, 3 * RTT, RTT).unwrap().app_limited);
+    }
+}

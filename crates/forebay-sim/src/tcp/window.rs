@@ -1,0 +1,178 @@
+//! The congestion window: how much may be in flight, and at what pace. One window a file, over
+//! any recovery.
+
+mod cubic;
+mod dctcp;
+mod linux_cubic;
+mod linux_reno;
+mod reno;
+mod size;
+
+pub use cubic::Cubic;
+pub use dctcp::Dctcp;
+pub use linux_cubic::LinuxCubic;
+pub use linux_reno::LinuxReno;
+pub use reno::Reno;
+pub use size::{Real, Size, Whole, NO_THRESHOLD};
+
+use forebay_core::Rate;
+
+use super::connection::Config;
+
+/// What says that the network is congested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Packets are lost.
+    Loss,
+    /// The receiver echoes a mark.
+    Mark,
+    /// The retransmission timer fired.
+    Timeout,
+}
+
+/// Congestion, once in a window of data.
+#[derive(Clone, Copy, Debug)]
+pub struct Congestion {
+    pub signal: Signal,
+    /// The window in use, with what recovery has added to it, in packets.
+    pub in_use_pkts: f64,
+}
+
+/// What an ACK says, before losses are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct AckSample {
+    pub now: u64,
+    /// First packet not acknowledged, and next to send.
+    pub una: u32,
+    pub next: u32,
+    /// Round trip of the packet sent last of those that it reports, if one tells it.
+    pub rtt_ns: Option<u64>,
+    /// Rate at which the sender makes its segments.
+    pub bytes_per_s: f64,
+    /// Packets that it reports for the first time, by number or by SACK.
+    pub delivered_pkts: u32,
+    /// Packets that it reports as marked for the first time, where ACKs carry counts.
+    pub ce_pkts: u32,
+}
+
+/// How fast packets are delivered, as an ACK tells it once its losses are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateSample {
+    pub now: u64,
+    /// Packets delivered over an interval of about a round trip.
+    pub delivered_pkts: u32,
+    pub interval_ns: u64,
+    /// The application, and not the window, held the sender back.
+    pub app_limited: bool,
+    /// What this ACK reports: packets delivered, marked and lost, and a round trip.
+    pub acked_pkts: u32,
+    pub ce_pkts: u32,
+    pub lost_pkts: u32,
+    pub rtt_ns: Option<u64>,
+    /// Packets in flight before it.
+    pub prior_in_flight_pkts: u32,
+}
+
+/// What lets a window grow: an ACK outside recovery, where the window was in the way.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    pub now: u64,
+    /// Packets that arrived.
+    pub acked_pkts: u32,
+    /// Smoothed; zero before the first measurement.
+    pub srtt_ns: u64,
+}
+
+/// A congestion window, with what quinn's `Controller` and Linux's `tcp_congestion_ops` give
+/// theirs. A recovery calls it; it calls nobody. Sizes are in packets.
+pub trait Window: Send + Sized {
+    type Size: Size;
+
+    /// The window asks for delivery rates: [`Self::on_rate`].
+    const RATE_SAMPLES: bool = false;
+
+    /// Of a closed connection: one packet, the SYN.
+    fn new(config: &Config) -> Self;
+
+    /// Window and threshold, which the recovery moves as well: while it recovers, and after a
+    /// timeout.
+    fn size(&self) -> &Self::Size;
+    fn size_mut(&mut self) -> &mut Self::Size;
+
+    #[inline]
+    fn cwnd(&self) -> f64 {
+        self.size().cwnd()
+    }
+
+    #[inline]
+    fn cwnd_pkts(&self) -> u32 {
+        self.size().cwnd_pkts()
+    }
+
+    #[inline]
+    fn set_cwnd(&mut self, pkts: f64) {
+        self.size_mut().set_cwnd(pkts);
+    }
+
+    #[inline]
+    fn ssthresh_pkts(&self) -> u32 {
+        self.size().ssthresh_pkts()
+    }
+
+    /// The handshake is done: data begins with this window.
+    fn on_established(&mut self, initial_pkts: u32, _now: u64, _next: u32) {
+        self.set_cwnd(f64::from(initial_pkts));
+    }
+
+    /// A packet is sent behind those in flight.
+    fn on_sent(&mut self, _now: u64, _in_flight_pkts: u32) {}
+
+    /// An ACK has come, in recovery or not (`pkts_acked`, `in_ack_event`).
+    fn on_ack(&mut self, _sample: &AckSample) {}
+
+    /// An ACK has told a delivery rate, in recovery or not (`cong_control`).
+    fn on_rate(&mut self, _sample: &RateSample) {}
+
+    /// Grows, in slow start or congestion avoidance (`cong_avoid`).
+    fn grow(&mut self, growth: &Growth);
+
+    /// Lowers the threshold (`ssthresh`); returns the window to go on with, at once or
+    /// as the recovery brings it there.
+    fn on_congestion(&mut self, congestion: &Congestion) -> f64;
+
+    /// The retransmission timer fired; [`Self::on_congestion`] came before if packets were lost
+    /// (`set_state`).
+    fn on_timeout(&mut self, _now: u64, _next: u32) {}
+
+    /// A pace of its own.
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// The pace at which packets leave: the window's own, or 2 times these packets in a round
+    /// trip in slow start and 1.2 times them afterwards (`tcp_update_pacing_rate`); no limit
+    /// before a round trip is measured.
+    fn bytes_per_s(&self, pkts: u32, srtt_ns: u64, config: &Config) -> f64 {
+        if let Some(rate) = self.pacing_rate() {
+            return rate.as_bps() as f64 / 8.0;
+        }
+        let ratio = match self.cwnd_pkts() < self.ssthresh_pkts() / 2 {
+            true => 2.0,
+            false => 1.2,
+        };
+        let srtt_s = srtt_ns.max(1) as f64 / 1e9;
+        ratio * f64::from(pkts) * f64::from(config.payload_bytes) / srtt_s
+    }
+
+    /// The timeout came too early: back to the window and threshold before it (`undo_cwnd`).
+    /// True if the threshold rises.
+    fn undo(&mut self, cwnd: f64, ssthresh: f64) -> bool {
+        let size = self.size_mut();
+        size.set_cwnd(size.cwnd().max(cwnd));
+        let rises = ssthresh > size.ssthresh();
+        if rises {
+            size.set_ssthresh(ssthresh);
+        }
+        rises
+    }
+}

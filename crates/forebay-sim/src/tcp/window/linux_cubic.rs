@@ -1,0 +1,328 @@
+//! CUBIC as Linux grows its window: RFC 9438's curve in whole packets, its Reno-friendly window
+//! always at α = 8/15, and HyStart, which ends slow start before the first loss.
+
+mod hystart;
+
+use super::{AckSample, Congestion, Growth, Whole, Window};
+use crate::tcp::Config;
+use hystart::HyStart;
+
+/// Share of the window kept, in units of 1/1024 (0.7 in RFC 9438 section 4.6).
+const BETA: u64 = 717;
+/// C of RFC 9438 section 5.1, in units of 1/1024 packets per cubed second.
+const C: u64 = 410;
+/// The clock of the curve: 1024 ticks a second.
+const TICKS_PER_S: u64 = 1024;
+/// The curve is looked at again no sooner than this where the window stands.
+const REFRESH_NS: u64 = 1_000_000_000 / 32;
+/// And never twice in a tick of the kernel's clock (HZ = 1000).
+const CLOCK_NS: u64 = 1_000_000;
+
+#[derive(Clone, Debug)]
+pub struct LinuxCubic {
+    size: Whole,
+    curve: Curve,
+    last_sent_ns: u64,
+}
+
+/// Where the window stands on the cubic.
+#[derive(Clone, Debug)]
+struct Curve {
+    /// Packets acknowledged for one more of the window.
+    each: u32,
+    /// Window before the last reduction, or less (fast convergence); zero before the first.
+    last_max: u32,
+    last_cwnd: u32,
+    last_ns: u64,
+    /// The plateau.
+    origin: u32,
+    /// From the epoch to the plateau.
+    k_ticks: u64,
+    epoch_ns: Option<u64>,
+    /// The window Reno would have, and packets acknowledged towards its next one.
+    reno: u32,
+    reno_credit: u32,
+    /// Least round trip; zero before the first.
+    delay_min_ns: u64,
+    hystart: HyStart,
+}
+
+fn ticks(ns: u64) -> u64 {
+    (u128::from(ns) * u128::from(TICKS_PER_S) / 1_000_000_000) as u64
+}
+
+impl Curve {
+    fn new(now: u64, next: u32) -> Curve {
+        Curve {
+            each: 0,
+            last_max: 0,
+            last_cwnd: 0,
+            last_ns: 0,
+            origin: 0,
+            k_ticks: 0,
+            epoch_ns: None,
+            reno: 0,
+            reno_credit: 0,
+            delay_min_ns: 0,
+            hystart: HyStart::round(now, next),
+        }
+    }
+
+    fn threshold(&mut self, cwnd: u32) -> u32 {
+        let scaled = |share: u64, of: u64| (u64::from(cwnd) * share / of) as u32;
+        self.epoch_ns = None;
+        // Fast convergence (RFC 9438 section 4.7).
+        self.last_max = match cwnd < self.last_max {
+            true => scaled(1024 + BETA, 2048),
+            false => cwnd,
+        };
+        scaled(BETA, 1024).max(2)
+    }
+
+    /// How many packets must be acknowledged for one more of the window; `acked` just were.
+    fn packets_per_increase(&mut self, cwnd: u32, acked: u32, now: u64) -> u32 {
+        self.reno_credit += acked;
+        if self.last_cwnd == cwnd && now - self.last_ns <= REFRESH_NS {
+            return self.each;
+        }
+        if self.epoch_ns.is_none() || now / CLOCK_NS != self.last_ns / CLOCK_NS {
+            self.last_cwnd = cwnd;
+            self.last_ns = now;
+            self.follow_curve(cwnd, acked, now);
+        }
+        // The Reno-friendly window (RFC 9438 section 4.3): one packet for every 15/8 windows,
+        // above the last maximum as below it.
+        let reno_each = (15 * cwnd / 8).max(1);
+        while self.reno_credit > reno_each {
+            self.reno_credit -= reno_each;
+            self.reno += 1;
+        }
+        if self.reno > cwnd {
+            self.each = self.each.min(cwnd / (self.reno - cwnd));
+        }
+        // At most half as much again in a round trip (section 4.4).
+        self.each = self.each.max(2);
+        self.each
+    }
+
+    fn follow_curve(&mut self, cwnd: u32, acked: u32, now: u64) {
+        let epoch = *self.epoch_ns.get_or_insert_with(|| {
+            self.reno_credit = acked;
+            self.reno = cwnd;
+            self.origin = self.last_max.max(cwnd);
+            let below = f64::from(self.origin - cwnd);
+            // K, figure 2 of section 4.2.
+            self.k_ticks = ((below * 1024.0 / C as f64).cbrt() * TICKS_PER_S as f64) as u64;
+            now
+        });
+        // Where the curve is in a round trip, figure 1 of section 4.2.
+        let at = ticks(now - epoch + self.delay_min_ns);
+        let off = u128::from(at.abs_diff(self.k_ticks)).pow(3) * u128::from(C);
+        let change = (off >> 40).min(u128::from(u32::MAX >> 2)) as u32;
+        let target = match at < self.k_ticks {
+            true => self.origin - change.min(self.origin),
+            false => self.origin.saturating_add(change),
+        };
+        self.each = match target > cwnd {
+            true => cwnd / (target - cwnd),
+            false => 100 * cwnd,
+        };
+        // Before the first loss nothing is known of the path: 5 % in a round trip at least.
+        if self.last_max == 0 {
+            self.each = self.each.min(20);
+        }
+    }
+}
+
+impl Window for LinuxCubic {
+    type Size = Whole;
+
+    fn new(_config: &Config) -> LinuxCubic {
+        LinuxCubic {
+            size: Whole::new(),
+            curve: Curve::new(0, 0),
+            last_sent_ns: 0,
+        }
+    }
+
+    fn size(&self) -> &Whole {
+        &self.size
+    }
+
+    fn size_mut(&mut self) -> &mut Whole {
+        &mut self.size
+    }
+
+    fn on_established(&mut self, initial_pkts: u32, now: u64, next: u32) {
+        self.size.cwnd = initial_pkts;
+        self.curve = Curve::new(now, next);
+    }
+
+    fn on_sent(&mut self, now: u64, in_flight_pkts: u32) {
+        // The curve stands still while nothing is sent.
+        if let (0, Some(epoch)) = (in_flight_pkts, &mut self.curve.epoch_ns) {
+            *epoch = (*epoch + (now - self.last_sent_ns)).min(now);
+        }
+        self.last_sent_ns = now;
+    }
+
+    fn on_ack(&mut self, sample: &AckSample) {
+        let (size, curve) = (&mut self.size, &mut self.curve);
+        let Some(rtt_ns) = sample.rtt_ns else { return };
+        // Right after a recovery its queue is still there.
+        if curve
+            .epoch_ns
+            .is_some_and(|epoch| sample.now < epoch + 1_000_000_000)
+        {
+            return;
+        }
+        if curve.delay_min_ns == 0 || rtt_ns < curve.delay_min_ns {
+            curve.delay_min_ns = rtt_ns;
+        }
+        if !curve.hystart.done
+            && size.in_slow_start()
+            && curve
+                .hystart
+                .finds(curve.delay_min_ns, size.cwnd, rtt_ns, sample)
+        {
+            size.ssthresh = size.cwnd;
+        }
+    }
+
+    fn grow(&mut self, growth: &Growth) {
+        if let Some(acked) = self.size.slow_start(growth.acked_pkts) {
+            let cwnd = self.size.cwnd;
+            let each = self.curve.packets_per_increase(cwnd, acked, growth.now);
+            self.size.avoid_congestion(each, acked);
+        }
+    }
+
+    fn on_congestion(&mut self, _congestion: &Congestion) -> f64 {
+        let threshold = self.curve.threshold(self.size.cwnd);
+        self.size.lower(threshold)
+    }
+
+    fn on_timeout(&mut self, now: u64, next: u32) {
+        self.size.credit = 0;
+        self.curve = Curve::new(now, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Signal, NO_THRESHOLD};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn fall(window: &mut LinuxCubic) -> u32 {
+        let congestion = Congestion {
+            signal: Signal::Loss,
+            in_use_pkts: window.cwnd(),
+        };
+        window.on_congestion(&congestion) as u32
+    }
+
+    /// Of a least round trip of 60 ms.
+    fn window(cwnd: u32) -> LinuxCubic {
+        let mut curve = Curve::new(0, 0);
+        curve.delay_min_ns = 60 * MS;
+        let size = Whole {
+            cwnd,
+            ..Whole::new()
+        };
+        LinuxCubic {
+            size,
+            curve,
+            last_sent_ns: 0,
+        }
+    }
+
+    /// After a reduction from `prior`.
+    fn reduced(prior: u32) -> LinuxCubic {
+        let mut window = window(prior);
+        window.size.cwnd = fall(&mut window);
+        window
+    }
+
+    /// Round trips until the window has grown to `to`, two packets an ACK.
+    fn rounds_to(to: u32, window: &mut LinuxCubic, rtt_ns: u64) -> u64 {
+        let (mut now, mut rounds) = (0, 0);
+        while window.size.cwnd < to {
+            rounds += 1;
+            let acks = u64::from(window.size.cwnd / 2);
+            for _ in 0..acks {
+                now += rtt_ns / acks;
+                window.grow(&Growth {
+                    now,
+                    acked_pkts: 2,
+                    srtt_ns: rtt_ns,
+                });
+            }
+        }
+        rounds
+    }
+
+    #[test]
+    fn a_window_falls_to_717_of_1024_and_converges_fast() {
+        let mut window = window(100);
+        assert_eq!((fall(&mut window), window.curve.last_max), (70, 100));
+        window.size.cwnd = 70;
+        assert_eq!((fall(&mut window), window.curve.last_max), (49, 59));
+    }
+
+    #[test]
+    fn alpha_stays_below_reno_s_above_the_last_maximum() {
+        // From 14 packets: 20, the old maximum, is 6 windows of 15/8 round trips away, and the
+        // next 6 as many again; RFC 9438's α = 1 would take 6 round trips for those. The cubic
+        // itself needs 2.4 s to come back.
+        let mut flow = reduced(20);
+        let to_maximum = rounds_to(20, &mut flow, 60 * MS);
+        assert!((10..=13).contains(&to_maximum), "{to_maximum}");
+        let mut flow = reduced(20);
+        let beyond = rounds_to(26, &mut flow, 60 * MS) - to_maximum;
+        assert!((10..=13).contains(&beyond), "{beyond}");
+    }
+
+    #[test]
+    fn a_large_window_follows_the_cubic() {
+        // From 1000 packets the plateau is 9.09 s away; Reno's line would take longer.
+        let mut flow = reduced(1000);
+        let rounds = rounds_to(995, &mut flow, 100 * MS);
+        let at_s = rounds as f64 / 10.0;
+        // The last five packets of the rise take cbrt(5/C) = 2.3 s.
+        assert!((at_s - 6.8).abs() < 0.7, "{at_s}");
+    }
+
+    #[test]
+    fn slow_start_ends_when_the_round_trip_rises() {
+        let slow_start = |rtt_ms: u64| {
+            let mut window = window(40);
+            for ack in 0..9 {
+                window.on_ack(&AckSample {
+                    // Too far apart for a train.
+                    now: ack * 3 * MS,
+                    rtt_ns: Some(rtt_ms * MS),
+                    una: 1,
+                    next: 50,
+                    bytes_per_s: 1e6,
+                    delivered_pkts: 1,
+                    ce_pkts: 0,
+                });
+            }
+            window.size.ssthresh
+        };
+        // An eighth of 60 ms is 7.5 ms.
+        assert_eq!(slow_start(67), NO_THRESHOLD);
+        assert_eq!(slow_start(68), 40);
+    }
+
+    #[test]
+    fn the_curve_waits_while_nothing_is_sent() {
+        let mut window = reduced(100);
+        window.curve.packets_per_increase(70, 1, 5 * MS);
+        window.on_sent(10 * MS, 1);
+        window.on_sent(400 * MS, 0);
+        assert_eq!(window.curve.epoch_ns, Some(395 * MS));
+    }
+}

@@ -1,0 +1,119 @@
+//! What a sender's keys change in whole runs: pacing, and how marks come back.
+
+use forebay_scenario::{parse, Options};
+use forebay_sim::{run, Watch};
+use forebay_trace::Metrics;
+
+fn simulate(text: &str) -> Metrics {
+    let experiment = parse(text.as_bytes(), "test", &Options::default());
+    let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
+    let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
+    Metrics::of(&run.unwrap().unwrap(), None)
+}
+
+/// A connection with an initial window of 60 packets, in front of a buffer for 20.
+fn large_initial_window(keys: &str) -> Metrics {
+    simulate(&format!(
+        r#"
+        duration = "2s"
+        measure = ["0s", "2s"]
+        [bottleneck]
+        rate = "10Mbit/s"
+        buffer = "20p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 1
+        packet = "1000B"
+        rtt = "100ms"
+        access = "1Gbit/s"
+        window = "60p"
+        initial_window = "60p"
+        {keys}
+        [[law]]
+        kind = "droptail"
+        "#
+    ))
+}
+
+#[test]
+fn a_paced_window_fits_a_buffer_that_a_burst_overflows() {
+    for tcp in ["sack", "linux-reno", "linux-cubic"] {
+        let drops = |pacing: bool| {
+            large_initial_window(&format!("tcp = \"{tcp}\"\npacing = {pacing}")).drop_rate
+        };
+        assert_eq!((drops(true), drops(false) > 0.01), (0.0, true), "{tcp}");
+    }
+}
+
+#[test]
+fn a_paced_sender_uses_its_window() {
+    for tcp in ["reno", "linux-reno"] {
+        let paced = large_initial_window(&format!("tcp = \"{tcp}\"\npacing = true"));
+        // 60 packets of 1000 bytes in 100 ms, but for the start and the time to go through.
+        assert!(
+            (4.0e6..4.8e6).contains(&paced.goodput_bps),
+            "{tcp}: {paced:?}"
+        );
+    }
+}
+
+/// Two connections that a step at 20 packets marks.
+fn step(keys: &str) -> Metrics {
+    simulate(&format!(
+        r#"
+        duration = "6s"
+        measure = ["2s", "6s"]
+        [bottleneck]
+        rate = "100Mbit/s"
+        delay = "1ms"
+        buffer = "500p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 2
+        packet = "1500B"
+        rtt = "10ms"
+        access = "10Gbit/s"
+        initial_window = "10p"
+        delayed_ack = true
+        ack_delay = "40ms"
+        {keys}
+        [[law]]
+        kind = "red"
+        min_th = "19p"
+        max_th = "20p"
+        max_p = 1.0
+        w_q = 1.0
+        gentle = true
+        wait = false
+        "#
+    ))
+}
+
+#[test]
+fn dctcp_holds_a_step_that_reno_swings_about() {
+    let dctcp = step("tcp = \"dctcp\"\necn = true");
+    let reno = step("tcp = \"linux-reno\"\necn = true");
+    assert!((10.0..26.0).contains(&dctcp.queue_mean_pkts), "{dctcp:?}");
+    assert!(
+        dctcp.utilisation > 0.98 && dctcp.drop_rate == 0.0,
+        "{dctcp:?}"
+    );
+    assert!(reno.queue_std_pkts > 1.5 * dctcp.queue_std_pkts, "{reno:?}");
+}
+
+#[test]
+fn counts_of_marks_are_answered_once_a_round_trip() {
+    for tcp in ["sack", "linux-reno", "linux-cubic"] {
+        let [echoed, counted] =
+            ["true", "\"l4s\""].map(|ecn| step(&format!("tcp = \"{tcp}\"\necn = {ecn}")));
+        for run in [echoed, counted] {
+            assert!(
+                run.mark_rate > 0.0 && run.drop_rate == 0.0,
+                "{tcp}: {run:?}"
+            );
+            assert!(run.utilisation > 0.8, "{tcp}: {run:?}");
+        }
+        let ratio = counted.mark_rate / echoed.mark_rate;
+        assert!((0.5..2.0).contains(&ratio), "{tcp}: {ratio}");
+    }
+}

@@ -1,0 +1,652 @@
+//! What is measured of a trace: the run's metrics, and what a paper's claim asks of a part of its
+//! time. One registry has their names, units and sentences; one function has each formula.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use forebay_core::{Span, Time};
+
+use crate::{Metrics, Samples, Trace};
+
+/// A number that is taken from a run.
+pub struct Measure {
+    /// In metrics.json and in tables; units last.
+    pub name: &'static str,
+    /// In a paper's claims; `name` where it is empty.
+    pub short: &'static str,
+    /// The heading of its column or axis.
+    pub title: &'static str,
+    /// A value times `scale` is in `unit`.
+    pub unit: &'static str,
+    pub scale: f64,
+    /// One noun phrase.
+    pub doc: &'static str,
+    pub of: Of,
+}
+
+/// What a measure is taken from.
+#[derive(Clone, Copy)]
+pub enum Of {
+    /// The samples of any window. None where a column that it needs is not there.
+    Samples(fn(&Part) -> Option<f64>),
+    /// The whole measurement: delays and goodputs are recorded for it alone.
+    Run(fn(&Metrics) -> f64),
+    /// The process that made the run.
+    Process,
+}
+
+const fn metric(
+    (name, short): (&'static str, &'static str),
+    title: &'static str,
+    (unit, scale): (&'static str, f64),
+    doc: &'static str,
+    of: Of,
+) -> Measure {
+    Measure {
+        name,
+        short,
+        title,
+        unit,
+        scale,
+        doc,
+        of,
+    }
+}
+
+const PACKETS: (&str, f64) = ("packets", 1.0);
+const PERCENT: (&str, f64) = ("%", 100.0);
+const MS: (&str, f64) = ("ms", 1e3);
+const NONE: (&str, f64) = ("", 1.0);
+
+/// The metrics of every run, in the order in which tables show them.
+pub const METRICS: &[Measure] = &[
+    metric(
+        ("queue_mean_pkts", "mean"),
+        "Queue",
+        PACKETS,
+        "mean backlog over the samples",
+        Of::Samples(queue_mean_pkts),
+    ),
+    metric(
+        ("queue_std_pkts", "std"),
+        "Deviation",
+        PACKETS,
+        "standard deviation of the backlog",
+        Of::Samples(queue_std_pkts),
+    ),
+    metric(
+        ("qacd_pkts", "qacd"),
+        "QACD",
+        PACKETS,
+        "quadratic average of control deviation: how far the backlog is from the set-point",
+        Of::Samples(qacd_pkts),
+    ),
+    metric(
+        ("drop_rate", ""),
+        "Drops",
+        PERCENT,
+        "packets dropped, of those that arrived",
+        Of::Samples(drop_rate),
+    ),
+    metric(
+        ("early_drop_rate", ""),
+        "Early drops",
+        PERCENT,
+        "packets dropped by the law as a signal",
+        Of::Samples(early_drop_rate),
+    ),
+    metric(
+        ("mark_rate", ""),
+        "Marks",
+        PERCENT,
+        "packets CE-marked, of those that arrived",
+        Of::Samples(mark_rate),
+    ),
+    metric(
+        ("utilisation", ""),
+        "Utilisation",
+        PERCENT,
+        "bits sent, of those the link could carry",
+        Of::Samples(utilisation),
+    ),
+    metric(
+        ("delay_mean_s", ""),
+        "Delay, mean",
+        MS,
+        "mean time a packet waits in the queue",
+        Of::Run(|m| m.delay_mean_s),
+    ),
+    metric(
+        ("delay_p95_s", ""),
+        "Delay, 95th pct.",
+        MS,
+        "95 % of the packets wait less",
+        Of::Run(|m| m.delay_p95_s),
+    ),
+    metric(
+        ("delay_p99_s", ""),
+        "Delay, 99th pct.",
+        MS,
+        "99 % of the packets wait less",
+        Of::Run(|m| m.delay_p99_s),
+    ),
+    metric(
+        ("goodput_bps", ""),
+        "Goodput",
+        ("Mbit/s", 1e-6),
+        "in-order data handed to the receivers",
+        Of::Run(|m| m.goodput_bps),
+    ),
+    metric(
+        ("jain", ""),
+        "Jain",
+        NONE,
+        "Jain's fairness index of the flows' goodputs; 1 is equal",
+        Of::Run(|m| m.jain),
+    ),
+    metric(
+        ("forwarded_packets", ""),
+        "Forwarded",
+        PACKETS,
+        "packets sent in the whole run",
+        Of::Run(|m| m.forwarded_packets),
+    ),
+    metric(
+        ("user_cpu_s", ""),
+        "CPU",
+        ("s", 1.0),
+        "user CPU time that the run took",
+        Of::Process,
+    ),
+];
+
+/// What claims ask for besides the metrics.
+pub const MEASURES: &[Measure] = &[
+    metric(
+        ("largest", ""),
+        "Longest queue",
+        PACKETS,
+        "longest backlog of any sample",
+        Of::Samples(largest),
+    ),
+    metric(
+        ("below_target", ""),
+        "Below the set-point",
+        PERCENT,
+        "samples with the backlog below the set-point",
+        Of::Samples(below_target),
+    ),
+    metric(
+        ("empty", ""),
+        "Empty",
+        PERCENT,
+        "samples with an empty queue",
+        Of::Samples(empty),
+    ),
+    metric(
+        ("half_s", ""),
+        "Above half",
+        ("s", 1.0),
+        "time with the backlog above half of the longest in the whole run",
+        Of::Samples(half_s),
+    ),
+    metric(
+        ("drop_rate_std", ""),
+        "Deviation of the loss rate",
+        PERCENT,
+        "standard deviation of the loss rates of whole seconds: how bursty loss is",
+        Of::Samples(drop_rate_std),
+    ),
+    metric(
+        ("high_loss", ""),
+        "Seconds of high loss",
+        PERCENT,
+        "seconds in which more than 7 % of the packets are lost",
+        Of::Samples(high_loss),
+    ),
+    metric(
+        ("throughput", ""),
+        "Throughput",
+        ("Mbit/s", 1e-6),
+        "bits per second that left the queue",
+        Of::Samples(throughput),
+    ),
+    metric(
+        ("delay_std_ms", ""),
+        "Deviation of the delay",
+        ("ms", 1.0),
+        "standard deviation of an arrival's wait, the backlog over the link's rate",
+        Of::Samples(delay_std_ms),
+    ),
+    metric(
+        ("delay_mean_ms", ""),
+        "Mean delay",
+        ("ms", 1.0),
+        "mean of an arrival's wait, the backlog over the link's rate",
+        Of::Samples(delay_mean_ms),
+    ),
+    metric(
+        ("backlog_std_ms", ""),
+        "Deviation of the backlog",
+        ("ms", 1.0),
+        "standard deviation of the backlog, as time at the rate that the link starts with",
+        Of::Samples(backlog_std_ms),
+    ),
+    metric(
+        ("settling_s", ""),
+        "Settling time",
+        ("s", 1.0),
+        "time from the window's start until the 1 s mean of the backlog stays within a quarter, \
+         or 5 packets, of the mean of its last half",
+        Of::Samples(settling_s),
+    ),
+    metric(
+        ("probability", ""),
+        "Signal probability",
+        NONE,
+        "mean signal probability that the law reports",
+        Of::Samples(|part| mean_known(part, "p")),
+    ),
+    metric(
+        ("probability_std", ""),
+        "Deviation of the signal probability",
+        NONE,
+        "standard deviation of the signal probability that the law reports",
+        Of::Samples(|part| deviation_known(part, "p")),
+    ),
+    metric(
+        ("max_p_std", ""),
+        "Deviation of max_p",
+        NONE,
+        "standard deviation of the max_p that the law reports",
+        Of::Samples(|part| deviation_known(part, "max_p")),
+    ),
+    metric(
+        ("capacity_pkts_per_s", ""),
+        "Estimate of C",
+        ("packets/s", 1.0),
+        "mean of the law's estimate of the link's rate",
+        Of::Samples(|part| mean_known(part, "capacity_pkts_per_s")),
+    ),
+    metric(
+        ("flows", ""),
+        "Estimate of N",
+        ("flows", 1.0),
+        "mean of the law's estimate of the number of flows",
+        Of::Samples(|part| mean_known(part, "flows")),
+    ),
+    metric(
+        ("tcp_goodput_bps", ""),
+        "TCP's goodput",
+        ("Mbit/s", 1e-6),
+        "goodput of TCP's flows, in the whole measurement",
+        Of::Samples(tcp_goodput_bps),
+    ),
+    metric(
+        ("transfer_delay_s", ""),
+        "Transfer delay",
+        MS,
+        "bigdeli eq. (9): delay from sender to receiver, weighted by the goodput of each flow",
+        Of::Samples(transfer_delay_s),
+    ),
+    metric(
+        ("jitter_s3", ""),
+        "Jitter",
+        ("s³", 1.0),
+        "bigdeli eq. (10) as printed: variance of the delay times its mean",
+        Of::Samples(jitter_s3),
+    ),
+    metric(
+        ("jitter", ""),
+        "Jitter",
+        NONE,
+        "bigdeli eq. (10) as its text has it: coefficient of variation of the delay",
+        Of::Samples(jitter),
+    ),
+];
+
+/// Everything that can be measured.
+pub fn all() -> impl Iterator<Item = &'static Measure> {
+    METRICS.iter().chain(MEASURES)
+}
+
+/// A measure by its name in a claim.
+pub fn find(name: &str) -> Option<&'static Measure> {
+    all().find(|measure| measure.claim() == name || measure.name == name)
+}
+
+impl Measure {
+    /// Its name in a paper's claims.
+    pub fn claim(&self) -> &'static str {
+        match self.short {
+            "" => self.name,
+            short => short,
+        }
+    }
+}
+
+/// Columns of samples, in memory or stored.
+pub trait Columns {
+    /// Every row of a column as numbers; None where there is no such column.
+    fn column(&self, name: &str) -> Option<Cow<'_, [f64]>>;
+}
+
+impl Columns for Samples {
+    fn column(&self, name: &str) -> Option<Cow<'_, [f64]>> {
+        let counts = |column: &[u32]| column.iter().map(|&n| f64::from(n)).collect();
+        // Below 2^53, which takes years of 100 Gbit/s.
+        let bytes = |column: &[u64]| column.iter().map(|&n| n as f64).collect();
+        Some(match name {
+            "queue_pkts" => Cow::Owned(counts(&self.queue_pkts)),
+            "queue_bytes" => Cow::Owned(bytes(&self.queue_bytes)),
+            "arrivals" => Cow::Owned(counts(&self.arrivals)),
+            "early_drops" => Cow::Owned(counts(&self.early_drops)),
+            "forced_drops" => Cow::Owned(counts(&self.forced_drops)),
+            "overflow_drops" => Cow::Owned(counts(&self.overflow_drops)),
+            "marks" => Cow::Owned(counts(&self.marks)),
+            "departed_bytes" => Cow::Owned(bytes(&self.departed_bytes)),
+            "capacity_bits" => Cow::Borrowed(&self.capacity_bits),
+            probe => {
+                let found = self.probes.iter().find(|(name, _)| *name == probe);
+                Cow::Borrowed(&found?.1)
+            }
+        })
+    }
+}
+
+/// A flow that crosses the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowPart {
+    /// In the whole measurement.
+    pub goodput_bps: f64,
+    pub is_tcp: bool,
+    /// Propagation, both ways.
+    pub rtt_s: f64,
+}
+
+/// A kind of traffic, by its index in [`FlowTotals::traffic`](crate::FlowTotals).
+#[derive(Clone, Debug)]
+pub struct TrafficPart {
+    pub is_tcp: bool,
+    /// Flows take these in turn.
+    pub rtts_s: Vec<f64>,
+}
+
+impl FlowPart {
+    /// Every flow, by its traffic and its goodput. None where a traffic is not among `kinds`.
+    pub fn of(
+        traffic: &[u32],
+        goodput_bps: &[f64],
+        kinds: &[TrafficPart],
+    ) -> Option<Vec<FlowPart>> {
+        let mut seen = vec![0; kinds.len()];
+        traffic
+            .iter()
+            .zip(goodput_bps)
+            .map(|(&traffic, &goodput_bps)| {
+                let kind = kinds.get(traffic as usize)?;
+                let turn = &mut seen[traffic as usize];
+                let rtt_s = *kind.rtts_s.get(*turn % kind.rtts_s.len().max(1))?;
+                *turn += 1;
+                Some(FlowPart {
+                    goodput_bps,
+                    is_tcp: kind.is_tcp,
+                    rtt_s,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The samples of a run in a window, (start, end], and what else a measure needs.
+pub struct Part<'a> {
+    pub columns: &'a dyn Columns,
+    pub rows: Range<usize>,
+    /// Time between two samples.
+    pub interval: Span,
+    pub window: (Time, Time),
+    pub target_pkts: Option<f64>,
+    /// None where flows are not known.
+    pub flows: Option<&'a [FlowPart]>,
+    /// Mean wait in the queue, in the whole measurement.
+    pub delay_mean_s: f64,
+}
+
+/// The rows of `interval` that end within (start, end], of `rows` in all.
+pub fn rows_in(interval: Span, rows: usize, (start, end): (Time, Time)) -> Range<usize> {
+    let first = (0..rows)
+        .find(|&i| Samples::time(interval, i) > start)
+        .unwrap_or(rows);
+    let last = (0..rows)
+        .rfind(|&i| Samples::time(interval, i) <= end)
+        .map_or(first, |i| i + 1);
+    first..last.max(first)
+}
+
+impl<'a> Part<'a> {
+    /// The window of measurement of a trace.
+    pub fn of(trace: &'a Trace, target_pkts: Option<f64>) -> Part<'a> {
+        let crate::Settings { interval, window } = trace.settings;
+        Part {
+            columns: &trace.samples,
+            rows: rows_in(interval, trace.samples.len(), window),
+            interval,
+            window,
+            target_pkts,
+            flows: None,
+            delay_mean_s: trace.delay_ns.mean() / 1e9,
+        }
+    }
+
+    fn rows_of(&self, name: &str) -> Option<Cow<'_, [f64]>> {
+        Some(match self.columns.column(name)? {
+            Cow::Borrowed(all) => Cow::Borrowed(&all[self.rows.clone()]),
+            Cow::Owned(mut all) => {
+                all.truncate(self.rows.end);
+                all.drain(..self.rows.start);
+                Cow::Owned(all)
+            }
+        })
+    }
+
+    fn sum(&self, name: &str) -> Option<f64> {
+        Some(self.rows_of(name)?.iter().sum())
+    }
+
+    fn drops(&self) -> Option<Vec<f64>> {
+        let early = self.rows_of("early_drops")?;
+        let forced = self.rows_of("forced_drops")?;
+        let overflow = self.rows_of("overflow_drops")?;
+        let causes = early.iter().zip(forced.iter()).zip(overflow.iter());
+        Some(causes.map(|((a, b), c)| a + b + c).collect())
+    }
+
+    /// Samples of a second.
+    fn per_second(&self) -> usize {
+        ((1.0 / self.interval.as_secs_f64()).round() as usize).max(1)
+    }
+
+    /// Loss rate of each whole second in which anything arrived.
+    fn loss_by_second(&self) -> Option<Vec<f64>> {
+        let (drops, arrivals) = (self.drops()?, self.rows_of("arrivals")?);
+        let rows = self.per_second();
+        let seconds = drops.chunks_exact(rows).zip(arrivals.chunks_exact(rows));
+        Some(
+            seconds
+                .map(|(drops, arrivals)| (drops.iter().sum::<f64>(), arrivals.iter().sum::<f64>()))
+                .filter(|(_, arrivals)| *arrivals > 0.0)
+                .map(|(drops, arrivals)| drops / arrivals)
+                .collect(),
+        )
+    }
+
+    /// An arrival's wait at each sample, in ms.
+    fn waits_ms(&self) -> Option<Vec<f64>> {
+        let interval_s = self.interval.as_secs_f64();
+        let (bytes, capacity) = (self.rows_of("queue_bytes")?, self.rows_of("capacity_bits")?);
+        let rows = bytes.iter().zip(capacity.iter());
+        Some(
+            rows.map(|(bytes, bits)| 8e3 * bytes / (bits / interval_s))
+                .collect(),
+        )
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Of a population.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares = values.iter().map(|value| (value - mean).powi(2));
+    (squares.sum::<f64>() / values.len() as f64).sqrt()
+}
+
+fn share(values: &[f64], holds: impl Fn(f64) -> bool) -> f64 {
+    values.iter().filter(|&&value| holds(value)).count() as f64 / values.len() as f64
+}
+
+fn known(part: &Part, column: &str) -> Option<Vec<f64>> {
+    let rows = part.rows_of(column)?;
+    Some(
+        rows.iter()
+            .copied()
+            .filter(|value| !value.is_nan())
+            .collect(),
+    )
+}
+
+fn mean_known(part: &Part, column: &str) -> Option<f64> {
+    Some(mean(&known(part, column)?))
+}
+
+fn deviation_known(part: &Part, column: &str) -> Option<f64> {
+    Some(deviation(&known(part, column)?))
+}
+
+pub(crate) fn queue_mean_pkts(part: &Part) -> Option<f64> {
+    Some(mean(&part.rows_of("queue_pkts")?))
+}
+
+pub(crate) fn queue_std_pkts(part: &Part) -> Option<f64> {
+    Some(deviation(&part.rows_of("queue_pkts")?))
+}
+
+fn largest(part: &Part) -> Option<f64> {
+    let queue = part.rows_of("queue_pkts")?;
+    Some(queue.iter().copied().fold(f64::NAN, f64::max))
+}
+
+/// S_e = sqrt(Σ (Q_i − Q_ref)² / (N + 1)): pi-pd eq. (17) divides by N + 1, not N. NaN without a
+/// set-point.
+pub(crate) fn qacd_pkts(part: &Part) -> Option<f64> {
+    let queue = part.rows_of("queue_pkts")?;
+    Some(part.target_pkts.map_or(f64::NAN, |target| {
+        let sum: f64 = queue.iter().map(|q| (q - target).powi(2)).sum();
+        (sum / (queue.len() as f64 + 1.0)).sqrt()
+    }))
+}
+
+/// NaN without a set-point.
+fn below_target(part: &Part) -> Option<f64> {
+    let queue = part.rows_of("queue_pkts")?;
+    Some(
+        part.target_pkts
+            .map_or(f64::NAN, |target| share(&queue, |q| q < target)),
+    )
+}
+
+fn empty(part: &Part) -> Option<f64> {
+    Some(share(&part.rows_of("queue_pkts")?, |q| q == 0.0))
+}
+
+fn half_s(part: &Part) -> Option<f64> {
+    let all = part.columns.column("queue_pkts")?;
+    let half = 0.5 * all.iter().copied().fold(f64::NAN, f64::max);
+    let above = all[part.rows.clone()].iter().filter(|&&q| q > half).count();
+    Some(above as f64 * part.interval.as_secs_f64())
+}
+
+pub(crate) fn drop_rate(part: &Part) -> Option<f64> {
+    Some(part.drops()?.iter().sum::<f64>() / part.sum("arrivals")?)
+}
+
+pub(crate) fn early_drop_rate(part: &Part) -> Option<f64> {
+    Some(part.sum("early_drops")? / part.sum("arrivals")?)
+}
+
+pub(crate) fn mark_rate(part: &Part) -> Option<f64> {
+    Some(part.sum("marks")? / part.sum("arrivals")?)
+}
+
+fn drop_rate_std(part: &Part) -> Option<f64> {
+    Some(deviation(&part.loss_by_second()?))
+}
+
+fn high_loss(part: &Part) -> Option<f64> {
+    Some(share(&part.loss_by_second()?, |rate| rate > 0.07))
+}
+
+pub(crate) fn utilisation(part: &Part) -> Option<f64> {
+    Some(8.0 * part.sum("departed_bytes")? / part.sum("capacity_bits")?)
+}
+
+fn throughput(part: &Part) -> Option<f64> {
+    let (start, end) = part.window;
+    Some(8.0 * part.sum("departed_bytes")? / end.since(start).as_secs_f64())
+}
+
+fn delay_std_ms(part: &Part) -> Option<f64> {
+    Some(deviation(&part.waits_ms()?))
+}
+
+fn delay_mean_ms(part: &Part) -> Option<f64> {
+    Some(mean(&part.waits_ms()?))
+}
+
+fn backlog_std_ms(part: &Part) -> Option<f64> {
+    let first_bits = *part.columns.column("capacity_bits")?.first()?;
+    let rate_bps = first_bits / part.interval.as_secs_f64();
+    let bytes = part.rows_of("queue_bytes")?;
+    let waits: Vec<f64> = bytes.iter().map(|bytes| 8e3 * bytes / rate_bps).collect();
+    Some(deviation(&waits))
+}
+
+/// NaN for a window of less than a second.
+fn settling_s(part: &Part) -> Option<f64> {
+    let (queue, rows) = (part.rows_of("queue_pkts")?, part.per_second());
+    let smooth: Vec<f64> = queue.windows(rows).map(mean).collect();
+    if smooth.is_empty() {
+        return Some(f64::NAN);
+    }
+    let rest = mean(&smooth[smooth.len() / 2..]);
+    let near = (rest / 4.0).max(5.0);
+    let away = smooth.iter().rposition(|value| (value - rest).abs() > near);
+    Some(away.map_or(0, |last| last + 1) as f64 * part.interval.as_secs_f64())
+}
+
+fn tcp_goodput_bps(part: &Part) -> Option<f64> {
+    let tcp = part.flows?.iter().filter(|flow| flow.is_tcp);
+    // A sum of nothing is -0.0.
+    Some(tcp.map(|flow| flow.goodput_bps).sum::<f64>() + 0.0)
+}
+
+/// A flow's delay is half its propagation round trip and the mean wait in the queue.
+fn transfer_delay_s(part: &Part) -> Option<f64> {
+    let flows = part.flows?;
+    let weighted: f64 = flows
+        .iter()
+        .map(|flow| flow.goodput_bps * flow.rtt_s / 2.0)
+        .sum();
+    let total: f64 = flows.iter().map(|flow| flow.goodput_bps).sum();
+    Some(weighted / total + part.delay_mean_s)
+}
+
+fn jitter_s3(part: &Part) -> Option<f64> {
+    Some((delay_std_ms(part)? / 1e3).powi(2) * transfer_delay_s(part)?)
+}
+
+fn jitter(part: &Part) -> Option<f64> {
+    Some(delay_std_ms(part)? / 1e3 / transfer_delay_s(part)?)
+}

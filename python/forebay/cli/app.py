@@ -1,0 +1,83 @@
+"""Every command, in the order of `forebay --help`: from the laws and queues, over what is done
+with them, to real traffic and what helps.
+
+What a command needs is loaded inside it, so that the quick ones stay quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from forebay._native import __version__
+from forebay.cli.design import design
+from forebay.cli.doctor import doctor
+from forebay.cli.figure import figure
+from forebay.cli.fluid import fluid
+from forebay.cli.laws import laws, queues
+from forebay.cli.link import link
+from forebay.cli.map import stability_map
+from forebay.cli.replay import replay
+from forebay.cli.run import run
+from forebay.cli.schema import schema
+from forebay.cli.tune import tune
+from forebay.cli.validate import validate
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Ctrl-C as an exception that the caller gets: Typer makes of it a mere status."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Abort from None
+
+
+class Commands(TyperGroup):
+    """The commands; reading their options takes time, too."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _told():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _told():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="A workbench for active queue management (AQM).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def front(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"forebay {__version__}")
+        raise typer.Exit
+
+
+app.command()(laws)
+app.command()(queues)
+app.command()(run)
+app.command()(fluid)
+app.command()(design)
+app.command("map")(stability_map)
+app.command()(tune)
+app.command()(replay)
+app.command()(figure)
+# What follows COMMAND is COMMAND's.
+app.command(context_settings={"allow_interspersed_args": False})(link)
+app.command()(doctor)
+app.command()(validate)
+app.command()(schema)

@@ -1,0 +1,149 @@
+"""`forebay design`: gains for a link, their margins, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forebay.cli.options import LawKind, Packet, settings
+
+if TYPE_CHECKING:
+    from forebay.control.design import Design
+
+
+def design(
+    law: LawKind,
+    rate: Annotated[str, typer.Option(help="Rate of the link, such as 15Mbit/s.")],
+    flows: Annotated[float, typer.Option(help="Long-lived TCP flows on it.")],
+    rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 200ms.")],
+    packet: Packet = "1000B",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Queue length to hold, such as 175p; a quarter of the bandwidth-delay product "
+            "if it is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    buffer: Annotated[
+        str | None,
+        typer.Option(
+            help="Most packets that can wait; the bandwidth-delay product, or twice the target "
+            "if that is more, if it is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="What the design is asked for, such as beta=0.3, or a parameter of the law that "
+            "it leaves alone, such as interval=10ms. May be given several times.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the pictures and the scenario go; results/design-LAW if it is left out.",
+            metavar="DIR",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object; files are written only with --out."),
+    ] = False,
+) -> None:
+    """Design a law for a link: gains, margins, and why."""
+    from forebay.control.design import design as designed
+    from forebay.report import files
+
+    if out is None and not as_json:
+        out = Path("results") / f"design-{law}"
+    if out is not None:
+        files.check(out)
+    result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_))
+    written = _write(result, out) if out is not None else []
+    if as_json:
+        print(json.dumps(result.as_json()))
+        return
+    _show(result, out, written)
+
+
+def _write(result: Design, out: Path) -> list[Path]:
+    """The scenario, the numbers and the pictures."""
+    from forebay.control import pictures
+    from forebay.report import words
+
+    contents: dict[str, str | bytes] = {
+        f"{result.law}.toml": result.toml(),
+        "design.json": json.dumps(result.as_json(), indent=1) + "\n",
+    }
+    if result.loop is not None:
+        title = f"{result.law} for {words.quantity(result.link.rate)}, {result.link.flows:g} flows"
+        for name, draw in [
+            ("bode", pictures.bode),
+            ("step", pictures.step),
+            ("nyquist", pictures.nyquist),
+            ("roots", pictures.roots),
+        ]:
+            contents[f"{name}.png"] = draw(result.loop, title).png()
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        data = content.encode() if isinstance(content, str) else content
+        (out / name).write_bytes(data)
+    return [out / name for name in contents]
+
+
+def _show(result: Design, out: Path | None, written: list[Path]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from forebay.report import words
+
+    console = Console(highlight=False, soft_wrap=False)
+    table = Table(
+        title=f"{result.law} on {words.quantity(result.link.rate)}", title_justify="left", box=None
+    )
+    table.add_column("", style="bold")
+    table.add_column("", justify="right")
+    for name, gain in result.gains.items():
+        table.add_row(name, f"{gain:.5g}")
+    point, margins = result.point, result.margins
+    table.add_row("window W0", f"{point.window_pkts:.4g} packets")
+    table.add_row("probability p0", f"{point.probability:.4g}")
+    table.add_row("RTT R", f"{1e3 * point.rtt_s:.4g} ms")
+    table.add_row("queue", f"{result.queue_pkts:.4g} packets")
+    if margins is not None:
+        table.add_row("crossover", f"{margins.crossover_rad_s:.4g} rad/s")
+        table.add_row("phase margin", f"{margins.phase_deg:.1f}°")
+        table.add_row("gain margin", f"{margins.gain_db:.1f} dB")
+        table.add_row("delay margin", f"{1e3 * margins.delay_s:.4g} ms")
+        table.add_row("sensitivity peak", f"{margins.sensitivity:.3g}")
+    table.add_row("settling time", f"{result.settling_s:.3g} s")
+    table.add_row("stable", "yes" if result.stable else "no")
+    console.print(table)
+    console.print()
+    console.print(result.reasons())
+    console.print()
+    name = f"{result.law}.toml"
+    console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
+    console.print()
+    for line in ["[[law]]", f'kind = "{result.law}"', *(f"{k} = {v}" for k, v in result.params)]:
+        console.print(f"    {line}", markup=False)
+    console.print()
+    console.print("To use it:")
+    where = f"{out}/" if out is not None else ""
+    for command in result.commands():
+        console.print(
+            f"    {command.replace(f'run {name}', f'run {where}{name}')}",
+            markup=False,
+            soft_wrap=True,
+        )
+    pictures = [path.name for path in written if path.suffix == ".png"]
+    if pictures:
+        console.print()
+        console.print(f"Pictures: {out}/{{{','.join(pictures)}}}", markup=False, soft_wrap=True)

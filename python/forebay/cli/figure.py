@@ -1,0 +1,37 @@
+"""`forebay figure`: the papers' control figures, made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forebay._native import ScenarioError
+
+
+def figure(
+    name: Annotated[
+        list[str] | None,
+        typer.Argument(help="Figures to draw; without any, their names.", metavar="[NAME]..."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where they go.", metavar="DIR")] = Path("results"),
+) -> None:
+    """Draw the papers' control figures from our own code."""
+    from forebay.control.figures import FIGURES
+    from forebay.report import files
+
+    if not name:
+        for known, draw in FIGURES.items():
+            print(f"{known:14} {(draw.__doc__ or '').splitlines()[0]}")
+        return
+    for each in name:
+        if each not in FIGURES:
+            raise ScenarioError(f'NAME: found "{each}", allowed: {", ".join(FIGURES)}')
+    files.check(out)
+    drawn = {each: FIGURES[each]().png() for each in name}
+    out.mkdir(parents=True, exist_ok=True)
+    for each, png in drawn.items():
+        path = out / f"{each}.png"
+        path.write_bytes(png)
+        print(f"Figure: {path}")

@@ -1,0 +1,179 @@
+"""`forebay fluid`: a scenario in the fluid model, alone or beside the packets.
+
+What it needs is loaded inside it, so that other commands stay quick.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forebay.cli.options import ScenarioFile, ScenarioKeys, console, settings
+
+if TYPE_CHECKING:
+    from forebay._native import FluidTrace, Plan
+    from forebay.report.plots import Plot
+
+Row = dict[str, str | float | None]
+
+DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2}
+
+
+def fluid(
+    file: ScenarioFile,
+    law: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Take this law instead of the file's: its kind or label. May be given several "
+            "times.",
+            metavar="KIND",
+        ),
+    ] = None,
+    set_: ScenarioKeys = None,
+    sawtooth: Annotated[
+        bool,
+        typer.Option(
+            "--sawtooth", help="Describe windows more closely than the published equations."
+        ),
+    ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Run the packets too, and lay both fluids beside them."),
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Packet runs per law and point.", metavar="N", show_default=False),
+    ] = None,
+    step_at: Annotated[
+        float | None,
+        typer.Option(
+            help="With --compare: measure the response to the step at this time, in s.",
+            metavar="SECONDS",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the figures go; results/NAME-fluid for a scenario NAME.toml.",
+            metavar="DIR",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object per line of the table; figures only with --out."
+        ),
+    ] = False,
+) -> None:
+    """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
+    from forebay.fluid import api
+    from forebay.report import files, words
+    from forebay.run import experiment
+
+    if out is None and not as_json:
+        out = Path("results") / f"{file.stem}-fluid"
+    if out is not None:
+        files.check(out)
+    sets = list(settings(set_).items())
+    plan = experiment.read(file, laws=law or (), sets=set_ or ()).plan
+    rows: list[Row]
+    if compare:
+        from forebay.fluid import packets  # draws, which takes a while to load
+
+        comparisons = packets.compare(file, laws=law or (), sets=sets, seeds=seeds, step_s=step_at)
+        rows = [row for comparison in comparisons for row in comparison.rows()]
+        ordered = sorted(comparisons, key=lambda comparison: comparison.law)
+        figures = {
+            name: packets.figure(list(group))
+            for name, group in groupby(ordered, key=lambda comparison: comparison.law)
+        }
+    else:
+        traces = api.scenario(file, laws=law or (), sets=sets, sawtooth=sawtooth)
+        rows = [_row(trace) for trace in traces]
+        by_law = sorted(traces, key=lambda trace: trace.law)
+        figures = {
+            name: _figure(list(group), plan) for name, group in groupby(by_law, key=lambda t: t.law)
+        }
+    if out is not None:
+        drawn = {name: figure.png() for name, figure in figures.items()}
+        out.mkdir(parents=True, exist_ok=True)
+        for name, png in drawn.items():
+            (out / f"{name}.png").write_bytes(png)
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    in_words = {point.label: words.point(point) for point in plan.points}
+    _print([row | {"point": in_words[str(row["point"])]} for row in rows])
+    print(f"Figures: {out}")
+
+
+def _row(trace: FluidTrace) -> Row:
+    """Means over the second half."""
+    half = slice(len(trace.time_s) // 2, None)
+    return {
+        "law": trace.law,
+        "point": trace.point,
+        "queue_mean_pkts": float(trace.queue_pkts[0, half].mean()),
+        "probability": float(trace.probability[0, half].mean()),
+        "window_pkts": float(trace.window_pkts[0, half].mean()),
+    }
+
+
+def _figure(traces: list[FluidTrace], plan: Plan) -> Plot:
+    """Queue, window and probability of one law, a column per point."""
+    import matplotlib as mpl
+
+    from forebay.report import plots, words
+
+    points = {point.label: point for point in plan.points}
+    with mpl.rc_context(plots.STYLE):
+        figure = plots.Plot(figsize=(3.6 * len(traces) + 0.8, 6.0), layout="constrained")
+        axes = figure.subplots(3, len(traces), squeeze=False, sharex="col")
+        for column, trace in enumerate(traces):
+            panels = [trace.queue_pkts, trace.window_pkts, trace.probability]
+            for axis, values in zip(axes[:, column], panels, strict=True):
+                for index, line in enumerate(values):
+                    colour = plots.COLOURS[index % len(plots.COLOURS)]
+                    axis.plot(trace.time_s, line, color=colour, linewidth=1.0)
+                axis.set_ylim(bottom=0)
+            point = points[trace.point]
+            law = next(law for law in point.laws if law.label == trace.law)
+            target_pkts = plots.target_pkts(point, law, point.links[0])
+            if target_pkts is not None:
+                target = {**plots.TARGET_STYLE, "zorder": 1}
+                axes[0, column].axhline(target_pkts, label="set-point", **target)
+                axes[0, column].legend()
+            axes[0, column].set_title(words.point(point) or trace.law)
+            axes[2, column].set_xlabel("Time [s]")
+        names = ["Queue [packets]", "Window [packets]", "Signal probability"]
+        for axis, name in zip(axes[:, 0], names, strict=True):
+            axis.set_ylabel(name)
+        if len(traces[0].classes) > 1:
+            axes[1, -1].legend(axes[1, -1].lines, traces[0].classes)
+        figure.suptitle(f"{traces[0].law} in the fluid model", x=0.01, ha="left")
+    return figure
+
+
+def _print(rows: list[Row]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    columns = [key for key in rows[0] if any(row[key] != "" for row in rows)]
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("law", "point", "by") else "right")
+    for row in rows:
+        table.add_row(*(_text(column, row[column]) for column in columns))
+    console().print(table)
+
+
+def _text(column: str, value: str | float | None) -> str:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else f"{value:.{DIGITS.get(column, 2)}f}"

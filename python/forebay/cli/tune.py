@@ -1,0 +1,154 @@
+"""`forebay tune`: one law for a range of links, and why."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forebay.cli.options import Packet, Threads, console
+
+if TYPE_CHECKING:
+    from forebay.run.experiment import Progress
+    from forebay.tune import Tuning
+    from forebay.tune.tuning import Watch
+
+#: Exit statuses beside 0.
+FAILED, INTERRUPTED = 1, 130
+
+
+def tune(
+    rate: Annotated[str, typer.Option(help="Rate of the link, or its range, such as 5..50Mbit/s.")],
+    rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 20..200ms.")],
+    flows: Annotated[str, typer.Option(help="Long-lived TCP flows, such as 10..400.")],
+    goal: Annotated[
+        str,
+        typer.Option(
+            help="delay: least delay, giving up at most 20 % of the goodput anywhere in the range; "
+            "balance, throughput: a delay that moves least, giving up at most 10 % or 5 %."
+        ),
+    ] = "balance",
+    law: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Choose from this law; all of `forebay laws` if none is given. May be given "
+            "several times.",
+            metavar="KIND",
+        ),
+    ] = None,
+    packet: Packet = "1000B",
+    buffer: Annotated[
+        str | None,
+        typer.Option(
+            help="Most packets that can wait, such as 500p; the largest bandwidth-delay product "
+            "if it is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="Packet runs that test the chosen law, at each corner.", metavar="N")
+    ] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the search.", metavar="N", min=0)] = 1,
+    threads: Threads = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the page and the pictures go; results/tune if it is left out.",
+            metavar="DIR",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object; files are written only with --out."),
+    ] = False,
+) -> None:
+    """Tune laws for a range of links, and recommend one: gains, margins, and why."""
+    from forebay.report import files
+    from forebay.run import progress
+    from forebay.tune import page, words
+    from forebay.tune import tune as tuned
+
+    if out is None and not as_json:
+        out = Path("results") / "tune"
+    if out is not None:
+        files.check(out)
+    with _watch() as watch:
+        result = tuned(
+            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch
+        )
+    if out is not None and result.searched:
+        with progress.status("writing the page"):
+            page.write(result, out, shlex.join(["forebay", *sys.argv[1:]]))
+    if as_json:
+        print(json.dumps(words.as_json(result)))
+    elif result.screened:
+        _show(result, out)
+    for fault in result.faults:
+        print(fault, file=sys.stderr)
+    if result.interrupted:
+        print(f"interrupted: {_done(result)}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+    if result.faults:
+        raise typer.Exit(FAILED)
+
+
+def _done(result: Tuning) -> str:
+    if result.tested:
+        return f"the chosen law was tested with {result.seeds} seeds, and is reported"
+    if result.chosen is not None:
+        return "a law was chosen, but not tested; it is reported"
+    return (
+        f"{len(result.searched)} searches had ended, and are kept; nothing had been checked with "
+        "packets"
+    )
+
+
+@contextmanager
+def _watch() -> Iterator[Watch]:
+    """One bar per stage."""
+    from forebay.run import progress
+
+    stage, context, update = "", None, None
+    try:
+
+        def watch(what: str, now: Progress) -> None:
+            nonlocal stage, context, update
+            if what != stage:
+                if context is not None:
+                    context.__exit__(None, None, None)
+                stage, context = what, progress.bar(what=what)
+                update = context.__enter__()
+            assert update is not None
+            update(now)
+
+        yield watch
+    finally:
+        if context is not None:
+            context.__exit__(None, None, None)
+
+
+def _show(result: Tuning, out: Path | None) -> None:
+    from forebay.tune import page, words
+
+    screen = console(100)
+    for paragraph in words.reasons(result):
+        screen.print(paragraph, markup=False)
+        screen.print()
+    if result.chosen is None or out is None:
+        return
+    screen.print("The law for a scenario:")
+    screen.print()
+    for line in words.law_toml(result.chosen).splitlines():
+        screen.print(f"    {line}", markup=False)
+    screen.print()
+    screen.print("To run it:")
+    for command in page.commands(result, out):
+        screen.print(f"    {command}", markup=False, soft_wrap=True)
+    screen.print()
+    screen.print(f"Page: {out / page.PAGE}", markup=False, soft_wrap=True)

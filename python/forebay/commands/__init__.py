@@ -1,1 +1,0 @@
-"""Commands, one module each; `app` has them in their order."""

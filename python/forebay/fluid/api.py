@@ -1,0 +1,70 @@
+"""Runs of the fluid model: a model built in Python, or a scenario file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay import _native
+from forebay._native import ScenarioError
+from forebay.fluid.model import Model
+from forebay.run import experiment
+
+if TYPE_CHECKING:
+    from forebay._native import FluidTrace
+
+
+def run(model: Model) -> FluidTrace:
+    """Runs a model.
+
+    Returns columns over `time_s` (s), one row per bottleneck or class: `queue_pkts`,
+    `probability` (signals per packet that the law asks for, its mean since the last sample),
+    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` where the model makes no
+    sense.
+    """
+    return experiment.unbroken(lambda: _native.fluid_run(model))
+
+
+def halving(model: Model) -> dict[str, float]:
+    """Greatest difference anywhere between a run and one with half its step.
+
+    Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
+    """
+    return experiment.unbroken(lambda: _native.fluid_halving(model))
+
+
+def scenario(
+    path: str | os.PathLike[str],
+    *,
+    laws: Sequence[str] = (),
+    sets: Sequence[tuple[str, str]] = (),
+    sawtooth: bool = False,
+    step: str = "1ms",
+) -> list[FluidTrace]:
+    """Runs every law at every point of a scenario file as a fluid; see `run`.
+
+    laws: names, to run instead of the file's; sets: keys and values to set on top of it;
+    sawtooth: as in `Class`.
+
+    Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
+    long-lived TCP flows (ftp) with packets of one size.
+    """
+    name = os.fspath(path)
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    return experiment.unbroken(
+        lambda: _native.fluid_scenario(
+            text,
+            name,
+            sets=list(sets),
+            laws=list(laws),
+            sawtooth=sawtooth,
+            step=step,
+            read=experiment.beside(path),
+        )
+    )

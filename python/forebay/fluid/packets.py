@@ -1,0 +1,251 @@
+"""The fluid model beside the packet simulator: mean queue, and the answer to a step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from forebay._native import ScenarioError
+from forebay.fluid import api
+from forebay.report import plots, words
+from forebay.run.api import run
+
+if TYPE_CHECKING:
+    from forebay._native import FluidTrace
+    from forebay.report.result import Result
+
+Floats = NDArray[np.float64]
+
+#: Fits start from these natural frequencies (rad/s) and damping ratios.
+STARTS = [(w, z) for w in (0.3, 0.8, 2.0) for z in (0.1, 0.4, 0.9)]
+
+#: Above this damping ratio, overshoot is under 5 % and a period means little.
+SWINGS = 0.7
+
+NAMES = ("packets", "published", "sawtooth")
+#: The same in a legend.
+LEGEND = ("packets, simulated", "fluid, published equations", "fluid, sawtooth windows")
+
+
+@dataclass(frozen=True)
+class Response:
+    """How a queue comes back after a step, from its farthest point on.
+
+    half_s: until half of the way is back.
+    period_s, damping: of the second-order response that fits best; no period where it does
+    not swing (a damping ratio above 0.7).
+    """
+
+    half_s: float
+    period_s: float | None
+    damping: float
+
+
+def response(time_s: Floats, queue_pkts: Floats, start_s: float, end_s: float) -> Response:
+    """Measures the response to a step at `start_s`, up to `end_s`.
+
+    The queue need not return to where it was: its mean over the last tenth is the end.
+    """
+    part = (time_s > start_s) & (time_s <= end_s)
+    time_s, queue_pkts = time_s[part], queue_pkts[part]
+    away = queue_pkts - queue_pkts[-max(len(queue_pkts) // 10, 1) :].mean()
+    # The first quarter has the step's own excursion, later ones its oscillation.
+    first = int(np.argmax(np.abs(away[: max(len(away) // 4, 1)])))
+    time_s, away = time_s[first:] - time_s[first], away[first:]
+    half_s = float(time_s[np.argmax(away / away[0] < 0.5)])
+    frequency, damping = _second_order(time_s, away)
+    swings = damping < SWINGS
+    period_s = 2 * np.pi / (frequency * np.sqrt(1 - damping**2)) if swings else None
+    return Response(half_s, period_s, damping)
+
+
+def _second_order(time_s: Floats, away: Floats) -> tuple[float, float]:
+    """Natural frequency (rad/s) and damping ratio of the best fit, by least squares.
+
+    The two amplitudes and the rest are linear, so only frequency and damping are searched.
+    """
+
+    def cost(log: Floats) -> float:
+        frequency, damping = np.exp(log)
+        decay = np.exp(-damping * frequency * time_s)
+        turn = frequency * np.sqrt(abs(1 - damping**2)) * time_s
+        if damping < 1:
+            pair = [decay * np.cos(turn), decay * np.sin(turn)]
+        else:
+            slow = np.exp(turn - damping * frequency * time_s)
+            pair = [slow, decay * np.exp(-turn)]
+        basis = np.column_stack([*pair, np.ones_like(time_s)])
+        weights = np.linalg.lstsq(basis, away, rcond=None)[0]
+        return float(np.mean((basis @ weights - away) ** 2))
+
+    fits = [minimize(cost, np.log(start), method="Nelder-Mead") for start in STARTS]
+    best = min(fits, key=lambda fit: float(fit.fun))
+    frequency, damping = np.exp(best.x)
+    return float(frequency), float(damping)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One description of one law at one point, as columns over time."""
+
+    name: str
+    time_s: Floats
+    queue_pkts: Floats
+    probability: Floats
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One law at one point: the packets (mean over the seeds), and the fluid twice."""
+
+    law: str
+    point: str
+    lines: list[Line]
+    #: where means are taken
+    measure_s: tuple[float, float]
+    duration_s: float
+    #: when the step is, if one was named
+    step_s: float | None
+    #: the point in words, empty without a sweep
+    title: str
+    target_pkts: float | None
+
+    def rows(self) -> list[dict[str, str | float | None]]:
+        """Mean queue and probability, and the response to the step, for each line."""
+        rows: list[dict[str, str | float | None]] = []
+        for line in self.lines:
+            start_s, end_s = self.measure_s
+            part = (line.time_s > start_s) & (line.time_s <= end_s)
+            row: dict[str, str | float | None] = {
+                "law": self.law,
+                "point": self.point,
+                "by": line.name,
+                "queue_mean_pkts": float(line.queue_pkts[part].mean()),
+                "probability": float(line.probability[part].mean()),
+            }
+            if self.step_s is not None:
+                after = response(line.time_s, line.queue_pkts, self.step_s, self.duration_s)
+                row |= {
+                    "half_s": after.half_s,
+                    "period_s": after.period_s,
+                    "damping": after.damping,
+                }
+            rows.append(row)
+        return rows
+
+
+def compare(
+    path: str | os.PathLike[str],
+    *,
+    laws: Sequence[str] = (),
+    sets: Sequence[tuple[str, str]] = (),
+    seeds: int | None = None,
+    step_s: float | None = None,
+) -> list[Comparison]:
+    """Runs a scenario as packets and as a fluid, by the published equations and with sawtooth
+    windows.
+
+    step_s: the time of a step whose response is measured, to the end of the run.
+
+    Raises `ScenarioError` as `forebay.fluid.scenario` does.
+    """
+    fluids = {
+        name: api.scenario(path, laws=laws, sets=sets, sawtooth=name == "sawtooth")
+        for name in NAMES[1:]
+    }
+    result = run(path, laws or None, [f"{key}={value}" for key, value in sets], seeds)
+    points = {point.label: point for point in result.plan.points}
+    comparisons = []
+    for pair in zip(*fluids.values(), strict=True):
+        point = points[pair[0].point]
+        if step_s is not None and not 0 < step_s < point.duration_s:
+            allowed = f"a time within the run, before {point.duration_s:g}s"
+            raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
+        lines = [_packets(result, pair[0])]
+        lines += [
+            Line(name, trace.time_s, trace.queue_pkts[0], trace.probability[0])
+            for name, trace in zip(fluids, pair, strict=True)
+        ]
+        law = next(law for law in point.laws if law.label == pair[0].law)
+        comparisons.append(
+            Comparison(
+                pair[0].law,
+                pair[0].point,
+                lines,
+                point.measure_s,
+                point.duration_s,
+                step_s,
+                words.point(point),
+                plots.target_pkts(point, law, point.links[0]),
+            )
+        )
+    return comparisons
+
+
+def _packets(result: Result, like: FluidTrace) -> Line:
+    """Mean over the seeds; the probability is signals over arrivals of each sample."""
+    means = (
+        result.samples.filter(
+            pl.col("law") == like.law,
+            pl.col("point") == like.point,
+            pl.col("link") == result.links[0],
+        )
+        .group_by("time_s")
+        .agg(pl.mean("queue_pkts"), pl.sum("arrivals", "early_drops", "forced_drops", "marks"))
+        .sort("time_s")
+    )
+    signals = means.select(pl.sum_horizontal("early_drops", "forced_drops", "marks")).to_series()
+    arrivals = means["arrivals"].clip(1)
+    return Line(
+        NAMES[0],
+        means["time_s"].to_numpy(),
+        means["queue_pkts"].to_numpy(),
+        (signals / arrivals).to_numpy(),
+    )
+
+
+def figure(comparisons: Sequence[Comparison]) -> plots.Plot:
+    """Queue and probability of one law, a column per point."""
+    with mpl.rc_context(plots.STYLE):
+        drawn = plots.Plot(figsize=(3.6 * len(comparisons) + 0.8, 4.6), layout="constrained")
+        axes = drawn.subplots(2, len(comparisons), squeeze=False, sharex="col")
+        for column, comparison in enumerate(comparisons):
+            upper, lower = axes[0, column], axes[1, column]
+            for colour, line, name in zip(plots.COLOURS, comparison.lines, LEGEND, strict=False):
+                packets = line.name == NAMES[0]
+                style = {"color": colour, "linewidth": 0.7 if packets else 1.2}
+                upper.plot(line.time_s, line.queue_pkts, label=name, **style)
+                shown = _smooth(line) if packets else line.probability
+                lower.plot(line.time_s, shown, **style)
+            if comparison.target_pkts is not None:
+                target = {**plots.TARGET_STYLE, "zorder": 1}
+                upper.axhline(comparison.target_pkts, label="set-point", **target)
+            upper.set_title(comparison.title or comparison.law)
+            upper.set_ylim(bottom=0)
+            settled = max(float(np.median(line.probability)) for line in comparison.lines)
+            lower.set_ylim(0, max(2.5 * settled, 1e-4))
+            lower.set_xlabel("Time [s]")
+            if comparison.step_s is not None:
+                lower.set_xlim(0.8 * comparison.step_s, comparison.duration_s)
+        axes[0, 0].set_ylabel("Queue [packets]")
+        axes[1, 0].set_ylabel("Signal probability")
+        axes[0, -1].legend()
+        drawn.suptitle(f"{comparisons[0].law}: packets, and two fluid models", x=0.01, ha="left")
+    return drawn
+
+
+def _smooth(line: Line, window_s: float = 1.0) -> Floats:
+    """Running mean: few signals fall into one sample."""
+    step_s = line.time_s[1] - line.time_s[0]
+    window = np.ones(max(int(window_s / step_s), 1))
+    counted = np.convolve(np.ones_like(line.time_s), window, mode="same")
+    mean: Floats = np.convolve(line.probability, window, mode="same") / counted
+    return mean

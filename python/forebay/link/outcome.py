@@ -1,0 +1,377 @@
+"""What came of a run on a link, and its tables, figures and report as of any other run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from forebay._native import LawInfo, ScenarioError, TrafficInfo, __version__
+from forebay.link import congestion
+from forebay.link.settings import Settings
+from forebay.link.settings import words as words_of
+from forebay.report import words
+from forebay.run.experiment import Description, Execution, Experiment
+
+if TYPE_CHECKING:
+    from forebay._native import (
+        LinkChange,
+        LinkDirectionSettings,
+        LinkLateness,
+        LinkOutcome,
+        Run,
+    )
+    from forebay._native import Plan as NativePlan
+    from forebay.report.result import Result
+
+#: What the tables call each direction.
+WAYS = ["up", "down"]
+#: Settings of a direction that link.json has.
+DIRECTION = ["rate", "trace", "delay", "buffer", "loss", "ecn", "aqm", "set"]
+#: Utilisation below which an overview leaves a direction out.
+IDLE = 0.05
+#: Number of changes by hand that a report lists; link.json has all.
+MOST_CHANGES = 8
+#: What a link leaves besides what every run does.
+LINK = "link.json"
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a report asks of `forebay._native.LinkInfo`."""
+
+    name: str
+    law: LawInfo | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where it was observed; has what `forebay._native.PointInfo` has."""
+
+    label: str
+    settings: dict[str, Any]
+    duration_s: float
+    measure_s: tuple[float, float]
+    sample_s: float
+    target_pkts: float | None
+    rate: str
+    links: list[Link]
+    laws: list[LawInfo]
+    traffic: list[TrafficInfo]
+    changes: list[tuple[float, str, str]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Has what `forebay._native.Plan` has to say."""
+
+    title: str
+    source: str
+    laws: list[str]
+    seeds: list[int]
+    points: tuple[Point, ...]
+
+
+class LinkExperiment(Experiment):
+    """Two runs: each direction with its own law."""
+
+    @property
+    def runs(self) -> int:
+        return len(WAYS)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was observed while a command ran behind a link."""
+
+    settings: Settings
+    command: list[str]
+    #: What ran at the far end, as a line for the shell.
+    server: str | None
+    #: Exit status of the command, 128 + n where signal n killed it; None where there was none.
+    status: int | None
+    #: Why the command could not be started: the number of the error.
+    not_started: int | None
+    #: The same for the server's command; None while it runs.
+    server_status: int | None
+    duration_s: float
+    measure_s: tuple[float, float]
+    sample_s: float
+    lateness: LinkLateness
+    #: Why the run is void; empty where it is sound.
+    void: list[str]
+    #: Up, then down.
+    runs: list[Run]
+    #: While the link was busy: what was released, and what was to be, in bit/s.
+    achieved_bps: list[float]
+    asked_bps: list[float]
+    #: Lost after the queue, as was asked.
+    lost_packets: list[int]
+    #: Changes that keys of the live view have made, in order.
+    changes: list[LinkChange]
+    #: TCP flows that carried data; and by congestion control, those of them that were seen.
+    tcp_flows: list[int]
+    congestion_controls: list[dict[str, int]]
+    #: The kernel's default; a program may have chosen another. Empty where it is not known.
+    congestion_control: str
+
+    @property
+    def up(self) -> dict[str, float]:
+        """Metrics of the way from client to server."""
+        return self.runs[0].metrics
+
+    @property
+    def down(self) -> dict[str, float]:
+        """Metrics of the way from server to client."""
+        return self.runs[1].metrics
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is a sample within the time of measurement."""
+        start, end = self.measure_s
+        times_s = self.runs[0].samples["time_s"]
+        return bool(np.any((times_s > start) & (times_s <= end)))
+
+    @property
+    def changed(self) -> str:
+        """What was changed by hand, and when; empty where nothing was."""
+        texts = [
+            f"{WAYS[way]} {what} {words.quantity(value)} at {time_s:g} s"
+            for way in range(len(WAYS))
+            for time_s, what, value in self._changes(way)
+        ]
+        left = len(texts) - MOST_CHANGES
+        return "; ".join([*texts[:MOST_CHANGES], *([f"{left} more"] if left > 0 else [])])
+
+    def result(self) -> Result:
+        """Tables, figures and report; the directions are its points.
+
+        Raises `ScenarioError` where the run ended before anything was measured.
+        """
+        from forebay.report.result import Result
+
+        if not self.measured:
+            raise ScenarioError(
+                f"link: measure: found {self.settings.measure}, allowed: a time within the run, "
+                f"which took {self.duration_s:.3g} s, and at least one sample"
+            )
+        laws = [self.settings.up.law, self.settings.down.law]
+        by_hand = [" (changed)" if self._changes(way) else "" for way in range(len(WAYS))]
+        labels = list(
+            dict.fromkeys(law.label + hand for law, hand in zip(laws, by_hand, strict=True))
+        )
+        # A plan has a law once; where both directions have the same kind, the one with other
+        # parameters is told apart.
+        if len(labels) == 1 and laws[0].params != laws[1].params:
+            labels = [f"{labels[0]} {way}" for way in WAYS]
+        points = tuple(
+            self._point(index, law, laws if len(labels) > 1 else laws[:1])
+            for index, law in enumerate(laws)
+        )
+        plan = Plan(
+            title=f"Real traffic: {shlex.join(self.command) or 'no command'}",
+            source="",
+            laws=labels,
+            seeds=[self.settings.seed],
+            points=points,
+        )
+        runs = [run.under_law(run.point if len(labels) > 1 else 0) for run in self.runs]
+        experiment = LinkExperiment(
+            plan=cast("NativePlan", plan),
+            path="link",
+            text=json.dumps(self.table(), indent=1),
+            command=shlex.join(["forebay", "link", *self._options(), "--", *self.command])
+            + ("  # as it started; it was then changed by hand" if self.changes else ""),
+            description=self._description(points),
+            idle=self._idle(),
+            warning=" ".join(self._warnings()),
+        )
+        execution = Execution(runs, [], False, self.duration_s)
+        return Result(experiment, execution)
+
+    def write(self, out: str | os.PathLike[str], *, report: bool = True) -> None:
+        """Writes what `Result.report` does, and link.json, to the directory `out`."""
+        from forebay.report import files
+
+        files.write(self.result(), out, report=report)
+        (Path(out) / LINK).write_text(json.dumps(self.table(bins=True), indent=1) + "\n")
+
+    def _warnings(self) -> Iterator[str]:
+        if self.void:
+            yield f"Void: {'; '.join(self.void)}."
+        if self.changes:
+            yield (
+                f"Changed by hand while it ran: {self.changed}. Metrics are taken over all of it, "
+                "not under one law and rate; what is said of laws and set-points below is how it "
+                "started."
+            )
+
+    def _changes(self, way: int) -> list[tuple[float, str, str]]:
+        """Of one direction: time in s, what, to what."""
+        return [
+            (round(one.time_s, 3), "rate", one.rate)
+            if one.rate
+            else (round(one.time_s, 3), "law", _law(one.aqm or "", one.set))
+            for one in self.changes
+            if one.direction == way
+        ]
+
+    def table(self, *, bins: bool = False) -> dict[str, Any]:
+        """All that is not a metric, for JSON."""
+        from forebay.report.files import finite
+
+        late = self.lateness
+        lateness = {"p50_s": late.p50_s, "p99_s": late.p99_s, "p999_s": late.p999_s}
+        ways = {
+            name: {
+                **finite({"achieved_bps": achieved, "asked_bps": asked}),
+                "lost_packets": lost,
+                "tcp_flows": tcp_flows,
+                "congestion_controls": controls,
+                **{key: getattr(way, key) for key in DIRECTION},
+            }
+            for name, way, achieved, asked, lost, tcp_flows, controls in zip(
+                WAYS,
+                [self.settings.up, self.settings.down],
+                self.achieved_bps,
+                self.asked_bps,
+                self.lost_packets,
+                self.tcp_flows,
+                self.congestion_controls,
+                strict=True,
+            )
+        }
+        changes = [
+            {
+                "time_s": one.time_s,
+                "way": WAYS[one.direction],
+                **({"rate": one.rate} if one.rate else {"aqm": one.aqm, "set": one.set}),
+            }
+            for one in self.changes
+        ]
+        return {
+            "command": self.command,
+            "server": self.server,
+            "status": self.status,
+            "duration_s": self.duration_s,
+            "void": self.void,
+            "changed_by_hand": changes,
+            "default_congestion_control": self.congestion_control,
+            "lateness": finite({**lateness, "max_s": late.max_s})
+            | ({"bins": late.bins} if bins else {}),
+            "ways": ways,
+        }
+
+    def _options(self) -> list[str]:
+        """Arguments of `forebay link` for the same run."""
+        return words_of(self.settings) + (["--server", self.server] if self.server else [])
+
+    def _point(self, index: int, law: LawInfo, laws: Sequence[LawInfo]) -> Point:
+        way, name = [self.settings.up, self.settings.down][index], WAYS[index]
+        ends = "client to server" if name == "up" else "server to client"
+        return Point(
+            label=f"{name} ({ends})",
+            settings={},
+            duration_s=self.duration_s,
+            measure_s=self.measure_s,
+            sample_s=self.sample_s,
+            target_pkts=law.target_pkts,
+            rate=way.rate or "0bit/s",
+            links=[Link(name)],
+            laws=list(laws),
+            traffic=[],
+            changes=self._changes(index),
+        )
+
+    def _idle(self) -> list[int]:
+        """Directions that hardly carried anything, such as ACKs alone."""
+        return [i for i, run in enumerate(self.runs) if not run.metrics["utilisation"] >= IDLE]
+
+    def _description(self, points: Sequence[Point]) -> Description:
+        start, end = self.measure_s
+        ways = [
+            f"{point.label}: {_capacity(way)}, {_delay(way)} one way after the queue, a buffer of "
+            f"{words.quantity(way.buffer)}, under {way.aqm}"
+            + (f", and {100 * way.loss:g} % of the packets lost after it" if way.loss else "")
+            + "."
+            for way, point in zip([self.settings.up, self.settings.down], points, strict=True)
+        ]
+        late = self.lateness
+        kept = (
+            f"Packets were released {words.short_time(late.p50_s)} late in the median, "
+            f"{words.short_time(late.p99_s)} at the 99th percentile. "
+            if late.p50_s == late.p50_s
+            else "No packet crossed the link. "
+        )
+        sender = (
+            f"The kernel's default congestion control is {self.congestion_control}, for programs "
+            "that choose no other. "
+            if self.congestion_control
+            else ""
+        )
+        seen = [
+            f"{sum(of.values())} seen {name}: "
+            + ", ".join(f"{flows} of {control}" for control, flows in sorted(of.items()))
+            for name, of in zip(WAYS, self.congestion_controls, strict=True)
+            if of
+        ]
+        if seen:
+            sender += f"Of TCP flows with data {'; '.join(seen)}. "
+        return Description(
+            "Real packets of the kernel's own TCP, between two network namespaces over a link "
+            "that was kept in real time. Its directions:",
+            ways,
+            f"{sender}{kept}Metrics are taken from {start:.4g} s to {end:.4g} s of "
+            f"{self.duration_s:.4g} s, with the queue sampled every {1e3 * self.sample_s:g} ms. A "
+            "TCP flow's goodput is what its receiver acknowledged; flows below 15 kB are left out. "
+            f"Made with Forebay {__version__}.",
+        )
+
+
+def read(
+    settings: Settings, command: Sequence[str], server: str | None, found: LinkOutcome
+) -> Outcome:
+    """The outcome from what `_native.link_run` gives."""
+    return Outcome(
+        settings=settings,
+        command=list(command),
+        server=server,
+        status=found.status,
+        not_started=found.not_started,
+        server_status=found.server_status,
+        duration_s=found.duration_s,
+        measure_s=found.measure_s,
+        sample_s=found.sample_s,
+        lateness=found.lateness,
+        void=found.void,
+        runs=[one.run for one in found.directions],
+        achieved_bps=[one.achieved_bps for one in found.directions],
+        asked_bps=[one.asked_bps for one in found.directions],
+        lost_packets=[one.lost_packets for one in found.directions],
+        changes=found.changes,
+        tcp_flows=[one.tcp_flows for one in found.directions],
+        congestion_controls=[one.congestion_controls for one in found.directions],
+        congestion_control=congestion.default(),
+    )
+
+
+def _law(aqm: str, given: Sequence[tuple[str, str]]) -> str:
+    params = ", ".join(f"{name}={text}" for name, text in given)
+    return f"{aqm} ({params})" if params else aqm
+
+
+def _capacity(way: LinkDirectionSettings) -> str:
+    if way.trace:
+        return f"as recorded in {Path(way.trace).name}"
+    return words.quantity(way.rate or "")
+
+
+def _delay(way: LinkDirectionSettings) -> str:
+    least, separator, most = way.delay.partition("..")
+    return f"{least} to {words.quantity(most)} by flow" if separator else words.quantity(least)

@@ -1,0 +1,175 @@
+"""What a result leaves on disk, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebay._native import ScenarioError, __version__
+
+if TYPE_CHECKING:
+    from forebay._native import Plan, Run
+    from forebay.run.runs import Runs
+
+REPORT = "report.html"
+FIGURES = "figures"
+TABLES = ["metrics", "samples", "delays", "flows"]
+#: All that is ever written; what a former result left under these names is replaced.
+NAMES = [REPORT, FIGURES, "metrics.json", *(f"{table}.parquet" for table in TABLES)]
+
+
+def check(out: str | os.PathLike[str], option: str = "--out") -> None:
+    """Refuses a directory that cannot be written to, before the time is spent.
+
+    `option` is what chose it. Raises `ScenarioError`.
+    """
+
+    def refuse(found: str, allowed: str) -> ScenarioError:
+        return ScenarioError(f'{option}: found "{out}", {found}, allowed: {allowed}')
+
+    path = Path(out).absolute()
+    try:
+        if path.exists() and not path.is_dir():
+            raise refuse("a file", "a directory, new or not")
+        existing = next(parent for parent in [path, *path.parents] if parent.exists())
+        # Rights alone do not tell: to root all is allowed, in /proc nothing works.
+        with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
+            pass
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise refuse(reason, "a directory that can be written to") from error
+
+
+def check_file(path: Path, option: str) -> None:
+    """Refuses a file that cannot be written, before the time is spent.
+
+    `option` is what chose it. Raises `ScenarioError`.
+    """
+    new = not path.exists()
+    try:
+        # Rights alone do not tell: to root all is allowed.
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f'{option}: found "{path}", {reason}, allowed: a file that can be written, in a '
+            "directory that exists"
+        ) from error
+
+
+def write(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
+    """Writes the tables, and with `report` the page and the figures, to the directory `out`.
+
+    All is written beside it first. Files of other names in `out` are left as they are; what
+    a former result left is replaced or removed.
+    """
+    check(out)
+    path = Path(out).absolute()
+    made = _make_parents(path.parent)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        temporary.chmod(0o777 & ~_umask())
+        for table in TABLES:
+            getattr(result, table).write_parquet(temporary / f"{table}.parquet")
+        (temporary / "metrics.json").write_text(json.dumps(as_json(result), indent=1) + "\n")
+        if report:
+            _write_report(result, temporary)
+        _publish(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        # Innermost first: parents made for nothing are empty, others stay.
+        for parent in reversed(made):
+            if not any(parent.iterdir()):
+                parent.rmdir()
+
+
+def as_json(result: Runs) -> dict[str, Any]:
+    """The whole of metrics.json."""
+    plan = result.plan
+    return {
+        "forebay": __version__,
+        "title": plan.title,
+        "source": plan.source,
+        "command": result.experiment.command,
+        "partial": result.partial,
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "settings": plan.points[run.point].settings,
+                "seed": run.seed,
+                **_metrics(run),
+            }
+            for run in result.runs
+        ],
+    }
+
+
+def line(plan: Plan, run: Run) -> str:
+    """A run as one line of JSON, as `forebay run --json` prints it."""
+    return json.dumps(
+        {
+            "law": plan.laws[run.law],
+            "point": plan.points[run.point].label,
+            "seed": run.seed,
+            **_metrics(run),
+        }
+    )
+
+
+def _metrics(run: Run) -> dict[str, Any]:
+    """Those of the bottleneck, and by name those of the other links where there are any."""
+    links = {other.link: finite(other.metrics) for other in run.others}
+    return {"metrics": finite(run.metrics)} | ({"links": links} if links else {})
+
+
+def finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a metric that does not apply is null."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+
+
+def _write_report(result: Runs, directory: Path) -> None:
+    from forebay.report import page as report
+
+    overviews, by_point = report.pictures(result)
+    page = report.html(result, overviews, by_point)
+    (directory / REPORT).write_text(page, encoding="utf-8")
+    (directory / FIGURES).mkdir()
+    for picture in [*overviews, *(one for some in by_point.values() for one in some)]:
+        (directory / FIGURES / f"{picture.name}.png").write_bytes(picture.figure.png())
+
+
+def _publish(temporary: Path, path: Path) -> None:
+    """Puts what was written in its place: at once if there was nothing, else name by name."""
+    if not path.exists():
+        temporary.rename(path)
+        return
+    for name in NAMES:
+        old, new = path / name, temporary / name
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        elif not new.exists():
+            old.unlink(missing_ok=True)
+        if new.exists():
+            new.rename(old)
+
+
+def _make_parents(directory: Path) -> list[Path]:
+    """Makes a directory with its parents, and returns those that are new, outermost first."""
+    new = [path for path in [directory, *directory.parents] if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    return new[::-1]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

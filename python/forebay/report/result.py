@@ -1,0 +1,50 @@
+"""What an experiment gave, and what shows it: figures, tables and the report."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from forebay.run.runs import Runs
+
+if TYPE_CHECKING:
+    from forebay.report.plots import Plot
+
+
+# What draws is loaded when first asked for: matplotlib takes longer to load than most runs take.
+class Result(Runs):
+    """The runs of one experiment, in the order of points, laws and seeds.
+
+    Printed, and in a notebook, it shows its summary as a table.
+    """
+
+    def plot(self, kind: str = "queue", point: int = 0, link: int = 0) -> Plot:
+        """A figure: "queue", "loss" or "delay" of a link at a point, "qacd" or "load" over all.
+
+        point, link: indices in the plan; link 0 is the bottleneck.
+        """
+        from forebay.report import plots
+
+        return plots.draw(self, kind, point, link)
+
+    def report(self, out: str | os.PathLike[str]) -> None:
+        """Writes report.html, the figures, and the tables as Parquet and JSON to `out`."""
+        from forebay.report import files
+
+        files.write(self, out)
+
+    def __str__(self) -> str:
+        """The table that `forebay run` prints."""
+        from rich.console import Console
+
+        from forebay.report import tables
+
+        screen = Console(width=120, highlight=False)
+        with screen.capture() as capture:
+            screen.print(tables.results(self))
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        from forebay.report import page as report
+
+        return report.summary_html(self)

@@ -1,0 +1,308 @@
+"""What was run, in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forebay._native import __version__, senders
+from forebay.run.experiment import Description
+
+if TYPE_CHECKING:
+    from forebay._native import LinkInfo, PointInfo, TrafficInfo
+    from forebay.run.runs import Runs
+
+UNITS = {"p": "packets", "B": "bytes"}
+TCP = {sender["name"]: sender["title"] for sender in senders()}
+
+
+def quantity(text: str) -> str:
+    """ "30Mbit/s" as "30 Mbit/s", "800p" as "800 packets", "0.00002" as "2e-05"."""
+    match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)", text)
+    if not match:
+        return text
+    number, unit = match.groups()
+    if "." in number:
+        number = repr(float(number))
+    # A space at which no line breaks.
+    return f"{number}\N{NO-BREAK SPACE}{UNITS.get(unit, unit)}".rstrip()
+
+
+def short_time(seconds: float) -> str:
+    """A time of up to some seconds in the unit that reads best: "0.319 us", "4.85 ms", "1.2 s"."""
+    for unit, scale in [("s", 1.0), ("ms", 1e3)]:
+        if abs(seconds) * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Something that differs from point to point."""
+
+    name: str
+    value: str
+    #: both together
+    text: str
+
+
+def point(info: PointInfo) -> str:
+    """A point of the sweep, such as "63 ftp + 126 mice, rate = 30 Mbit/s"."""
+    return ", ".join(one.text for one in _swept(info)) or info.label
+
+
+def place(info: PointInfo, link: int) -> str:
+    """A point and, where there are several, the link with this number; empty for the only one."""
+    name = info.links[link].name if len(info.links) > 1 else ""
+    if name and link == 0 and name != "bottleneck":
+        name += " (bottleneck)"
+    return ", at ".join(filter(None, [point(info), name]))
+
+
+def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
+    """Points along an axis: the text at each, and that of the axis."""
+    swept = [_swept(one) for one in points]
+    if len({tuple(one.name for one in some) for some in swept}) == 1 and len(swept[0]) == 1:
+        return [some[0].value for some in swept], swept[0][0].name
+    labels = [one.label for one in points]
+    texts = ["\n".join(one.text for one in some) for some in swept]
+    return [text or label for text, label in zip(texts, labels, strict=True)], ""
+
+
+def _swept(info: PointInfo) -> list[Swept]:
+    """Flows of all traffic together, laws that get the same value together."""
+    flows: list[tuple[str, str]] = []
+    others: dict[tuple[str, str], list[str]] = {}
+    for path, found in info.settings.items():
+        section, _, rest = path.partition(".")
+        table, _, key = rest.rpartition(".")
+        value = " / ".join(
+            quantity(one if isinstance(one, str) else json.dumps(one))
+            for one in (found if isinstance(found, list) else [found])
+        )
+        if section == "traffic":
+            labels = [one.label for one in info.traffic]
+            kinds = [one.kind for one in info.traffic]
+            label = labels[_index(table, labels, kinds)]
+            if key == "flows":
+                flows.append((value, label))
+            else:
+                others.setdefault((key, value), []).append(label)
+        elif section == "link":
+            names = [link.name for link in info.links[1:]]
+            others.setdefault((key, value), []).append(names[_index(table, names)])
+        elif section == "law":
+            labels = [law.label for law in info.laws]
+            others.setdefault((key, value), []).append(labels[_index(table, labels)])
+        else:
+            others.setdefault((rest or path, value), [])
+    swept = []
+    if len(flows) == 1:
+        ((count, label),) = flows
+        swept.append(Swept(f"{label} flows", count, f"{count} {label} flows"))
+    elif flows:
+        together = " + ".join(f"{count} {label}" for count, label in flows)
+        swept.append(Swept("flows", together, together))
+    keys = [key for key, _ in others]
+    for (key, value), owners in others.items():
+        # Whose it is goes without saying where nobody else has another.
+        whose = f" of {' and '.join(owners)}" if owners and keys.count(key) > 1 else ""
+        swept.append(Swept(f"{key}{whose}", value, f"{key}{whose} = {value}"))
+    return swept
+
+
+def _index(name: str, labels: list[str], kinds: list[str] | None = None) -> int:
+    """A table by its number, its label or its kind, as paths in a scenario name it."""
+    if name.isdigit() and int(name) < len(labels):
+        return int(name)
+    return (labels if name in labels else kinds or labels).index(name)
+
+
+def describe(result: Runs) -> Description:
+    if result.experiment.description is not None:
+        return result.experiment.description
+    plan = result.plan
+    first = plan.points[0]
+    rest = [_changes(first)] if first.changes else []
+    if first.settings:
+        keys = " and ".join(first.settings)
+        rest.append(
+            f"This is the first of {len(plan.points)} points, {point(first)}; from point to "
+            f"point {keys} {'differs' if len(first.settings) == 1 else 'differ'}."
+        )
+    rest += [_runs(result), _metrics(first), f"Made with Forebay {__version__}."]
+    others = first.links[1:]
+    return Description(
+        link=_bottleneck(first.links[0], bool(others)),
+        traffic=[_traffic(one, bool(others)) for one in first.traffic],
+        rest=" ".join(rest),
+        others=[_other_link(link) for link in others],
+    )
+
+
+def changes(point: PointInfo, most: int) -> list[str]:
+    """What changes while it runs, the first `most` of it."""
+    texts = [
+        f"{time_s:g} s: {what} {quantity(value)}" for time_s, what, value in point.changes[:most]
+    ]
+    left = len(point.changes) - most
+    return [*texts, f"{left} more"] if left > 0 else texts
+
+
+def _changes(point: PointInfo) -> str:
+    return f"While it runs, something changes ({'; '.join(changes(point, 10))})."
+
+
+def _bottleneck(link: LinkInfo, one_of_several: bool) -> str:
+    if not one_of_several:
+        return f"The bottleneck is {_link(link)}. It carries:"
+    name = "" if link.name == "bottleneck" else f", {link.name},"
+    ends = f"from {link.from_node} to {link.to_node}"
+    return (
+        f"The bottleneck{name} is {_link(link)}, {ends}. Metrics that name no link are taken "
+        "there. Packets also wait at:"
+    )
+
+
+def _other_link(link: LinkInfo) -> str:
+    law = f"always under {link.law.label}" if link.law else "under the law that is tested"
+    ends = f"from {link.from_node} to {link.to_node}"
+    return f"{link.name}: {_link(link)}, {ends}, {law}."
+
+
+def _link(link: LinkInfo) -> str:
+    rate = f"of {quantity(link.rate)}"
+    if link.trace:
+        mean, length_s = link.trace
+        rate = (
+            f"that follows a recorded trace of {length_s:g} s again and again, "
+            f"{quantity(mean)} on average (its law is told {quantity(link.rate)}),"
+        )
+    ecn = ", marking ECN-capable packets" if link.ecn else ""
+    return (
+        f"a link {rate} with a one-way delay of {quantity(link.delay)} and a buffer of "
+        f"{quantity(link.buffer)}{ecn}"
+    )
+
+
+def _traffic(traffic: TrafficInfo, with_path: bool) -> str:
+    parts = [TCP.get(traffic.tcp or "", "no congestion control")]
+    if traffic.ecn:
+        parts.append("ECN")
+    parts.append(f"packets of {quantity(traffic.packet)}")
+    parts.append(_rtts(traffic.rtts))
+    parts.append(f"access links of {quantity(traffic.access)}")
+    parts += _particulars(traffic)
+    parts.append(f"starting {_when(traffic.start)}")
+    if traffic.stop:
+        parts.append(f"stopping {_when(traffic.stop)}")
+    most = "At most " if "arrivals" in dict(traffic.params) else ""
+    flows = f"{traffic.kind} {'flow' if traffic.flows == 1 else 'flows'}"
+    name = flows if traffic.label == traffic.kind else f"{flows} ({traffic.label})"
+    path = f", from {' over '.join(traffic.path[:-1])} to {traffic.path[-1]}" if with_path else ""
+    return f"{most}{traffic.flows} {name}{path}: {', '.join(parts)}."
+
+
+def _particulars(traffic: TrafficInfo) -> list[str]:
+    """How flows of this kind behave; times without another word are means."""
+    params = {key: quantity(value) for key, value in traffic.params}
+    if traffic.kind == "cbr":
+        return [f"each sending {params['rate']}"]
+    if traffic.kind == "mice":
+        return [
+            f"each silent and active in turn for exponential times of {params['off']} and "
+            f"{params['on']} on average"
+        ]
+    if traffic.kind == "web":
+        return [
+            f"each a session of {params['requests']} requests a second on average, at Poisson "
+            f"times, each answered over a new connection with {_size(params)}",
+            f"at most {params['connections']} connections at one time",
+        ]
+    if traffic.kind == "pages":
+        pages = f"{params['pages']} pages" if "pages" in params else "pages without end"
+        objects = (
+            "one object each"
+            if params["objects"] == "1"
+            else f"{params['objects']} objects each that start {params['object_gap']} apart on "
+            "average (exponential)"
+        )
+        return [
+            f"each a session of {pages}, {params['page_gap']} on average from the end of one to "
+            "the next (exponential)",
+            f"{objects}, every object over a new connection with {_size(params)}",
+        ]
+    if traffic.kind == "onoff":
+        return _bursts(params)
+    return []
+
+
+def _size(params: dict[str, str]) -> str:
+    return (
+        f"a size from the Pareto distribution of the second kind (shape {params['shape']}, scale "
+        f"{params['scale']})"
+    )
+
+
+def _bursts(params: dict[str, str]) -> list[str]:
+    lengths = f"Pareto, shape {params['on_shape']}" if "on_shape" in params else "exponential"
+    parts = [
+        f"each sending bursts at {params['rate']} that last {params['on']} on average ({lengths}), "
+        f"{params['off']} apart on average (exponential)"
+    ]
+    if "bursts" in params:
+        parts.append(f"ending after {params['bursts']} bursts on average (geometric)")
+    if "arrivals" in params:
+        swing = float(params["swing"])
+        about = (
+            f", which swings by {100 * swing:g} % in {params['period']} and is greatest at "
+            f"{params['peak']}"
+            if swing
+            else ""
+        )
+        parts.append(f"arriving at Poisson times, {params['arrivals']} a second{about}")
+    return parts
+
+
+def _rtts(rtts: list[str]) -> str:
+    texts = [quantity(rtt) for rtt in rtts]
+    if len(texts) == 1:
+        return f"round-trip time {texts[0]} without queues"
+    if len(texts) <= 3:
+        return f"round-trip times {', '.join(texts)} without queues"
+    return f"{len(texts)} round-trip times from {texts[0]} to {texts[-1]} without queues"
+
+
+def _when(bounds: tuple[str, str]) -> str:
+    earliest, latest = map(quantity, bounds)
+    return f"at {earliest}" if earliest == latest else f"between {earliest} and {latest}"
+
+
+def _runs(result: Runs) -> str:
+    plan = result.plan
+    count = result.experiment.runs
+    seeds = (
+        f"seeds {plan.seeds[0]} to {plan.seeds[-1]}"
+        if len(plan.seeds) > 1
+        else f"seed {plan.seeds[0]}"
+    )
+    laws = f"{len(plan.laws)} laws" if len(plan.laws) > 1 else f"The law {plan.laws[0]}"
+    at = f" at {len(plan.points)} points" if len(plan.points) > 1 else ""
+    return (
+        f"{laws} ran{at} with {seeds}: {count} {'runs' if count > 1 else 'run'} of "
+        f"{plan.points[0].duration_s:g} s of simulated time."
+    )
+
+
+def _metrics(point: PointInfo) -> str:
+    start, end = point.measure_s
+    text = (
+        f"Metrics are taken from {start:g} s to {end:g} s, with the queue sampled every "
+        f"{1e3 * point.sample_s:g} ms"
+    )
+    if point.target_pkts is not None:
+        return f"{text}; the set-point for QACD is {point.target_pkts:g} packets."
+    return f"{text}; QACD is taken against each law's own set-point, if it has one."

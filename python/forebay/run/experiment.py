@@ -1,0 +1,267 @@
+"""Running an experiment: a scenario file becomes a plan, and the plan finished runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
+
+from forebay import _native
+from forebay._native import ScenarioError
+
+if TYPE_CHECKING:
+    from forebay._native import Batch, Fault, Plan, Run
+    from forebay.run.prototypes import Prototype
+
+T = TypeVar("T")
+
+#: How often finished runs are fetched.
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Description:
+    """What was run: sentences on the links, one on each traffic, and the rest."""
+
+    link: str
+    traffic: list[str]
+    rest: str
+    #: on each link besides the bottleneck
+    others: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A scenario that has been read and checked, with what was chosen on top of the file."""
+
+    plan: Plan
+    path: str
+    text: str
+    #: The command that makes the same runs.
+    command: str
+    #: What was run, in words; written from the plan where it is None.
+    description: Description | None = None
+    #: What a reader must know before the numbers.
+    warning: str = ""
+    #: Points with nothing to compare: an overview leaves them out.
+    idle: Sequence[int] = ()
+    #: Files that the scenario names, each with a hash of its contents.
+    files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are to make."""
+        return len(self.plan.points) * len(self.plan.laws) * len(self.plan.seeds)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the runs are: `fraction` of the simulated time, and runs that have ended."""
+
+    fraction: float
+    ended: int
+    runs: int
+    elapsed_s: float
+
+    @property
+    def left_s(self) -> float | None:
+        """Estimate of the time left; None as long as there is nothing to go by."""
+        if self.fraction <= 0:
+            return None
+        return self.elapsed_s * (1 - self.fraction) / self.fraction
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What came of an experiment: runs sorted by point, law and seed."""
+
+    runs: list[Run]
+    #: Runs that failed; after the first, the others were stopped.
+    faults: list[Fault]
+    interrupted: bool
+    elapsed_s: float
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    laws: Sequence[str | Prototype] | None = None,
+    sets: Sequence[str] = (),
+    seeds: int | None = None,
+) -> Experiment:
+    """Reads and checks a scenario file.
+
+    `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
+    file's; `sets` are "KEY=VALUE" texts, `seeds` the number of seeds. Raises `ScenarioError`,
+    with one line that says what is wrong and what is allowed.
+    """
+    name = os.fspath(path)
+    if seeds is not None and not 0 <= seeds < 2**32:
+        raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    files: dict[str, str] = {}
+    read_beside = beside(path)
+
+    def read_and_note(file: str) -> bytes | None:
+        contents = read_beside(file)
+        if contents is not None:
+            files[file] = hashlib.sha256(contents).hexdigest()
+        return contents
+
+    plan = _native.plan(
+        text,
+        name,
+        sets=[_split(item) for item in sets],
+        laws=list(laws or ()),
+        seeds=seeds,
+        read=read_and_note,
+    )
+    command = _command(name, laws or (), sets, seeds)
+    return Experiment(plan, name, text.decode(), command, files=files)
+
+
+def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
+    """A reader of the files that a scenario at `path` names; None for what cannot be read."""
+
+    def read(name: str) -> bytes | None:
+        file = Path(path).parent / name
+        try:
+            # What is no file, such as a pipe, might never end.
+            return file.read_bytes() if file.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    return read
+
+
+def _split(item: str) -> tuple[str, str]:
+    key, separator, value = item.partition("=")
+    if not separator:
+        raise ScenarioError(f'--set: found "{item}", allowed: KEY=VALUE')
+    return key.strip(), value.strip()
+
+
+def _command(
+    path: str, laws: Sequence[str | Prototype], sets: Sequence[str], seeds: int | None
+) -> str:
+    words = ["forebay", "run", path]
+    for law in laws:
+        words += ["--law", law if isinstance(law, str) else _where(law)]
+    for item in sets:
+        words += ["--set", item]
+    if seeds is not None:
+        words += ["--seeds", str(seeds)]
+    return shlex.join(words)
+
+
+def _where(prototype: Prototype) -> str:
+    name = getattr(prototype, "__name__", type(prototype).__name__)
+    module = sys.modules.get(getattr(prototype, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    return f"{Path(file).name if file else 'FILE.py'}:{name}"
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def execute(
+    experiment: Experiment,
+    threads: int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    *,
+    samples: bool = True,
+) -> Execution:
+    """Makes every run of `experiment` on `threads` threads (all cores if None).
+
+    `watch` hears of the progress now and then. Without `samples`, runs keep only their
+    metrics, which takes far less memory. Ctrl-C, and a run that fails, stop the others;
+    what had finished by then is returned.
+    """
+    start = time.monotonic()
+    batch = experiment.plan.start(threads or cores(), samples=samples)
+    runs: list[Run] = []
+    faults: list[Fault] = []
+    interrupted = threading.Event()
+    with _on_interrupt(interrupted):
+        try:
+            while not batch.done and not faults and not interrupted.is_set():
+                time.sleep(POLL_S)
+                _take(batch, runs, faults)
+                if watch:
+                    elapsed_s = time.monotonic() - start
+                    ended = len(runs) + len(faults)
+                    watch(Progress(batch.progress(), ended, experiment.runs, elapsed_s))
+        finally:
+            batch.cancel()
+            while not batch.done:
+                time.sleep(POLL_S)
+        _take(batch, runs, faults)
+    runs.sort(key=lambda run: (run.point, run.law, run.seed))
+    faults.sort(key=lambda fault: (fault.point, fault.law, fault.seed))
+    return Execution(runs, faults, interrupted.is_set(), time.monotonic() - start)
+
+
+def _take(batch: Batch, runs: list[Run], faults: list[Fault]) -> None:
+    some_runs, some_faults = batch.take()
+    runs += some_runs
+    faults += some_faults
+
+
+@contextmanager
+def _on_interrupt(interrupted: threading.Event) -> Iterator[None]:
+    """Ctrl-C sets `interrupted` instead of raising, so that it loses no finished run.
+
+    A second one raises. Where signals do not come (another thread) or are ignored (a job in
+    the background), all is left as it is.
+    """
+    former = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or former == signal.SIG_IGN:
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            signal.default_int_handler(number, frame)
+        interrupted.set()
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def unbroken(native: Callable[[], T]) -> T:
+    """What native code gives that makes numpy's arrays, which panics on a Ctrl-C in the middle.
+
+    Raises the Ctrl-C afterwards.
+    """
+    interrupted = threading.Event()
+    with _on_interrupt(interrupted):
+        found = native()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    return found
+
+
+def fault_in_words(plan: Plan, fault: Fault) -> str:
+    """Which run failed, and how."""
+    point = plan.points[fault.point].label
+    at = f" at {point}" if point else ""
+    return f"{plan.laws[fault.law]}{at}, seed {fault.seed}, failed: {fault.message.rstrip()}"

@@ -1,0 +1,196 @@
+"""What an experiment gave: its runs, and tables of them as polars frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from forebay.run import metrics, stats
+from forebay.run.metrics import METRICS
+
+if TYPE_CHECKING:
+    from forebay._native import LawInfo, Observed, Plan, PointInfo, Run
+    from forebay.run.experiment import Execution, Experiment
+    from forebay.run.stats import Comparison
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric of one law at one point, over its seeds."""
+
+    mean: float
+    #: Half the width of the 95 % confidence interval; NaN for one seed.
+    half_width: float
+    seeds: int
+
+
+class Runs:
+    """The finished runs of one experiment, in the order of points, laws and seeds."""
+
+    def __init__(self, experiment: Experiment, execution: Execution) -> None:
+        self.experiment = experiment
+        self.runs = execution.runs
+        self.elapsed_s = execution.elapsed_s
+        self._groups: dict[tuple[int, int], list[Run]] = {}
+        for run in self.runs:
+            self._groups.setdefault((run.point, run.law), []).append(run)
+        #: How many seeds any law has finished at any point.
+        self.seeds = max((len(runs) for runs in self._groups.values()), default=0)
+        #: Whether runs are missing, because they were interrupted or one of them failed.
+        self.partial = len(self.runs) < experiment.runs
+
+    @property
+    def plan(self) -> Plan:
+        """What was to be run: title, source, laws, points, seeds."""
+        return self.experiment.plan
+
+    @property
+    def links(self) -> list[str]:
+        """Names of the links at any point, the bottleneck first."""
+        names = (link.name for point in self.plan.points for link in point.links)
+        return list(dict.fromkeys(names))
+
+    def of(self, point: int, law: int) -> list[Run]:
+        """The runs of one law at one point, by their indices in the plan."""
+        return self._groups.get((point, law), [])
+
+    def at(self, point: int, law: int, link: int) -> list[Observed]:
+        """What those runs observed at the link with this number; the bottleneck is 0."""
+        return [[run, *run.others][link] for run in self.of(point, law)]
+
+    def points(self) -> Iterator[tuple[int, PointInfo]]:
+        """Points at which something finished, with their indices."""
+        seen = {point for point, _ in self._groups}
+        return ((i, point) for i, point in enumerate(self.plan.points) if i in seen)
+
+    def laws(self, point: int) -> Iterator[tuple[int, LawInfo]]:
+        """Laws with finished runs at a point, with their indices."""
+        laws = self.plan.points[point].laws
+        return ((i, law) for i, law in enumerate(laws) if (point, i) in self._groups)
+
+    @cached_property
+    def metrics(self) -> pl.DataFrame:
+        """A row per run and link: law, point, what the sweep set, seed, link, every metric.
+
+        `user_cpu_s` is the run's: it stands with the bottleneck alone.
+        """
+        rows = [(run, link) for run in self.runs for link in [run, *run.others]]
+        points = [self.plan.points[run.point] for run, _ in rows]
+        columns: dict[str, object] = {
+            "law": [self.plan.laws[run.law] for run, _ in rows],
+            "point": [point.label for point in points],
+        }
+        for key in self.plan.points[0].settings:
+            columns[key] = _settings_column([point.settings[key] for point in points])
+        columns["seed"] = pl.Series([run.seed for run, _ in rows], dtype=pl.UInt64)
+        columns["link"] = [link.link for _, link in rows]
+        for name in METRICS:
+            columns[name] = [link.metrics.get(name) for _, link in rows]
+        return self._keyed(pl.DataFrame(columns))
+
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        """A row per sample of each link: law, point, seed, link, time_s and the trace's columns.
+
+        `p`, and what else a law reports of its inner state, is null where it reports none.
+        """
+        return self._table(lambda link: pl.DataFrame(link.samples))
+
+    @cached_property
+    def delays(self) -> pl.DataFrame:
+        """A row per bin of the queuing delay: its upper end delay_s, and packets in it."""
+        return self._table(
+            lambda link: pl.DataFrame({"delay_s": link.delay_s, "packets": link.delay_packets})
+        )
+
+    @cached_property
+    def flows(self) -> pl.DataFrame:
+        """A row per link and flow that crosses it: its traffic's index, and its goodput_bps."""
+        return self._table(
+            lambda link: pl.DataFrame(
+                {"traffic": link.flow_traffic, "goodput_bps": link.flow_goodput_bps}
+            )
+        )
+
+    def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
+        """Mean and interval of a metric, by the indices of point, law and link."""
+        values = [observed.metrics[metric] for observed in self.at(point, law, link)]
+        mean, half_width = stats.mean_and_interval(values)
+        return Cell(mean, half_width, len(values))
+
+    def summary(self) -> pl.DataFrame:
+        """A row per point, law, link and metric: mean, half width of the 95 % interval, seeds.
+
+        `ci95` is Student's t interval over the seeds; NaN for a single seed.
+        """
+        rows = [
+            {
+                "point": point.label,
+                "law": law.label,
+                "link": link.name,
+                "metric": name,
+                "mean": cell.mean,
+                "ci95": cell.half_width,
+                "seeds": cell.seeds,
+            }
+            for p, point in self.points()
+            for law_index, law in self.laws(p)
+            for k, link in enumerate(point.links)
+            for name in METRICS
+            if k == 0 or name != "user_cpu_s"
+            for cell in [self.cell(p, law_index, name, k)]
+        ]
+        return self._keyed(pl.DataFrame(rows))
+
+    def compared(self) -> list[str]:
+        """Metrics worth a column: those that any run has, and marks only where there are some."""
+        links = [link for run in self.runs for link in [run, *run.others]]
+        return [
+            name
+            for name in metrics.COMPARED
+            if any(link.metrics[name] == link.metrics[name] for link in links)
+            and (name != "mark_rate" or any(link.metrics[name] > 0 for link in links))
+        ]
+
+    def comparisons(self, point: int, metric: str) -> list[Comparison]:
+        """Every pair of laws at a point, by the bottleneck: see `forebay.run.stats.compare`."""
+        return stats.compare(
+            {
+                law.label: {run.seed: run.metrics[metric] for run in self.of(point, i)}
+                for i, law in self.laws(point)
+            }
+        )
+
+    def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """As Enum the labels sort in the order of the plan, and take little room."""
+        laws = pl.Enum(self.plan.laws)
+        points = pl.Enum([point.label for point in self.plan.points])
+        return frame.with_columns(
+            pl.col("law").cast(laws),
+            pl.col("point").cast(points),
+            pl.col("link").cast(pl.Enum(self.links)),
+        )
+
+    def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
+        frames = []
+        for run in self.runs:
+            law = pl.lit(self.plan.laws[run.law]).alias("law")
+            point = pl.lit(self.plan.points[run.point].label).alias("point")
+            seed = pl.lit(run.seed, pl.UInt64).alias("seed")
+            for observed in [run, *run.others]:
+                link = pl.lit(observed.link).alias("link")
+                rows = rows_of(observed).select(law, point, seed, link, pl.all())
+                frames.append(self._keyed(rows))
+        return pl.concat(frames, how="diagonal")
+
+
+def _settings_column(values: list[object]) -> pl.Series:
+    """Numbers as they are; anything else as text, since a sweep may mix lists with texts."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return pl.Series(values=values, strict=False)
+    return pl.Series([value if isinstance(value, str) else json.dumps(value) for value in values])

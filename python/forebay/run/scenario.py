@@ -1,0 +1,110 @@
+"""Scenarios written from Python: values and quantities become TOML here, and nowhere else."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# Writes TOML with comments; the standard library only reads it.
+import tomlkit
+
+#: A value of a scenario; a quantity is a text with its unit.
+Value = bool | int | float | str
+
+#: Least rate of the access links; they are also twice as fast as any bottleneck.
+ACCESS_BPS = 10**8
+
+
+def typed(text: str) -> Value:
+    """A text as TOML reads it where it is a number, true or false; else the text itself."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return value if isinstance(value, bool | int | float) else text
+
+
+@dataclass(frozen=True)
+class Law:
+    """A `[[law]]`.
+
+    kind: its name in `forebay laws`.
+    params: name and value as a text such as "200p" or "0.5"; the others have their defaults.
+    label: its name in reports; `kind` where it is empty.
+    """
+
+    kind: str
+    params: Iterable[tuple[str, str]] = ()
+    label: str = ""
+
+    def table(self) -> dict[str, Value]:
+        label: dict[str, Value] = {"label": self.label} if self.label else {}
+        return {"kind": self.kind, **label, **{name: typed(text) for name, text in self.params}}
+
+    def text(self) -> str:
+        """The table alone, to be put into a scenario."""
+        return tomlkit.dumps({"law": [self.table()]}).strip()
+
+
+@dataclass(frozen=True)
+class Dumbbell:
+    """Long-lived Reno flows over one bottleneck, from their start on.
+
+    rate, packet, rtt: texts with units; rtt is propagation, both ways.
+    delay_s: of the bottleneck, one way; the rest of the RTT is in the access links.
+    measure_from_s: when measuring begins; it ends with the run.
+    fastest_bps: greatest rate of the bottleneck, where a sweep changes it.
+    target_pkts: set-point for QACD; each law's own where it is None.
+    sweep: key of the scenario to the values that it takes.
+    """
+
+    title: str
+    duration_s: float
+    measure_from_s: float
+    rate: str
+    fastest_bps: float
+    delay_s: float
+    buffer_pkts: int
+    flows: int
+    packet: str
+    rtt: str
+    laws: Sequence[Law]
+    target_pkts: float | None = None
+    sweep: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The scenario file."""
+        end = f"{self.duration_s:g}s"
+        access_mbps = 1e-6 * max(ACCESS_BPS, 2 * self.fastest_bps)
+        start = tomlkit.inline_table()
+        start["uniform"] = ["0s", "1s"]
+        document: dict[str, Any] = {
+            "title": self.title,
+            "duration": end,
+            "measure": [f"{self.measure_from_s:.6g}s", end],
+        }
+        if self.target_pkts is not None:
+            document["target"] = f"{self.target_pkts:.6g}p"
+        document |= {
+            "bottleneck": {
+                "rate": self.rate,
+                "delay": f"{1e3 * self.delay_s:.6g}ms",
+                "buffer": f"{self.buffer_pkts}p",
+            },
+            "traffic": [
+                {
+                    "kind": "ftp",
+                    "flows": self.flows,
+                    "packet": self.packet,
+                    "rtt": self.rtt,
+                    "access": f"{access_mbps:.12g}Mbit/s",
+                    "start": start,
+                }
+            ],
+            "law": [law.table() for law in self.laws],
+        }
+        if self.sweep:
+            document["sweep"] = {key: list(values) for key, values in self.sweep.items()}
+        return tomlkit.dumps(document)
