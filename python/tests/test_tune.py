@@ -18,7 +18,7 @@ from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control.loop import Loop
 from forebay.run import stats
-from forebay.tune import candidates, check, search, theory, tune, tuning, words
+from forebay.tune import candidates, check, search, theory, tune, tuning, values, words
 from forebay.tune.candidates import GOALS, Candidate
 from forebay.tune.ranges import Place, Ranges
 
@@ -161,13 +161,13 @@ def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
     assert droptail.difference_s > 0
     assert tuned.seeds == 2
     text = " ".join(words.reasons(tuned))
-    assert "The corner that binds is" in text
-    assert "DropTail's is" in text
+    assert "The tightest corner is" in text
+    assert "DropTail has" in text
 
 
 def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
     alone = tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=1)
-    assert words.as_json(alone) == words.as_json(tuned)
+    assert values.as_json(alone) == values.as_json(tuned)
 
 
 def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:

@@ -308,7 +308,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "**CUBIC above its last window**" in text
     assert "**Growth under delayed ACKs**" not in text
     assert "the real goodput is 3.5 % less in the median" in text
-    assert "2 of the runs shown are void" in text
+    assert "void runs among those shown: 2." in text
 
 
 def test_one_run_is_singular(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_one_run_is_singular(tmp_path: Path) -> None:
     text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
     assert ": 1 simulated run, 1 real one of each law." in text
     assert "Of 1 real run 1 stayed void, after 1 void run was made again." in text
-    assert "1 of the runs shown is void" in text
+    assert "void runs among those shown: 1." in text
 
 
 @pytest.mark.realtime

@@ -71,7 +71,7 @@ def tune(
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
     from forebay.report import files
     from forebay.run import progress
-    from forebay.tune import page, words
+    from forebay.tune import page, values
     from forebay.tune import tune as tuned
 
     if out is None and not as_json:
@@ -86,7 +86,7 @@ def tune(
         with progress.status("writing the page"):
             page.write(result, out, shlex.join(["forebay", *sys.argv[1:]]))
     if as_json:
-        print(json.dumps(words.as_json(result)))
+        print(json.dumps(values.as_json(result)))
     elif result.screened:
         _show(result, out)
     for fault in result.faults:
@@ -134,7 +134,7 @@ def _watch() -> Iterator[Watch]:
 
 
 def _show(result: Tuning, out: Path | None) -> None:
-    from forebay.tune import page, words
+    from forebay.tune import page, values, words
 
     screen = console(100)
     for paragraph in words.reasons(result):
@@ -144,7 +144,7 @@ def _show(result: Tuning, out: Path | None) -> None:
         return
     screen.print("The law for a scenario:")
     screen.print()
-    for line in words.law_toml(result.chosen).splitlines():
+    for line in values.law_toml(result.chosen).splitlines():
         screen.print(f"    {line}", markup=False)
     screen.print()
     screen.print("To run it:")

@@ -14,7 +14,7 @@ from forebay.report.page import Picture
 from forebay.report.words import quantity
 from forebay.run import stats
 from forebay.run.metrics import with_interval
-from forebay.tune import check, words
+from forebay.tune import check, values, words
 from forebay.tune.tuning import SCREENING_SEEDS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NAMES = [PAGE, LAW, CORNERS, JSON, *(f"{picture}.png" for picture in PICTURES)]
 def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
     """Every file by its name; `out` is where they go."""
     found: dict[str, str | bytes] = {
-        JSON: json.dumps(words.as_json(tuning), indent=1) + "\n",
+        JSON: json.dumps(values.as_json(tuning), indent=1) + "\n",
     }
     shown = pictures(tuning)
     found[PAGE] = html(tuning, shown, out, command)
@@ -111,7 +111,7 @@ def html(tuning: Tuning, shown: list[Picture], out: Path, command: str) -> str:
         ),
         partial=_partial(tuning),
         reasons=words.reasons(tuning),
-        law=words.law_toml(tuning.chosen) if tuning.chosen else "",
+        law=values.law_toml(tuning.chosen) if tuning.chosen else "",
         commands=commands(tuning, out),
         pictures=shown,
         places=_places(tuning),
@@ -150,7 +150,7 @@ def _partial(tuning: Tuning) -> str:
 
 def _places(tuning: Tuning) -> list[list[str]]:
     rows = []
-    for place, row in zip(tuning.ranges.places, words.places(tuning), strict=False):
+    for place, row in zip(tuning.ranges.places, values.places(tuning), strict=False):
         model, seen = row["model"], row["simulated"]
         cells = ["–"] * 4
         if model is not None:

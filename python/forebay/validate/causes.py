@@ -1,21 +1,25 @@
-"""Why simulated and real flows differ: what applies to the scenarios, with their numbers."""
+"""Why simulated and real flows differ: what applies to the scenarios, with their numbers.
+
+`Facts` has the plain facts of a comparison. A `Rule` is a sentence over them, and the condition
+under which it applies; code in a sentence stands between backticks.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forebay import _native
-from forebay.validate.comparison import SHORT, Comparison, Side
+from forebay.validate.comparison import SHORT, Comparison, Row, Side
 from forebay.validate.mapping import LEAD_S
 
 #: How the names of senders begin that are modelled on the kernel's.
 KERNEL_LIKE = "linux-"
 STD = "queue_std_pkts"
-#: How full a link has to be for its goodput to show the headers.
+#: A link above this utilisation is full: its goodput shows the headers.
 FULL = 0.98
 #: A goodput that is off by less is not worth a line.
 LEAST_SHARE = 0.01
@@ -23,23 +27,204 @@ LEAST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason; code stands between backticks."""
+    """One reason."""
 
     title: str
     text: str
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the causes depend on; lists are empty where there is nothing to say.
+
+    tails: deviations of the queue under the baseline, where real flows make it swing less.
+    low: laws whose queue settles below the set-point on both sides.
+    short: whether there are short transfers.
+    less_goodput: how much less the real goodput of full links is, in %; None where it is not.
+    """
+
+    kernel_like: list[str]
+    others: list[str]
+    short: bool
+    baseline: str
+    tails: list[str]
+    low: list[str]
+    less_goodput: float | None
+    void: int
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A cause: its sentences are filled in with the facts' fields."""
+
+    applies: Callable[[Facts], object]
+    title: str
+    text: str
+
+    def cause(self, facts: Facts) -> Cause:
+        fields = {
+            name: ", ".join(f"`{one}`" for one in value)
+            if name in ("kernel_like", "others")
+            else "; ".join(value)
+            if isinstance(value, list)
+            else value
+            for name, value in vars(facts).items()
+        }
+        return Cause(self.title.format(**fields), self.text.format(**fields))
+
+
+#: Differences between the simulated sender and the kernel's.
+SENDERS = [
+    Rule(
+        lambda facts: facts.kernel_like,
+        "Sender",
+        "senders after the kernel's ({kernel_like}) have its recovery (RACK, tail loss probes, "
+        "PRR, F-RTO), timers, growth, HyStart and deferral of segments. They leave out undo by "
+        "DSACK or timestamps, the restart after idle and receive windows that tune themselves.",
+    ),
+    Rule(
+        lambda facts: facts.kernel_like,
+        "Delayed ACKs",
+        "the simulated receiver waits `ack_delay` for a second packet. The kernel's receiver "
+        "waits 40 to 200 ms, depending on the times between its packets.",
+    ),
+    Rule(
+        lambda facts: facts.others,
+        "Initial window",
+        "the kernel begins with 10 packets (RFC 6928), the simulator with 2 unless "
+        '`initial_window = "10p"` says otherwise.',
+    ),
+    Rule(
+        lambda facts: facts.others,
+        "Recovery",
+        "the kernel always has SACK, with RACK (RFC 8985) and PRR (RFC 6937) on top. The "
+        "simulator's `sack` and `cubic` recover with SACK, without RACK's timer and without PRR. "
+        "They halve at once; PRR lets the packets under way fall over a round trip.",
+    ),
+    Rule(
+        lambda facts: set(facts.others) - {"cubic"},
+        "Growth under delayed ACKs",
+        "the kernel's Reno adds one packet per window of *acknowledged packets* (as RFC 3465 "
+        "allows), the simulator's one per window of *ACKs* (RFC 5681, as ns-2 counts). With "
+        "`delayed_ack = false` the growth is the same, but the simulator then lacks the bursts of "
+        "two packets per ACK.",
+    ),
+    Rule(
+        lambda facts: "cubic" in facts.others,
+        "CUBIC's slow start",
+        "the kernel's leaves slow start when the RTT rises (HyStart), the simulator's at the "
+        "first loss.",
+    ),
+    Rule(
+        lambda facts: "cubic" in facts.others,
+        "CUBIC above its last window",
+        "RFC 9438 (section 4.3) lets the Reno-friendly window grow with α = 1 from the size at "
+        "which it was last reduced. The simulator does so; the kernel keeps α = 0.53 and "
+        "therefore loses less.",
+    ),
+    Rule(
+        lambda facts: "cubic" in facts.others,
+        "CUBIC's β and arithmetic",
+        "β is 717/1024 in the kernel, 0.7 in RFC 9438. The kernel's windows are whole packets.",
+    ),
+    Rule(
+        lambda facts: facts.others and facts.short,
+        "Lost SYNs",
+        "the kernel sends another SYN after 1 s (RFC 6298), the simulator after 3 s, as ns-2 does. "
+        "The difference matters where many packets of short transfers are lost.",
+    ),
+    Rule(
+        lambda facts: facts.others,
+        "ACK timing",
+        "the kernel's receiver acknowledges every packet at first, and then waits 40 to 200 ms "
+        "for a second packet. The simulator's acknowledges every packet, or with `delayed_ack` "
+        "waits 100 ms.",
+    ),
+]
+
+#: What no setting covers: of queues, and of runs. What laws say of themselves stands between.
+QUEUES = [
+    Rule(
+        lambda facts: facts.tails,
+        "Synchronisation under {baseline}",
+        "flows of one RTT lose in the same overflow and halve together, in the simulator to "
+        "the packet. Threads and stalls of a real machine spread them, so the queue swings less. "
+        "Its deviation is {tails}.",
+    ),
+    Rule(
+        lambda facts: facts.low,
+        "Below the set-point",
+        "a law cuts a probability at zero when the queue is short, and the integral lacks what it "
+        "cut off. The queue settles below the set-point on both sides, and lower where it swings "
+        "further. Here {low}.",
+    ),
+]
+RUNS = [
+    Rule(
+        lambda facts: facts.less_goodput,
+        "Headers",
+        "the simulator's goodput leaves out the bytes of `header`. The kernel's packets carry "
+        "headers of 52 bytes, timestamps included. On a full link the real goodput is "
+        "{less_goodput:.1f} % less in the median; compare utilisations instead.",
+    ),
+    Rule(
+        lambda facts: facts.short,
+        "Short transfers",
+        "a real connection sends two small packets more than the simulated one, the last of "
+        "its handshake and its FIN, and up to two packets of data after its mouse has closed. "
+        "The link's goodput leaves out flows that got less than 15 kB within the window. The "
+        "goodput of the short transfers is counted at their senders and leaves out none.",
+    ),
+    Rule(
+        lambda facts: True,
+        "Start",
+        "flows draw their start times from the same interval, and short transfers their times and "
+        "sizes from the same distributions, but the drawn values differ. The processes of a busy "
+        "machine start late.",
+    ),
+    Rule(
+        lambda facts: facts.void,
+        "Lateness",
+        "void runs among those shown: {void}. A stall of the emulator holds the queue still, "
+        "often while senders and receivers wait for the same processor. Afterwards it sends the "
+        "packets that became due as a burst.",
+    ),
+]
+
+
 def of_senders(found: Sequence[Comparison]) -> list[Cause]:
     """What the simulated sender is told, and what it lacks."""
-    short = any(SHORT.name in one.metrics for one in found)
-    senders = _senders(found)
-    kernel_like = {name for name in senders if name.startswith(KERNEL_LIKE)}
-    return [*_of_kernel_like(kernel_like), *_of_others(senders - kernel_like, short)]
+    return _apply(SENDERS, _facts(found))
 
 
 def of_the_rest(found: Sequence[Comparison]) -> list[Cause]:
     """What no setting covers."""
-    return [*_of_laws(found), *_of_numbers(found), *_of_transfers(found), *_of_runs(found)]
+    facts = _facts(found)
+    return [*_apply(QUEUES, facts), *_of_laws(found), *_apply(RUNS, facts)]
+
+
+def _apply(rules: Sequence[Rule], facts: Facts) -> list[Cause]:
+    return [rule.cause(facts) for rule in rules if rule.applies(facts)]
+
+
+def _facts(found: Sequence[Comparison]) -> Facts:
+    senders = sorted(_senders(found))
+    baseline = next(law for law in _native.laws() if law["baseline"])
+    rows = [(one, row) for one in found for row in one.rows]
+    return Facts(
+        kernel_like=[name for name in senders if name.startswith(KERNEL_LIKE)],
+        others=[name for name in senders if not name.startswith(KERNEL_LIKE)],
+        short=any(SHORT.name in one.metrics for one in found),
+        baseline=baseline["short_title"],
+        tails=[
+            "{:.1f} packets simulated, {:.1f} real".format(*(side.mean(STD) for side in _sides(row)))
+            for one, row in rows
+            if row.info and row.info.kind == baseline["name"] and _swings_less(one, row)
+        ],
+        low=[text for one, row in rows if (text := _below_set_point(one, row))],
+        less_goodput=_less_goodput([row for _, row in rows]),
+        void=sum(row.void for _, row in rows),
+    )
 
 
 def _senders(found: Sequence[Comparison]) -> set[str]:
@@ -47,168 +232,54 @@ def _senders(found: Sequence[Comparison]) -> set[str]:
     return {t.tcp for one in found for point in one.points for t in point.traffic if t.tcp}
 
 
-def _of_kernel_like(senders: set[str]) -> Iterator[Cause]:
-    if not senders:
-        return
-    yield Cause(
-        "Sender",
-        f"{' and '.join(f'`{name}`' for name in sorted(senders))} follow the kernel's recovery "
-        "(RACK, tail loss probes, PRR, F-RTO), timers, growth, HyStart and deferral of segments; "
-        "undo by DSACK or timestamps, pacing and windows that receivers tune are left out.",
-    )
-    yield Cause(
-        "Delayed ACKs",
-        "the simulated receiver waits for a second packet as long as `ack_delay` says; the "
-        "kernel's for 40 to 200 ms, by the times between its packets.",
+def _sides(row: Row) -> tuple[Side, Side]:
+    return row.simulated, row.real
+
+
+def _swings_less(found: Comparison, row: Row) -> bool:
+    """Whether real flows make the queue swing less than simulated ones of another sender."""
+    simulated, real = (side.mean(STD) for side in _sides(row))
+    kernel_like = any(name.startswith(KERNEL_LIKE) for name in _senders([found]))
+    return not kernel_like and not row.agrees and real < simulated
+
+
+def _below_set_point(found: Comparison, row: Row) -> str:
+    """The queues of a law that integrates and settles below its set-point; "" elsewhere."""
+    if not row.info or not row.info.kind or not row.info.integrates:
+        return ""
+    cut = _without_signal(found, row.simulated, 0), _without_signal(found, row.real, LEAD_S)
+    queues = [side.mean("queue_mean_pkts") for side in _sides(row)]
+    if not row.info.target_pkts or max(queues) >= row.info.target_pkts or min(cut) <= 0:
+        return ""
+    return (
+        f"{row.name} {queues[0]:.1f} packets simulated and {queues[1]:.1f} real, with no "
+        f"signal for {100 * cut[0]:.1f} % and {100 * cut[1]:.1f} % of the time"
     )
 
 
-def _of_others(senders: set[str], short: bool) -> Iterator[Cause]:
-    if not senders:
-        return
-    yield Cause(
-        "Initial window",
-        "the kernel begins with 10 packets (RFC 6928), the simulator with 2 unless "
-        '`initial_window = "10p"` says otherwise.',
-    )
-    yield Cause(
-        "Recovery",
-        "the kernel always has SACK, with RACK (RFC 8985) and PRR (RFC 6937) on top. The "
-        "simulator's `sack` and `cubic` recover with SACK; they have neither RACK's timer nor PRR, "
-        "and halve at once where PRR lets the packets under way fall over a round trip.",
-    )
-    if senders - {"cubic"}:
-        yield Cause(
-            "Growth under delayed ACKs",
-            "the kernel's Reno adds one packet per window of *acknowledged packets* (as RFC 3465 "
-            "allows), the simulator's one per window of *ACKs* (RFC 5681, as ns-2 counts). With "
-            "`delayed_ack = false` the growth is the same; the bursts of two packets per ACK are "
-            "not.",
-        )
-    if "cubic" in senders:
-        yield Cause(
-            "CUBIC's slow start",
-            "the kernel's leaves slow start when the RTT rises (HyStart), the simulator's at the "
-            "first loss.",
-        )
-        yield Cause(
-            "CUBIC above its last window",
-            "RFC 9438 (section 4.3) lets the Reno-friendly window grow with α = 1 from the size at "
-            "which it was last reduced; the simulator does so, the kernel keeps α = 0.53 and so "
-            "loses less.",
-        )
-        yield Cause(
-            "CUBIC's β and arithmetic",
-            "β is 717/1024 in the kernel, 0.7 in RFC 9438. The kernel's windows are whole packets.",
-        )
-    if short:
-        yield Cause(
-            "Lost SYNs",
-            "the kernel sends another after 1 s (RFC 6298), the simulator after 3 s, as ns-2 does. "
-            "It counts where many packets of short transfers are lost.",
-        )
-    yield Cause(
-        "ACK timing",
-        "the kernel's receiver acknowledges every packet at first, and waits 40 to 200 ms for a "
-        "second packet; the simulator's acknowledges every packet, or with `delayed_ack` waits "
-        "100 ms.",
-    )
-
-
-def _of_laws(found: Sequence[Comparison]) -> Iterator[Cause]:
-    laws = {entry["name"]: entry for entry in _native.laws()}
-    known = [
-        (one, row, row.info, laws[row.info.kind])
-        for one in found
-        for row in one.rows
-        if row.info and row.info.kind
+def _of_laws(found: Sequence[Comparison]) -> list[Cause]:
+    """The reasons that laws give in their own files, for those that differ."""
+    reasons = {entry["name"]: entry["reality"] for entry in _native.laws()}
+    laws: dict[tuple[str, str], set[str]] = {}
+    for row in (row for one in found for row in one.rows):
+        reason = reasons.get(row.info.kind) if row.info and row.info.kind else None
+        if reason and not row.agrees:
+            laws.setdefault(reason, set()).add(row.law)
+    return [
+        Cause(f"{title} under {' and '.join(sorted(rows))}", text)
+        for (title, text), rows in laws.items()
     ]
-    plain = next(law for law in laws.values() if law["baseline"])
-    tails = [
-        f"{row.simulated.mean(STD):.1f} packets simulated, {row.real.mean(STD):.1f} real"
-        for one, row, _, law in known
-        if law is plain
-        and not any(name.startswith(KERNEL_LIKE) for name in _senders([one]))
-        and not row.agrees
-        and row.real.mean(STD) < row.simulated.mean(STD)
-    ]
-    if tails:
-        yield Cause(
-            f"Synchronisation under {plain['short_title']}",
-            "flows of one RTT lose in the same overflow and halve together, in the simulator to "
-            "the packet. Threads and stalls of a real machine spread them, so that the queue "
-            f"swings less: its deviation is {'; '.join(tails)}.",
-        )
-    low = []
-    for one, row, info, _ in known:
-        if not info.integrates:
-            continue
-        target = info.target_pkts
-        cut = [_without_signal(one, row.simulated, 0), _without_signal(one, row.real, LEAD_S)]
-        queues = [side.mean("queue_mean_pkts") for side in (row.simulated, row.real)]
-        if target and max(queues) < target and min(cut) > 0:
-            low.append(
-                f"{row.name} {queues[0]:.1f} packets simulated and {queues[1]:.1f} real, with no "
-                f"signal for {100 * cut[0]:.1f} % and {100 * cut[1]:.1f} % of the time"
-            )
-    if low:
-        yield Cause(
-            "Below the set-point",
-            "a small probability is cut at zero when the queue is short, and what is cut off is "
-            "missing from the integral: the queue settles below the set-point, on both sides, and "
-            f"lower where it swings further. Here {'; '.join(low)}.",
-        )
-    reasons: dict[tuple[str, str], set[str]] = {}
-    for _, row, _, law in known:
-        if law["reality"] and not row.agrees:
-            reasons.setdefault(law["reality"], set()).add(row.law)
-    for (title, text), rows in reasons.items():
-        yield Cause(f"{title} under {' and '.join(sorted(rows))}", text)
 
 
-def _of_numbers(found: Sequence[Comparison]) -> Iterator[Cause]:
+def _less_goodput(rows: Sequence[Row]) -> float | None:
+    """How much less the real goodput of full links is in the median, in %."""
     shares = [
         _per_capacity(row.real) / _per_capacity(row.simulated)
-        for one in found
-        for row in one.rows
-        if min(row.real.mean("utilisation"), row.simulated.mean("utilisation")) > FULL
+        for row in rows
+        if min(side.mean("utilisation") for side in _sides(row)) > FULL
     ]
-    if shares and 1 - statistics.median(shares) > LEAST_SHARE:
-        less = 100 * (1 - statistics.median(shares))
-        yield Cause(
-            "Headers",
-            "the simulator's goodput leaves out what `header` says; the kernel's packets carry "
-            "52 bytes of it, timestamps included. On a full link the real goodput is "
-            f"{less:.1f} % less in the median; utilisation is the number to compare.",
-        )
-
-
-def _of_transfers(found: Sequence[Comparison]) -> Iterator[Cause]:
-    if any(SHORT.name in one.metrics for one in found):
-        yield Cause(
-            "Short transfers",
-            "a real connection sends two small packets more than the simulated one, the last of "
-            "its handshake and its FIN, and up to two packets of data after its mouse has closed. "
-            "The link's goodput leaves out flows that got less than 15 kB within the window; that "
-            "of the short transfers is counted at their senders, and leaves out none.",
-        )
-
-
-def _of_runs(found: Sequence[Comparison]) -> Iterator[Cause]:
-    yield Cause(
-        "Start",
-        "flows draw their start times from the same interval, and short transfers their times and "
-        "sizes from the same distributions, but not the same ones; the processes of a busy machine "
-        "start late.",
-    )
-    void = sum(row.void for one in found for row in one.rows)
-    if void:
-        yield Cause(
-            "Lateness",
-            f"{void} of the runs shown {'is' if void == 1 else 'are'} void. A stall of the "
-            "emulator holds the queue still, often while senders and receivers wait for the same "
-            "processor; what was due meanwhile is then sent at once, as a burst.",
-        )
+    less = 1 - statistics.median(shares) if shares else 0.0
+    return 100 * less if less > LEAST_SHARE else None
 
 
 def _per_capacity(side: Side) -> float:

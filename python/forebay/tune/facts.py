@@ -1,0 +1,317 @@
+"""The facts behind a recommendation, as plain values. `words` puts them into sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from forebay import _native
+from forebay.run import stats
+from forebay.tune.candidates import Goal
+from forebay.tune.search import SENSITIVITY, counted
+
+if TYPE_CHECKING:
+    from forebay.tune.check import Checked
+    from forebay.tune.theory import Local
+    from forebay.tune.tuning import Against, Tuning
+
+#: Share of time with an empty queue above which the goodput limits the set-point.
+IDLE = 0.01
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen law and its worst values over the seeds that chose it."""
+
+    law: str
+    params: tuple[tuple[str, str], ...]
+    delay_p95_s: float
+    deviation_s: float
+    deviation_at: str
+    #: as a share of the best candidate's
+    goodput: float
+    goodput_at: str
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What the linear model says of the chosen law.
+
+    few_flows, long_rtt: whether the tightest corner has the fewest flows of the range, the
+        longest RTT.
+    idle: largest share of time with an empty queue; None where it is below `IDLE`.
+    thresholds: whether the gain is the inverse of the distance between two thresholds.
+    rough: places at which flows have fewer than ten packets in flight.
+    """
+
+    tight_at: str
+    few_flows: bool
+    long_rtt: bool
+    phase_deg: float
+    gain_db: float
+    amplified: float
+    amplified_limit: float
+    slow_at: str
+    settling_s: float
+    idle: float | None
+    idle_at: str
+    thresholds: bool
+    rough: int
+    places: int
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The best candidate of another law."""
+
+    law: str
+    deviation_s: float
+    goodput: float
+    #: at its slowest place; None without a linear model
+    settling_s: float | None
+    settling_at: str
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the searches found, and the rivals with the least and the largest deviation."""
+
+    searches: int
+    laws: int
+    keep_margins: int
+    #: laws without any gains that keep their margins
+    broken: list[str]
+    next: Rival | None
+    last: Rival | None
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A place at which the model and packets give a deviation."""
+
+    at: str
+    simulated_s: tuple[float, float]
+    predicted_s: float
+    amplified: float
+    stable: bool
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another law beside the chosen one: difference_s is its deviation less the chosen law's."""
+
+    law: str
+    deviation_s: float
+    difference_s: float
+    ci95_s: float
+    significant: bool
+    goodput: float
+    goodput_at: str
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The test of the choice with other seeds.
+
+    widest: the place with a model at which the chosen law's delay varies most.
+    inside: the place between the corners with the least margin.
+    retargeted: the papers' gains with the chosen set-point.
+    refused: laws of the papers that refuse this buffer.
+    """
+
+    seeds: int
+    deviation_s: tuple[float, float]
+    widest: Predicted | None
+    inside: Predicted | None
+    baseline_title: str
+    baseline: Beside | None
+    retargeted: Beside | None
+    refused: list[str]
+    #: laws with the papers' parameters, by whether they are worse, equal by chance, or better
+    papers_worse: list[Beside]
+    papers_alike: list[Beside]
+    papers_better: list[Beside]
+
+    @property
+    def papers(self) -> int:
+        return len(self.papers_worse) + len(self.papers_alike) + len(self.papers_better)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of them; what does not apply is None."""
+
+    ranges: str
+    packet: str
+    buffer_pkts: int
+    goal: Goal
+    meets_goal: bool
+    choice: Choice | None
+    #: whether the chosen law has a linear model
+    modelled: bool
+    margins: Margins | None
+    searched: Searched
+    tested: Tested | None
+
+
+def of(tuning: Tuning) -> Facts:
+    """The facts of a tuning."""
+    chosen = tuning.chosen
+    local = chosen.candidate.local if chosen else ()
+    return Facts(
+        ranges=str(tuning.ranges),
+        packet=tuning.ranges.packet,
+        buffer_pkts=tuning.ranges.buffer_pkts,
+        goal=tuning.goal,
+        meets_goal=tuning.meets_goal,
+        choice=_choice(tuning, chosen) if chosen else None,
+        modelled=bool(local),
+        margins=_margins(tuning, local) if counted(local) else None,
+        searched=_searched(tuning),
+        tested=_tested(tuning) if tuning.tested else None,
+    )
+
+
+def _choice(tuning: Tuning, chosen: Checked) -> Choice:
+    share = chosen.relative(tuning.best)
+    places = tuning.ranges.places
+    return Choice(
+        chosen.candidate.law,
+        chosen.candidate.params,
+        chosen.worst_of(chosen.delay_p95_s),
+        chosen.worst_of(chosen.deviation_s),
+        str(places[chosen.worst]),
+        float(share.min()),
+        str(places[int(np.argmin(share))]),
+    )
+
+
+def _margins(tuning: Tuning, local: Sequence[Local | None]) -> Margins:
+    there, ranges = counted(local), tuning.ranges
+    tight = max(there, key=lambda one: one.sensitivity)
+    slow = max(there, key=lambda one: one.loop.settling_s)
+    emptiest = max(there, key=lambda one: one.idle)
+    return Margins(
+        tight_at=_at(tight),
+        few_flows=tight.place.flows == ranges.flows[0] < ranges.flows[1],
+        long_rtt=ranges.rtts_s[0] < ranges.rtts_s[1] == tight.place.rtt_s,
+        phase_deg=tight.loop.margins.phase_deg,
+        gain_db=tight.loop.margins.gain_db,
+        amplified=tight.sensitivity,
+        amplified_limit=SENSITIVITY,
+        slow_at=_at(slow),
+        settling_s=slow.loop.settling_s,
+        idle=emptiest.idle if emptiest.idle > IDLE else None,
+        idle_at=_at(emptiest),
+        thresholds=all(one.loop.model["direct"] for one in there),
+        rough=sum(one is not None and one.timeouts for one in local),
+        places=len(local),
+    )
+
+
+def _at(local: Local) -> str:
+    """A place, and how many of its flows the model counts there."""
+    return f"{local.place} (with {local.flows:.0f} of them)" if local.timeouts else str(local.place)
+
+
+def _searched(tuning: Tuning) -> Searched:
+    searched = {c.law: [o for o in tuning.searched if o.law == c.law] for c in tuning.searched}
+    best: dict[str, Checked] = {}
+    for one in tuning.screened:
+        law = one.candidate.law
+        if one.candidate.keeps and (
+            law not in best or one.worst_of(one.deviation_s) < best[law].worst_of(best[law].deviation_s)
+        ):
+            best[law] = one
+    own = tuning.chosen.candidate.law if tuning.chosen else ""
+    rivals = [_rival(tuning, one) for law, one in best.items() if law != own]
+    rivals.sort(key=lambda rival: rival.deviation_s)
+    return Searched(
+        searches=len(tuning.searched),
+        laws=len(searched),
+        keep_margins=sum(one.keeps for one in tuning.searched),
+        broken=[law for law, some in searched.items() if not any(one.keeps for one in some)],
+        next=rivals[0] if rivals else None,
+        last=rivals[-1] if len(rivals) > 1 else None,
+    )
+
+
+def _rival(tuning: Tuning, one: Checked) -> Rival:
+    there = [local for local in one.candidate.local if local is not None]
+    slowest = max(there, key=lambda local: local.loop.settling_s, default=None)
+    return Rival(
+        one.candidate.law,
+        one.worst_of(one.deviation_s),
+        float(one.relative(tuning.best).min()),
+        slowest.loop.settling_s if slowest else None,
+        str(slowest.place) if slowest else "",
+    )
+
+
+def _tested(tuning: Tuning) -> Tested:
+    mine, rows = tuning.tested[0], tuning.against() if tuning.seeds > 1 else []
+    baseline = next(law for law in _native.laws() if law["baseline"])
+    plain = next((row for row in rows if row.other.candidate.law == baseline["name"]), None)
+    again = next((row for row in rows if row.other.candidate.origin == "retargeted"), None)
+    papers = [row for row in rows if row.other.candidate.origin == "default" and row is not plain]
+
+    def beside(some: Iterable[Against]) -> list[Beside]:
+        return [_beside(tuning, row) for row in some]
+
+    return Tested(
+        seeds=tuning.seeds,
+        deviation_s=stats.mean_and_interval(mine.worst_s),
+        widest=_widest(mine),
+        inside=_inside(tuning),
+        baseline_title=baseline["short_title"],
+        baseline=_beside(tuning, plain) if plain else None,
+        retargeted=_beside(tuning, again) if again else None,
+        refused=[label for label, _ in tuning.left_out if label.endswith("(papers)")],
+        papers_worse=beside(row for row in papers if row.significant and row.difference_s > 0),
+        papers_alike=beside(row for row in papers if not row.significant),
+        papers_better=beside(row for row in papers if row.significant and row.difference_s < 0),
+    )
+
+
+def _widest(mine: Checked) -> Predicted | None:
+    seen = [
+        Predicted(
+            str(local.place),
+            stats.mean_and_interval(row),
+            local.noise_delay_s,
+            local.sensitivity,
+            local.stable,
+        )
+        for local, row in zip(mine.candidate.local, mine.deviation_s, strict=False)
+        if local is not None and not local.timeouts
+    ]
+    return max(seen, key=lambda one: one.simulated_s[0], default=None)
+
+
+def _inside(tuning: Tuning) -> Predicted | None:
+    if tuning.inside is None:
+        return None
+    local, run = tuning.inside
+    return Predicted(
+        str(local.place),
+        stats.mean_and_interval(run.deviation_s[0]),
+        local.noise_delay_s,
+        local.sensitivity,
+        local.stable,
+    )
+
+
+def _beside(tuning: Tuning, row: Against) -> Beside:
+    share = row.other.relative(tuning.best)
+    return Beside(
+        row.other.candidate.law,
+        float(np.nanmean(row.other.worst_s)),
+        row.difference_s,
+        row.ci95_s,
+        row.significant,
+        float(share.min()),
+        str(tuning.ranges.places[int(np.argmin(share))]),
+    )

@@ -1,0 +1,157 @@
+"""A tuning as plain values: the table of places, and what `--json` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebay.run import stats
+from forebay.run.scenario import Law
+from forebay.tune import words
+from forebay.tune.search import counted
+
+if TYPE_CHECKING:
+    from forebay.tune.check import Checked
+    from forebay.tune.theory import Local
+    from forebay.tune.tuning import Against, Tuning
+
+
+def law_toml(one: Checked) -> str:
+    """The chosen [[law]], without a label."""
+    return Law(one.candidate.law, one.candidate.params).text()
+
+
+def places(tuning: Tuning) -> list[dict[str, Any]]:
+    """A row per place: the model's numbers and the packets' for the chosen law."""
+    one = tuning.tested[0] if tuning.tested else tuning.chosen
+    if one is None:
+        return []
+    rows = []
+    locals_ = one.candidate.local or (None,) * len(tuning.ranges.places)
+    for i, (place, local) in enumerate(zip(tuning.ranges.places, locals_, strict=True)):
+        deviation_s, ci95_s = stats.mean_and_interval(one.deviation_s[i])
+        row: dict[str, Any] = {
+            "rate_bps": place.rate_bps,
+            "rtt_s": place.rtt_s,
+            "flows": place.flows,
+            "model": None if local is None else _local(local),
+            "simulated": {
+                "deviation_s": deviation_s,
+                "deviation_ci95_s": ci95_s,
+                "delay_mean_s": float(np.nanmean(one.delay_s[i])),
+                "delay_p95_s": float(np.nanmean(one.delay_p95_s[i])),
+                "goodput_bps": float(np.nanmean(one.goodput[i])) * place.rate_bps,
+                "goodput_of_best": float(one.relative(tuning.best)[i]),
+                "utilisation": float(np.nanmean(one.utilisation[i])),
+            },
+        }
+        rows.append(row)
+    return rows
+
+
+def _local(local: Local) -> dict[str, Any]:
+    margins = local.loop.margins
+    return {
+        "flows": local.flows,
+        "timeouts": local.timeouts,
+        "window_pkts": local.loop.point.window_pkts * local.flows / local.place.flows,
+        "queue_pkts": local.queue_pkts,
+        "stable": local.stable,
+        "phase_deg": margins.phase_deg,
+        "gain_db": margins.gain_db,
+        "sensitivity_peak": margins.sensitivity,
+        "crossover_rad_s": margins.crossover_rad_s,
+        "settling_s": local.loop.settling_s,
+        "deviation_s": local.noise_delay_s,
+    }
+
+
+def as_json(tuning: Tuning) -> dict[str, Any]:
+    """The whole tuning for `--json`; values that are not finite are None."""
+    chosen = tuning.chosen
+    ranges = tuning.ranges
+    mine = tuning.tested[0] if tuning.tested else None
+    values: dict[str, Any] = {
+        "law": chosen and chosen.candidate.law,
+        "params": dict(chosen.candidate.params) if chosen else {},
+        "toml": law_toml(chosen) + "\n" if chosen else None,
+        "goal": tuning.goal.name,
+        "meets_goal": tuning.meets_goal,
+        "keeps_margins": bool(chosen and chosen.candidate.keeps),
+        "ranges": {
+            "rate_bps": list(ranges.rates_bps),
+            "rtt_s": list(ranges.rtts_s),
+            "flows": list(ranges.flows),
+            "packet_bytes": ranges.packet_bytes,
+            "buffer_pkts": ranges.buffer_pkts,
+        },
+        "reasons": words.reasons(tuning),
+        "places": places(tuning),
+        "worst_deviation_s": float(np.nanmean(mine.worst_s)) if mine else None,
+        "seeds": tuning.seeds,
+        "inside": None
+        if tuning.inside is None
+        else {
+            "rate_bps": tuning.inside[0].place.rate_bps,
+            "rtt_s": tuning.inside[0].place.rtt_s,
+            "flows": tuning.inside[0].place.flows,
+            "model": _local(tuning.inside[0]),
+            "deviation_s": float(np.nanmean(tuning.inside[1].deviation_s)),
+        },
+        "against": [_against(row, tuning) for row in tuning.against()],
+        "candidates": [_candidate(one, tuning) for one in tuning.screened],
+        "searched": [
+            {
+                "label": one.label,
+                "law": one.law,
+                "params": dict(one.params),
+                "keeps_margins": one.keeps,
+                "sensitivity_peak": max((o.sensitivity for o in counted(one.local)), default=None),
+                "delay_p95_s": max((o.delay_p95_s for o in one.local if o), default=None),
+            }
+            for one in tuning.searched
+        ],
+        "left_out": [{"law": law, "why": why} for law, why in tuning.left_out],
+        "partial": tuning.interrupted or bool(tuning.faults),
+    }
+    return {key: _finite(value) for key, value in values.items()}
+
+
+def _against(row: Against, tuning: Tuning) -> dict[str, Any]:
+    return {
+        "law": row.other.candidate.law,
+        "label": row.other.candidate.label,
+        "seeds": row.seeds,
+        "worst_deviation_s": float(np.nanmean(row.other.worst_s)),
+        "difference_s": row.difference_s,
+        "difference_ci95_s": row.ci95_s,
+        "p": row.p,
+        "significant": row.significant,
+        "goodput_of_best": float(row.other.relative(tuning.best).min()),
+    }
+
+
+def _candidate(one: Checked, tuning: Tuning) -> dict[str, Any]:
+    return {
+        "label": one.candidate.label,
+        "law": one.candidate.law,
+        "params": dict(one.candidate.params),
+        "origin": one.candidate.origin,
+        "keeps_margins": one.candidate.keeps,
+        "worst_deviation_s": one.worst_of(one.deviation_s),
+        "worst_delay_p95_s": one.worst_of(one.delay_p95_s),
+        "goodput_of_best": float(one.relative(tuning.best).min()),
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
