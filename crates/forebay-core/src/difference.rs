@@ -1,6 +1,9 @@
 //! The one difference equation behind P, PI, PD, PID and PI-PD.
 
+use crate::law::{Scale, Target};
 use crate::linear::Sampled;
+use crate::periodic::{Controller, Sample};
+use crate::units::{SetPoint, Span};
 
 /// Δp = a·e_k − b·e_{k−1} + c·e_{k−2} (pi-pd eq. 6).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +31,7 @@ impl Coefficients {
     /// numerator times `scale`.
     pub fn sampled(self, interval_s: f64, scale: f64) -> Sampled {
         let Coefficients { a, b, c } = self;
-        // Without an integral the numerator has a zero on the pole at z = 1, but for rounding.
+        // Without an integral the numerator has a zero on the pole at z = 1, up to rounding.
         let integral = a - b + c;
         let (numerator, denominator) = if integral.abs() <= 1e-12 * (a.abs() + b.abs() + c.abs()) {
             (vec![a, a - b], vec![1.0])
@@ -79,6 +82,43 @@ impl Difference {
     /// e_{k−2}.
     pub fn error_2(&self) -> f64 {
         self.error_2
+    }
+}
+
+/// Controls the queue by the difference equation: PI and PID differ in its coefficients. A tuner
+/// over it sets `gains`.
+pub struct QueueControl {
+    pub gains: Coefficients,
+    target: Target,
+    interval: Span,
+    scale: Scale,
+    state: Difference,
+}
+
+impl QueueControl {
+    pub fn new(gains: Coefficients, target: Target, interval: Span, scale: Scale) -> QueueControl {
+        QueueControl {
+            gains,
+            target,
+            interval,
+            scale,
+            state: Difference::default(),
+        }
+    }
+}
+
+impl Controller for QueueControl {
+    fn interval(&self) -> Span {
+        self.interval
+    }
+
+    fn sample(&mut self, s: &Sample) -> f64 {
+        let error = self.scale.queue_pkts(s.q) - self.target.pkts(s.q);
+        self.state.step(self.gains, error)
+    }
+
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.target.move_to(set_point)
     }
 }
 

@@ -13,9 +13,21 @@ pub enum Verdict {
     Pass,
     /// Congestion is signalled: the queue CE-marks it where it may, and drops it otherwise.
     Mark,
-    /// It is dropped whatever its ECN field, as RED does above its upper threshold
+    /// The queue drops it, ECN-capable or not, as RED does above its upper threshold
     /// (RFC 3168 section 7).
     Drop,
+}
+
+impl Verdict {
+    /// `Mark` to signal, `Pass` otherwise.
+    #[inline]
+    pub const fn mark_if(signal: bool) -> Verdict {
+        if signal {
+            Verdict::Mark
+        } else {
+            Verdict::Pass
+        }
+    }
 }
 
 /// The ECN field of the IP header (RFC 3168 section 5), numbered as it is there.
@@ -148,6 +160,12 @@ impl Target {
             set_point,
             packet: site.packet,
         }
+    }
+
+    /// Moves the set-point; true, as [`Law::set_point`] answers.
+    pub fn move_to(&mut self, set_point: SetPoint) -> bool {
+        self.set_point = set_point;
+        true
     }
 
     /// In packets; a delay at the rate that the link has now.

@@ -41,11 +41,7 @@ pub trait Controller: Send {
         probability: f64,
         rng: &mut Rng,
     ) -> Verdict {
-        if !self.spares(q) && rng.chance(probability) {
-            Verdict::Mark
-        } else {
-            Verdict::Pass
-        }
+        Verdict::mark_if(!self.spares(q) && rng.chance(probability))
     }
 
     /// As [`Law::set_point`].

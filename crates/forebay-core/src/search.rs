@@ -1,6 +1,6 @@
-//! What `forebay tune` searches of a law: axes, and what a point on them means.
+//! The spaces that `forebay tune` searches: axes, and the parameters at a point on them.
 //!
-//! A law's file says it, in the law's own terms; here is what laws share.
+//! Each law's file has its own space; this file has the parts that laws share.
 
 use std::ops::Index;
 
@@ -19,6 +19,12 @@ pub struct Condition {
     /// Propagation both ways, without queueing.
     pub rtt_s: f64,
     pub flows: u32,
+}
+
+impl Condition {
+    pub fn new(rate: Rate, rtt_s: f64, flows: u32) -> Condition {
+        Condition { rate, rtt_s, flows }
+    }
 }
 
 /// The conditions over which a law is tuned, and what is the same in all of them.
@@ -260,10 +266,8 @@ mod tests {
     use super::*;
 
     fn conditions() -> Conditions {
-        let at = |mbps: u64, rtt_s, flows| Condition {
-            rate: Rate::from_bps(1_000_000 * mbps),
-            rtt_s,
-            flows,
+        let at = |mbps: u64, rtt_s, flows| {
+            Condition::new(Rate::from_bps(1_000_000 * mbps), rtt_s, flows)
         };
         Conditions {
             all: vec![at(8, 0.02, 10), at(80, 0.2, 400), at(24, 0.06, 60)],

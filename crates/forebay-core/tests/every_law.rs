@@ -276,11 +276,8 @@ fn intensity_is_the_rate_of_signals() {
 
 /// What a law is tuned over here: slow and fast links, few and many flows.
 fn conditions() -> Conditions {
-    let at = |mbps: u64, rtt_s, flows| Condition {
-        rate: Rate::from_bps(1_000_000 * mbps),
-        rtt_s,
-        flows,
-    };
+    let at =
+        |mbps: u64, rtt_s, flows| Condition::new(Rate::from_bps(1_000_000 * mbps), rtt_s, flows);
     Conditions {
         all: vec![at(5, 0.02, 10), at(50, 0.2, 400), at(16, 0.0632, 63)],
         middle: at(16, 0.0632, 63),

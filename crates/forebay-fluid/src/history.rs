@@ -1,4 +1,4 @@
-//! What a class sent and how much of it was signalled, as far back as a sender may look.
+//! The past of a class: its rate and the probability of a signal, as far back as a sender may look.
 
 /// One integration step. The rate is a cubic through values and slopes at both ends (Hermite),
 /// the probability a line.
@@ -39,8 +39,8 @@ pub struct History {
     segments: Vec<Segment>,
     /// Nobody looks further back than this.
     reach_s: f64,
-    /// Where the last look was: looks move forward, but for a round trip that grows faster
-    /// than time passes.
+    /// Place of the last look: looks move forward, unless a round trip grows faster than time
+    /// passes.
     cursor: usize,
 }
 

@@ -3,9 +3,9 @@
 //!
 //! Where something jumps, a step ends: at a tick, at a change, and one round trip later, when
 //! the jump of a sampled law's probability reaches a sender. Between those the right-hand side
-//! is smooth except where a queue runs empty or full. Such a moment is not sought: the queue is
-//! held to [0, B] at the end of its step, which is exact for the queue and costs the windows an
-//! error of order step² at that moment alone.
+//! is smooth except where a queue runs empty or full. The integration does not seek such a moment:
+//! it holds the queue to [0, B] at the end of the step. That is exact for the queue, and gives the
+//! windows an error of order step² at that moment alone.
 
 use forebay_core::{ParamError, Rng, Span, Time};
 
@@ -17,13 +17,13 @@ use crate::trace::Trace;
 /// Runs the model.
 ///
 /// # Errors
-/// What [`Model::check`] finds, or a law's parameter that does not fit its queue.
+/// A fault that [`Model::check`] finds, or a law's parameter that does not fit its queue.
 pub fn run(model: &Model) -> Result<Trace, ParamError> {
     model.check()?;
     Ok(Engine::new(model)?.run())
 }
 
-/// Less than this to a jump is no step worth taking; clocks are in nanoseconds.
+/// Shortest step before a jump; clocks are in nanoseconds.
 const NEAR_S: f64 = 2e-9;
 
 /// A class as it runs.
@@ -32,7 +32,7 @@ struct Source {
     flows: f64,
     rtt_s: f64,
     history: History,
-    /// Signals of what was sent before belong to nobody.
+    /// Signals for packets sent before then belong to no flow.
     since_s: f64,
     turnover: Option<Turnover>,
     /// When probabilities on the way jumped, in order.
@@ -40,7 +40,7 @@ struct Source {
     /// How many of them the sender has seen.
     seen: usize,
     /// The last one seen, and just before the next: all stages of a step look at one side of a
-    /// jump, whatever rounding says.
+    /// jump, in spite of rounding.
     between_s: (f64, f64),
 }
 
@@ -312,8 +312,8 @@ impl<'a> Engine<'a> {
             class_state.rate = source.class.windows.in_flight(window) * class_state.per_rtt;
             class_state.passing_on = source.flows * class_state.rate;
             if source.class.windows == Windows::Sawtooth {
-                // An ACK lets a packet go, and so does a window that grows; when one shrinks, as
-                // many ACKs let none go.
+                // An ACK lets a packet go, and so does a window that grows. A window that shrinks
+                // by n holds the packets of n ACKs back.
                 window_slopes[i] = source.window_slope(now_s, window, class_state);
                 class_state.rate = (class_state.rate + window_slopes[i]).max(0.0);
                 class_state.passing_on = source.flows * class_state.rate;
@@ -346,7 +346,7 @@ impl<'a> Engine<'a> {
             if full {
                 through.overflow = growth / through.admitted;
             }
-            // What leaves is taken to be mixed as what enters at the same time.
+            // Packets that leave are taken to have the mix of those that enter at the same time.
             if queue.feeds && through.admitted > 0.0 {
                 let share = through.leaving / through.admitted;
                 for &i in &queue.passing {

@@ -9,14 +9,14 @@
 //! dq_v/dt = Σ_i N_i·x_i − C_v                         within 0 ≤ q_v ≤ B_v
 //! ```
 //!
-//! with p_i the probability that one of the queues on the way signals. Timeouts and slow start
-//! are left out. Beyond the paper: a signal that drops keeps its packets out of the queue; what
-//! leaves a queue, not what enters it, reaches the next one; delayed ACKs halve the growth; and
+//! with p_i the probability that one of the queues on the way signals. The model leaves timeouts
+//! and slow start out. Beyond the paper: a signal that drops keeps its packets out of the queue;
+//! the packets that leave a queue reach the next one; delayed ACKs halve the growth; and
 //! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs.
 //!
 //! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
 //! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its
-//! [`intensity`](forebay_core::Law::intensity); a law that has none is taken at its verdicts.
+//! [`intensity`](forebay_core::Law::intensity); for a law that has none it counts verdicts.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,4 +1,4 @@
-//! What the fluid model is given.
+//! The input of the fluid model.
 
 use forebay_core::{Bytes, ParamError, Rate, Site, Span, Time};
 use forebay_scenario::LawChoice;
@@ -57,20 +57,20 @@ pub struct Class {
 /// How exactly the windows of a class are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Windows {
-    /// As published: every flow has the mean window, and grows by a packet per round trip
-    /// whatever comes back.
+    /// As published: every flow has the mean window, and grows by a packet per round trip, with any
+    /// number of ACKs.
     Smooth,
     /// With six things that TCP does and the published equations leave out.
     ///
     /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so that the
     /// packets on the way are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans.
-    /// Automatic Control 54(3), 2009). After a halving, half of a window's ACKs let nothing go,
-    /// which takes half of a round trip.
+    /// Automatic Control 54(3), 2009). After a halving, half of a window's ACKs let nothing go;
+    /// this takes half a round trip.
     ///
     /// A sender sends the whole packets of its window, half a packet less than W on average. It
     /// grows with the ACKs that come back without a signal. Flows of one class are at different
-    /// points of their sawtooth, of which signals hit the tall ones: see [`SPREAD`]. And for a
-    /// round trip after a signal a flow neither grows nor answers another one.
+    /// points of their sawtooth, and signals mostly hit large windows: see [`SPREAD`]. For a round
+    /// trip after a signal, a flow does not grow and does not answer another signal.
     Sawtooth,
 }
 
@@ -325,7 +325,7 @@ impl Model {
         rtt_s + route.map(|v| links[*v].1 / links[*v].0).sum::<f64>()
     }
 
-    /// A step must not need what it has yet to compute.
+    /// A step must not need a value that it has yet to compute.
     fn check_rtt(&self, key: String, rtt: Span) -> Result<(), ParamError> {
         if rtt >= self.step && rtt > Span::ZERO {
             return Ok(());

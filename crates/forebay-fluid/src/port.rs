@@ -1,9 +1,9 @@
 //! A law at a queue of fluid: it gets the calls that a FIFO would make.
 //!
 //! Packet n of the fluid arrives when n packets' worth has flowed in since the start, and
-//! leaves when as much has flowed out. None is left out, so laws that average per packet, count
-//! or estimate see what they would see, spread as evenly as a fluid is. Queue lengths are
-//! rounded to whole packets (and bytes), since that is what laws are told.
+//! leaves when as much has flowed out. None is left out, so laws that average per packet, count or
+//! estimate see every packet, evenly spread. Queue lengths are rounded to whole packets (and
+//! bytes), as laws see them.
 
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::{Ecn, Law, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict};
@@ -34,7 +34,7 @@ struct Count {
 }
 
 impl Count {
-    /// Lets `more` flow; the answer is how many packets that completes.
+    /// Lets `more` flow. Returns the number of packets that this completes.
     fn flow(&mut self, more: f64) -> u64 {
         self.fluid += more;
         let whole = whole_u64(self.fluid).saturating_sub(self.told);
@@ -43,7 +43,7 @@ impl Count {
     }
 }
 
-/// What happened at the queue in one integration step.
+/// One integration step of the queue.
 pub struct Passed {
     pub start: Time,
     pub end: Time,
@@ -88,7 +88,7 @@ impl Port {
         self.law.poll_timeout()
     }
 
-    /// The law's clock strikes; true if that moved the probability.
+    /// The law's clock ticks. Returns true if that moved the probability.
     pub fn tick(&mut self, now: Time, queue_pkts: f64) -> bool {
         let view = self.view(now, queue_pkts);
         self.law.handle_timeout(now, &view);
@@ -99,7 +99,7 @@ impl Port {
         self.probability != before
     }
 
-    /// Tells the law of a step; the answer is the probability at its start and at its end.
+    /// Tells the law of a step. Returns the probability at its start and at its end.
     pub fn pass(&mut self, step: &Passed) -> [f64; 2] {
         let arrivals = self.arrived.flow(step.arrived);
         let departures = self.left.flow(step.left);
@@ -147,7 +147,7 @@ impl Port {
             self.probability = p;
             return [before, p];
         }
-        // Signals over arrivals, so that as many signals flow on as the law gave.
+        // Signals over arrivals: the flows get as many signals as the law gave.
         self.probability = if step.arrived > 0.0 {
             signals / step.arrived
         } else {
@@ -190,7 +190,7 @@ impl Port {
         }
     }
 
-    /// The fluid at the head came when what is before it began to drain.
+    /// The fluid at the head arrived when the fluid before it began to drain.
     fn head_since(&self, now: Time, queue_pkts: f64) -> Option<Time> {
         let waited_ns = whole_u64(queue_pkts * self.ns_per_pkt);
         let since = now.as_nanos().saturating_sub(waited_ns);

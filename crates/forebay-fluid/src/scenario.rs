@@ -1,4 +1,4 @@
-//! A scenario as a fluid, as far as a fluid can be one.
+//! A scenario as a fluid model.
 
 use forebay_core::{ParamError, QueueChoice, Rate, Span, Time};
 use forebay_scenario::{
@@ -15,8 +15,8 @@ use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
 ///
 /// # Errors
 /// The key that the model cannot express: traffic other than ftp, packets of several sizes,
-/// links whose ACKs would wait, links that follow a trace, a
-/// law in a queue other than the default.
+/// links that would make ACKs wait, links that follow a trace, a law in a queue other than the
+/// default.
 pub fn from_scenario(
     scenario: &Scenario,
     law: &LawChoice,
@@ -46,7 +46,7 @@ pub fn from_scenario(
     }
     let mut classes = Vec::new();
     let mut changes = Vec::new();
-    // Which classes a traffic has become.
+    // The classes of each traffic.
     let mut members: Vec<Vec<Member>> = Vec::new();
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let key = |name| format!("traffic.{index}.{name}");
@@ -184,7 +184,7 @@ impl Member {
     }
 }
 
-/// Ranges of flows that come and go together: a change makes the first so many run.
+/// Ranges of flows that come and go together: after a change, the flows with the lowest numbers run.
 fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u32)> {
     let changed = scenario
         .changes
@@ -199,8 +199,7 @@ fn cohorts(index: usize, traffic: &Traffic, scenario: &Scenario) -> Vec<(u32, u3
     ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// Growth per window acknowledged. Linux counts packets, whatever number an ACK acknowledges; the
-/// others count ACKs.
+/// Growth per acknowledged window. Linux's senders count packets, the others ACKs.
 fn growth_pkts_per_rtt(tcp: &Tcp) -> f64 {
     if tcp.delayed_ack && !tcp.sender.counts_packets {
         0.5

@@ -1,4 +1,4 @@
-//! What came of a run, and how far the step size shows in it.
+//! The trace of a run, and the error of its step size.
 
 use forebay_core::{ParamError, Span};
 
@@ -26,7 +26,7 @@ pub struct Halving {
     pub probability: f64,
 }
 
-/// Runs the model at its step and at half of it: what differs is what the step size costs. An
+/// Runs the model at its step and at half of it: the difference is the error of the step size. An
 /// unstable loop amplifies any difference, so there the check says little.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Those who watch a run: the live view, and an address that serves metrics.
+//! Observers of a run: the live view, and an address that serves metrics.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,8 +47,8 @@ impl Attendance {
         Attendance { view }
     }
 
-    /// Waits until the view has given the terminal back; where that has closed, reading from it
-    /// may never end.
+    /// Waits until the view has given the terminal back. Reading from a closed terminal may never
+    /// end.
     pub fn end(self) {
         let view = self
             .view

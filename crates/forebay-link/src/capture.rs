@@ -1,9 +1,8 @@
-//! Captures of both ends in the format of wireshark (pcapng), with what became of a packet as a
-//! comment.
+//! Captures of both ends in the format of wireshark (pcapng); comments tell of drops and marks.
 //!
-//! Each end has a file with what a capture there would show: what was sent there, when the
-//! emulator fetched it, and what was delivered there. On what was sent stands whether the queue
-//! dropped it; on what was delivered, whether the queue marked it.
+//! Each end has a file with what a capture there would show: the packets that it sent, at the time
+//! at which the emulator fetched them, and the packets that it received. A sent packet has a
+//! comment if the queue dropped it, a received one if the queue marked it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,6 +20,7 @@ use pcap_file::{DataLink, PcapError};
 
 use crate::direction::Counts;
 use crate::due::Due;
+use crate::ip::bytes_u32;
 use crate::namespace::End;
 use crate::offload;
 use crate::pool::{Pool, PREFIX_BYTES};
@@ -78,7 +78,7 @@ impl Capture {
         self.start = now.unwrap_or_default();
     }
 
-    /// A packet was fetched that goes this way (0 is up), and the queue has judged it.
+    /// The emulator fetched a packet that goes this way (0 is up), and the queue judged it.
     pub fn sent(
         &mut self,
         way: usize,
@@ -105,7 +105,7 @@ impl Capture {
         self.write(way, now, pool.packet(slot), &comment);
     }
 
-    /// What is due was delivered at the end of this way.
+    /// The packet or segments of `due` were delivered at the end of this way.
     pub fn delivered(&mut self, way: usize, now: Time, pool: &Pool, due: &Due) {
         let comment = if due.marked { "marked" } else { "" };
         let slot = pool.slot(due.slot);
@@ -129,7 +129,7 @@ impl Capture {
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: self.start + Duration::from_nanos(now.as_nanos()),
-            original_len: packet.len() as u32,
+            original_len: bytes_u32(packet.len()),
             data: Cow::Borrowed(packet),
             options: comment.into_iter().collect(),
         };
@@ -138,7 +138,7 @@ impl Capture {
         }
     }
 
-    /// Writes what is left; why the captures are not whole, if they are not.
+    /// Writes the rest. Returns why the captures are not whole, if they are not.
     pub fn finish(self) -> Option<String> {
         let mut failed = self.failed;
         for file in self.files {

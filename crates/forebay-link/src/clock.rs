@@ -1,5 +1,7 @@
 //! What time it is.
 
+use std::time::Duration;
+
 use forebay_core::Time;
 use nix::time::{clock_gettime, ClockId};
 
@@ -25,5 +27,6 @@ impl Clock {
 /// What a clock shows.
 pub fn time_of(clock: ClockId) -> Time {
     let time = clock_gettime(clock).expect("every Linux has these clocks");
-    Time::from_nanos(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    let time = Duration::from(time);
+    Time::from_nanos(time.as_secs() * 1_000_000_000 + u64::from(time.subsec_nanos()))
 }

@@ -1,5 +1,5 @@
-//! The congestion control of the senders at both ends. The kernel tells it of every TCP socket
-//! (sock_diag(7), as `ss -ti` shows it); no packet has it.
+//! The congestion control of the senders at both ends. No packet carries its name; the kernel tells
+//! it for every TCP socket (sock_diag(7), as `ss -ti` shows).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -21,7 +21,7 @@ use crate::flows::LEAST_BYTES;
 use crate::namespace::{End, Network};
 use crate::netlink::Netlink;
 
-/// A socket that was open for less may be missed.
+/// Time between two looks: a socket that is open for less may be missed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// TCP flows that carried data, by congestion control: those sent by the client, and by the
@@ -70,7 +70,7 @@ fn count(flows: HashMap<u64, String>) -> BTreeMap<String, u64> {
     counts
 }
 
-/// A connection to what knows the sockets of a namespace; this thread is in it from then on.
+/// A connection to the sock_diag of a namespace. This thread enters the namespace and stays there.
 fn sockets_of(namespace: OwnedFd) -> io::Result<Netlink> {
     setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET)?;
     Netlink::of_protocol(NETLINK_SOCK_DIAG)
@@ -78,8 +78,8 @@ fn sockets_of(namespace: OwnedFd) -> io::Result<Netlink> {
 
 /// Notes the congestion control of every sender of data, by its socket.
 fn look(end: &mut Netlink, flows: &mut HashMap<u64, String>) -> io::Result<()> {
-    for family in [libc::AF_INET, libc::AF_INET6] {
-        for answer in end.ask(Message::request(family as u8), NLM_F_DUMP)? {
+    for family in FAMILIES {
+        for answer in end.ask(Message::request(family), NLM_F_DUMP)? {
             if let Some(sender) = answer.sender() {
                 flows.insert(sender.cookie, sender.congestion_control);
             }
@@ -92,6 +92,12 @@ fn look(end: &mut Netlink, flows: &mut HashMap<u64, String>) -> io::Result<()> {
 struct Message(Vec<u8>);
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "2 and 10"
+)]
+const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
 /// struct inet_diag_req_v2, and struct inet_diag_msg without its attributes.
 const REQUEST_BYTES: usize = 56;
 const ANSWER_BYTES: usize = 72;
@@ -114,7 +120,7 @@ impl Message {
     fn request(family: u8) -> Message {
         let mut bytes = vec![0; REQUEST_BYTES];
         bytes[0] = family;
-        bytes[1] = libc::IPPROTO_TCP as u8;
+        bytes[1] = crate::ip::TCP;
         bytes[2] = 1 << (INFO - 1) | 1 << (CONG - 1);
         bytes[4..8].copy_from_slice(&STATES.to_ne_bytes());
         Message(bytes)

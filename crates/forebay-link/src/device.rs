@@ -33,6 +33,10 @@ pub enum Device {
     },
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "an ioctl's number has 32 bits"
+)]
 mod request {
     use nix::libc::{c_int, ifreq};
     use nix::{ioctl_write_int_bad, ioctl_write_ptr_bad, request_code_write};
@@ -49,11 +53,33 @@ mod request {
     ioctl_write_ptr_bad!(ethtool, nix::libc::SIOCETHTOOL as usize, ifreq);
 }
 
+/// Numbers that libc has as int and sockaddr_ll in 16 bits: protocols of Ethernet frames, and the
+/// family of packet sockets.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "all are below 2^16"
+)]
+mod short {
+    use nix::libc;
+
+    pub const ALL: u16 = libc::ETH_P_ALL as u16;
+    pub const IPV4: u16 = libc::ETH_P_IP as u16;
+    pub const IPV6: u16 = libc::ETH_P_IPV6 as u16;
+    pub const PACKET: u16 = libc::AF_PACKET as u16;
+}
+
+/// The size of a value that a system call takes.
+#[allow(clippy::cast_possible_truncation, reason = "a few bytes")]
+const fn size<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}
+
 fn named(name: &str) -> libc::ifreq {
     // SAFETY: an ifreq of zeros is a valid one, without a name.
     let mut interface: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in interface.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     interface
 }
@@ -74,13 +100,14 @@ impl Device {
         let file = open("/dev/net/tun", flags, Mode::empty())?;
         let mut interface = named(NAME);
         let vnet = if super_packets { libc::IFF_VNET_HDR } else { 0 };
-        interface.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | vnet) as i16;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | vnet;
+        interface.ifr_ifru.ifru_flags = i16::try_from(flags).expect("these flags have 16 bits");
         // SAFETY: the request takes a pointer to an ifreq.
         unsafe { request::set_interface(file.as_raw_fd(), &interface)? };
         if super_packets {
             let offload = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
             // SAFETY: the request takes an integer.
-            unsafe { request::set_offload(file.as_raw_fd(), offload as libc::c_int)? };
+            unsafe { request::set_offload(file.as_raw_fd(), offload.cast_signed())? };
         }
         Ok(Device::Tun {
             file,
@@ -93,7 +120,7 @@ impl Device {
     /// # Errors
     /// As socket(2) and bind(2) say.
     pub fn packets(index: u32) -> nix::Result<Device> {
-        let all = (libc::ETH_P_ALL as u16).to_be();
+        let all = short::ALL.to_be();
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // SAFETY: no pointers; the descriptor is new and owned here.
         let socket = unsafe {
@@ -108,7 +135,7 @@ impl Device {
                     level,
                     option,
                     (&raw const value).cast(),
-                    size_of::<libc::c_int>() as libc::socklen_t,
+                    size::<libc::c_int>(),
                 )
             };
             Errno::result(result)
@@ -131,7 +158,7 @@ impl Device {
             libc::bind(
                 socket.as_raw_fd(),
                 (&raw const address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+                size::<libc::sockaddr_ll>(),
             )
         })?;
         Ok(Device::Packets { socket, index })
@@ -154,7 +181,7 @@ impl Device {
         }
     }
 
-    /// Packets that found no room in the kernel since the last call, beyond those that the
+    /// Packets dropped for want of room in the kernel since the last call, beyond those that the
     /// device counts.
     pub fn missed_packets(&self) -> u64 {
         let Device::Packets { socket, .. } = self else {
@@ -164,7 +191,7 @@ impl Device {
             tp_packets: 0,
             tp_drops: 0,
         };
-        let mut bytes = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        let mut bytes = size::<libc::tpacket_stats>();
         // SAFETY: the option's value is a tpacket_stats of the size that is said (packet(7)).
         let result = unsafe {
             libc::getsockopt(
@@ -204,11 +231,11 @@ impl Device {
         let cut = (start == 0)
             .then(|| offload::cut(memory, packet_bytes))
             .flatten();
-        pool.fill(slot, packet_bytes as u32, cut);
+        pool.fill(slot, ip::bytes_u32(packet_bytes), cut);
         Ok(true)
     }
 
-    /// Hands over what is due: a packet, or the part of a super-packet that is.
+    /// Hands over a packet that is due, or the part of a super-packet that is due.
     ///
     /// # Errors
     /// As write(2) says.
@@ -240,10 +267,10 @@ impl Device {
             (Device::Packets { socket, index }, _) => {
                 let packet = pool.packet(due.slot);
                 let protocol = match packet.first().map(|it| it >> 4) {
-                    Some(6) => libc::ETH_P_IPV6,
-                    _ => libc::ETH_P_IP,
+                    Some(6) => short::IPV6,
+                    _ => short::IPV4,
                 };
-                let address = ethernet(*index, (protocol as u16).to_be());
+                let address = ethernet(*index, protocol.to_be());
                 // SAFETY: packet and address live through the call, with the sizes that are said.
                 Errno::result(unsafe {
                     libc::sendto(
@@ -252,15 +279,15 @@ impl Device {
                         packet.len(),
                         0,
                         (&raw const address).cast(),
-                        size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+                        size::<libc::sockaddr_ll>(),
                     )
                 })
-                .map(|bytes| bytes as usize)
+                .map(isize::cast_unsigned)
             }
         };
         match sent {
-            // What is no IP packet, or a broken one, the kernel does not take: a router would
-            // have carried it to a host that throws it away.
+            // The kernel refuses a broken packet, and one that is not IP. A router would have
+            // carried it to a host that throws it away.
             Ok(_) | Err(Errno::EINVAL) => Ok(()),
             Err(errno) => Err(errno),
         }
@@ -271,9 +298,9 @@ fn ethernet(index: u32, protocol: u16) -> libc::sockaddr_ll {
     let mut address = [0; 8];
     address[..6].copy_from_slice(&ETHERNET);
     libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as u16,
+        sll_family: short::PACKET,
         sll_protocol: protocol,
-        sll_ifindex: index as i32,
+        sll_ifindex: index.cast_signed(),
         sll_hatype: 0,
         sll_pkttype: 0,
         sll_halen: 6,
@@ -281,8 +308,8 @@ fn ethernet(index: u32, protocol: u16) -> libc::sockaddr_ll {
     }
 }
 
-/// Turns off what makes packets larger than the MTU, or leaves their checksums out, on an
-/// Ethernet device of this namespace.
+/// Turns off the offloads of an Ethernet device that make packets larger than the MTU or leave
+/// their checksums out.
 ///
 /// # Errors
 /// As the ioctls say.

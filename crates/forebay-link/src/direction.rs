@@ -1,8 +1,8 @@
-//! One direction of the link: a discipline, the transmitter it feeds, and the way after it.
+//! One direction of the link: a discipline, its transmitter, and the path after it.
 //!
-//! Everything here happens at exact times of the run. What is due is done in order of time
-//! whenever [`Direction::advance`] is called, so a driver that wakes late changes only how late
-//! packets are released, never what the queue and its law see.
+//! Everything here happens at exact times of the run: [`Direction::advance`] makes all events that
+//! are due, in order of time. A driver that wakes late releases packets late, and changes nothing
+//! that the queue and its law see.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ pub struct Counts {
     pub forced_drops: u64,
     pub overflow_drops: u64,
     pub marks: u64,
-    /// Lost on the way after the queue, as was asked.
+    /// Lost after the queue, by the option `loss`.
     pub lost_packets: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct Direction {
     discipline: Box<dyn Discipline<Segment>>,
     capacity: Capacity,
     transmitter: Transmitter,
-    /// What a recording could carry up to the last sample.
+    /// Bits that a recorded link could carry up to the last sample.
     carried_bits: u64,
     lanes: Vec<Lane>,
     loss: f64,
@@ -57,7 +57,7 @@ pub struct Direction {
     recorder: Recorder,
     pub flows: Flows,
     pub counts: Counts,
-    /// Queuing delay since it was last asked for.
+    /// Queuing delay since the last call.
     recent_delay_ns: Histogram<u64>,
     pub law: LawChoice,
     sample: Span,
@@ -131,7 +131,7 @@ impl Direction {
         self.lanes.len() > 1
     }
 
-    /// Does all that is due by `now`, in order of time.
+    /// Makes all events that are due by `now`, in order of time.
     pub fn advance(&mut self, now: Time, pool: &mut Pool) {
         loop {
             let sent = self.transmitter.due();
@@ -205,6 +205,7 @@ impl Direction {
             pool.left(segment.slot, 1);
             return;
         }
+        #[allow(clippy::cast_possible_truncation, reason = "below the number of lanes")]
         let lane = match slot.headers {
             Some(headers) => (headers.flow.mixed() % self.lanes.len() as u64) as usize,
             None => 0,
@@ -253,7 +254,7 @@ impl Direction {
         self.next_sample = now + self.sample;
     }
 
-    /// Tells the recorder what a recording could carry since the last call.
+    /// Tells the recorder what a recorded link could carry since the last call.
     fn account(&mut self, now: Time) {
         let bits = self.capacity.recorded_bits(now);
         self.recorder.could_carry((bits - self.carried_bits) as f64);
@@ -349,8 +350,8 @@ fn under_option(option: &str, law: &LawChoice, mut error: ParamError) -> ParamEr
 impl Lane {
     fn push(&mut self, mut due: Due) {
         due.at += self.delay;
-        // Neighbours of one super-packet that share their fate leave together, when the last
-        // of them is out.
+        // Neighbouring segments of a super-packet leave together when the last of them is sent,
+        // unless the queue dropped or marked only some of them.
         if let Some(last) = self.due.back_mut() {
             let follows = last.slot == due.slot && last.first + last.segments == due.first;
             if follows && last.marked == due.marked {
@@ -374,16 +375,17 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
     let lane = |i: u64| {
         let width = delays.most.as_nanos() - delays.least.as_nanos();
         let steps = (count - 1).max(1);
-        let extra = u128::from(width) * u128::from(i) / u128::from(steps);
+        #[allow(clippy::cast_possible_truncation, reason = "at most width")]
+        let extra = (u128::from(width) * u128::from(i) / u128::from(steps)) as u64;
         Lane {
-            delay: delays.least + Span::from_nanos(extra as u64),
+            delay: delays.least + Span::from_nanos(extra),
             due: VecDeque::with_capacity(1024),
         }
     };
     (0..count).map(lane).collect()
 }
 
-/// Records what the discipline gives up, and frees its slot.
+/// Records the packets that the discipline drops, and frees their slots.
 struct Taker<'a> {
     recorder: &'a mut Recorder,
     counts: &'a mut Counts,
@@ -408,6 +410,10 @@ impl Sink<Segment> for Taker<'_> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
 mod tests {
     use super::*;
     use forebay_core::laws::find;

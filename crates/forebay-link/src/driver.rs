@@ -1,8 +1,8 @@
 //! The real-time loop: one thread between two devices.
 //!
-//! It fetches packets, lets both directions do what is due, and releases what is due. Only
-//! releases must be on time; everything else happens at its exact time however late it is done
-//! (see [`crate::direction`]).
+//! It fetches packets, lets both directions advance, and releases the packets that are due. Only
+//! releases must be on time: everything else gets its exact time, also when it is done late (see
+//! [`crate::direction`]).
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -37,15 +37,15 @@ const BATCH: u64 = 32;
 /// Sleep ends this long before a release, and the rest is spent looking at the clock: a sleeper
 /// wakes 20 to 50 us late.
 const SPIN: Span = Span::from_micros(60);
-/// Above this rate that would leave the receiver too little of two cores.
+/// Rate above which looking at the clock would leave the receiver too little of two cores.
 const SPIN_BELOW_BPS: u64 = 120_000_000;
 /// Super-packets are released no more often than this, so that their segments stay together.
 const COARSE: Span = Span::from_micros(50);
-/// Signals and the ends of commands are looked for this often, however busy the link is.
+/// Time between two looks for signals and for the ends of commands, on a busy link too.
 const HOUSEKEEPING: Span = Span::from_millis(10);
 /// Pictures for those who watch, at multiples of this.
 const PICTURE: Span = Span::from_millis(200);
-/// What a command that is asked to end has for it, and then what it has started.
+/// Time that a command has to end after it was asked to, and then the processes that it started.
 const PATIENCE: Span = Span::from_secs(2);
 const LINGER: Span = Span::from_millis(100);
 /// The same for a server, when its command has ended.
@@ -81,20 +81,20 @@ pub struct Observed {
     pub tcp_flows: u64,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 pub struct Outcome {
     /// How COMMAND ended; `None` where there was none, or it still ran.
     pub command: Option<Ended>,
     pub server: Option<Ended>,
     /// Up, then down.
     pub ways: [Observed; 2],
-    /// What whoever watched has changed, and when.
+    /// Changes that a watcher made, with their times.
     pub changes: Vec<(Time, Change)>,
     pub lateness: Lateness,
     pub losses: Losses,
     /// Why the run is void; empty where it is sound.
     pub void: Vec<String>,
-    /// Why the captures are not whole, if they are not.
+    /// Why the captures are not whole; `None` where they are.
     pub capture_failed: Option<String>,
     pub duration: Span,
     pub user_cpu_s: f64,
@@ -209,7 +209,7 @@ pub fn run(
     }
     drop(command);
     if let Some(server) = server {
-        // It may have something to write.
+        // The view may have something to write.
         server.end(SERVER_PATIENCE);
     }
     losses.missed_packets = network.missed_packets();
@@ -223,7 +223,7 @@ pub fn run(
         let ((way, asked), rate) = parts.next().expect("there are two directions");
         let counts = way.counts;
         let tcp_flows = way.flows.with_tcp_data();
-        // There is no distance from a set-point that was not the same all the time.
+        // QACD has no meaning where the set-point moved.
         let moved = changes.iter().any(|(_, it)| match (it, asked) {
             (Change::Law(of, law), Some((was, _))) => *of == index && law.set_point() != Some(was),
             // In packets a delay moves with the rate.
@@ -301,7 +301,7 @@ impl Driver<'_> {
         let mut next_housekeeping = Time::ZERO;
         let mut next_picture = Time::ZERO;
         let mut last_release = Time::ZERO;
-        // The signal that the command got from whoever watches, and when that ends.
+        // The signal that the command got from a watcher, and when its time to end is over.
         let mut ending: Option<(Signal, Time)> = None;
         loop {
             let mut worked = false;
@@ -449,14 +449,14 @@ impl Driver<'_> {
         Ok(BATCH)
     }
 
-    /// Releases what is due one way; whether anything was.
+    /// Releases the packets that are due one way. Returns whether there were any.
     fn release(&mut self, way: usize) -> Result<bool, Error> {
         for i in 0..BATCH {
             let now = self.clock.now();
             let Some(due) = self.ways[way].release(now) else {
                 return Ok(i > 0);
             };
-            // A run is void for what its metrics were taken from.
+            // Only lateness within the window of the metrics makes a run void.
             if self.ways[way].in_window(due.at) {
                 self.lateness.released(now, &due);
                 if !self.ways[way].spreads_delays() {
@@ -501,7 +501,7 @@ impl Driver<'_> {
         wake
     }
 
-    /// Makes the changes that were asked for; the signal to end with, if that was.
+    /// Makes the changes that watchers ask for. Returns the signal to end with, if one asks for it.
     fn changed(&mut self, watchers: &Watchers) -> Option<Signal> {
         while let Ok(change) = watchers.changes.as_ref()?.try_recv() {
             let now = self.clock.now();
@@ -518,7 +518,7 @@ impl Driver<'_> {
                     asked.law = law.clone();
                     asked.capacity = Capacity::Constant(way.rate());
                     let seed = self.settings.seed ^ now.as_nanos();
-                    // One that does not fit the queue is not taken.
+                    // A law that does not fit the queue is refused.
                     let Ok(discipline) = asked.discipline(self.settings.mtu, seed, "changed law")
                     else {
                         continue;
@@ -582,7 +582,7 @@ fn poll(fds: &mut [libc::pollfd], time: Span) {
     let time = time.min(LONGEST_SLEEP);
     let timeout = libc::timespec {
         tv_sec: 0,
-        tv_nsec: time.as_nanos() as i64,
+        tv_nsec: time.as_nanos().cast_signed(),
     };
     // SAFETY: the array and the time live through the call. A signal leaves revents as they were.
     let ready = unsafe {

@@ -1,4 +1,4 @@
-//! What the emulator is to release, and when.
+//! A release: packets, and the time at which they are due.
 
 use forebay_core::Time;
 

@@ -1,4 +1,4 @@
-//! What can go wrong before traffic flows.
+//! Errors before traffic flows.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for is wrong: key, found, allowed.
+    /// An option is wrong: key, found, allowed.
     Input(ParamError),
     /// This machine does not allow it: one line, with what to do.
     Machine(String),
@@ -41,7 +41,7 @@ impl From<ParamError> for Error {
     }
 }
 
-/// Says what could not be done, for `map_err`.
+/// An error of the step `what`, for `map_err`.
 pub fn doing(what: &str) -> impl Fn(Errno) -> Error + '_ {
     move |errno| Error::machine(what, errno.desc())
 }

@@ -1,5 +1,5 @@
-//! What each flow got. TCP's goodput is what its receiver has acknowledged, seen on the way
-//! back; of anything else it is the payload that left the queue.
+//! The goodput of each flow. For TCP it counts the bytes that the receiver acknowledged, as seen on
+//! the way back; for other protocols the payload that left the queue.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,10 +8,10 @@ use forebay_trace::FlowTotals;
 
 use crate::ip::{Flow, Headers, TCP};
 
-/// Flows that are told apart; later ones are carried and not counted one by one.
+/// Most flows that are counted one by one; the link carries later ones without counting them.
 const MOST_FLOWS: usize = 1 << 16;
-/// A flow that got less within the window is signalling (the control connection of a
-/// measurement, a name lookup) and has no part in fairness.
+/// A flow that got less within the window is signalling (the control connection of a measurement, a
+/// name lookup); fairness leaves it out.
 pub const LEAST_BYTES: u64 = 15_000;
 
 /// A flow hashes itself.
@@ -45,7 +45,7 @@ pub struct FlowBytes {
 
 /// The flows of one direction.
 pub struct Flows {
-    index: HashMap<Flow, u32, BuildHasherDefault<Itself>>,
+    index: HashMap<Flow, usize, BuildHasherDefault<Itself>>,
     pub counts: Vec<FlowBytes>,
 }
 
@@ -72,9 +72,9 @@ impl Flows {
                 acknowledged: None,
                 shown_bytes: 0,
             });
-            self.counts.len() as u32 - 1
+            self.counts.len() - 1
         });
-        Some(&mut self.counts[index as usize])
+        Some(&mut self.counts[index])
     }
 
     /// `payload_bytes` of a packet have left the queue.
@@ -96,7 +96,7 @@ impl Flows {
         let Some(&index) = self.index.get(&headers.flow.reversed()) else {
             return;
         };
-        let count = &mut self.counts[index as usize];
+        let count = &mut self.counts[index];
         if tcp.syn {
             // The ports may have been those of a former connection, with other numbers.
             count.acknowledged = None;

@@ -1,7 +1,7 @@
-//! What the emulator reads in a packet, and the one thing it writes: the CE mark.
+//! Reads the headers of a packet, and writes its CE mark.
 //!
-//! Every function takes any bytes; what is not a sound IPv4 or IPv6 packet is `None`, and is
-//! carried unread and unmarked.
+//! Every function takes any bytes. Anything but a sound IPv4 or IPv6 packet reads as `None`; the
+//! link carries it unmarked.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,7 +21,7 @@ const UDP_LITE: u8 = 136;
 /// Most IPv6 extension headers that are looked through for the transport header.
 const MOST_EXTENSIONS: usize = 8;
 
-/// What is known of a packet.
+/// The fields of a packet's headers that the emulator needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     pub class: TrafficClass,
@@ -73,6 +73,7 @@ impl Flow {
 
     /// A well-mixed number that is the same for both directions.
     pub fn mixed(&self) -> u64 {
+        #[allow(clippy::cast_possible_truncation, reason = "both halves go in")]
         let end = |address: u128, port: u16| {
             let folded = (address >> 64) as u64 ^ (address as u64).rotate_left(17);
             scramble(folded ^ (u64::from(port) << 48))
@@ -239,16 +240,17 @@ fn above(
             source_port: port(0).unwrap_or(0),
             destination_port: port(2).unwrap_or(0),
         },
-        transport: transport as u16,
-        bytes: packet.len() as u32,
+        transport: bytes_u16(transport),
+        bytes: bytes_u32(packet.len()),
         tcp: tcp(payload).filter(|_| protocol == TCP && !fragment),
     }
 }
 
 fn tcp(segment: &[u8]) -> Option<Tcp> {
     let offset_and_flags = u16_at(segment, 12)?;
-    let header = usize::from(offset_and_flags >> 12) * 4;
-    if header < 20 || segment.len() < header {
+    let header_bytes = (offset_and_flags >> 12) * 4;
+    let payload = segment.get(usize::from(header_bytes)..)?;
+    if header_bytes < 20 {
         return None;
     }
     let ack = u32_at(segment, 8)?;
@@ -256,9 +258,31 @@ fn tcp(segment: &[u8]) -> Option<Tcp> {
         seq: u32_at(segment, 4)?,
         ack: (offset_and_flags & 0x10 != 0).then_some(ack),
         syn: offset_and_flags & 0x02 != 0,
-        header_bytes: header as u16,
-        payload_bytes: (segment.len() - header) as u32,
+        header_bytes,
+        payload_bytes: bytes_u32(payload.len()),
     })
+}
+
+/// The length of a packet or of a part of it.
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "no packet has more than 64 KiB"
+)]
+pub const fn bytes_u32(length: usize) -> u32 {
+    debug_assert!(length <= 1 << 17);
+    length as u32
+}
+
+/// As [`bytes_u32`], of what the header of IP counts.
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "no packet has more than 64 KiB"
+)]
+pub const fn bytes_u16(length: usize) -> u16 {
+    debug_assert!(length <= 0xffff);
+    length as u16
 }
 
 /// Sets CE on a packet that is ECN-capable, and leaves any other as it is (RFC 3168 section 5).
@@ -287,6 +311,7 @@ pub fn updated(checksum: u16, old: u16, new: u16) -> u16 {
 }
 
 /// A one's complement sum in 16 bits.
+#[allow(clippy::cast_possible_truncation, reason = "the loop leaves 16 bits")]
 pub fn folded(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -295,6 +320,10 @@ pub fn folded(mut sum: u32) -> u16 {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

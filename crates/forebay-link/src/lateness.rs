@@ -9,8 +9,7 @@ use crate::settings::Bounds;
 /// How long the rate must have been observed before it can make a run void, in ns.
 const LEAST_BUSY_NS: i64 = 1_000_000_000;
 
-/// When packets were released, against when they were due, and how long they may have waited
-/// to be fetched.
+/// How late packets were released, and how long they may have waited to be fetched.
 pub struct Lateness {
     histogram: Histogram<u64>,
     fetched: Histogram<u64>,
@@ -33,8 +32,8 @@ struct Sent {
     planned_ns: i64,
 }
 
-/// Over a shorter busy period, the lateness of its first and last packet tells more than its
-/// rate; in ns.
+/// Shortest busy period that counts for the rate, in ns: over a shorter one, the lateness of the
+/// first and the last packet outweighs the rate.
 const LEAST_PERIOD_NS: i64 = 100_000_000;
 
 impl Default for Lateness {
@@ -91,8 +90,9 @@ impl Rate {
             Some((last_now, last_due)) if !due.after_idle => {
                 let period = &mut self.period;
                 period.bits += due.link_bits;
-                period.took_ns += now.as_nanos() as i64 - last_now.as_nanos() as i64;
-                period.planned_ns += due.at.as_nanos() as i64 - last_due.as_nanos() as i64;
+                period.took_ns += now.as_nanos().cast_signed() - last_now.as_nanos().cast_signed();
+                period.planned_ns +=
+                    due.at.as_nanos().cast_signed() - last_due.as_nanos().cast_signed();
             }
             _ => {
                 self.total = self.all();
@@ -146,13 +146,13 @@ fn rate(bits: u64, ns: i64) -> f64 {
     bits as f64 / (ns as f64 / 1e9)
 }
 
-/// To three significant figures, which is more than a run repeats.
+/// To three significant figures; no two runs agree to more.
 fn rounded(seconds: f64) -> Span {
     let unit = 10f64.powf(seconds.log10().floor() - 2.0);
     Span::from_secs_f64((seconds / unit).round() * unit)
 }
 
-/// What else can spoil a run.
+/// Losses that make a run void.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Dropped by the kernel before the emulator could fetch them.

@@ -1,8 +1,14 @@
 //! A bottleneck for real traffic, without root: two network namespaces, and between them the
 //! same disciplines and laws as the simulator's, in real time.
 //!
-//! [`run`] is all of it: it makes the namespaces, starts the commands, drives the link, and
-//! gives a [`forebay_trace::Trace`] per direction. What it needs to know is in [`Settings`].
+//! [`run`] makes the namespaces, starts the commands, drives the link as [`Settings`] say, and
+//! gives a [`forebay_trace::Trace`] per direction.
+
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
 
 mod attend;
 mod capture;
@@ -55,7 +61,7 @@ use real_time::RealTime;
 /// How long a server may take until it listens before COMMAND is started all the same.
 const SERVER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What runs at the ends.
+/// The commands at the ends.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     /// The run ends with it; without one, when it is stopped.
@@ -64,7 +70,7 @@ pub struct Commands {
     pub server: Option<Command>,
 }
 
-/// Where others can enter the namespaces while the link is up.
+/// Paths through which others can enter the namespaces while the link is up.
 #[derive(Clone, Debug)]
 pub struct Ready {
     pub pid: u32,
@@ -78,11 +84,11 @@ pub struct Ready {
 
 /// Makes a link, runs `commands` at its ends, and tells what was observed.
 ///
-/// The calling process must have one thread. It is then in a user namespace of its own, unless
-/// it may make network namespaces without. `ready` is called once the link is up.
+/// The calling process must have one thread. It enters a user namespace of its own, unless it may
+/// make network namespaces without one. `ready` is called once the link is up.
 ///
 /// # Errors
-/// What was asked for cannot be, or the machine does not allow it.
+/// Settings that do not fit each other, or a machine that does not allow a link.
 pub fn run(
     settings: &Settings,
     commands: &Commands,
@@ -93,7 +99,7 @@ pub fn run(
     one_thread()?;
     // Before anything is made, see that the laws fit.
     direction::both(settings)?;
-    // A user namespace would take the right to it away.
+    // In a user namespace the process would lose this right.
     let mut real_time = RealTime::take();
     let mut network = Network::new(settings.device, settings.mtu, settings.super_packets)?;
     let signals = Signals::take()?;

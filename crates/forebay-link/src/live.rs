@@ -1,4 +1,4 @@
-//! What others may see of a run while it goes on, and change.
+//! What watchers may see and change while a run goes on.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ pub struct Now {
     pub law: String,
     /// Its parameters that are not the default, such as "target=20p".
     pub set: String,
-    /// Whether law or rate are others than at the start.
+    /// Whether a watcher has changed the law or the rate.
     pub changed: bool,
     pub rate_bps: f64,
     pub target_pkts: Option<f64>,
@@ -45,10 +45,10 @@ pub struct Picture {
 pub enum Change {
     Rate(usize, Rate),
     Law(usize, LawChoice),
-    /// End the run: the command gets this signal, and a moment. Asked again, at once.
+    /// End the run: the command gets this signal and a moment to end; on a second request it is killed.
     Stop(Signal),
 }
 
-/// Shared with whoever watches. The driver never waits for it: a watcher that holds it at the
+/// Shared with the watchers. The driver never waits for it: a watcher that holds it at the
 /// wrong moment misses one picture.
 pub type Shared = Arc<Mutex<Picture>>;

@@ -1,4 +1,4 @@
-//! Two network namespaces without root, joined by nothing but the emulator.
+//! Two network namespaces, without root. Only the emulator joins them.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -48,7 +48,7 @@ impl End {
 /// Packets that wait in the kernel while the emulator is kept from running.
 const KERNEL_QUEUE_PKTS: u32 = 10_000;
 
-/// What making a link takes: in a user namespace of one's own, everybody has it.
+/// Capabilities that making a link needs; in a user namespace of their own, all users have them.
 const NEEDED: [Capability; 3] = [
     Capability::CAP_SYS_ADMIN,
     Capability::CAP_NET_ADMIN,
@@ -68,9 +68,9 @@ pub struct Network {
     pub server: Host,
     /// Whether there is IPv6 on the link.
     pub ipv6: bool,
-    /// The user namespace was made here: whoever runs in it needs its capabilities given.
+    /// The user namespace was made here: commands in it must be given its capabilities.
     pub own_user: bool,
-    /// Where this thread was, if it may go back there.
+    /// The former namespace of this thread, if it may go back there.
     former: Option<File>,
 }
 
@@ -92,7 +92,7 @@ impl Network {
     /// What the machine refuses, with what to do.
     pub fn new(kind: DeviceKind, mtu: u32, super_packets: bool) -> Result<Network, Error> {
         let former = here()?;
-        // With a part of them, as some containers have, it would stop half-way.
+        // With only some of them, as in some containers, the set-up would stop half-way.
         let may = NEEDED
             .iter()
             .all(|&it| caps::has_cap(None, CapSet::Effective, it).is_ok_and(|has| has));
@@ -178,7 +178,7 @@ impl Network {
         missed.iter().sum()
     }
 
-    /// Takes the thread back to where it was, if it may go there.
+    /// Takes the thread back to its former namespace, if it may go there.
     pub fn leave(&self) {
         if let Some(former) = &self.former {
             let _ = go_to(former.as_fd());
@@ -186,8 +186,8 @@ impl Network {
     }
 }
 
-/// Puts this process, which must have one thread, into the namespaces with these paths. What it
-/// then executes may do there what a link's own commands may.
+/// Puts this process, which must have one thread, into the namespaces with these paths. The
+/// programs that it then executes have the rights of a link's own commands.
 ///
 /// # Errors
 /// The link has gone, or is another user's.
@@ -275,7 +275,7 @@ fn no_user_namespace(errno: Errno) -> Error {
         "in a container its seccomp profile forbids them: run it with \
          `--security-opt seccomp=unconfined`, or with a profile that allows unshare"
     } else {
-        "a process in a chroot, or whose user is in no map of its user namespace, may make none"
+        "a process in a chroot may make none, nor a user without a mapping in its user namespace"
     };
     Error::machine(
         "a user namespace",

@@ -35,7 +35,7 @@ pub struct Queue {
     pub packets: u32,
     pub bytes: u32,
     pub drops: u32,
-    /// Sent by the device since it is there.
+    /// Sent by the device since it was made.
     pub sent_bytes: u64,
 }
 
@@ -44,7 +44,7 @@ impl Netlink {
         Netlink::of_protocol(NETLINK_ROUTE)
     }
 
-    /// To another part of the kernel than devices, addresses and routes.
+    /// A connection to another part of the kernel than devices, addresses and routes.
     pub fn of_protocol(protocol: isize) -> io::Result<Netlink> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
@@ -125,7 +125,7 @@ impl Netlink {
         link.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Sets what is in `attributes`, and brings the device up, without ARP if so said.
+    /// Sets `attributes` and brings the device up, without ARP where `arp` is false.
     pub fn up(&mut self, index: u32, arp: bool, attributes: Vec<LinkAttribute>) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -203,11 +203,12 @@ impl Netlink {
 
     /// The root queue of a device; `None` where it has none.
     pub fn root_queue(&mut self, index: u32) -> io::Result<Option<Queue>> {
-        let message = TcMessage::with_index(index as i32);
+        let message = TcMessage::with_index(index.cast_signed());
         let answers = self.ask(RouteNetlinkMessage::GetQueueDiscipline(message), NLM_F_DUMP)?;
         let root = answers.into_iter().find_map(|it| match it {
             RouteNetlinkMessage::NewQueueDiscipline(queue)
-                if queue.header.index == index as i32 && queue.header.parent == TcHandle::ROOT =>
+                if queue.header.index == index.cast_signed()
+                    && queue.header.parent == TcHandle::ROOT =>
             {
                 Some(queue.attributes)
             }
@@ -246,7 +247,7 @@ fn family(address: IpAddr) -> AddressFamily {
     }
 }
 
-/// What brings up one end of the link besides its addresses.
+/// Settings of one end of the link besides its addresses.
 pub fn end_attributes(mtu: u32, queue_pkts: u32) -> Vec<LinkAttribute> {
     vec![
         LinkAttribute::Mtu(mtu),
@@ -257,7 +258,7 @@ pub fn end_attributes(mtu: u32, queue_pkts: u32) -> Vec<LinkAttribute> {
 /// Sets up the loopback device and one end of the link; whether there is IPv6.
 ///
 /// # Errors
-/// What the kernel refuses; without IPv6 in the kernel the end has IPv4 only.
+/// A request that the kernel refuses. Without IPv6 in the kernel the end has IPv4 only.
 pub fn set_up_end(
     netlink: &mut Netlink,
     device: &str,

@@ -1,12 +1,11 @@
-//! Super-packets: up to 64 KiB of one TCP flow behind a header that says how to cut it.
+//! Super-packets: up to 64 KiB of one TCP flow behind a header that tells how to cut them.
 //!
 //! The queue sees every segment by itself, so that its law judges as many packets as a link
-//! carries. Segments that share their fate leave as one super-packet again; where one was
-//! dropped, or marked beside unmarked ones, the parts around it leave on their own, their
-//! payload untouched in its slot.
+//! carries. If the queue drops no segment, and marks all or none, they leave as one super-packet
+//! again. Otherwise the parts leave one by one; their payload stays where it is in the slot.
 
 use crate::due::Due;
-use crate::ip::{folded, set_ce, Headers};
+use crate::ip::{bytes_u16, bytes_u32, folded, set_ce, Headers};
 use crate::pool::{Cut, Slot, PREFIX_BYTES};
 
 /// linux/virtio_net.h
@@ -33,12 +32,12 @@ pub fn cut(memory: &[u8], packet_bytes: usize) -> Option<Cut> {
     let headers = Headers::read(memory.get(PREFIX_BYTES..PREFIX_BYTES + packet_bytes)?)?;
     let tcp = headers.tcp?;
     let header_bytes = u32::from(headers.transport) + u32::from(tcp.header_bytes);
-    let segments = tcp.payload_bytes.div_ceil(payload_bytes);
-    let fits = header_bytes as usize <= MOST_HEADER_BYTES && (2..=0xffff).contains(&segments);
+    let segments = u16::try_from(tcp.payload_bytes.div_ceil(payload_bytes)).ok()?;
+    let fits = header_bytes as usize <= MOST_HEADER_BYTES && segments >= 2;
     fits.then_some(Cut {
         header_bytes,
         payload_bytes,
-        segments: segments as u16,
+        segments,
     })
 }
 
@@ -74,22 +73,22 @@ pub fn part(whole: &[u8], slot: &Slot, cut: &Cut, due: &Due) -> Part {
     let tcp_bytes = total - transport;
     let v4 = headers[0] >> 4 == 4;
     if v4 {
-        headers[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+        headers[2..4].copy_from_slice(&bytes_u16(total).to_be_bytes());
         let id = u16::from_be_bytes([headers[4], headers[5]]).wrapping_add(due.first);
         headers[4..6].copy_from_slice(&id.to_be_bytes());
         headers[10..12].fill(0);
         let sum = !folded(sum(&headers[..transport]));
         headers[10..12].copy_from_slice(&sum.to_be_bytes());
     } else {
-        headers[4..6].copy_from_slice(&((total - 40) as u16).to_be_bytes());
+        headers[4..6].copy_from_slice(&bytes_u16(total - 40).to_be_bytes());
     }
     if due.marked {
         mark(headers);
     }
 
     let addresses = if v4 { 12..20 } else { 8..40 };
-    // The device fills in the rest of the sum: here stands that of the pseudo-header.
-    let pseudo = sum(&headers[addresses]) + u32::from(crate::ip::TCP) + tcp_bytes as u32;
+    // The sum of the pseudo-header; the device adds the rest.
+    let pseudo = sum(&headers[addresses]) + u32::from(crate::ip::TCP) + bytes_u32(tcp_bytes);
     let tcp = &mut headers[transport..];
     let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
     let seq = seq.wrapping_add(u32::from(due.first) * cut.payload_bytes);
@@ -112,7 +111,7 @@ fn mark(headers: &mut [u8]) {
         headers[1] |= 0b11 << 4;
         return;
     }
-    // To be read as a packet, the headers must be as long as they say.
+    // `set_ce` reads a whole packet, so the headers must give their own length.
     let length = [headers[2], headers[3]];
     headers[2..4].fill(0);
     set_ce(headers);
@@ -127,6 +126,10 @@ fn sum(bytes: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
 mod tests {
     use super::*;
     use crate::pool::Pool;

@@ -2,7 +2,7 @@
 
 use forebay_core::{Ecn, Packet, TrafficClass};
 
-use crate::ip::Headers;
+use crate::ip::{bytes_u32, Headers};
 
 /// Bytes before each packet for the header with which a device describes a super-packet.
 pub const PREFIX_BYTES: usize = 10;
@@ -47,7 +47,7 @@ impl Packet for Segment {
     }
 }
 
-/// What is known of the packet in a slot.
+/// The packet in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
     /// Without the prefix.
@@ -86,7 +86,7 @@ impl Slot {
     fn segment_bytes(&self, index: u16) -> u32 {
         match &self.cut {
             None => self.bytes,
-            Some(cut) => cut.header_bytes + self.payload(cut, index, index + 1).len() as u32,
+            Some(cut) => cut.header_bytes + bytes_u32(self.payload(cut, index, index + 1).len()),
         }
     }
 }
@@ -149,7 +149,7 @@ impl Pool {
         &self.slots[slot as usize]
     }
 
-    /// Describes what a device has put into a slot; all its segments are then under way.
+    /// Describes the packet that a device has put into a slot; all its segments are then under way.
     pub fn fill(&mut self, slot: u32, bytes: u32, cut: Option<Cut>) {
         let entry = &mut self.slots[slot as usize];
         *entry = Slot {

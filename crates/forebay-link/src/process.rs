@@ -1,8 +1,8 @@
-//! Commands at the ends of the link, and that nothing of them stays behind.
+//! Commands at the ends of the link; no process of theirs outlives the link.
 //!
-//! Each end has a keeper: a process that starts the command, adopts what the command leaves
-//! behind (PR_SET_CHILD_SUBREAPER), and kills all of it when its line to the emulator closes,
-//! which the kernel does however the emulator ends.
+//! Each end has a keeper: a process that starts the command, adopts the processes that the command
+//! leaves behind (PR_SET_CHILD_SUBREAPER), and kills all of them when its line to the emulator
+//! closes. The kernel closes the line whenever the emulator ends.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -43,8 +43,8 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// On top of the environment of this process.
     pub environment: Vec<(String, String)>,
-    /// Where its output and errors go, instead of where ours go; it then has no input, and leads
-    /// a group of processes that gets the signals for it.
+    /// File for its output and errors. With one, the command has no input, and leads a process
+    /// group of its own that gets its signals.
     pub output: Option<std::path::PathBuf>,
 }
 
@@ -68,7 +68,7 @@ impl Running {
     /// Starts `command` in `namespace`. The process must have one thread.
     ///
     /// # Errors
-    /// Where the keeper cannot be started; that the command cannot be is told by [`Self::ended`].
+    /// A keeper that cannot be started. [`Self::ended`] tells of a command that cannot be started.
     pub fn start(
         command: &Command,
         namespace: BorrowedFd,
@@ -88,7 +88,7 @@ impl Running {
             ForkResult::Child => {
                 drop(ours);
                 keep(command, namespace, give_capabilities, keepers);
-                // Nothing of the parent's is to be torn down twice.
+                // The child must not tear down what belongs to the parent.
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(0) }
             }
@@ -132,7 +132,7 @@ impl Running {
         let _ = kill(self.keeper, signal);
     }
 
-    /// Asks the command to end, and ends it and all it has left behind after `patience`.
+    /// Asks the command to end; after `patience`, kills it and the processes that it left behind.
     pub fn end(mut self, patience: Duration) {
         self.signal(Signal::SIGTERM);
         let start = Instant::now();
@@ -143,7 +143,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Ends the command and all it has left behind.
+    /// Kills the command and the processes that it left behind.
     fn drop(&mut self) {
         // A later keeper holds a copy of this line's end: closing ours would not end it.
         let _ = self.line.shutdown(Shutdown::Both);
@@ -189,7 +189,7 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
             }
             if command.output.is_some() {
                 // A terminal's signals do not reach its group.
-                if let Ok(signal) = Signal::try_from(signal.ssi_signo as i32) {
+                if let Ok(signal) = Signal::try_from(signal.ssi_signo.cast_signed()) {
                     let _ = killpg(pid, signal);
                 }
             } else if let Some(signal) = sent_by_a_process(&signal) {
@@ -213,11 +213,11 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
     }
 }
 
-/// The signal, if a process sent it. What a terminal sends reaches the command by itself; but
-/// that it has closed is told to the leader of its session alone, which we may be.
+/// The signal, if a process sent it. A terminal's signals reach the command without us, except
+/// SIGHUP: the kernel sends it to the leader of the session alone, which this process may be.
 pub fn sent_by_a_process(signal: &nix::sys::signalfd::siginfo) -> Option<Signal> {
     let from_kernel = signal.ssi_code == libc::SI_KERNEL;
-    Signal::try_from(signal.ssi_signo as i32)
+    Signal::try_from(signal.ssi_signo.cast_signed())
         .ok()
         .filter(|it| !from_kernel || *it == Signal::SIGHUP)
 }
@@ -261,11 +261,11 @@ fn spawn(command: &Command, give_capabilities: bool) -> std::io::Result<Pid> {
         });
     }
     let child = child.spawn()?;
-    Ok(Pid::from_raw(child.id() as i32))
+    Ok(Pid::from_raw(child.id().cast_signed()))
 }
 
-/// What ping, tcpdump, ip, tc and servers on low ports need, within the link's namespaces.
-/// Without them, exec takes all capabilities from whoever is not root.
+/// Capabilities that ping, tcpdump, ip, tc and servers on low ports need within the link's
+/// namespaces. Without this step, exec takes all capabilities from users other than root.
 pub fn keep_capabilities() {
     for capability in [
         Capability::CAP_NET_ADMIN,
@@ -283,7 +283,7 @@ fn kill_all() {
         for child in children() {
             let _ = kill(child, Signal::SIGKILL);
         }
-        // A child that has just forked leaves another; none is missed, as it comes to us.
+        // A child that has just forked leaves another; that one becomes ours and is killed next.
         match waitpid(None, None) {
             Ok(_) => {}
             Err(nix::errno::Errno::EINTR) => {}

@@ -16,8 +16,7 @@ use crate::live::{Now, Picture, Shared};
 const LONGEST_REQUEST: u64 = 8192;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// An address on which metrics are asked for. It is bound where the caller is, before that
-/// enters a namespace.
+/// An address that serves metrics. It is bound before the caller enters a namespace.
 pub struct Endpoint {
     listener: TcpListener,
 }
@@ -51,12 +50,12 @@ impl Endpoint {
     }
 
     /// Answers in threads of its own for as long as the process lives. Each connection has one,
-    /// so that none waits for another that says nothing.
+    /// so that a silent one does not hold up the others.
     pub fn serve(self, shared: Shared) {
         thread::spawn(move || {
             for stream in self.listener.incoming().flatten() {
                 let shared = Shared::clone(&shared);
-                // One that breaks off is its own loss.
+                // A connection that breaks off concerns nobody else.
                 thread::spawn(move || answer(stream, &shared));
             }
         });
@@ -102,7 +101,7 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
 
 type Value = fn(&Now) -> f64;
 
-/// Name, type, help and value of what each direction has once.
+/// Name, type, help and value of the metrics that each direction has once.
 const EACH: &[(&str, &str, &str, Value)] = &[
     ("bytes_total", "counter", "Bytes sent by the link.", |now| {
         now.counts.sent_bytes as f64
@@ -128,7 +127,7 @@ const EACH: &[(&str, &str, &str, Value)] = &[
     (
         "lost_packets_total",
         "counter",
-        "Packets lost after the queue, as was asked.",
+        "Packets lost after the queue, by the option loss.",
         |now| now.counts.lost_packets as f64,
     ),
     (
@@ -221,7 +220,7 @@ pub fn text(picture: &Picture) -> String {
         &mut out,
         "lateness_p99_seconds",
         "gauge",
-        "99 % of the packets were released within this time of when they were due.",
+        "Lateness that 99 % of the released packets did not exceed.",
     );
     let _ = writeln!(
         out,

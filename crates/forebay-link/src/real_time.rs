@@ -1,4 +1,4 @@
-//! How punctual the kernel is with this thread: exact timers, and a place before all others.
+//! Exact timers and a real-time priority for this thread.
 
 use forebay_core::{Span, Time};
 use nix::libc;
@@ -6,19 +6,20 @@ use nix::time::ClockId;
 
 use crate::clock::time_of;
 
-/// The kernel halts what is first in, first out for the rest of every second of which it has used
-/// 95 % (sched_rt_runtime_us). Who needs more than this share is better off as one of many.
+/// A thread under SCHED_FIFO that has used 95 % of a second is halted for the rest of it
+/// (sched_rt_runtime_us). A thread that needs more than this share runs better without the
+/// priority.
 const MOST_OF_A_CORE: f64 = 0.9;
-/// The share is taken over so long.
+/// Time over which the share is taken.
 const LOOK: Span = Span::from_millis(200);
 
-/// Sleep and priority as exact as they may be had; given back when it is dropped.
+/// The most exact timers and the highest priority that the user may have; dropping it gives both back.
 pub struct RealTime {
     former_slack: i32,
     first_in_first_out: bool,
     /// When the share of the processor was looked at last.
     looked: Time,
-    /// What the thread had used by then.
+    /// Processor time of the thread by then.
     used: Time,
 }
 
@@ -62,15 +63,17 @@ impl RealTime {
     }
 }
 
-/// What this thread has used.
+/// Processor time of this thread.
 fn processor_time() -> Time {
     time_of(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 impl std::ops::Drop for RealTime {
     fn drop(&mut self) {
+        // Zero, where the former slack is not known, is the thread's default.
+        let slack = u64::from(self.former_slack.max(0).cast_unsigned());
         // SAFETY: prctl takes a value.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.former_slack as u64) };
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) };
         if self.first_in_first_out {
             self.give_priority_back();
         }

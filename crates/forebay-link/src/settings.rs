@@ -1,5 +1,6 @@
 //! Settings of a link, read and checked.
 
+use forebay_core::cast::whole_u64;
 use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
 use forebay_core::{Bytes, Capacity, Discipline, ParamError, QueueSite, Rate, Site, Span, Time};
@@ -21,7 +22,7 @@ pub struct DirectionSettings {
     pub law: LawChoice,
 }
 
-/// What happens on the way after the queue.
+/// The path after the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     pub delays: DelayRange,
@@ -29,7 +30,7 @@ pub struct Path {
     pub loss: f64,
 }
 
-/// Beyond these a run is void.
+/// Bounds beyond which a run is void.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Lateness of the fetching and of the release of all packets but one in a thousand.
@@ -65,11 +66,11 @@ pub struct Settings {
     pub bounds: Bounds,
 }
 
-/// Rate above which packets are fetched and released as super-packets, unless told otherwise:
+/// Rate above which packets are fetched and released as super-packets by default:
 /// one packet of 1500 bytes takes 12 us there, and two system calls of it about 4.
 const SUPER_PACKETS_ABOVE: Rate = Rate::from_bps(1_000_000_000);
 
-/// Limit of the emulator's memory for packets; only what is used is taken from the system.
+/// Limit of the emulator's memory for packets; the system provides pages when they are first used.
 const MOST_BYTES: u64 = 2 << 30;
 const LEAST_SLOTS: u64 = 4096;
 /// Largest buffer, which that memory holds.
@@ -151,7 +152,7 @@ impl DirectionSettings {
             Buffer::Bytes(bytes) => bytes / 64,
         };
         // A recorded link may carry several times its mean for a while.
-        queued.saturating_add(4 * on_the_way as u64)
+        queued.saturating_add(whole_u64(4.0 * on_the_way))
     }
 }
 
@@ -205,7 +206,8 @@ impl Settings {
     /// Slots of memory that suffice for both directions.
     pub fn slots(&self) -> u32 {
         let slots = self.up.slots().saturating_add(self.down.slots());
-        slots.clamp(LEAST_SLOTS, MOST_BYTES / self.slot_bytes() as u64) as u32
+        let slots = slots.clamp(LEAST_SLOTS, MOST_BYTES / self.slot_bytes() as u64);
+        u32::try_from(slots).unwrap_or(u32::MAX)
     }
 
     /// The largest packet that a device hands over.

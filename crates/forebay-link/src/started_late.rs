@@ -1,5 +1,4 @@
-//! A discipline that begins in the middle of a run: its laws do not make up for samples from
-//! before their time.
+//! A discipline that begins in the middle of a run: its laws make no samples for the time before.
 
 use forebay_core::{Buffer, Dequeued, Discipline, Packet, Rate, SetPoint, Sink, Span, Time};
 

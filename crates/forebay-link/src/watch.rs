@@ -1,5 +1,5 @@
-//! The live view: what the queue does, and keys that change the link while traffic runs. Where
-//! there is no terminal, a line a second.
+//! The live view: the state of the queue, and keys that change the link while traffic runs. Without
+//! a terminal it prints a line a second.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
@@ -8,6 +8,7 @@ use std::sync::PoisonError;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::laws::LAWS;
 use forebay_core::param::Value;
 use forebay_core::{Capacity, Rate, SetPoint, Span, Time};
@@ -30,13 +31,13 @@ const HISTORY: usize = 300;
 const REDRAW: Duration = Duration::from_millis(200);
 const LINE_EVERY: Span = Span::from_secs(1);
 const WAYS: [&str; 2] = ["up", "down"];
-/// What one key press changes a rate or a set-point by.
+/// Factor by which a key press changes a rate or a set-point.
 const STEP: f64 = 1.1;
 
-/// What is shown, and what was last asked for.
+/// The pictures shown, and the last changes asked for.
 struct View {
     ways: [DirectionSettings; 2],
-    /// What each direction was given: it comes back when the keys have gone round all laws.
+    /// The law that each direction started with; it comes back after the keys have gone through all laws.
     given: [LawChoice; 2],
     mtu: u32,
     /// Which direction is shown.
@@ -163,7 +164,7 @@ impl View {
 
     fn press(&mut self, key: KeyCode, control: bool) {
         match key {
-            // What a terminal would do, were it not for the view.
+            // A terminal would do this without the view.
             KeyCode::Char('c') if control => self.end(Signal::SIGINT),
             _ if control => {}
             KeyCode::Char('q') | KeyCode::Esc => self.end(Signal::SIGTERM),
@@ -208,7 +209,7 @@ impl View {
             }
             SetPoint::Delay(target) => {
                 let scaled = three_digits(target.as_nanos() as f64 * factor);
-                SetPoint::Delay(Span::from_nanos(scaled.max(1e3) as u64))
+                SetPoint::Delay(Span::from_nanos(whole_u64(scaled.max(1e3))))
             }
         };
         let mut law = self.ways[self.way].law.clone();
@@ -398,7 +399,7 @@ fn three_digits(value: f64) -> f64 {
 }
 
 fn rounded(bps: f64) -> Rate {
-    Rate::from_bps(three_digits(bps) as u64)
+    Rate::from_bps(whole_u64(three_digits(bps)))
 }
 
 fn target_value(set_point: SetPoint) -> (String, Value) {
@@ -412,7 +413,7 @@ fn flows(frame: &mut Frame, area: Rect, now: &Now) {
         .iter()
         .take(most)
         .map(|(flow, share)| {
-            let bar = "█".repeat((20.0 * share).round() as usize);
+            let bar = "█".repeat(whole_u32((20.0 * share).round()) as usize);
             Line::from(format!("{:<18} {:5.1} % {bar}", name(flow), 100.0 * share))
         })
         .collect();
@@ -429,6 +430,10 @@ fn name(flow: &Flow) -> String {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a test's numbers are small"
+)]
 mod tests {
     use super::*;
     use forebay_scenario::LinkOptions;

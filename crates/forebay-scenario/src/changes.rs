@@ -1,4 +1,4 @@
-//! `[[at]]`: what changes while the simulation runs.
+//! `[[at]]`: changes while the simulation runs.
 
 use forebay_core::{params, ParamError, Params, Span, Time, Value};
 
@@ -13,7 +13,7 @@ use crate::tree::{Data, Entry, Section};
 params! {
     /// Keys of `[[at]]` besides `set`.
     pub struct AtKeys {
-        /// When it changes.
+        /// Time of the change.
         time: Span = Span::from_secs(50), 0.0 => 1e7, required;
     }
 }
@@ -32,7 +32,7 @@ pub fn changeable() -> String {
 /// The changes in order of time.
 ///
 /// # Errors
-/// A time outside the run, or something that cannot change.
+/// A time outside the run, or a key that cannot change.
 pub fn read(document: &Document, duration: Span) -> Result<Vec<Change>, Fault> {
     let mut changes = Vec::new();
     for (i, table) in document.at.iter().enumerate() {
@@ -49,7 +49,7 @@ pub fn read(document: &Document, duration: Span) -> Result<Vec<Change>, Fault> {
                 format!("a time within the run, before \"{duration}\""),
             ));
         }
-        let allowed = || format!("a table of what changes: {}", changeable());
+        let allowed = || format!("a table of these keys: {}", changeable());
         let Some(entry) = table.entry("set") else {
             return Err(section.fault("set", "nothing", allowed()));
         };
@@ -99,7 +99,7 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
         }
         _ => Err(ParamError::new(
             &entry.name,
-            "something that cannot change",
+            "a key that cannot change",
             changeable(),
         )),
     }

@@ -59,7 +59,7 @@ impl KeyDoc {
     }
 }
 
-/// Whether a declared range means something: flags and texts have none.
+/// Whether a key has a range: flags and texts have none.
 pub(crate) fn has_range(spec: &ParamSpec) -> bool {
     use forebay_core::param::Shape;
     spec.min < spec.max && !matches!(spec.shape, Shape::Flag | Shape::Text | Shape::Notation(_))
@@ -91,7 +91,7 @@ pub fn keys() -> Vec<KeyDoc> {
         "traffic",
         "kind",
         &kinds.join(", "),
-        "How the flows behave.",
+        "Kind of the flows.",
     ));
     all.push(KeyDoc::written(
         "law",
@@ -103,7 +103,7 @@ pub fn keys() -> Vec<KeyDoc> {
         "at",
         "set",
         &changeable(),
-        "What changes, and to what.",
+        "Keys to change, with their new values.",
     ));
     all
 }

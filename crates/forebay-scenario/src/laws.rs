@@ -17,10 +17,10 @@ use crate::types::{Label, Maybe, Queue};
 params! {
     /// Keys of every law besides `kind`; the others are its parameters.
     pub struct LawKeys {
-        /// Name in reports; the kind where it is absent.
+        /// Name in reports; by default the kind.
         label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
-        /// Queue that holds the law; one with parameters is a table, and a queue of several
-        /// classes has a law of this kind in each.
+        /// Queue that holds the law; one with parameters is a table. A queue of several classes has
+        /// a law of this kind in each.
         queue: Queue = Queue(QueueChoice::default()), 0.0 => 0.0;
     }
 }

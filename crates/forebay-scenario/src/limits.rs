@@ -1,4 +1,4 @@
-//! Refuses runs that nobody can have meant: the work and the memory of a run, estimated.
+//! Refuses runs that are too large, by estimates of their work and memory.
 
 use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
@@ -56,7 +56,7 @@ pub fn check(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     refuse(bottleneck, "buffer", in_flight, of, MOST_IN_FLIGHT)
 }
 
-/// Refuses a law whose clock ticks more often than packets may pass.
+/// Refuses a law that ticks more often in a run than a run may have packets.
 ///
 /// # Errors
 /// The law's `interval`, with the estimate and the limit.
@@ -81,7 +81,7 @@ pub fn check_law(section: &Section, choice: &LawChoice, duration: Span) -> Resul
     ))
 }
 
-/// The link's capacity in packets of the smallest size, and what comes without asking it:
+/// The link's capacity in packets of the smallest size, and the traffic that does not depend on it:
 /// packets at a constant rate, and new connections.
 fn packets(scenario: &Scenario) -> f64 {
     let duration_s = scenario.duration.as_secs_f64();

@@ -48,7 +48,7 @@ params! {
         seed: Seed = Seed(1), 0.0 => 0.0;
         /// Largest IP packet in bytes.
         mtu: u32 = 1500, 1280.0 => 65535.0;
-        /// Kind of device: tun, packets (packet sockets), or any, which is tun where there is one.
+        /// Kind of device: tun, packets (packet sockets), or any (tun if there is one).
         device: DeviceKind = DeviceKind::Any, 0.0 => 0.0;
         /// Fetch up to 64 KiB of a TCP flow at a time; by default above 1 Gbit/s.
         super_packets: Maybe<bool> = Maybe(None), 0.0 => 1.0;
@@ -60,12 +60,12 @@ params! {
     }
 }
 
-/// What the name of an option for client to server ends in.
+/// Ending of the options for client to server.
 const UP: &str = "_up";
-/// The law's parameters, which the law itself declares.
+/// The option with the law's parameters; the law declares them.
 const SET: &str = "set";
 
-/// One direction, as it was asked for.
+/// The options of one direction.
 #[derive(Clone, Debug)]
 pub struct DirectionChoice {
     pub options: DirectionOptions,
@@ -74,7 +74,7 @@ pub struct DirectionChoice {
     pub trace: Option<Arc<RateTrace>>,
 }
 
-/// A link, as it was asked for.
+/// The options of a link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// Client to server.
@@ -92,7 +92,7 @@ pub struct LinkOption {
     /// What help calls its value: "RATE".
     pub placeholder: &'static str,
     pub shape: Shape,
-    /// As it is written; `None` where it is absent by default.
+    /// The default as text; `None` where there is none.
     pub default: Option<Value>,
     pub doc: String,
     pub group: OptionGroup,
@@ -287,7 +287,7 @@ impl DirectionChoice {
         })
     }
 
-    /// Mean rate over all of it; what the law is told.
+    /// Mean rate over the whole trace; the law is told this rate.
     pub fn mean_rate(&self) -> Rate {
         match &self.trace {
             Some(trace) => trace.mean_rate(),
@@ -500,7 +500,7 @@ impl ParamType for LawKind {
     }
 }
 
-/// A path, which its reader opens.
+/// A path; its reader opens the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName(pub String);
 

@@ -19,18 +19,17 @@ use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text
 params! {
     /// Keys of `[bottleneck]` and of `[[link]]`.
     pub struct LinkKeys {
-        /// Rate of the link; what its law is told where `rate_trace` drives the link.
+        /// Rate of the link. Where `rate_trace` drives the link, the rate that its law is told.
         rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
-        /// File of times at which the link can send, in the format of cellular traces: a whole
-        /// number of ms a line, 1500 bytes each; at its end it starts again.
+        /// File of a recorded link, in the format of cellular traces: each line is a time in whole
+        /// ms at which 1500 bytes can leave. At its end it starts again.
         rate_trace: Maybe<Text> = Maybe(None), 0.0 => 0.0;
-        /// Propagation delay of the link, one way; what is left of each flow's RTT lies in its
-        /// access links.
+        /// Propagation delay of the link, one way. The access links have the rest of each flow's
+        /// RTT.
         delay: Span = Span::ZERO, 0.0 => 1e3;
-        /// Most packets, or bytes, that can wait for the link.
+        /// Buffer size, in packets or bytes.
         buffer: BufferSize = BufferSize(Buffer::Packets(800)), 0.0 => 0.0, required;
-        /// Let the law's signal be a CE mark on an ECN-capable packet instead of a drop; traffic
-        /// says whether its packets are.
+        /// Mark ECN-capable packets (CE) instead of dropping them. Traffic with `ecn` sends them.
         ecn: bool = true, 0.0 => 1.0;
     }
 }
@@ -50,21 +49,21 @@ params! {
 params! {
     /// Keys that only `[[link]]` has.
     pub struct OtherLinkKeys {
-        /// Name in reports and in paths such as link.NAME.rate; FROM-TO where it is absent.
+        /// Name in reports and in paths such as link.NAME.rate; by default FROM-TO.
         name: Maybe<Label> = Maybe(None), 0.0 => 0.0;
         /// Node where the queue is.
         from: Label = Label("right".into()), 0.0 => 0.0, required;
         /// Node at the far end.
         to: Label = Label("left".into()), 0.0 => 0.0, required;
-        /// Law of this queue, whatever law is under test; the law under test where it is absent.
+        /// Law of this queue under every tested law; by default the law under test.
         law: Maybe<FixedLaw> = Maybe(None), 0.0 => 0.0;
     }
 }
 
-/// The key whose text names a file.
+/// The key that names a file.
 pub const FILE_KEY: &str = "rate_trace";
 
-/// Most `[[link]]`s: a packet under way carries the number of a station, of which a link has two.
+/// Most `[[link]]`s: a link has two stations, and a packet under way carries a station's number.
 const MOST_LINKS: usize = 100;
 
 /// Keys of `[bottleneck]`, in the order of tables.

@@ -1,4 +1,4 @@
-//! What a simulation needs to know: one point of an experiment, with every default filled in.
+//! The input of a simulation: one point of an experiment, with every default filled in.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// What it sends with: its trace, or else its rate.
+    /// Its capacity: the trace, or the rate where there is none.
     pub fn capacity(&self) -> Capacity {
         match &self.trace {
             Some(trace) => Capacity::Recorded(Arc::clone(trace)),
@@ -215,7 +215,7 @@ pub struct Pareto2 {
     pub scale: Bytes,
 }
 
-/// How packets of TCP say that they can be marked, and how marks come back.
+/// ECN of TCP's packets, and how receivers report marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnChoice {
     /// Packets cannot be marked.
@@ -258,7 +258,7 @@ pub struct Change {
 pub enum Setting {
     /// Of the link with this number.
     Link { link: usize, what: LinkSetting },
-    /// How many flows of `traffic[index]` are active; the rest have stopped, or not started.
+    /// Number of active flows of `traffic[index]`; the rest have stopped, or not started.
     Flows { traffic: usize, flows: u32 },
 }
 

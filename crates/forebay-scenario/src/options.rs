@@ -1,4 +1,4 @@
-//! What the command line changes about a scenario.
+//! Changes to a scenario from the command line.
 
 use forebay_core::{ParamError, Value};
 
@@ -16,7 +16,7 @@ pub fn set_value(key: &str, text: &str) -> Result<Value, ParamError> {
     }
 }
 
-/// What the command line changes.
+/// Changes from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// `--set KEY=VALUE`. KEY is a path as in `[sweep]`, with a label in place of a number if

@@ -163,7 +163,7 @@ fn scenario(document: &Document, options: &Options) -> Result<Scenario, Fault> {
     Ok(scenario)
 }
 
-/// What the target asks of the buffer.
+/// Refuses a target beyond the buffer.
 fn check_target(document: &Document, scenario: &Scenario) -> Result<(), Fault> {
     let site = scenario.site();
     match scenario.target {

@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 impl Document {
-    /// Finds what `path` names. Whether the key exists is for the reader of its table to say.
+    /// Finds what `path` names. The reader of the table checks whether the key exists.
     ///
     /// # Errors
     /// What was found instead, and what is allowed.
@@ -97,7 +97,7 @@ fn no_such_path(path: &str) -> ParamError {
     ParamError::new(path, "a path that leads to no key", allowed)
 }
 
-/// The table of `tables` that `name` is the index, the label or the only one of its kind of.
+/// The table with this index or label, or the only one of this kind.
 fn pick(
     path: &str,
     section: &str,
@@ -162,7 +162,7 @@ pub fn link_names(tables: &[Table]) -> Vec<String> {
 /// Like [`labels`], each standing once.
 ///
 /// # Errors
-/// The index of a table whose label stands twice, and the label.
+/// A label that two tables have, with the index of the second.
 pub fn unique_labels(tables: &[Table]) -> Result<Vec<String>, (usize, String)> {
     let labels = labels(tables);
     let mut seen = HashSet::new();

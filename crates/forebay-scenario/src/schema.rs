@@ -27,8 +27,8 @@ const UNITS: &[(&str, &[&str])] = &[
     ("p", &["p", "pkt", "pkts"]),
 ];
 
-/// JSON Schema (draft 2020-12) of a scenario, as text. What it cannot say (ranges of
-/// quantities, relations between keys) it leaves to [`parse`](crate::parse).
+/// JSON Schema (draft 2020-12) of a scenario, as text. It leaves ranges of quantities and relations
+/// between keys to [`parse`](crate::parse).
 pub fn schema() -> String {
     let mut properties = declared(&[Top::SPECS]);
     properties.insert("bottleneck".into(), bottleneck());
@@ -89,7 +89,7 @@ fn law() -> Json {
     tables("The laws under test.", kinds.collect())
 }
 
-/// A table whose `kind` says which other keys it has.
+/// A table; its `kind` decides which other keys it has.
 fn of_kind(kind: &str, title: &str, parts: &[&[ParamSpec]]) -> Json {
     let mut properties = Map::new();
     properties.insert(
@@ -156,7 +156,7 @@ fn at() -> Json {
     properties.insert(
         "set".into(),
         json!({
-            "description": "What changes, and to what.",
+            "description": "Keys to change, with their new values.",
             "type": "object",
             "minProperties": 1,
             "properties": set,

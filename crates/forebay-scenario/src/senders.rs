@@ -1,5 +1,5 @@
-//! The senders of TCP that a scenario can name, declared once: reader, schema, help and tables
-//! derive.
+//! The senders of TCP that a scenario can name, declared once. Reader, schema, help and tables
+//! derive from this list.
 
 use forebay_core::param::{ParamType, Shape, Value};
 
@@ -15,11 +15,11 @@ pub struct SenderSpec {
     pub growth: &'static str,
     /// It reads SACK blocks.
     pub sack: bool,
-    /// Its window grows by packets acknowledged; else by ACKs, whatever number they acknowledge.
+    /// Its window grows by packets acknowledged; otherwise by ACKs.
     pub counts_packets: bool,
-    /// It needs counts of marked packets, whatever `ecn` says.
+    /// It needs counts of marked packets, also with `ecn = true`.
     pub counts_marks: bool,
-    /// What the Linux kernel calls the congestion control that is most like it.
+    /// The Linux kernel's name of the congestion control that is most like it.
     pub kernel: &'static str,
 }
 
@@ -47,7 +47,7 @@ senders! {
     }
     "newreno" {
         title: "TCP NewReno",
-        recovery: "until all that was out is acknowledged (RFC 6582)",
+        recovery: "until everything sent before the loss is acknowledged (RFC 6582)",
         growth: "as \"reno\"",
         sack: false,
         counts_packets: false,

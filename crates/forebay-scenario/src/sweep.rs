@@ -52,7 +52,7 @@ impl Settings {
         settings.filter_map(|(_, _, node)| node.text())
     }
 
-    /// Adds to a fault at which point it shows, unless a swept value itself is wrong.
+    /// Adds the point to a fault, unless a swept value itself is wrong.
     pub fn blame(&self, mut fault: Fault) -> Fault {
         let swept = |(_, _, node): &(String, Target, Node)| node.origin == fault.origin;
         if !self.settings.is_empty() && !self.settings.iter().any(swept) {
@@ -68,8 +68,7 @@ impl Settings {
     }
 }
 
-/// The cross product of all that is swept, the last key varying fastest. What `fixed` names
-/// is not swept.
+/// The cross product of all swept keys, the last varying fastest; keys of `fixed` are not swept.
 ///
 /// # Errors
 /// A key that leads nowhere or cannot be swept, values that are not a list, too many points.
@@ -217,7 +216,7 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
         TableId::Traffic(_) | TableId::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
     };
     if fixed {
-        let allowed = "a key whose value may differ from point to point";
+        let allowed = "a key that may differ between points";
         return Err(ParamError::new(
             name,
             "a key that names the experiment",

@@ -9,19 +9,19 @@ use crate::types::{Maybe, Text, Window};
 params! {
     /// Keys above the first table.
     pub struct Top {
-        /// What the experiment shows.
+        /// Title of the experiment.
         title: Text = Text::default(), 0.0 => 0.0;
-        /// The paper, section or figure it comes from.
+        /// Source, such as a paper, a section or a figure.
         source: Text = Text::default(), 0.0 => 0.0;
         /// Simulated time.
         duration: Span = Span::from_secs(100), 1e-3 => 1e7, required;
-        /// Metrics are taken over this part of the run; the second half where it is absent.
+        /// Part of the run that the metrics cover; by default the second half.
         measure: Maybe<Window> = Maybe(None), 0.0 => 1e7;
         /// Time between two samples of the queue.
         sample: Span = Span::from_millis(10), 1e-6 => 1e4;
-        /// Runs of every law at every point, with seeds 1, 2, and so on.
+        /// Number of runs of every law at every point, with seeds 1, 2, and so on.
         seeds: u32 = 1, 1.0 => 1e4;
-        /// Set-point that QACD is taken against; each law's own `target` where it is absent.
+        /// Set-point for QACD; by default each law's own `target`.
         target: Maybe<SetPoint> = Maybe(None), 0.0 => 1e9;
     }
 }

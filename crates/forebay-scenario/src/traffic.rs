@@ -16,17 +16,17 @@ use crate::types::{Label, Maybe, WholePackets};
 params! {
     /// Keys of every kind of traffic.
     pub struct FlowKeys {
-        /// Name in reports; the kind where it is absent.
+        /// Name in reports; by default the kind.
         label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
         /// Number of flows.
         flows: u32 = 100, 1.0 => 5e6, required;
         /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
         packet: Bytes = Bytes(1000), 40.0 => 65535.0;
-        /// Headers of every data packet, which goodput does not count, such as the 52 bytes of TCP
-        /// over IPv4 with timestamps; goodput counts whole packets where it is 0.
+        /// Headers of every data packet, such as the 52 bytes of TCP over IPv4 with timestamps.
+        /// Goodput does not count them; with 0 it counts whole packets.
         header: Bytes = Bytes(0), 0.0 => 65534.0;
         /// Nodes that the data passes, such as ["left", "right"]; ACKs come back the same way.
-        /// The bottleneck's two ends where it is absent.
+        /// By default the bottleneck's two ends.
         path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
         /// Propagation time both ways, access links and bottleneck together; flows (or pairs)
         /// take a list in turn.
@@ -35,35 +35,35 @@ params! {
         dscp: u32 = 0, 0.0 => 63.0;
         /// Rate of the access links at both ends.
         access: Rate = Rate::from_bps(100_000_000), 1.0 => 1e12;
-        /// Number of source and sink pairs that the flows share in turn; one for each flow
-        /// where it is absent.
+        /// Number of source and sink pairs that the flows share in turn; by default one for each
+        /// flow.
         pairs: Maybe<u32> = Maybe(None), 1.0 => 5e6;
-        /// Traffic of one group shares its pairs.
+        /// Name of a group; traffic of one group shares its pairs.
         group: Maybe<Label> = Maybe(None), 0.0 => 0.0;
-        /// When each flow starts, or the interval from which each flow draws its start.
+        /// Start of each flow, or the interval from which each flow draws its start.
         start: Instant = Instant::At(Time::ZERO), 0.0 => 1e7;
-        /// When each flow stops offering data; at the end of the run where it is absent.
+        /// Time at which each flow stops offering data; by default at the end of the run.
         stop: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
     }
 }
 
 params! {
-    /// Keys of traffic over TCP. Defaults are those of ns-2.35, but for the window, which its
+    /// Keys of traffic over TCP. The defaults are those of ns-2.35, except the window, which ns-2's
     /// scripts set.
     pub struct TcpKeys {
-        /// How losses are recovered and the window grows: "reno", "newreno" and "sack" as in
+        /// Sender, a recovery from loss and a window: "reno", "newreno" and "sack" as in
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
-        /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; it
-        /// counts acknowledged packets, and its least RTO is the least of the deviation's term),
+        /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they
+        /// count acknowledged packets, and `min_rto` bounds the deviation's term of the RTO),
         /// "dctcp" as in RFC 8257 with the recovery of Linux.
         tcp: Sender = Sender::default(), 0.0 => 0.0;
         /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
         /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
-        /// that takes no shares of marks is reduced once a round trip in either case.
+        /// that reads no shares of marks falls once per round trip in either case.
         ecn: EcnChoice = EcnChoice::Off, 0.0 => 0.0;
         /// Send packets spread over the round trip, as Linux paces them: at 2 times the window
-        /// per round trip in slow start, and at 1.2 times it afterwards. Otherwise packets leave
-        /// as ACKs come.
+        /// per round trip in slow start, and at 1.2 times it afterwards. Without pacing, packets
+        /// leave as ACKs come.
         pacing: bool = false, 0.0 => 1.0;
         /// Receiver's window, and so the initial slow-start threshold.
         window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
@@ -73,9 +73,9 @@ params! {
         min_rto: Span = Span::from_millis(200), 1e-3 => 60.0;
         /// Acknowledge every second packet, or after `ack_delay` (RFC 5681, section 4.2).
         delayed_ack: bool = false, 0.0 => 1.0;
-        /// How long a delayed ACK waits for a second packet; 40ms is Linux's.
+        /// Longest wait of a delayed ACK for a second packet; Linux waits 40ms.
         ack_delay: Span = Span::from_millis(100), 1e-3 => 0.5;
-        /// ACKs at the start of a connection that are not delayed; 16 is Linux's.
+        /// Number of initial ACKs sent without delay; Linux sends 16.
         quick_acks: u32 = 0, 0.0 => 255.0;
         /// Send a new packet on each of the first two duplicate ACKs (RFC 3042); the senders of
         /// Linux always do.
@@ -90,8 +90,8 @@ params! {
         on: Span = Span::from_secs(1), 1e-6 => 1e6;
         /// Mean time of silence, exponential.
         off: Span = Span::from_secs(1), 1e-6 => 1e6;
-        /// Begin each connection with what ns-2's agents forget to reset (window inflation,
-        /// the packet being timed), to lay runs beside its.
+        /// Keep from one connection to the next what ns-2's agents do not reset (window inflation,
+        /// the packet being timed), for comparisons with ns-2.
         ns2_reset: bool = false, 0.0 => 1.0;
     }
 }
@@ -110,7 +110,7 @@ params! {
 params! {
     /// Keys of web sessions of pages, as in ns-2's PagePool/WebTraf.
     pub struct PagesKeys {
-        /// Pages that each session loads; no end where it is absent.
+        /// Pages that each session loads; by default without end.
         pages: Maybe<u32> = Maybe(None), 1.0 => 1e9;
         /// Mean time from the end of a page to the start of the next, exponential.
         page_gap: Span = Span::from_secs(1), 1e-6 => 1e6;
@@ -126,8 +126,8 @@ params! {
     pub struct SizeKeys {
         /// Shape of the size: P(size > x) = (1 + x/scale)^-shape.
         shape: f64 = 1.2, 0.1 => 100.0;
-        /// Scale of the size; the mean is scale/(shape - 1). A transfer is as many packets as
-        /// hold it.
+        /// Scale of the size; the mean is scale/(shape - 1). A transfer has the packets that hold
+        /// it.
         scale: Bytes = Bytes(1000), 1.0 => 1e9;
     }
 }
@@ -139,16 +139,16 @@ params! {
         rate: Rate = Rate::from_bps(20_000_000), 1.0 => 1e12, required;
         /// Mean length of a burst.
         on: Span = Span::from_millis(200), 1e-6 => 1e6;
-        /// Shape of the bursts' Pareto lengths; exponential where it is absent.
+        /// Shape of the bursts' Pareto lengths; by default exponential.
         on_shape: Maybe<f64> = Maybe(None), 1.001 => 100.0;
         /// Mean time between bursts, exponential.
         off: Span = Span::from_millis(200), 1e-6 => 1e6;
-        /// Mean number of bursts of a flow, geometric; no end where it is absent.
+        /// Mean number of bursts of a flow, geometric; by default without end.
         bursts: Maybe<f64> = Maybe(None), 1.0 => 1e9;
-        /// Flows that arrive per second, at Poisson times; `flows` is then the most at one time,
-        /// and one beyond them is lost. Where it is absent, all flows start at `start`.
+        /// Flows that arrive per second, at Poisson times; `flows` then bounds their number at one
+        /// time, and arrivals beyond it are lost. By default all flows start at `start`.
         arrivals: Maybe<f64> = Maybe(None), 1e-6 => 1e6;
-        /// How far the rate of arrivals swings about its mean, as a share of it, like a cosine.
+        /// Amplitude of the cosine swing of the arrival rate, as a share of its mean.
         swing: f64 = 0.0, 0.0 => 1.0;
         /// Period of the swing.
         period: Span = Span::from_secs(400), 1e-3 => 1e7;

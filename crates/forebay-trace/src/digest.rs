@@ -8,7 +8,7 @@ impl Trace {
     /// A hash of every value of this queue's trace, floats by their bits: equal digests mean
     /// equal traces. Names and [`Trace::others`] are left out; each of the others has its own.
     ///
-    /// It tells a changed simulator from an unchanged one, and is not made to resist an attack.
+    /// It shows whether a simulator has changed; it is no protection against attacks.
     pub fn digest(&self) -> u64 {
         // Taken apart by name, so that a new column is either hashed or left out on purpose.
         let Trace {

@@ -1,5 +1,5 @@
-//! What was observed at a bottleneck: columns of samples and events, and the metrics taken
-//! from them. Simulated and real runs join here, so that a metric is the same code for both.
+//! Observations at a bottleneck: columns of samples and events, and the metrics taken from them.
+//! Simulated and real runs join here: both use the same code for a metric.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ pub use recorder::{Recorder, Settings};
 use forebay_core::{Span, Time};
 use hdrhistogram::Histogram;
 
-/// Everything observed at one queue in one run.
+/// All observations at one queue in one run.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Of the link that the queue feeds.
@@ -24,7 +24,7 @@ pub struct Trace {
     pub samples: Samples,
     /// Queuing delay in ns of every packet that left the queue within the window.
     pub delay_ns: Histogram<u64>,
-    /// The flows whose data crosses the queue.
+    /// The flows that send data through the queue.
     pub flows: Vec<FlowTotals>,
     /// Packets forwarded in the whole run.
     pub forwarded_packets: u64,

@@ -1,5 +1,5 @@
-//! What is measured of a trace: the run's metrics, and what a paper's claim asks of a part of its
-//! time. One registry has their names, units and sentences; one function has each formula.
+//! Measures of a trace: the metrics of a run, and the measures that a paper's claim takes over a
+//! part of it. One registry has their names, units and sentences; one function has each formula.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub struct Measure {
     pub of: Of,
 }
 
-/// What a measure is taken from.
+/// The source of a measure.
 #[derive(Clone, Copy)]
 pub enum Of {
     /// The samples of any window. None where a column that it needs is not there.
@@ -160,7 +160,7 @@ pub const METRICS: &[Measure] = &[
     ),
 ];
 
-/// What claims ask for besides the metrics.
+/// Measures for claims, besides the metrics.
 pub const MEASURES: &[Measure] = &[
     metric(
         ("largest", ""),
@@ -398,7 +398,7 @@ impl FlowPart {
     }
 }
 
-/// The samples of a run in a window, (start, end], and what else a measure needs.
+/// The samples of a run in a window, (start, end], with the other inputs of measures.
 pub struct Part<'a> {
     pub columns: &'a dyn Columns,
     pub rows: Range<usize>,

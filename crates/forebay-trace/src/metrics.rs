@@ -1,4 +1,4 @@
-//! The numbers taken from a trace, over its window.
+//! The metrics of a trace, over its window.
 
 use crate::measures::{self, Part};
 use crate::Trace;
@@ -11,7 +11,7 @@ pub struct Metrics {
     pub queue_std_pkts: f64,
     /// Quadratic average of control deviation, pi-pd eq. (17); NaN without a target.
     pub qacd_pkts: f64,
-    /// Every drop, whatever its cause.
+    /// Drops of every cause.
     pub drop_rate: f64,
     /// Drops with which the law signalled congestion.
     pub early_drop_rate: f64,

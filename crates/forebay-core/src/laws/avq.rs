@@ -170,11 +170,7 @@ impl Law for Avq {
         self.last = now;
         let change = self.params.gamma * link * elapsed_s - f64::from(p.bytes);
         self.queue.adjust(self.params.alpha * change, link);
-        if overflow {
-            Verdict::Mark
-        } else {
-            Verdict::Pass
-        }
+        Verdict::mark_if(overflow)
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

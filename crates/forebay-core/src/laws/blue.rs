@@ -72,11 +72,7 @@ impl Blue {
 
 impl Law for Blue {
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
-        if rng.chance(self.probability) {
-            Verdict::Mark
-        } else {
-            Verdict::Pass
-        }
+        Verdict::mark_if(rng.chance(self.probability))
     }
 
     fn on_overflow(&mut self, now: Time, _q: &QueueView) {

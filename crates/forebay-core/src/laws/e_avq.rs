@@ -102,11 +102,7 @@ impl Law for EAvq {
             self.window_start = now;
             self.window_bytes = 0.0;
         }
-        if overflow {
-            Verdict::Mark
-        } else {
-            Verdict::Pass
-        }
+        Verdict::mark_if(overflow)
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

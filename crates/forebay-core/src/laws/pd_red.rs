@@ -238,8 +238,7 @@ impl Tuner<Red> for PdTuner {
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.target.set_point = set_point;
-        true
+        self.target.move_to(set_point)
     }
 }
 

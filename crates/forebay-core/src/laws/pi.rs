@@ -1,13 +1,13 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
-use crate::difference::{Coefficients, Difference};
+use crate::difference::{Coefficients, QueueControl};
 use crate::law::{
     fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site, Target,
 };
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic, Sample};
+use crate::periodic::Periodic;
 use crate::search::{number, packets, Conditions, Search, Space};
 use crate::units::{SetPoint, Span};
 
@@ -107,7 +107,7 @@ impl LawParams for PiParams {
             c: 0.0,
         };
         let scale = Scale::new(site, self.queue_in_bytes);
-        Box::new(Periodic::new(Pi::new(
+        Box::new(Periodic::new(QueueControl::new(
             gains,
             Target::new(self.target, site),
             self.interval,
@@ -161,44 +161,6 @@ impl LawParams for PiParams {
             &["target", "a", "b", "interval"],
             vec![goals.note(&request.point)],
         )))
-    }
-}
-
-/// PI's state; a tuner over it sets `gains`.
-pub struct Pi {
-    pub gains: Coefficients,
-    target: Target,
-    interval: Span,
-    scale: Scale,
-    state: Difference,
-}
-
-impl Pi {
-    pub fn new(gains: Coefficients, target: Target, interval: Span, scale: Scale) -> Pi {
-        Pi {
-            gains,
-            target,
-            interval,
-            scale,
-            state: Difference::default(),
-        }
-    }
-}
-
-impl Controller for Pi {
-    fn interval(&self) -> Span {
-        self.interval
-    }
-
-    fn sample(&mut self, s: &Sample) -> f64 {
-        // pi-pd eq. (3)
-        let error = self.scale.queue_pkts(s.q) - self.target.pkts(s.q);
-        self.state.step(self.gains, error)
-    }
-
-    fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.target.set_point = set_point;
-        true
     }
 }
 

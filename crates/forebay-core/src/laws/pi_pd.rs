@@ -247,8 +247,7 @@ impl Controller for PiPd {
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.target.set_point = set_point;
-        true
+        self.target.move_to(set_point)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The PID controller of Ryu and Rump, designed in the time domain.
 
-use crate::difference::{Coefficients, Difference};
+use crate::difference::{Coefficients, QueueControl};
 use crate::law::{
-    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Site, Target,
+    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site, Target,
 };
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
-use crate::periodic::{Controller, Periodic, Sample};
+use crate::periodic::Periodic;
 use crate::search::{number, packets, Conditions, Search, Space};
 use crate::units::{SetPoint, Span};
 
@@ -144,13 +144,14 @@ impl LawParams for PidParams {
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
-        Box::new(Periodic::new(Pid {
-            target: Target::new(self.target, site),
-            interval: self.interval,
-            // pi-pd eq. (6) writes the integral term as T_s/(2·T_I), with K_I = 1/T_I.
-            gains: Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64()),
-            state: Difference::default(),
-        }))
+        // pi-pd eq. (6) writes the integral term as T_s/(2·T_I), with K_I = 1/T_I.
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        Box::new(Periodic::new(QueueControl::new(
+            gains,
+            Target::new(self.target, site),
+            self.interval,
+            Scale::new(site, false),
+        )))
     }
 
     fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
@@ -217,29 +218,6 @@ impl LawParams for PidParams {
             &["target", "k_p", "k_i", "k_d", "interval"],
             vec![goals.note(&request.point)],
         )))
-    }
-}
-
-struct Pid {
-    target: Target,
-    interval: Span,
-    gains: Coefficients,
-    state: Difference,
-}
-
-impl Controller for Pid {
-    fn interval(&self) -> Span {
-        self.interval
-    }
-
-    fn sample(&mut self, s: &Sample) -> f64 {
-        let error = f64::from(s.q.packets) - self.target.pkts(s.q);
-        self.state.step(self.gains, error)
-    }
-
-    fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.target.set_point = set_point;
-        true
     }
 }
 

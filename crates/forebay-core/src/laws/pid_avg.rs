@@ -350,8 +350,7 @@ impl Controller for Averaged {
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.target.set_point = set_point;
-        true
+        self.target.move_to(set_point)
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {

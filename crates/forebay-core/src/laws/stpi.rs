@@ -1,12 +1,12 @@
 //! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI redesigned on-line for the
 //! estimated capacity and load.
 
-use crate::difference::Coefficients;
+use crate::difference::{Coefficients, QueueControl};
 use crate::law::{
     fits_buffer, Design as Designed, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale,
     Site, Target,
 };
-use crate::laws::pi::{gains, Pi, PiGoals};
+use crate::laws::pi::{gains, PiGoals};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::ParamError;
 use crate::params;
@@ -92,14 +92,14 @@ impl PiDesign {
     }
 }
 
-impl Design<Periodic<Pi>> for PiDesign {
-    fn probability(&self, pi: &Periodic<Pi>) -> f64 {
+impl Design<Periodic<QueueControl>> for PiDesign {
+    fn probability(&self, pi: &Periodic<QueueControl>) -> f64 {
         pi.probability()
     }
 
     /// p = K_i·x + K_p·(q − q_ref), as in (3): (5) lost its q_ref. In PI's difference form new
     /// gains act on the steps to come; (5) taken literally would also rescale the integral x.
-    fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<Pi>) {
+    fn apply(&self, point: &OperatingPoint, pi: &mut Periodic<QueueControl>) {
         pi.controller.gains = self.coefficients(point);
     }
 }
@@ -117,7 +117,7 @@ impl LawParams for StpiParams {
             interval_s: self.interval.as_secs_f64(),
         };
         let scale = Scale::new(site, self.queue_in_bytes);
-        let pi = Pi::new(
+        let pi = QueueControl::new(
             design.coefficients(&start),
             Target::new(self.target, site),
             self.interval,
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn before_tune_after_it_is_the_first_design() {
         let mut stpi = StpiParams::defaults().build(&site());
-        let mut pi = Pi::new(
+        let mut pi = QueueControl::new(
             coefficients(60.0),
             Target::new(SetPoint::Packets(175.0), &site()),
             Span::from_micros(6250),
