@@ -21,8 +21,7 @@ def run(model: Model) -> FluidTrace:
 
     Returns columns over `time_s` (s), one row per bottleneck or class: `queue_pkts`,
     `probability` (signals per packet that the law asks for, its mean since the last sample),
-    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` where the model makes no
-    sense.
+    `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` for an impossible model.
     """
     return experiment.unbroken(lambda: _native.fluid_run(model))
 

@@ -1,4 +1,4 @@
-"""A fluid model: its bottlenecks, its classes of flows, and what changes.
+"""A fluid model: its bottlenecks, its classes of flows, and their changes.
 
 The equations are those of Misra, Gong and Towsley (2000), without timeouts and slow start; the
 law in them is the object that the packet simulator runs.
@@ -16,7 +16,7 @@ class Bottleneck:
 
     law: its name in `forebay laws`.
     rate: such as "30Mbit/s".
-    buffer_pkts: most packets that can wait.
+    buffer_pkts: buffer size in packets.
     packet: size of every packet.
     params: of the law, such as {"target": "200p", "a": 1.8e-5}; the others have their defaults.
     """
@@ -76,7 +76,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Model:
-    """All of a run. `step` is the longest integration step, `sample` the time between rows."""
+    """A run. `step` is the longest integration step, `sample` the time between rows."""
 
     bottlenecks: Sequence[Bottleneck]
     classes: Sequence[Class]

@@ -40,7 +40,7 @@ class Claim:
     value: str
     #: A number, or a bound such as "< 1".
     published: float | str
-    #: How far ours may be off, as a share of `published` …
+    #: Largest deviation that reproduces the claim, as a share of `published` …
     tolerance: float = 0.0
     #: … or absolute, whichever is wider.
     within: float = 0.0
@@ -55,7 +55,7 @@ class Claim:
     ns2_case: str = ""
     #: Variants to measure it under too.
     variants: list[str] = field(default_factory=list)
-    #: Said with every verdict; {NAME} is the value under that variant …
+    #: Text for every verdict; {NAME} is the value under that variant …
     note: str = ""
     #: … and only where the claim is not reproduced.
     why: str = ""
@@ -138,7 +138,9 @@ def experiments_directory() -> Path:
     for directory in (Path("experiments"), Path(__file__).parents[3] / "experiments"):
         if any(directory.glob(f"*/*{SUFFIX}")):
             return directory
-    raise ScenarioError("experiments: no directory with claims here, allowed: --experiments DIR")
+    raise ScenarioError(
+        "experiments: found no directory with claims here, allowed: --experiments DIR"
+    )
 
 
 def papers(directory: Path) -> list[Paper]:
@@ -225,7 +227,9 @@ def _point(claims: Claims, where: str, name: str) -> None:
 def _known(where: object, table: Mapping[str, Any], allowed: set[str]) -> None:
     for key in table:
         if key not in allowed:
-            raise ScenarioError(f"{where}: {key}: unknown key, allowed: {', '.join(allowed)}")
+            raise ScenarioError(
+                f"{where}: {key}: found an unknown key, allowed: {', '.join(allowed)}"
+            )
 
 
 def _table(path: Path, name: str, index: int, kind: type[T], table: dict[str, Any]) -> T:
@@ -239,7 +243,7 @@ def _table(path: Path, name: str, index: int, kind: type[T], table: dict[str, An
         if key in table:
             values[key] = _value(f"{where}: {key}", hints[key], table[key])
         elif one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING:
-            raise ScenarioError(f"{where}: {key}: missing")
+            raise ScenarioError(f"{where}: {key}: found nothing, allowed: {_kinds(hints[key])}")
     return kind(**values)
 
 
@@ -250,14 +254,26 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         return [_window(where, one) for one in value]
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    plain = _plain(hint)
+    if not isinstance(value, plain) or isinstance(value, bool):
+        raise ScenarioError(f"{where}: found {_found(value)}, allowed: {_kinds(hint)}")
+    return value
+
+
+def _plain(hint: Any) -> tuple[type, ...]:
+    """The types that a value of a field may have; a whole number is a float, too."""
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     plain = tuple(getattr(kind, "__origin__", kind) for kind in kinds)
-    if float in plain:
-        plain += (int,)
-    if not isinstance(value, plain) or isinstance(value, bool):
-        allowed = " or ".join(kind.__name__ for kind in plain)
-        raise ScenarioError(f"{where}: found {_found(value)}, allowed: {allowed}")
-    return value
+    return (*plain, int) if float in plain else plain
+
+
+#: Names of types in errors.
+KINDS = {str: "a text", float: "a number", list: "a list", dict: "a table"}
+
+
+def _kinds(hint: Any) -> str:
+    """The same in words."""
+    return " or ".join(dict.fromkeys(KINDS[kind] for kind in _plain(hint) if kind in KINDS))
 
 
 def _found(value: Any) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Of a whole run, by its name in a claim.
+#: Every measure, by its name in a claim.
 MEASURES: Mapping[str, Metric] = {entry["claim"]: Metric.of(entry) for entry in _native.measures()}
 
 
@@ -110,10 +110,10 @@ class Measured:
         return np.atleast_1d(np.asarray(self._node(text, tree, point, window), dtype=float))
 
     def difference(self, text: str, point: str, window: Window | None) -> Floats:
-        """Of a comparison a < b: b − a per seed, so that it holds where it is positive."""
+        """The difference b − a of a comparison a < b, per seed: it holds where this is positive."""
         tree = ast.parse(text, mode="eval").body
         if not isinstance(tree, ast.Compare) or not isinstance(tree.ops[0], ast.Lt | ast.Gt):
-            raise ScenarioError(f"{text}: allowed: a comparison with < or >")
+            raise ScenarioError(f"{text}: found no comparison, allowed: one with < or >")
         left = self._node(text, tree.left, point, window)
         right = self._node(text, tree.comparators[0], point, window)
         difference = right - left if isinstance(tree.ops[0], ast.Lt) else left - right

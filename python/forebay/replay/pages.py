@@ -27,7 +27,7 @@ class Drawing:
 
 @dataclass
 class Part:
-    """What the page has of one experiment."""
+    """One experiment on the page."""
 
     name: str
     title: str

@@ -1,9 +1,8 @@
 """Runs of many experiments: those made before are found again, the others made in parallel.
 
-A run is stored under a hash of what decides it: the scenario without its prose, the files that
-it names, the law, the point of the sweep, the seed, and the simulator itself. So a changed
-comment, another law in the file or more seeds cost nothing, and a rebuilt simulator makes
-everything anew.
+A run is stored under a hash of its inputs: the scenario without its prose, the files that it names,
+the law, the point of the sweep, the seed, and the simulator itself. A changed comment, another law
+in the file or more seeds keep the stored runs; a rebuilt simulator makes all of them anew.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class Columns(Mapping[str, "NDArray[Any]"]):
 
 
 class StoredRun:
-    """A run read back: what `forebay._native.Run` has, of the bottleneck alone."""
+    """A stored run: the attributes of `forebay._native.Run`, of the bottleneck alone."""
 
     def __init__(self, job: Job) -> None:
         self.point, self.law, self.seed = job.point, job.law, job.seed
@@ -156,7 +155,7 @@ def make(
 ) -> None:
     """Makes and stores the runs that are not there yet, the longest first.
 
-    What has finished stays stored when it is interrupted. Raises `RunFailedError`.
+    An interruption keeps the finished runs. Raises `RunFailedError`.
     """
     missing = {job.path: job for job in wanted if not is_stored(job)}
     waiting = sorted(missing.values(), key=lambda job: job.cost)
@@ -190,7 +189,7 @@ def make(
 
 
 def result(experiment: Experiment, stored: Sequence[Job]) -> Result:
-    """What the stored runs gave, in the order of points, laws and seeds."""
+    """The stored runs as a result, in the order of points, laws and seeds."""
     runs: list[Any] = [StoredRun(job) for job in stored]
     runs.sort(key=lambda run: (run.point, run.law, run.seed))
     return Result(experiment, Execution(runs, [], interrupted=False, elapsed_s=0.0))

@@ -1,4 +1,4 @@
-"""docs/papers.md: for a reader of the papers, what holds, what does not, and why."""
+"""docs/papers.md: which claims of the papers hold, which do not, and why."""
 
 from __future__ import annotations
 

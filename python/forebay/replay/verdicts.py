@@ -1,4 +1,4 @@
-"""Claims beside what our runs give: the verdicts."""
+"""Verdicts: the papers' claims beside our runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_REPRODUCED = "not reproduced"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, and what came of it."""
+    """A claim and its verdict."""
 
     paper: str
     experiment: str
@@ -44,11 +44,11 @@ class Verdict:
         return f"{self.paper}/{self.experiment}/{self.claim.id}"
 
     def text(self) -> str:
-        """Ours as a reader wants it."""
+        """Our value with its interval."""
         return with_interval(self.ours, self.ci95)
 
     def published(self) -> str:
-        """The published number or bound, with the unit that ours has, too."""
+        """The published number or bound, with the unit of ours."""
         number = self.claim.published
         text = number if isinstance(number, str) else f"{number:g}"
         return f"{text} {self.claim.unit}".rstrip()
@@ -73,7 +73,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Reading:
-    """An experiment as its file has it, or under a variant: what to run."""
+    """An experiment as its file has it, or under a variant, with its runs."""
 
     experiment: Experiment
     jobs: list[Job]

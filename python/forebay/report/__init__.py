@@ -1,1 +1,1 @@
-"""What a result is shown as: tables, figures, pages, and the files that hold them."""
+"""Views of a result: tables, figures, pages, and the files that hold them."""

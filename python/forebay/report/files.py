@@ -1,4 +1,4 @@
-"""What a result leaves on disk, written whole or not at all."""
+"""The files of a result, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 FIGURES = "figures"
 TABLES = ["metrics", "samples", "delays", "flows"]
-#: All that is ever written; what a former result left under these names is replaced.
+#: Every file that a result may have; a new one replaces or removes those of a former one.
 NAMES = [REPORT, FIGURES, "metrics.json", *(f"{table}.parquet" for table in TABLES)]
 
 
 def check(out: str | os.PathLike[str], option: str = "--out") -> None:
     """Refuses a directory that cannot be written to, before the time is spent.
 
-    `option` is what chose it. Raises `ScenarioError`.
+    `option` is its name in errors. Raises `ScenarioError`.
     """
 
     def refuse(found: str, allowed: str) -> ScenarioError:
@@ -37,7 +37,7 @@ def check(out: str | os.PathLike[str], option: str = "--out") -> None:
         if path.exists() and not path.is_dir():
             raise refuse("a file", "a directory, new or not")
         existing = next(parent for parent in [path, *path.parents] if parent.exists())
-        # Rights alone do not tell: to root all is allowed, in /proc nothing works.
+        # Permissions prove nothing: root has all of them, and cannot write in /proc.
         with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
             pass
     except OSError as error:
@@ -48,11 +48,11 @@ def check(out: str | os.PathLike[str], option: str = "--out") -> None:
 def check_file(path: Path, option: str) -> None:
     """Refuses a file that cannot be written, before the time is spent.
 
-    `option` is what chose it. Raises `ScenarioError`.
+    `option` is its name in errors. Raises `ScenarioError`.
     """
     new = not path.exists()
     try:
-        # Rights alone do not tell: to root all is allowed.
+        # Permissions prove nothing: root has all of them.
         with path.open("ab"):
             pass
         if new:
@@ -68,8 +68,8 @@ def check_file(path: Path, option: str) -> None:
 def write(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
     """Writes the tables, and with `report` the page and the figures, to the directory `out`.
 
-    All is written beside it first. Files of other names in `out` are left as they are; what
-    a former result left is replaced or removed.
+    It writes to a directory beside `out` first. It replaces or removes the files of a former
+    result, and leaves other files in `out` alone.
     """
     check(out)
     path = Path(out).absolute()
@@ -126,7 +126,7 @@ def line(plan: Plan, run: Run) -> str:
 
 
 def _metrics(run: Run) -> dict[str, Any]:
-    """Those of the bottleneck, and by name those of the other links where there are any."""
+    """Metrics of the bottleneck, and by name those of other links."""
     links = {other.link: finite(other.metrics) for other in run.others}
     return {"metrics": finite(run.metrics)} | ({"links": links} if links else {})
 
@@ -148,7 +148,7 @@ def _write_report(result: Runs, directory: Path) -> None:
 
 
 def _publish(temporary: Path, path: Path) -> None:
-    """Puts what was written in its place: at once if there was nothing, else name by name."""
+    """Moves the files to their place: at once if it is free, else name by name."""
     if not path.exists():
         temporary.rename(path)
         return

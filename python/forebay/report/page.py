@@ -89,7 +89,7 @@ def pictures(result: Runs) -> tuple[list[Picture], dict[int, list[Picture]]]:
 
 
 def _name(kind: str, point: int | None, link: int) -> str:
-    """ASCII, whatever the link's name is."""
+    """An ASCII name, for links of any name."""
     of_point = "" if point is None else f"-{point + 1}"
     of_link = f"-link-{link}" if link else ""
     return kind + of_point + of_link
@@ -138,7 +138,7 @@ def summary_html(result: Runs) -> str:
 
 
 def template(name: str) -> Template:
-    """A page of `templates`; HTML has what it is given escaped."""
+    """A file of `templates`; in HTML it escapes its values."""
     environment = Environment(
         loader=PackageLoader("forebay.report"),
         autoescape=lambda name: name is None or ".html" in name,
@@ -204,7 +204,7 @@ def _caption(kind: str, result: Runs, point: PointInfo, link: int) -> tuple[str,
     measured = f"from {start:g} s to {end:g} s"
     where = f" at {point.links[link].name}" if len(point.links) > 1 else ""
     own = point.links[link].law
-    always = f" This link is under {own.label}, whatever law is tested elsewhere." if own else ""
+    always = f" This link is always under {own.label}." if own else ""
     if kind == "queue":
         rows = round(point.duration_s / point.sample_s)
         steps = plots.steps_of(result)
@@ -236,9 +236,9 @@ def _caption(kind: str, result: Runs, point: PointInfo, link: int) -> tuple[str,
         )
     return (
         f"Queuing delay{where}",
-        f"How many packets waited longer than the time on the axis, {measured}, over {spread}. "
-        "A curve further left is a queue with less delay; where it crosses 1 % is the 99th "
-        "percentile.",
+        "Share of packets that waited longer than the time on the axis, "
+        f"{measured}, over {spread}. A curve further left means less delay; it crosses 1 % at the "
+        "99th percentile.",
     )
 
 

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 #: does not show on white.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
-#: For laws beyond the seventh, whose colours come again.
+#: For laws beyond the seventh: they repeat the colours.
 DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5))]
 
 #: Most steps that a curve over time is drawn with, and that all curves of a report share.
@@ -296,7 +296,7 @@ def _curve(axes: Axes, times: Floats, values: Floats, colour: str, steps: int) -
     count = np.add.reduceat(known.astype(float), starts)
     mean = np.full(len(starts), np.nan)
     np.divide(np.add.reduceat(np.where(known, values, 0), starts), count, mean, where=count > 0)
-    # Each step takes in the value before it, so that neighbours meet as the curve does.
+    # Each step includes the value before it, so that neighbours meet.
     before = values[starts[1:] - 1]
     low[1:], high[1:] = np.fmin(low[1:], before), np.fmax(high[1:], before)
     axes.fill_between(times[starts], low, high, step="post", color=colour, alpha=0.35, linewidth=0)
@@ -373,7 +373,7 @@ def _time_and_spread(
 def _legend(
     figure: Plot, targets: set[float | None], has_unmeasured: bool, info: PointInfo
 ) -> None:
-    """What the lines and the grey mean, above the rows."""
+    """A legend of the lines and the grey, above the rows."""
     handles: list[Line2D | Patch] = []
     if targets:
         value = f", {targets.pop():g} packets" if len(targets) == 1 else " of the law"
@@ -451,7 +451,7 @@ def _aside(law: int, result: Runs) -> float:
 
 
 def _scale(axes: Axes, means: list[float]) -> None:
-    """Chooses the axis so that a reader neither misses a difference nor sees one in noise."""
+    """Chooses an axis that shows differences and does not magnify noise."""
     means = [mean for mean in means if not math.isnan(mean)]
     if not means:
         return
@@ -465,7 +465,7 @@ def _scale(axes: Axes, means: list[float]) -> None:
         return
     bottom, top = axes.get_ylim()
     if low < 0.9 * high:
-        # Nothing drawn here can be negative; a dot at zero needs a little room all the same.
+        # Values are never negative; a dot at zero still needs a little room.
         bottom, top = (-0.03 * top if low < 0.03 * top else 0.0), 1.05 * top
     # Differences of less than a percent must not fill the axis.
     elif (missing := 0.02 * abs(high) - (top - bottom)) > 0:

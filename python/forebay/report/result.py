@@ -1,4 +1,4 @@
-"""What an experiment gave, and what shows it: figures, tables and the report."""
+"""The result of an experiment, with its figures, tables and report."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SHOWN = ["queue_mean_pkts", "qacd_pkts", "drop_rate", "utilisation", "delay_p95_
 
 
 def registry(entries: Sequence[RegistryEntry], example: str) -> Iterator[Group]:
-    """One table per entry: what each parameter means, and what it may be; then a command to try."""
+    """One table per entry, with meaning and range of each parameter; then a command to try."""
     for law in entries:
         heading = Text.assemble((law["name"], "bold cyan"), "  ", (law["title"], "bold"))
         source = Text(f"  {law['source']}", style="dim")
@@ -41,7 +41,7 @@ def registry(entries: Sequence[RegistryEntry], example: str) -> Iterator[Group]:
 
 
 def _default(param: ParamInfo) -> str:
-    """As a scenario has it, but for the quotes: "200p", "6.25ms"."""
+    """As in a scenario, without the quotes: "200p", "6.25ms"."""
     if param["default"] is None:
         return "required"
     if isinstance(param["default"], float) and not param["unit"]:
@@ -97,7 +97,7 @@ def results(result: Runs) -> Group:
 
 
 def cost(result: Runs) -> str:
-    """What the runs took."""
+    """Cost of the runs."""
     packets = sum(run.metrics["forwarded_packets"] for run in result.runs)
     cpu_s = sum(run.metrics["user_cpu_s"] for run in result.runs)
     return (

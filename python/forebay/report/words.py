@@ -1,4 +1,4 @@
-"""What was run, in words."""
+"""A description of the runs, in words."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def place(info: PointInfo, link: int) -> str:
 
 
 def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
-    """Points along an axis: the text at each, and that of the axis."""
+    """Texts of the points along an axis, and the label of the axis."""
     swept = [_swept(one) for one in points]
     if len({tuple(one.name for one in some) for some in swept}) == 1 and len(swept[0]) == 1:
         return [some[0].value for some in swept], swept[0][0].name
@@ -108,7 +108,7 @@ def _swept(info: PointInfo) -> list[Swept]:
         swept.append(Swept("flows", together, together))
     keys = [key for key, _ in others]
     for (key, value), owners in others.items():
-        # Whose it is goes without saying where nobody else has another.
+        # The owners are named only where the key has several values.
         whose = f" of {' and '.join(owners)}" if owners and keys.count(key) > 1 else ""
         swept.append(Swept(f"{key}{whose}", value, f"{key}{whose} = {value}"))
     return swept
@@ -144,7 +144,7 @@ def describe(result: Runs) -> Description:
 
 
 def changes(point: PointInfo, most: int) -> list[str]:
-    """What changes while it runs, the first `most` of it."""
+    """The first `most` changes during the run."""
     texts = [
         f"{time_s:g} s: {what} {quantity(value)}" for time_s, what, value in point.changes[:most]
     ]
@@ -153,7 +153,7 @@ def changes(point: PointInfo, most: int) -> list[str]:
 
 
 def _changes(point: PointInfo) -> str:
-    return f"While it runs, something changes ({'; '.join(changes(point, 10))})."
+    return f"Changes during the run: {'; '.join(changes(point, 10))}."
 
 
 def _bottleneck(link: LinkInfo, one_of_several: bool) -> str:

@@ -1,9 +1,10 @@
 """One law for a range of links: `tune("5..50Mbit/s", "20..200ms", "10..400")`.
 
-The linear model searches gains whose worst corner keeps its margins (`search`, over the spaces of
-`candidates`, by `theory`); packets check every candidate at the corners and in the middle
-(`check`); the best for the goal is tested against the papers' defaults with other seeds
-(`tuning`), and shown (`picture`, `page`).
+`search` finds gains that keep their margins at the worst corner, in the spaces of `candidates` and
+by the linear model of `theory`. `check` runs every candidate with packets at the corners and in the
+middle. `tuning` chooses the best for the goal and tests it against the papers' defaults with other
+seeds. `facts` collects the reasons, `words` puts them into sentences, `values` has the numbers,
+`picture` and `page` show them.
 """
 
 from forebay.tune.tuning import Against, Tuning, tune

@@ -1,9 +1,9 @@
 """Candidates for a range of links, and the goal that chooses among them.
 
-A law's own file says what may be searched of it: axes, all searched in the logarithm, and the
-parameters at a point on them. Only the numbers that the papers' design rules set are searched; the
-others keep their defaults. A law without a linear model has a short list of settings instead,
-which only packets can judge.
+The file of each law declares its search space: axes, searched in the logarithm, and the parameters
+at a point on them. The search moves only the numbers that the papers' design rules set; the others
+keep their defaults. A law without a linear model has a short list of settings instead; only packets
+can judge them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Point = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Goal:
-    """What the user wants.
+    """A goal of the user.
 
-    give_up: share of the goodput that may be given up, anywhere in the range.
-    least: what is to be least at the worst place, "delay_p95_s" or "deviation_s".
+    give_up: largest share of the goodput to give up, anywhere in the range.
+    least: the number to minimise at the worst place, "delay_p95_s" or "deviation_s".
     """
 
     name: str
@@ -51,7 +51,7 @@ class Candidate:
     origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
         parameters, "retargeted" for the papers' gains with a tuned set-point.
     point: on the axes of its space, where it was searched.
-    local: what the model says at each place; empty where it was not asked.
+    local: the linear model at each place; empty for a law without one.
     keeps: whether it keeps the margins everywhere, and the queue from being empty too long.
     """
 
@@ -78,7 +78,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched of a law: axes, and what a point on them means."""
+    """The search space of a law: axes, and the parameters at a point on them."""
 
     law: str
     axes: tuple[Axis, ...]
@@ -98,7 +98,7 @@ class Space:
     def local(
         self, point: Point, ranges: Ranges, places: Sequence[Place]
     ) -> list[theory.Local | None]:
-        """What the model says of a point at each place."""
+        """The linear model of a point at each place."""
         fixed = self.params(point)
 
         def params_at(place: Place, flows: float) -> Params:
@@ -125,7 +125,7 @@ def baseline() -> str:
 
 
 def space(law: str, ranges: Ranges) -> Space | None:
-    """What is searched of a law; None for laws without a linear model."""
+    """The search space of a law; None for a law without a linear model."""
     native = ranges.conditions.space(law)
     if native is None:
         return None
@@ -133,7 +133,7 @@ def space(law: str, ranges: Ranges) -> Space | None:
 
 
 def default(law: str) -> Candidate:
-    """A law as the papers have it."""
+    """A law with the papers' parameters."""
     label = law if law == baseline() else f"{law} (papers)"
     return Candidate(law, label, (), "default")
 

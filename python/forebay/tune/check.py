@@ -16,7 +16,7 @@ from forebay.run.scenario import Dumbbell, Value
 from forebay.tune.candidates import Candidate
 from forebay.tune.ranges import Place, Ranges
 
-#: Simulated time of a run, and when measuring begins: what a law does until then is its start.
+#: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
 
 Floats = NDArray[np.float64]
@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 class Checked:
     """A candidate's runs: arrays with a row per place and a column per seed, nan where missing.
 
-    deviation_s, delay_s, delay_p95_s: of the queuing delay: its standard deviation over time, its
-        mean over time, and what 95 % of the packets stay below.
+    deviation_s, delay_s: standard deviation and mean of the queuing delay over time.
+    delay_p95_s: 95 % of the packets wait less.
     goodput: as a share of the link's rate; packets in order only.
     """
 
@@ -75,7 +75,7 @@ class Checked:
 
 @dataclass
 class Check:
-    """Runs of several candidates. interrupted: what is missing is nan."""
+    """Runs of several candidates; after an interruption, missing values are nan."""
 
     checked: list[Checked]
     interrupted: bool
@@ -128,7 +128,7 @@ def check(
 ) -> Check:
     """Runs every candidate at every place with seeds 1 to `seeds`.
 
-    Ctrl-C ends it with what had finished.
+    Ctrl-C ends the check; it keeps the finished runs.
     """
     shape = (len(candidates), 5, len(ranges.places), seeds)
     values = np.full(shape, np.nan)

@@ -223,7 +223,8 @@ def _searched(tuning: Tuning) -> Searched:
     for one in tuning.screened:
         law = one.candidate.law
         if one.candidate.keeps and (
-            law not in best or one.worst_of(one.deviation_s) < best[law].worst_of(best[law].deviation_s)
+            law not in best
+            or one.worst_of(one.deviation_s) < best[law].worst_of(best[law].deviation_s)
         ):
             best[law] = one
     own = tuning.chosen.candidate.law if tuning.chosen else ""

@@ -1,4 +1,4 @@
-"""What a tuning leaves on disk: the page, its pictures, and scenarios that run again."""
+"""The files of a tuning: the page, its pictures, and scenarios that run again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json"
 PICTURES = ["trade", "places", "defaults"]
-#: All that is ever written; what a former tuning left under these names is replaced.
+#: Every file that a tuning may write; it replaces or removes those of a former one.
 NAMES = [PAGE, LAW, CORNERS, JSON, *(f"{picture}.png" for picture in PICTURES)]
 
 
@@ -62,7 +62,7 @@ def write(tuning: Tuning, out: Path, command: str) -> None:
 
 
 def pictures(tuning: Tuning) -> list[Picture]:
-    """Those that there is something to draw for."""
+    """The pictures that have data."""
     from forebay.tune import picture
 
     shown = []
@@ -71,10 +71,10 @@ def pictures(tuning: Tuning) -> list[Picture]:
             Picture(
                 "trade",
                 picture.trade(tuning),
-                "The trade",
+                "Delay against goodput",
                 "Every candidate at its own worst place (a corner of the ranges, or their middle), "
-                f"with the runs that chose ({SCREENING_SEEDS} seeds). Names stand where there is "
-                "room. Above the grey, the goal is met.",
+                f"with the runs that chose ({SCREENING_SEEDS} seeds). Labels appear where there is "
+                "room. Candidates above the grey area meet the goal.",
             )
         )
     if tuning.tested:
@@ -84,13 +84,13 @@ def pictures(tuning: Tuning) -> list[Picture]:
                 picture.places(tuning),
                 "Corner by corner",
                 f"Standard deviation of the queuing delay over time, mean of {tuning.seeds} seeds; "
-                "the line through the star is its 95 % confidence interval. The diamond is what "
-                "the linear model predicts from TCP's own losses at constant load.",
+                "the line through the star is its 95 % confidence interval. The diamond is the "
+                "prediction of the linear model from TCP's own losses at constant load.",
             ),
             Picture(
                 "defaults",
                 picture.defaults(tuning),
-                "What the papers' defaults would lose",
+                "The papers' defaults",
                 "The largest deviation at any place, seed by seed: mean and 95 % confidence "
                 "interval. Beside it the mean difference to the chosen law, p of the paired test, "
                 "and the goodput at the worst place, as a share of the best candidate's there.",

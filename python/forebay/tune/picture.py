@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forebay.tune.check import Checked
     from forebay.tune.tuning import Tuning
 
-#: By where a candidate comes from: marker, colour, filled, words.
+#: Marker, colour, filled and label by the origin of a candidate.
 KINDS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
@@ -36,7 +36,7 @@ CHOSEN: dict[str, Any] = {
     "linestyle": "none",
 }
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
-#: Less goodput than this given up is drawn as this.
+#: Least share of goodput given up that the axis shows; smaller ones are drawn there.
 LEAST_LOST = 0.005
 NOTE: dict[str, Any] = {"fontsize": 7.5, "color": "#333333"}
 
@@ -170,7 +170,7 @@ def defaults(tuning: Tuning) -> Plot:
         beside.set_yticks(range(len(notes)), notes, fontsize=7.5)
         beside.tick_params(right=False)
         beside.grid(visible=False)
-        # The layout takes the names beside the axis for narrower than they are drawn.
+        # The layout underestimates the width of the names beside the axis.
         figure.set_layout_engine("constrained", w_pad=0.15)
         axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
         axes.set_title("Chosen law and the papers' defaults (hollow: the difference may be chance)")

@@ -1,4 +1,4 @@
-"""What a law has to hold over: ranges of rate, RTT and load, with their corners and middle."""
+"""Ranges of rate, RTT and load that a law has to hold over, with their corners and middle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from forebay.control.spans import ends
 
 T = TypeVar("T")
 
-#: More flows than this are no range to tune over with packets in reasonable time.
+#: Most flows of a range: runs with more packets take too long.
 MOST_FLOWS = 100_000
 
 
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges, each as (least, most), and what is the same all over them."""
+    """The ranges, each as (least, most), and the settings that all places share."""
 
     rates_bps: tuple[int, int]
     rtts_s: tuple[float, float]

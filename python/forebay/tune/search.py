@@ -1,4 +1,4 @@
-"""The search: the gains of a law whose worst corner keeps its margins and has the least delay."""
+"""The search for gains with margins at the worst corner, and the least delay there."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ GENERATIONS, POINTS = 40, 6
 
 
 def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
-    """The best of a law for a goal by the linear model, or the nearest to keeping its margins.
+    """The law's best candidate for a goal by the linear model, or the one closest to its margins.
 
-    Least worst-corner 95th percentile of the queuing delay, among those whose sensitivity peak
-    is at most `SENSITIVITY` at each corner and whose queue is empty for at most the share of time
-    that the goal gives up.
+    The search minimises the 95th percentile of the queuing delay at the worst corner. At each
+    corner the sensitivity peak must be at most `SENSITIVITY`, and the queue may be empty for at
+    most the share of time that the goal gives up.
     """
     places = ranges.places
 
@@ -49,7 +49,7 @@ def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
     point = _point(space, found.x)
     try:
         local = space.local(point, ranges, places)
-    except ScenarioError:  # no point on the axes is allowed here; who runs it is told why
+    except ScenarioError:  # no point on the axes is allowed here; `runnable` tells why
         local = []
     return Candidate(
         space.law,
@@ -69,12 +69,12 @@ BROKEN = 1e3
 def loss(local: Sequence[Local | None], goal: Goal) -> float:
     """Worst 95th percentile of the queuing delay, in s; `BROKEN` and more where a bound breaks.
 
-    What breaks costs the more the further it is from holding, so that the search finds back.
+    The cost of a broken bound grows with the distance to it, so that the search finds its way back.
     """
     there = [one for one in local if one is not None]
     held = counted(local)
     missing = len(local) - len(there)
-    # The least gain that would have to go, in dB, and what the peak is above its bound.
+    # Reduction of the gain that makes the loop stable, in dB; peak above its bound.
     unstable_db = sum(max(1.0, -one.gain_db) for one in held if not one.stable)
     peak = max((one.sensitivity for one in held), default=SENSITIVITY)
     idle = max((one.idle for one in held), default=0.0)

@@ -1,10 +1,10 @@
-"""What the linear model says of a law at each corner: margins, and how far the queue moves.
+"""The linear model of a law at each corner: margins, and the deviation of the queue.
 
-Two things move a queue that is held. TCP's own losses: as a signal halves one of N windows and
-comes to each flow at p·W/R, the sum of the windows is driven by white noise of intensity
-N·(W/2)²·pW/R = C/2 packets² per second, with pW² = 2. And the load: we ask that the law bear, once
-a minute, a change that asks for as much more of p as there was. Both pass the queue's closed loop,
-so that a gain too high and one too low both show in the deviation.
+Two disturbances move the queue. The first is TCP's own losses: a signal halves one of N windows and
+comes to each flow at p·W/R. On the sum of the windows this acts as white noise of intensity
+N·(W/2)²·pW/R = C/2 packets² per second, with pW² = 2. The second is the load: once a minute it
+changes so that TCP needs twice the p. Both pass the queue's closed loop. A gain too high and a gain
+too low both raise the deviation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forebay.tune.ranges import Place, Ranges
 
 #: Time between two changes of the load that a law is designed to bear.
 LOAD_EVERY_S = 60.0
-#: Frequencies times R. Below, even an integral that takes minutes is quiet; above, the queue is.
+#: Frequencies times R; outside this range the disturbances hardly move the queue.
 TURNS = np.union1d(np.geomspace(1e-4, 1, 120), np.arange(1, 40, 0.2))
 
 Params = Sequence[tuple[str, str]]

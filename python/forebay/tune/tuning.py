@@ -19,14 +19,14 @@ from forebay.tune.ranges import Ranges
 from forebay.tune.search import search
 from forebay.tune.theory import Local
 
-#: Seeds of the runs that choose. The runs that test the choice have others, or the luck that made
-#: a candidate the best would count as its merit.
+#: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
+#: ones, luck in the choice would count as merit.
 SCREENING_SEEDS = 2
 
-#: Points along each range at which the model is asked again.
+#: Points along each range at which the model is evaluated again.
 GRID = 5
 
-#: Hears of the progress of a stage: what it counts, and how far it is.
+#: Called with the name of what a stage counts, and its progress.
 Watch = Callable[[str, Progress], None]
 
 
@@ -51,11 +51,11 @@ class Against:
 
 @dataclass
 class Tuning:
-    """What came of it.
+    """The outcome of a tuning.
 
     screened: every candidate, with few seeds. chosen: None where nothing could be compared.
-    tested: the chosen law, then the papers' defaults, with seeds of their own; best: the goodput
-    that the best candidate had at each place, as a share of the rate.
+    tested: the chosen law, then the papers' defaults, with seeds of their own.
+    best: the goodput of the best candidate at each place, as a share of the rate.
     inside: between the corners, where the model leaves the chosen law least margin, and its runs
     there. left_out: laws that refuse their parameters here, and why.
     """
@@ -129,14 +129,15 @@ def tune(
 
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
         one value each.
-    goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 % of
-        what goodput the best candidate has at any place; "balance" or "throughput": least worst
+    goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 %
+        of the best candidate's goodput at any place; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
     laws: names to choose from; all if empty.
     buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
 
-    Ctrl-C ends it with what is done, and `interrupted`. Raises `ScenarioError` for bad input.
+    Ctrl-C ends it; the result has the finished part, and `interrupted` is true. Raises
+    `ScenarioError` for bad input.
     """
     if goal not in GOALS:
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
@@ -148,7 +149,7 @@ def tune(
     if names == [baseline]:
         raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
     why = runnable(known.default(baseline), ranges)
-    if why:  # no fault of a law's
+    if why:  # the ranges are at fault, and no law
         raise ScenarioError(why)
     tuning = Tuning(ranges, GOALS[goal], names, seed)
     wanted = _search(tuning, watch)
@@ -204,7 +205,7 @@ def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
 
 
 def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:
-    """Between the corners the model is asked on a grid, and packets where it likes it least."""
+    """Evaluates the model on a grid between the corners, and runs packets at its worst place."""
     candidate, ranges = tuning.tested[0].candidate, tuning.ranges
     space = known.space(candidate.law, ranges)
     if space is None or not candidate.point:
@@ -221,10 +222,10 @@ def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:
 
 
 def _choose(tuning: Tuning) -> None:
-    """What has least of what the goal asks for, among those that keep margins and goodput.
+    """Chooses the candidate with the least of the goal's number that keeps margins and goodput.
 
-    A law without a model has no margins to keep. Where nothing keeps the goodput, the one that
-    comes nearest; where nothing keeps the margins, they do not count.
+    A law without a model has no margins to keep. If no candidate keeps the goodput, the closest one
+    is chosen; if none keeps the margins, they do not count.
     """
     if not tuning.screened:
         return

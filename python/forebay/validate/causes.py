@@ -63,12 +63,10 @@ class Rule:
 
     def cause(self, facts: Facts) -> Cause:
         fields = {
-            name: ", ".join(f"`{one}`" for one in value)
-            if name in ("kernel_like", "others")
-            else "; ".join(value)
-            if isinstance(value, list)
-            else value
-            for name, value in vars(facts).items()
+            **vars(facts),
+            "kernel_like": ", ".join(f"`{name}`" for name in facts.kernel_like),
+            "tails": "; ".join(facts.tails),
+            "low": "; ".join(facts.low),
         }
         return Cause(self.title.format(**fields), self.text.format(**fields))
 
@@ -176,7 +174,7 @@ RUNS = [
         "goodput of the short transfers is counted at their senders and leaves out none.",
     ),
     Rule(
-        lambda facts: True,
+        lambda _: True,
         "Start",
         "flows draw their start times from the same interval, and short transfers their times and "
         "sizes from the same distributions, but the drawn values differ. The processes of a busy "
@@ -217,7 +215,9 @@ def _facts(found: Sequence[Comparison]) -> Facts:
         short=any(SHORT.name in one.metrics for one in found),
         baseline=baseline["short_title"],
         tails=[
-            "{:.1f} packets simulated, {:.1f} real".format(*(side.mean(STD) for side in _sides(row)))
+            "{:.1f} packets simulated, {:.1f} real".format(
+                *(side.mean(STD) for side in _sides(row))
+            )
             for one, row in rows
             if row.info and row.info.kind == baseline["name"] and _swings_less(one, row)
         ],

@@ -21,7 +21,7 @@ SHORT = Metric(
     "short_goodput_bps", "Goodput, short", "Mbit/s", 1e-6, "goodput of the short transfers"
 )
 METRICS = metrics.METRICS | {SHORT.name: SHORT}
-#: What is laid side by side, where there is any.
+#: Metrics that are compared, where a run has them.
 COMPARED = [
     "queue_mean_pkts",
     "queue_std_pkts",
@@ -34,11 +34,11 @@ COMPARED = [
     SHORT.name,
     "utilisation",
 ]
-#: Those that are not there in every scenario.
+#: Metrics that some scenarios lack.
 SOMETIMES = ["mark_rate", SHORT.name]
 #: Mean delays agree within the wider of these, signals (drops and marks) within the share.
 DELAY_SHARE, DELAY_S, SIGNAL_SHARE = 0.10, 1e-3, 0.20
-#: What stands at a verdict that another set of runs may turn.
+#: Words for a verdict that another set of runs may turn.
 UNSURE, CHANCE = "unsure", "may be chance"
 
 
@@ -47,7 +47,7 @@ def signed(difference: float, half_width: float) -> str:
     if not half_width > 0:
         return f"{difference:+.3g}"
     decimals = max(0, 1 - math.floor(math.log10(half_width)))
-    # What rounds to nothing has no sign.
+    # A difference that rounds to zero has no sign.
     mean = f"{difference:+.{decimals}f}" if round(difference, decimals) else f"{0:.{decimals}f}"
     return f"{mean} ± {half_width:.{decimals}f}"
 
@@ -84,7 +84,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """Real less simulated, of something that is to agree."""
+    """The difference real − simulated of a number that should agree."""
 
     name: str
     #: Of the real runs.
@@ -92,11 +92,11 @@ class Difference:
     difference: float
     #: Half the width of its 95 % interval; NaN for fewer than two runs on either side.
     half_width: float
-    #: How large it may be.
+    #: Largest difference that agrees.
     limit: float
-    #: To ms, or to % of the packets.
+    #: Factor to ms, or to % of the packets.
     scale: float
-    #: As a reader has it, such as "+4.2 ms".
+    #: In words, such as "+4.2 ms".
     text: str
 
     @property
@@ -137,14 +137,14 @@ class Row:
     simulated: Side
     #: Sound runs; all, if every one of them is void.
     real: Side
-    #: Runs that stayed void, of so many.
+    #: Runs that stayed void, of `repeats` runs.
     void: int
     repeats: int
     #: Void runs that were made again.
     again: int
     #: Why they are void, each reason once.
     reasons: list[str]
-    #: What it is; None in a test of the arithmetic.
+    #: The law; None in a test of the arithmetic.
     info: LawInfo | None = None
 
     @property
@@ -196,7 +196,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """In words: agrees, or what differs and by how much; and whether the runs are enough."""
+        """In words: agrees, or the differences; and whether the runs are enough."""
         differ = [one for one in self.differences if not one.agrees]
         text = f"differs: real {', '.join(one.text for one in differ)}" if differ else "agrees"
         if not self.sure:
@@ -240,7 +240,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A scenario, both ways."""
+    """A scenario, simulated and with real flows."""
 
     title: str
     path: str
@@ -248,7 +248,7 @@ class Comparison:
     rows: list[Row]
     #: All that finished, void ones too.
     runs: list[Seen]
-    #: Their traffic says what sent.
+    #: Their traffic names the senders.
     points: Sequence[PointInfo]
     #: The scenario as it was read.
     text: str
@@ -271,7 +271,7 @@ class Comparison:
         return [row for row in self.rows if row.agrees]
 
     def count(self) -> str:
-        """How many agree, and of how many that is sure."""
+        """Number of laws that agree, and whether the verdicts are sure."""
         unsure = sum(not row.sure for row in self.rows)
         doubt = f", {unsure} of the verdicts unsure" if unsure else ", all verdicts sure"
         return f"{len(self.agree)} of {len(self.rows)} agree{doubt}"

@@ -1,4 +1,4 @@
-"""What the simulator gets right, what it does not, and why: as Markdown, as HTML, and as tables."""
+"""The page of a comparison: verdicts, differences and causes, as Markdown, HTML and tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from forebay.validate.comparison import (
     Row,
 )
 
-#: All that `write` leaves; what a former call left under these names is replaced.
+#: Every file of `write`; it replaces those of a former call.
 REPORT, JSON, RUNS, DELAYS = "report.html", "metrics.json", "metrics.parquet", "delays.parquet"
 
 
@@ -45,7 +45,7 @@ def markdown(found: Sequence[Comparison], command: str, void_lateness: str, void
         parts += [f"## {one.title}\n", f"`{one.path}`: {_summary(one)}\n"]
         if one.rows:
             parts += [table(*_verdicts(one)), table(*_table(one))]
-    parts.append("## What differs, and why\n")
+    parts.append("## Differences and their causes\n")
     for title, some in _causes(found):
         parts += [f"{title}\n", *(f"- **{cause.title}**: {cause.text}" for cause in some), ""]
     parts.append(TSO)
@@ -188,40 +188,40 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 def _method() -> str:
     return (
         "Each scenario is run twice: simulated, and over `forebay link`, where the same law, in "
-        "the same Rust code, has the packets of the Linux kernel's TCP before it: iperf3 for long "
-        "flows, connections that open and close for short transfers. The window of measurement, "
-        "rate, propagation RTT, buffer and packet size are the same. A value is the mean over the "
-        "runs ± half its 95 % interval (Student's t), a difference that of the means ± half its "
-        "interval by Welch's t; few real runs make both wide.\n"
+        "the same Rust code, judges packets of the Linux kernel's TCP. iperf3 sends the long "
+        "flows; connections that open and close make the short transfers. The window of "
+        "measurement, rate, propagation RTT, buffer and packet size are the same. Values are means "
+        "over the runs ± half their 95 % interval (Student's t). Differences are differences of "
+        "the means ± half their 95 % interval (Welch's t). Few real runs make the intervals "
+        "wide.\n"
     )
 
 
 def _reading(void_lateness: str, void_rate: str) -> list[str]:
     return [
-        "A law agrees where the mean delay is within "
-        f"{100 * DELAY_SHARE:g} % or {1e3 * DELAY_S:g} ms, whichever is wider, and the packets "
-        f"dropped or marked within {100 * SIGNAL_SHARE:g} %, both of the real value. The means "
-        f"decide. *{UNSURE.capitalize()}* means that the interval of a difference reaches across "
-        "its limit, so that other runs may turn the verdict; *"
-        f"{CHANCE}* that it even reaches across zero.",
-        "A real run is void where the machine could not keep time within the window of "
-        "measurement: one packet in a thousand was fetched or released more than "
-        f"{quantity(void_lateness)} late, or the rate is off by more than {void_rate}. Void "
-        "runs are made again, up to `--attempts` in all. Where none was sound, the void ones are "
-        "shown and the row says so: their numbers are an indication and no proof.",
+        f"A law agrees if the mean delay is within {100 * DELAY_SHARE:g} % or {1e3 * DELAY_S:g} "
+        "ms (the wider) of the real value, and the share of packets dropped or marked within "
+        f"{100 * SIGNAL_SHARE:g} % of the real one. The means decide. *{UNSURE.capitalize()}* "
+        "means that the interval of a difference reaches across its limit, so that other runs may "
+        f"turn the verdict. *{CHANCE.capitalize()}* means that it reaches across zero, too.",
+        "A real run is void if the machine did not keep time within the window of measurement: "
+        "one packet in a thousand was fetched or released more than "
+        f"{quantity(void_lateness)} late, or the rate was off by more than {void_rate}. Void "
+        "runs are made again, up to `--attempts` in all. If no run of a law is sound, the page "
+        "shows the void ones and says so; their numbers prove nothing.",
     ]
 
 
 TSO = (
-    "TSO is not among them: below 1 Gbit/s the link takes segments apart before the queue, so that "
-    "a law sees whole packets of the link's size."
+    "TSO is no cause: below 1 Gbit/s the link takes segments apart before the queue, so that a law "
+    "sees packets of the link's size."
 )
 
 
 def _causes(found: Sequence[Comparison]) -> list[tuple[str, list[Cause]]]:
     groups = [
         ("Between the simulated sender and the kernel's:", causes.of_senders(found)),
-        ("What no setting covers:", causes.of_the_rest(found)),
+        ("Differences that no setting covers:", causes.of_the_rest(found)),
     ]
     return [(title, some) for title, some in groups if some]
 

@@ -1,4 +1,4 @@
-"""Figures of a comparison: what agrees within its limits, and how delays are spread."""
+"""Figures of a comparison: agreement within the limits, and the spread of delays."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def pictures(found: Comparison, number: int) -> list[Picture]:
                 f"agreement-{number}",
                 agreement(found),
                 "Mean delay, and packets dropped or marked",
-                "Mean over the runs with its 95 % confidence interval. The grey band is how far "
-                f"the simulated mean may be from the real one: {100 * DELAY_SHARE:g} % or "
+                "Mean over the runs with its 95 % confidence interval. The grey band shows where "
+                f"the simulated mean agrees with the real one: within {100 * DELAY_SHARE:g} % or "
                 f"{1e3 * DELAY_S:g} ms for the delay, {100 * SIGNAL_SHARE:g} % for the loss. A law "
-                "whose two blue marks are in its bands agrees.",
+                "agrees if both blue marks lie in their bands.",
             )
         ]
         if all(side.observed for row in found.rows for side in (row.simulated, row.real)):
@@ -66,8 +66,8 @@ def pictures(found: Comparison, number: int) -> list[Picture]:
                     f"delays-{number}",
                     delays(found),
                     "Queuing delay",
-                    "How many packets waited longer than the time on the axis, all runs together. "
-                    "Where a curve crosses 1 % is the 99th percentile.",
+                    "Share of packets that waited longer than the time on the axis, over all runs. "
+                    "A curve crosses 1 % at the 99th percentile.",
                 )
             )
     for one in shown:
@@ -128,7 +128,7 @@ def _panel(
 ) -> None:
     from forebay.run import stats
 
-    # A band is no reason to end the axis at its edge, where a mark would be cut in half.
+    # Otherwise the axis could end at the edge of a band and cut a mark in half.
     axes.use_sticky_edges = False
     seen: list[float] = []
     for place, one in enumerate(differences):

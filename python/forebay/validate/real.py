@@ -1,4 +1,4 @@
-"""Real flows over a link: each law as often as asked, void runs again up to a bound."""
+"""Runs of real flows over a link; void runs are repeated up to a bound."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 #: How long iperf3 may take to end: its results cross the same queue.
 PATIENCE_S = 30.0
-#: What is read of what a flow's program says.
+#: Longest excerpt of a program's output, in bytes.
 MOST_BYTES = 300
 
 
 class FlowError(RuntimeError):
-    """A real flow failed every time; the text is what its program said."""
+    """A real flow failed every time; the text is its program's output."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of one law with real flows."""
+    """One run of a law with real flows."""
 
     point: int
     law: int
@@ -41,19 +41,19 @@ class Attempt:
     observed: Observed
     #: Why it is void; empty where it is sound.
     void: list[str]
-    #: How often it was run before, and was void or failed.
+    #: Number of earlier attempts that were void or failed.
     former: int
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """What had finished when all was done, or when it ended early."""
+    """The finished runs."""
 
     finished: list[Attempt]
-    #: How many there were to be.
+    #: Number of runs planned.
     wanted: int
     interrupted: bool = False
-    #: Why it ended early by itself; empty where it did not.
+    #: Why it failed; empty otherwise.
     failure: str = ""
 
 
@@ -69,10 +69,10 @@ def run(
 ) -> Attempts:
     """Runs every plan `repeats` times, with seeds 1, 2, and so on, `links` at a time.
 
-    A void run, and one whose flows fail, is made again, up to `attempts` times in all; the last
-    stands, as void. Laws take turns, so that a machine that is busy for a while does not strike
-    one of them. Ctrl-C, a machine that allows no link, and flows that fail every time end it;
-    what had finished by then is kept.
+    A void run, and a run with flows that fail, is repeated, up to `attempts` runs in all; the last
+    one counts, as void. Laws take turns, so that a busy spell of the machine hits all of them.
+    Ctrl-C, a machine that allows no link, and flows that fail every time end it; finished runs are
+    kept.
     """
     began_s = time.monotonic()
     found: list[Attempt] = []
@@ -108,7 +108,7 @@ def run(
         except (LinkError, FlowError, subprocess.TimeoutExpired) as error:
             failure = str(error)
         finally:
-            # Nobody waits for the others.
+            # The other runs are given up.
             for future in futures:
                 future.cancel()
             under_way.end()
@@ -117,7 +117,7 @@ def run(
 
 
 class _UnderWay:
-    """Links that are up, so that the thread that is interrupted can end those of the others."""
+    """Links that are up; an interrupted thread ends those of the others."""
 
     def __init__(self) -> None:
         self._links: set[Emulator] = set()
@@ -161,7 +161,7 @@ def _once(
         if outcome.status != 0:
             complaint = _read(errors).strip() or f"status {outcome.status}"
             raise FlowError(f"{plan.aqm}, seed {seed}: {complaint}")
-        # Only the client of short transfers says something.
+        # Only the client of short transfers prints a result.
         found = json.loads(_read(said)) if plan.sources else {}
     return cast("Observed", outcome.runs[0]), outcome.up | found, outcome.void
 

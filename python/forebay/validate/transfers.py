@@ -2,8 +2,8 @@
 
 `python -m forebay.validate.transfers serve PORT` takes connections and reads what comes;
 `… send PLAN ZERO` opens them, as the simulator's mice and web sessions do
-(crates/forebay-sim/src/traffic/mice.rs and web.rs), and prints what came of them as JSON. It
-imports nothing that takes time to load: it has to be up before its first flow starts.
+(crates/forebay-sim/src/traffic/mice.rs and web.rs), and prints their outcome as JSON. It
+imports only modules that load quickly: it has to be up before its first flow starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 BACKLOG = 1024
 #: `tcpi_bytes_acked` in Linux's struct tcp_info (RFC 4898, tcpEStatsAppHCThruOctetsAcked).
 INFO_BYTES, ACKED_AT = 128, 120
-#: What a sender with a known size hands to the kernel at once.
+#: Packets that a sender of a known size hands to the kernel at once.
 CHUNK_PACKETS = 64
 #: Data of a mouse that the kernel holds beyond what it has sent, so that little is left to send
 #: when the mouse closes; the simulator's sends nothing after that.
@@ -58,7 +58,7 @@ class Web:
     requests_per_s: float
     #: Most at one time, all sessions together; a request beyond them is lost.
     connections: int
-    #: P(size > x) = (1 + x/scale)^−shape, in whole packets that hold so many bytes.
+    #: P(size > x) = (1 + x/scale)^−shape, rounded up to whole packets.
     shape: float
     scale_bytes: float
     payload_bytes: int
@@ -69,12 +69,12 @@ Source = Mice | Web
 
 @dataclass(frozen=True)
 class Plan:
-    """What the client does; times count from its zero."""
+    """The client's task; times count from its zero."""
 
     port: int
     seed: int
     end_s: float
-    #: What the sum is taken over.
+    #: Window of the goodput.
     measure_s: tuple[float, float]
     sources: list[Source]
 
@@ -101,11 +101,11 @@ def _tuples(table: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of the transfers, within the window of measurement."""
+    """The outcome of the transfers within the window of measurement."""
 
     #: Bits per second that receivers acknowledged, all short transfers together.
     short_goodput_bps: float
-    #: Those whose last byte was acknowledged.
+    #: Transfers with their last byte acknowledged.
     transfers: int
 
 
@@ -117,7 +117,7 @@ def packets(draw: random.Random, source: Web) -> int:
 
 
 class _OverError(Exception):
-    """Ends the group of flows, none of which ends by itself."""
+    """Ends the group of flows; no flow ends by itself."""
 
 
 class Client:
@@ -158,7 +158,7 @@ class Client:
         for source in self._plan.sources:
             free = asyncio.Semaphore(source.connections if isinstance(source, Web) else 0)
             for _ in range(source.flows):
-                # Each flow draws for itself, whatever the network does to the others.
+                # Each flow has its own random stream, so its draws do not depend on the network.
                 draw = random.Random(f"{self._plan.seed} {flow}")
                 start_s = draw.uniform(*source.start_s)
                 if isinstance(source, Mice):
@@ -193,7 +193,7 @@ class Client:
             taken.release()
 
     async def _send(self, source: Source, size_packets: int | None, close_s: float | None) -> None:
-        """One connection: so many packets, or as many as go until `close_s`."""
+        """One connection: `size_packets` packets, or data until `close_s`."""
         loop = asyncio.get_running_loop()
         with socket.socket() as connection:
             connection.setblocking(False)
@@ -230,7 +230,7 @@ class Client:
 
 
 async def _offer(connection: socket.socket, size_packets: int | None) -> None:
-    """Hands so many packets to the kernel; None is data without end."""
+    """Hands packets to the kernel; None is data without end."""
     loop = asyncio.get_running_loop()
     # With its options, once it is connected.
     mss = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
@@ -265,7 +265,7 @@ async def send(plan: Plan, zero_s: float) -> Found:
 
 
 def main() -> None:
-    """Is called with "serve PORT" or "send PLAN ZERO"."""
+    """Runs "serve PORT" or "send PLAN ZERO"."""
     what, *rest = sys.argv[1:]
     if what == "serve":
         asyncio.run(serve(int(rest[0])))
