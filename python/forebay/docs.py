@@ -40,7 +40,7 @@ def _sections(entries: Iterable[RegistryEntry]) -> str:
         f"## `{law['name']}`\n\n{law['title']}.\n\nSource: {law['source']}.\n\n"
         + (
             table(
-                ["parameter", "unit", "default", "range", "what it is"],
+                ["parameter", "unit", "default", "range", "meaning"],
                 (
                     [
                         f"`{p['name']}`",
@@ -67,7 +67,7 @@ def laws() -> str:
         "Written from the declarations by `make docs`; `forebay laws` prints the same.\n"
         "A range is in the unit of its row; `p` is packets. To *signal* a packet is to mark it\n"
         "where it is ECN-capable and its queue marks, and to drop it elsewhere.\n"
-        "[new-law.md](new-law.md) says how to add a law, [references.md](references.md) has the\n"
+        "[new-law.md](new-law.md) tells how to add a law, [references.md](references.md) has the\n"
         "sources in full.\n\n"
     )
     return head + _sections(_native.laws())
@@ -78,17 +78,18 @@ def queues() -> str:
     head = (
         "# The queue disciplines\n\n"
         "Written from the declarations by `make docs`; `forebay queues` prints the same.\n\n"
-        "A discipline holds the packets of a queue, and acts on what laws say of them. A law "
+        "A discipline holds the packets of a queue, and acts on the verdicts of its laws. A law "
         "names\n"
         "its discipline in a [scenario](scenario.md), and `fifo` is the default:\n\n"
         '```toml\n[[law]]\nkind  = "pi"\n'
         'queue = "priority"                       # or { kind = "priority", dscp = 46 }\n```\n\n'
+        "[new-queue.md](new-queue.md) tells how to add a discipline.\n\n"
     )
     return head + _sections(_native.queues())
 
 
 def metrics() -> str:
-    """What is measured of a run."""
+    """The measures of a run."""
     of_runs = {entry["name"] for entry in _native.metrics()}
     rows = [
         [
@@ -101,12 +102,13 @@ def metrics() -> str:
         for entry in _native.measures()
     ]
     head = (
-        "# What is measured\n\n"
-        "Written from the declarations by `make docs`. The code is `crates/forebay-trace`.\n\n"
+        "# Metrics and measures\n\n"
+        "Written from the declarations by `make docs`. The code is `crates/forebay-trace`;\n"
+        "[new-measure.md](new-measure.md) tells how to add to it.\n\n"
         "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1. A paper's\n"
-        "[claims](replay.md) take them and the rest over any window.\n\n"
+        "[claims](replay.md) take metrics and measures over any window.\n\n"
     )
-    return head + table(["in claims", "in metrics.json", "title", "unit", "what it is"], rows)
+    return head + table(["in claims", "in metrics.json", "title", "unit", "meaning"], rows)
 
 
 SCENARIO = """\
@@ -147,10 +149,10 @@ $ forebay run loads.toml --seeds 2
 
 """
 
-#: What the declarations do not say, after the keys of a section.
+#: Text after the keys of a section.
 MORE = {
     "law": """\
-Everything else is a parameter of the law: [laws.md](laws.md). [queues.md](queues.md) has the
+All other keys are parameters of the law: [laws.md](laws.md). [queues.md](queues.md) lists the
 queues.
 """,
     "at": """\
@@ -165,8 +167,8 @@ set  = { "bottleneck.rate" = "5Mbit/s", "traffic.ftp.flows" = 20 }
 SWEEP = """\
 ## `[sweep]`
 
-Each line has a key and a list of its values. Every combination of values is a point, and every law
-runs at every point with every seed.
+Each line has a key and a list of its values. Every combination of values is a point. Every law runs
+at every point with every seed.
 
 ```toml
 [sweep]
@@ -174,10 +176,10 @@ runs at every point with every seed.
 "traffic.ftp.flows, law.pi.target" = [[5, "30p"], [10, "50p"], [20, "80p"]]
 ```
 
-That is six points. Keys that change together stand in one line, with commas between them and a
-list of one value each for every point.
+That is six points. To change keys together, write them in one line with commas between them, and
+give each point a list with one value per key.
 
-A key is named by its path, as `--set` and `[[at]]` name it, too:
+Keys are paths, as in `--set` and `[[at]]`:
 
 | path | key |
 | --- | --- |
@@ -187,49 +189,49 @@ A key is named by its path, as `--set` and `[[at]]` name it, too:
 | `traffic.N.flows` | of a `[[traffic]]` |
 | `law.N.target` | of a `[[law]]` |
 
-N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label the
-kind is one: "ftp", and "ftp 2" for a second.
+N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label, the
+kind is the label: "ftp", and "ftp 2" for a second one.
 
-What names the experiment cannot be swept: `title`, `source` and `seeds` at the top, `name`, `kind`
-and `label` elsewhere. A key that `--set` sets is swept no longer. There are at most 10,000 points.
+Keys that name the experiment cannot be swept: `title`, `source` and `seeds` at the top, `name`,
+`kind` and `label` elsewhere. `--set` replaces the sweep of its key. There are at most 10,000 points.
 """
 
 SENDERS = """
 ## Senders
 
-What `tcp` names:
+Values of `tcp`:
 
 {table}
-The first three are those of ns-2.35, clock ticks included, and runs can be laid beside its
-([fidelity.md](fidelity.md)).
+The first three follow ns-2.35, clock ticks included; [fidelity.md](fidelity.md) compares them with
+its runs.
 
-The senders of Linux follow `net/ipv4` of the kernel, so that runs can be laid beside real flows
-([reality.md](reality.md)):
+The senders of Linux follow `net/ipv4` of the kernel; [reality.md](reality.md) compares them with
+real flows:
 
-- **Losses** are found by RACK and tail loss probes (RFC 8985); copies that are lost again, too.
-- **The window** is in whole packets. After a loss or a mark it falls to its threshold over a
-  round trip, by PRR (RFC 9937, before it RFC 6937). It grows by packets acknowledged, delayed ACKs
-  or not, and only where it was what held the sender back (RFC 7661).
-- **Timeouts** take every ACK as a sample (RFC 7323); `min_rto` is the least of the deviation's
-  term, so that no timeout is shorter than the smoothed RTT and it. After one, F-RTO (RFC 5682)
-  looks whether it came too early; then slow start from one packet.
-- **CUBIC** keeps 717/1024 of its window on a loss, its Reno-friendly window grows by 8/15 of a
-  packet a round trip at any size (RFC 9438, section 4.3, has 1 above the last maximum), and
-  HyStart ends slow start when the round trip has risen or ACKs come in a train.
-- **Segments** of several packets wait up to an ACK to be whole, as with TSO.
+- **Losses**: RACK and tail loss probes (RFC 8985) find them, also losses of retransmissions.
+- **The window** is in whole packets. After a loss or a mark it falls to its threshold over a round
+  trip, by PRR (RFC 9937, formerly RFC 6937). It grows by packets acknowledged, with delayed ACKs or
+  without, and only where it limited the sender (RFC 7661).
+- **Timeouts**: every ACK gives a sample (RFC 7323). `min_rto` is the least value of the deviation's
+  term, so a timeout is never shorter than the smoothed RTT plus `min_rto`. After a timeout, F-RTO
+  (RFC 5682) checks whether it came too early; then follows slow start from one packet.
+- **CUBIC** keeps 717/1024 of its window on a loss. Its Reno-friendly window grows by 8/15 of a
+  packet per round trip at any size (RFC 9438, section 4.3, has 1 above the last maximum). HyStart
+  ends slow start when the round trip has risen or ACKs come in a train.
+- **Segments** of several packets wait for up to an ACK until they are whole, as with TSO.
 
-They leave out what DSACKs and timestamps undo, the restart after idle and auto-tuned receive
-windows. Their receiver is the other half: `delayed_ack = true`, `ack_delay = "40ms"` and
-`quick_acks = 16` are Linux's, `header = "52B"` what its packets carry beside data.
+They leave out undo by DSACK and timestamps, the restart after idle and auto-tuned receive windows.
+For the receiver of Linux, set `delayed_ack = true`, `ack_delay = "40ms"` and `quick_acks = 16`;
+`header = "52B"` is the size of its packets' headers.
 
 "dctcp" has the recovery of Linux and reads counts of marked packets, with `ecn = true` as with
-`"l4s"`. With `"l4s"` every other sender takes new marks in the count for an echo, once a round
+`"l4s"`. With `"l4s"`, every other sender treats new marks in the count as an echo, once per round
 trip.
 
-With `pacing = true` a sender keeps segments back: after the first ten packets, they leave at twice
-the window per smoothed round trip in slow start and at 1.2 times it afterwards, as with
+With `pacing = true` a sender spreads its segments: after the first ten packets they leave at twice
+the window per smoothed round trip in slow start, and at 1.2 times it afterwards, as with
 `net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. Linux's senders send at least two packets
-at a time, ns-2's one.
+at a time, ns-2's one. [new-sender.md](new-sender.md) tells how to add a sender.
 """
 
 
@@ -249,10 +251,10 @@ def scenario() -> str:
                 bounds(key["min"], key["max"]),
                 key["doc"],
             ]
-            # What says which other keys there are comes first.
+            # `kind` comes first: it decides the other keys.
             for key in sorted(keys[name], key=lambda key: key["name"] != "kind")
         ]
-        body = table(["key", "default", "what may be written", "range", "what it is"], rows)
+        body = table(["key", "default", "allowed", "range", "meaning"], rows)
         more = MORE.get(name, "")
         sections.append(f"## {_title(name)}\n\n{body}{more and chr(10) + more}")
     senders = table(

@@ -18,9 +18,10 @@ pub struct VirtualQueue {
 /// Why real packets differ from simulated ones under a law with a virtual queue.
 pub const BURSTS: (&str, &str) = (
     "Bursts",
-    "what overflows a virtual queue is signalled, so that bursts count where other laws see a \
-     mean: what a busy machine holds back and lets go at once changes delay and loss. Its capacity \
-     rises while nothing arrives, and a real link idles longer before its first flow.",
+    "the law signals packets that overflow a virtual queue, so bursts count where other laws see a \
+     mean. A busy machine that holds packets back and releases them at once changes delay and loss. \
+     The virtual capacity rises while nothing arrives, and a real link idles longer before its \
+     first flow.",
 );
 
 /// Settings that are tried with packets: the whole capacity, and virtual buffers of 3 % and 10 %
