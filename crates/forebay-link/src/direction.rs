@@ -302,7 +302,7 @@ impl Direction {
         former.drain(&mut |packet| successor.enqueue(now, packet, &mut taker));
     }
 
-    /// What was observed, with the window ending at `end`.
+    /// The trace, with the window ending at `end`.
     pub fn finish(self, end: Time) -> Trace {
         let totals = self.flows.totals();
         let mut trace = self.recorder.finish(totals);

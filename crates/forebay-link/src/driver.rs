@@ -68,7 +68,7 @@ pub struct Watchers {
     pub capture: Option<Capture>,
 }
 
-/// What was observed in one direction.
+/// The observations of one direction.
 pub struct Observed {
     pub trace: Trace,
     pub metrics: Metrics,

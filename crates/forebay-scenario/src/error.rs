@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, in one line.
+//! Faults of a scenario, in one line each.
 
 use std::fmt;
 

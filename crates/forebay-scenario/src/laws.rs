@@ -28,7 +28,7 @@ params! {
 /// Which laws of the document take part, by index; adds those that only `--law` names.
 ///
 /// # Errors
-/// A name that is neither in the file nor a known kind; no law at all.
+/// A name that is not in the file and no known kind; no law at all.
 pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, Fault> {
     if options.laws.is_empty() && options.prototypes.is_empty() {
         if document.laws.is_empty() {

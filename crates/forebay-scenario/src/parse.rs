@@ -33,7 +33,7 @@ pub struct Experiment {
 pub struct Point {
     /// "traffic.0.flows = 100"; empty where nothing is swept.
     pub label: String,
-    /// What is set here, by the keys of `[sweep]`.
+    /// Values of this point, by the keys of `[sweep]`.
     pub settings: Vec<(String, Value)>,
     pub scenario: Scenario,
     /// Each has been built once at this point's bottleneck, so building it again succeeds.

@@ -31,7 +31,7 @@ impl Document {
     /// Finds what `path` names. The reader of the table checks whether the key exists.
     ///
     /// # Errors
-    /// What was found instead, and what is allowed.
+    /// A path that names no key, with the allowed ones.
     pub fn target(&self, path: &str) -> Result<Target, ParamError> {
         let at = |table, key: &str| {
             Ok(Target {

@@ -141,7 +141,7 @@ impl Section<'_> {
         self.fault(&error.key, error.found, error.allowed)
     }
 
-    /// Refuses keys that are neither in `extra` nor declared in `parts`.
+    /// Refuses keys that are not in `extra` and not declared in `parts`.
     ///
     /// # Errors
     /// The first such key, with a suggestion.
@@ -173,7 +173,7 @@ impl Section<'_> {
             .collect()
     }
 
-    /// Reads the keys that `P` declares; the others are for someone else.
+    /// Reads the keys that `P` declares, and ignores the others.
     ///
     /// # Errors
     /// The first key that is wrong or missing.

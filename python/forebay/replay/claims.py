@@ -34,7 +34,7 @@ class Claim:
     id: str
     #: Figure, table or section.
     where: str
-    #: What is claimed, in our words.
+    #: The claim, in our words.
     says: str
     #: An expression over measures: see `forebay.replay.measures`.
     value: str

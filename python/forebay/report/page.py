@@ -150,7 +150,7 @@ def template(name: str) -> Template:
 
 
 def _partial(result: Runs) -> str:
-    """What is missing or wrong; empty for a whole result."""
+    """The missing or wrong part; empty for a whole result."""
     if not result.partial:
         return result.experiment.warning
     count = result.experiment.runs

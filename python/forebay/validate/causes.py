@@ -140,7 +140,7 @@ SENDERS = [
     ),
 ]
 
-#: What no setting covers: of queues, and of runs. What laws say of themselves stands between.
+#: Differences that no setting covers, of queues and of runs; the laws' own reasons come between.
 QUEUES = [
     Rule(
         lambda facts: facts.tails,
@@ -191,12 +191,12 @@ RUNS = [
 
 
 def of_senders(found: Sequence[Comparison]) -> list[Cause]:
-    """What the simulated sender is told, and what it lacks."""
+    """Differences between the simulated sender and the kernel's."""
     return _apply(SENDERS, _facts(found))
 
 
 def of_the_rest(found: Sequence[Comparison]) -> list[Cause]:
-    """What no setting covers."""
+    """Differences that no setting covers."""
     facts = _facts(found)
     return [*_apply(QUEUES, facts), *_of_laws(found), *_apply(RUNS, facts)]
 

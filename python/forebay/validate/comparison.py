@@ -252,7 +252,7 @@ class Comparison:
     points: Sequence[PointInfo]
     #: The scenario as it was read.
     text: str
-    #: What is missing; empty for a whole comparison.
+    #: The missing part; empty for a whole comparison.
     partial: str
 
     @property

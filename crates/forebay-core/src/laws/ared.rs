@@ -17,12 +17,12 @@ pub const LAW: LawSpec = LawSpec::of::<AredParams>(
 );
 
 params! {
-    /// Adaptive RED. A threshold, w_q or bottom of zero is worked out from the link's rate.
+    /// Adaptive RED. Forebay derives a threshold, w_q or bottom of zero from the link's rate.
     pub struct AredParams {
-        /// Queueing delay from which the thresholds are worked out.
+        /// Queueing delay that sets the thresholds.
         target_delay: Span = Span::from_millis(5), 1e-6 => 60.0;
-        /// Average queue below which nothing is signalled; zero: half of what the link sends in
-        /// target_delay, and at least 5 packets.
+        /// Average queue below which the law signals nothing; zero: half of the packets that the
+        /// link sends in target_delay, at least 5.
         min_th: Packets = Packets(0.0), 0.0 => 1e9;
         /// Average queue at which the probability reaches max_p; zero: three times min_th.
         max_th: Packets = Packets(0.0), 0.0 => 1e9;
@@ -36,9 +36,9 @@ params! {
         beta: f64 = 0.9, 1e-3 => 1.0;
         /// Shortest time between two changes of max_p.
         interval: Span = Span::from_millis(500), 1e-6 => 60.0;
-        /// max_p is not raised from here on.
+        /// Value of max_p above which adaptation does not raise it.
         top: f64 = 0.5, 1e-12 => 1.0;
-        /// max_p is not lowered from here on; zero: 0.01, or 80 kbit/s over the rate if less.
+        /// Value of max_p below which adaptation does not lower it; zero: 0.01, or 80 kbit/s over the rate if less.
         bottom: f64 = 0.0, 0.0 => 1.0;
         /// Let the probability rise on to 1 at twice max_th. Its slope there keeps the initial
         /// max_p, as in ns-2.35, which can trap the average above max_th.
@@ -89,7 +89,7 @@ impl AredParams {
     }
 }
 
-/// min_th: half of what the link sends in the target delay.
+/// min_th: half of the packets that the link sends in the target delay.
 fn least_threshold_pkts(target_delay_s: f64, pkts_per_s: f64) -> f64 {
     (target_delay_s * pkts_per_s / 2.0).max(5.0)
 }

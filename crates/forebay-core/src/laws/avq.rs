@@ -1,5 +1,5 @@
-//! AVQ of Kunniyur and Srikant: signal what would overflow a slower, virtual copy of the queue,
-//! whose capacity is steered so that arrivals fill a wanted share of the link.
+//! AVQ of Kunniyur and Srikant: signal packets that would overflow a slower, virtual copy of the
+//! queue. The law steers the virtual capacity so that arrivals fill a wanted share of the link.
 
 use std::f64::consts::PI;
 
@@ -17,7 +17,7 @@ use crate::virtual_queue::{link_bytes_per_s, listed, virtual_buffer_pkts, Virtua
 
 pub const LAW: LawSpec = LawSpec::of::<AvqParams>(
     "avq",
-    "AVQ: signal what overflows a virtual queue whose capacity adapts to the arrival rate",
+    "AVQ: signal packets that overflow a virtual queue, with a capacity adapted to the arrival rate",
     "Kunniyur and Srikant 2001; e-avq eq. (1), (2); pi-pd section 2.5",
 );
 
@@ -26,14 +26,14 @@ params! {
     pub struct AvqParams {
         /// Wanted utilisation of the link.
         gamma: f64 = 0.98, 0.0 => 1.0;
-        /// How fast the virtual capacity adapts, per second.
+        /// Rate at which the virtual capacity adapts, per second.
         alpha: f64 = 0.15, 0.0 => 1e3;
         /// Virtual capacity at the start, as a share of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
         /// Size of the virtual buffer; zero: as large as the real one.
         virtual_buffer: Packets = Packets(0.0), 0.0 => 1e9;
-        /// Count packets that are dropped as arrivals, as the papers do; ns-2 does not, so that
-        /// without ECN what is carried comes to gamma.
+        /// Count dropped packets as arrivals, as the papers do. ns-2 does not, so without ECN the
+        /// carried load comes to gamma.
         count_drops: bool = true, 0.0 => 1.0;
     }
 }

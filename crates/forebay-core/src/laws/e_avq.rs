@@ -38,8 +38,8 @@ params! {
         /// Learning rate of the gain.
         eta_4: f64 = 1e-18, 0.0 => 1.0;
         /// Time over which the arrival rate is measured: the neuron acts at the first arrival
-        /// after it. Zero: at every arrival, from one gap. The paper leaves it open; a step moves
-        /// C̃ by about twice the error, so it must be long against TCP's response.
+        /// after it. Zero: at every arrival, from one gap. The paper does not print it. A step
+        /// moves C̃ by about twice the error, so it must be long compared with TCP's response.
         window: Span = Span::from_secs(1), 0.0 => 60.0;
         /// Virtual capacity at the start, as a share of the link's.
         start_share: f64 = 0.8, 0.0 => 1.0;
@@ -76,7 +76,7 @@ impl LawParams for EAvqParams {
     }
 }
 
-/// There is no `intensity`, as for AVQ; (4) is a model of what the virtual queue does.
+/// There is no `intensity`, as for AVQ; (4) is a model of the virtual queue.
 struct EAvq {
     gamma: f64,
     window: Span,

@@ -31,7 +31,7 @@ params! {
         k_d: f64 = 0.05, 0.0 => 1e6;
         /// Time between two samples.
         interval: Span = Span::from_millis(10), 1e-6 => 60.0;
-        /// Average queue below which nothing is signalled.
+        /// Average queue below which the law signals nothing.
         min_th: Packets = Packets(15.0), 0.0 => 1e9;
         /// Average queue at which the probability reaches max_p.
         max_th: Packets = Packets(785.0), 0.0 => 1e9;
@@ -68,7 +68,7 @@ impl PdRedParams {
         (min_th, 2.0 * target_pkts - min_th)
     }
 
-    /// What TCP sees of the controller's output at the target: the share of max_p that RED takes
+    /// TCP's share of the controller's output at the target: the share of max_p that RED takes
     /// midway between its thresholds, over the buffer to which the error is relative.
     fn path(&self, buffer_pkts: f64) -> f64 {
         signals_per_probability(self.wait) * 0.5 / buffer_pkts

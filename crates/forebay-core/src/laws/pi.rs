@@ -34,7 +34,7 @@ params! {
 }
 
 params! {
-    /// What PI is designed for.
+    /// Goals of PI's design.
     pub struct PiGoals {
         /// Crossover frequency times RTT, staqm's responsiveness. Zero: crossover at TCP's pole,
         /// the slower rule of Hollot et al.
@@ -43,7 +43,7 @@ params! {
 }
 
 impl PiGoals {
-    /// K_p per packet, K_i per packet and second, by the rule that the goals ask for.
+    /// K_p per packet, K_i per packet and second, by the rule for these goals.
     pub fn gains(&self, point: &OperatingPoint) -> (f64, f64) {
         if self.beta > 0.0 {
             gains(self.beta, point)

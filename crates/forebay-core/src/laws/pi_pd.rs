@@ -34,7 +34,7 @@ params! {
 }
 
 params! {
-    /// What PI-PD is designed for.
+    /// Goals of PI-PD's design.
     pub struct PiPdGoals {
         /// Factor by which alpha stays below its bound.
         gain_margin: f64 = 4.0, 1.0 => 1e6;
@@ -208,7 +208,7 @@ impl PiPd {
         } else {
             change
         };
-        // The queue cannot leave [0, B], whatever the ratio says.
+        // The queue cannot leave [0, B], for any ratio.
         predicted.clamp(-queue_pkts, self.buffer_pkts - queue_pkts)
     }
 

@@ -35,7 +35,7 @@ params! {
 }
 
 params! {
-    /// What PID is designed for.
+    /// Goals of PID's design.
     pub struct PidGoals {
         /// Overshoot of the response to a step, as a share of the step.
         overshoot: f64 = 0.05, 1e-6 => 0.999;
@@ -123,7 +123,7 @@ pub fn design(overshoot: f64, point: &OperatingPoint) -> (f64, f64, f64) {
     (placed.k_p, placed.k_i, placed.k_d)
 }
 
-/// Refuses gains below zero: the plant alone is faster than what is asked for.
+/// Refuses gains below zero: the plant alone is faster than the goals.
 ///
 /// # Errors
 /// Where a pole would have to be moved to the right.

@@ -35,7 +35,7 @@ macro_rules! averaged {
                 /// PI and PID settle at 85.0 and 89.4 packets, and integral control settles at
                 /// its target.
                 target: SetPoint = SetPoint::Packets(87.0), 0.0 => 1e9;
-                /// Queue length up to which nothing is signalled (the paper's Q_thresh, not
+                /// Queue length up to which the law signals nothing (the paper's Q_thresh, not
                 /// printed either).
                 min_th: Packets = Packets(0.0), 0.0 => 1e9;
                 /// Weight of a new queue length in the average.
@@ -163,7 +163,7 @@ averaged! {
     }
 }
 
-/// What is searched of the law with these gains, which act on an error relative to the buffer.
+/// Search space of the law with these gains; they act on an error relative to the buffer.
 fn space(conditions: &Conditions, gains: &[&'static str]) -> Space {
     let mut axes = vec![conditions.target(), conditions.k_p(), conditions.weight()];
     axes.extend(gains.contains(&"k_i").then(|| conditions.zero()));
@@ -200,7 +200,7 @@ impl Gains {
 type Ruled = Result<(Gains, String), ParamError>;
 
 params! {
-    /// What P is designed for.
+    /// Goals of P's design.
     pub struct PGoals {
         /// Factor on the designed gain.
         tuning: f64 = 1.0, 1e-6 => 1e6;
@@ -234,7 +234,7 @@ impl PiGoals {
 }
 
 params! {
-    /// What PD is designed for.
+    /// Goals of PD's design.
     pub struct PdGoals {
         /// Overshoot of the response to a step, as a share of the step.
         overshoot: f64 = 0.05, 1e-6 => 0.999;

@@ -21,7 +21,7 @@ pub const LAW: LawSpec = LawSpec::of::<RemParams>(
 );
 
 params! {
-    /// REM, with the defaults of ns-2.35, which its first author set.
+    /// REM, with the defaults of ns-2.35; REM's first author set them.
     pub struct RemParams {
         /// Queue length or queuing delay to hold.
         target: SetPoint = SetPoint::Packets(20.0), 0.0 => 1e9;
