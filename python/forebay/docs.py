@@ -189,11 +189,12 @@ Keys are paths, as in `--set` and `[[at]]`:
 | `traffic.N.flows` | of a `[[traffic]]` |
 | `law.N.target` | of a `[[law]]` |
 
-N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label, the
-kind is the label: "ftp", and "ftp 2" for a second one.
+N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label,
+the kind is the label: "ftp", and "ftp 2" for a second one.
 
 Keys that name the experiment cannot be swept: `title`, `source` and `seeds` at the top, `name`,
-`kind` and `label` elsewhere. `--set` replaces the sweep of its key. There are at most 10,000 points.
+`kind` and `label` elsewhere. `--set` replaces the sweep of its key. There are at most 10,000
+points.
 """
 
 SENDERS = """

@@ -263,26 +263,16 @@ fn tcp(segment: &[u8]) -> Option<Tcp> {
     })
 }
 
-/// The length of a packet or of a part of it.
+/// The length of a packet or of a part of it; no packet comes near the bound.
 #[inline]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "no packet has more than 64 KiB"
-)]
-pub const fn bytes_u32(length: usize) -> u32 {
-    debug_assert!(length <= 1 << 17);
-    length as u32
+pub fn bytes_u32(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// As [`bytes_u32`], of what the header of IP counts.
+/// As [`bytes_u32`], in the 16 bits of IP's headers.
 #[inline]
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "no packet has more than 64 KiB"
-)]
-pub const fn bytes_u16(length: usize) -> u16 {
-    debug_assert!(length <= 0xffff);
-    length as u16
+pub fn bytes_u16(length: usize) -> u16 {
+    u16::try_from(length).unwrap_or(u16::MAX)
 }
 
 /// Sets CE on a packet that is ECN-capable, and leaves any other as it is (RFC 3168 section 5).

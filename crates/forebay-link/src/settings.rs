@@ -2,9 +2,11 @@
 
 use forebay_core::cast::whole_u64;
 use forebay_core::discipline::Buffer;
-use forebay_core::param::ParamType;
+use forebay_core::param::{ParamType, Params};
 use forebay_core::{Bytes, Capacity, Discipline, ParamError, QueueSite, Rate, Site, Span, Time};
-use forebay_scenario::link_options::{DirectionChoice, LinkOptions, MeasureWindow, Share};
+use forebay_scenario::link_options::{
+    DirectionChoice, LinkOptions, MeasureWindow, Share, WholeLinkOptions,
+};
 use forebay_scenario::{check_buffer, BufferSize, LawChoice, Maybe};
 
 pub use forebay_scenario::link_options::{DelayRange, DeviceKind};
@@ -39,12 +41,19 @@ pub struct Bounds {
     pub rate: f64,
 }
 
+impl Bounds {
+    fn of(options: &WholeLinkOptions) -> Bounds {
+        let Share(rate) = options.void_rate;
+        Bounds {
+            lateness_p999: options.void_lateness,
+            rate,
+        }
+    }
+}
+
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds {
-            lateness_p999: Span::from_millis(1),
-            rate: 0.001,
-        }
+        Bounds::of(&WholeLinkOptions::defaults())
     }
 }
 
@@ -178,7 +187,6 @@ impl Settings {
         let fast = [&up, &down].map(|it| it.capacity.mean_rate() > SUPER_PACKETS_ABOVE);
         let by_rate = || fast.contains(&true) && !packets && crate::device::tun_there();
         let MeasureWindow(start, end) = whole.measure;
-        let Share(rate) = whole.void_rate;
         Ok(Settings {
             up,
             down,
@@ -188,10 +196,7 @@ impl Settings {
             seed: whole.seed.0,
             sample: whole.sample,
             measure: (start, end),
-            bounds: Bounds {
-                lateness_p999: whole.void_lateness,
-                rate,
-            },
+            bounds: Bounds::of(whole),
         })
     }
 

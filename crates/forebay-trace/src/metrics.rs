@@ -3,7 +3,7 @@
 use crate::measures::{self, Part};
 use crate::Trace;
 
-/// Metrics of one run; DESIGN's names. Rates are per arriving packet.
+/// Metrics of one run. Rates are per arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metrics {
     pub queue_mean_pkts: f64,

@@ -174,18 +174,12 @@ def delay(result: Runs, point: int, link: int) -> Plot:
     figure = Plot(figsize=(10, 3.4), layout="constrained")
     axes = figure.subplots()
     for index, law in result.laws(point):
-        observed = result.at(point, index, link)
-        delay_ms = 1e3 * np.concatenate([one.delay_s for one in observed])
-        packets = np.concatenate([one.delay_packets for one in observed]).astype(float)
-        if packets.sum() == 0:
+        delay_ms, longer = waited_longer(result.at(point, index, link), 1e-9)
+        if not len(delay_ms):
             continue
-        order = np.argsort(delay_ms, kind="stable")
-        longer = 1 - np.cumsum(packets[order]) / packets.sum()
-        # The last bin's share is zero, which a logarithmic axis cannot show.
-        shown = longer > 1e-9
         axes.plot(
-            delay_ms[order][shown],
-            longer[shown],
+            delay_ms,
+            longer,
             color=_colour(index),
             linestyle=DASHES[_round(index) % len(DASHES)],
             label=law.label,
@@ -199,6 +193,22 @@ def delay(result: Runs, point: int, link: int) -> Plot:
     if axes.lines:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def waited_longer(observed: Sequence[Observed], least: float) -> tuple[Floats, Floats]:
+    """Delays in ms, and the share of packets that waited longer, where it is above `least`.
+
+    Empty without packets.
+    """
+    delay_ms = 1e3 * np.concatenate([one.delay_s for one in observed])
+    packets = np.concatenate([one.delay_packets for one in observed]).astype(float)
+    order = np.argsort(delay_ms, kind="stable")
+    if packets.sum() == 0:
+        return delay_ms[:0], packets[:0]
+    longer = 1 - np.cumsum(packets[order]) / packets.sum()
+    # The last bin's share is zero; a logarithmic axis cannot show it.
+    shown = longer > least
+    return delay_ms[order][shown], longer[shown]
 
 
 def qacd(result: Runs) -> Plot:

@@ -8,15 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from forebay._native import __version__, senders
+from forebay._native import __version__, laws, senders
 from forebay.run.experiment import Description
 
 if TYPE_CHECKING:
-    from forebay._native import LinkInfo, PointInfo, TrafficInfo
+    from forebay._native import LawEntry, LinkInfo, PointInfo, TrafficInfo
     from forebay.run.runs import Runs
 
 UNITS = {"p": "packets", "B": "bytes"}
 TCP = {sender["name"]: sender["title"] for sender in senders()}
+
+
+def baseline() -> LawEntry:
+    """The queue without any law, the reference for others."""
+    return next(law for law in laws() if law["baseline"])
 
 
 def quantity(text: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from forebay import _native
 from forebay._native import ScenarioError, SearchSpace
+from forebay.report.words import baseline
 from forebay.run.scenario import Law
 from forebay.tune import theory
 from forebay.tune.ranges import Place, Ranges
@@ -119,11 +120,6 @@ def known(laws: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(laws)) or names
 
 
-def baseline() -> str:
-    """The queue without any law, beside which others are judged."""
-    return next(entry["name"] for entry in _native.laws() if entry["baseline"])
-
-
 def space(law: str, ranges: Ranges) -> Space | None:
     """The search space of a law; None for a law without a linear model."""
     native = ranges.conditions.space(law)
@@ -134,7 +130,7 @@ def space(law: str, ranges: Ranges) -> Space | None:
 
 def default(law: str) -> Candidate:
     """A law with the papers' parameters."""
-    label = law if law == baseline() else f"{law} (papers)"
+    label = law if law == baseline()["name"] else f"{law} (papers)"
     return Candidate(law, label, (), "default")
 
 

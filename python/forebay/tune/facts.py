@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebay import _native
+from forebay.report.words import baseline
 from forebay.run import stats
 from forebay.tune.candidates import Goal
 from forebay.tune.search import SENSITIVITY, counted
@@ -254,8 +254,8 @@ def _rival(tuning: Tuning, one: Checked) -> Rival:
 
 def _tested(tuning: Tuning) -> Tested:
     mine, rows = tuning.tested[0], tuning.against() if tuning.seeds > 1 else []
-    baseline = next(law for law in _native.laws() if law["baseline"])
-    plain = next((row for row in rows if row.other.candidate.law == baseline["name"]), None)
+    reference = baseline()
+    plain = next((row for row in rows if row.other.candidate.law == reference["name"]), None)
     again = next((row for row in rows if row.other.candidate.origin == "retargeted"), None)
     papers = [row for row in rows if row.other.candidate.origin == "default" and row is not plain]
 
@@ -267,10 +267,10 @@ def _tested(tuning: Tuning) -> Tested:
         deviation_s=stats.mean_and_interval(mine.worst_s),
         widest=_widest(mine),
         inside=_inside(tuning),
-        baseline_title=baseline["short_title"],
+        baseline_title=reference["short_title"],
         baseline=_beside(tuning, plain) if plain else None,
         retargeted=_beside(tuning, again) if again else None,
-        refused=[label for label, _ in tuning.left_out if label.endswith("(papers)")],
+        refused=[one.label for one, _ in tuning.left_out if one.origin == "default"],
         papers_worse=beside(row for row in papers if row.significant and row.difference_s > 0),
         papers_alike=beside(row for row in papers if not row.significant),
         papers_better=beside(row for row in papers if row.significant and row.difference_s < 0),

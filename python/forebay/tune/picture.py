@@ -10,8 +10,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from forebay import _native
 from forebay.report.plots import COLOURS, STYLE, Plot
+from forebay.report.words import baseline
 from forebay.run import stats
 
 if TYPE_CHECKING:
@@ -89,20 +89,20 @@ def places(tuning: Tuning) -> Plot:
     """Deviation of the queuing delay at each place: chosen, predicted, defaults, as tested."""
     mine, *others = tuning.tested
     where = tuning.ranges.places
-    baseline = next(law for law in _native.laws() if law["baseline"])
+    reference = baseline()
     rows = np.arange(len(where))[::-1]
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(9.0, 1.2 + 0.42 * len(where)), layout="constrained")
         axes = figure.subplots()
         for other in others:
-            plain = other.candidate.law == baseline["name"]
+            plain = other.candidate.law == reference["name"]
             axes.plot(
                 1e3 * np.nanmean(other.deviation_s, axis=1),
                 rows,
                 "s" if plain else "|",
                 color=COLOURS[1] if plain else "#999999",
                 markersize=5 if plain else 9,
-                label=baseline["short_title"] if plain else "the papers' defaults",
+                label=reference["short_title"] if plain else "the papers' defaults",
             )
         for row, values, local in zip(
             rows, mine.deviation_s, mine.candidate.local or [None] * len(rows), strict=True

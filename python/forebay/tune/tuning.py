@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from forebay._native import ScenarioError
+from forebay.report import words
 from forebay.run import stats
 from forebay.run.experiment import Progress
 from forebay.tune import candidates as known
@@ -57,7 +58,7 @@ class Tuning:
     tested: the chosen law, then the papers' defaults, with seeds of their own.
     best: the goodput of the best candidate at each place, as a share of the rate.
     inside: between the corners, where the model leaves the chosen law least margin, and its runs
-    there. left_out: laws that refuse their parameters here, and why.
+    there. left_out: candidates that refuse their parameters here, and why.
     """
 
     ranges: Ranges
@@ -71,7 +72,7 @@ class Tuning:
     best: Floats = field(default_factory=lambda: np.empty(0))
     tested: list[Checked] = field(default_factory=list)
     inside: tuple[Local, Checked] | None = None
-    left_out: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[tuple[Candidate, str]] = field(default_factory=list)
     interrupted: bool = False
     faults: list[str] = field(default_factory=list)
 
@@ -145,7 +146,7 @@ def tune(
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
     ranges = Ranges.of(rate, rtt, flows, packet, buffer)
     names = known.known(laws)
-    baseline = known.baseline()
+    baseline = words.baseline()["name"]
     if names == [baseline]:
         raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
     why = runnable(known.default(baseline), ranges)
@@ -178,7 +179,7 @@ def tune(
 
 def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
     """Every candidate that runs here."""
-    names = list(dict.fromkeys([known.baseline(), *tuning.laws]))
+    names = list(dict.fromkeys([words.baseline()["name"], *tuning.laws]))
     spaces = [s for s in (known.space(law, tuning.ranges) for law in names) if s is not None]
     tasks = [(space, goal) for space in spaces for goal in GOALS.values()]
     start = time.monotonic()
@@ -198,7 +199,7 @@ def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
     for candidate in found:
         why = runnable(candidate, tuning.ranges)
         if why:
-            tuning.left_out.append((candidate.label, why))
+            tuning.left_out.append((candidate, why))
         else:
             wanted.append(candidate)
     return wanted

@@ -114,7 +114,7 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
             }
             for one in tuning.searched
         ],
-        "left_out": [{"law": law, "why": why} for law, why in tuning.left_out],
+        "left_out": [{"law": one.label, "why": why} for one, why in tuning.left_out],
         "partial": tuning.interrupted or bool(tuning.faults),
     }
     return {key: _finite(value) for key, value in values.items()}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebay import _native
+from forebay.report.words import baseline
 from forebay.validate.comparison import SHORT, Comparison, Row, Side
 from forebay.validate.mapping import LEAD_S
 
@@ -207,19 +208,19 @@ def _apply(rules: Sequence[Rule], facts: Facts) -> list[Cause]:
 
 def _facts(found: Sequence[Comparison]) -> Facts:
     senders = sorted(_senders(found))
-    baseline = next(law for law in _native.laws() if law["baseline"])
+    reference = baseline()
     rows = [(one, row) for one in found for row in one.rows]
     return Facts(
         kernel_like=[name for name in senders if name.startswith(KERNEL_LIKE)],
         others=[name for name in senders if not name.startswith(KERNEL_LIKE)],
         short=any(SHORT.name in one.metrics for one in found),
-        baseline=baseline["short_title"],
+        baseline=reference["short_title"],
         tails=[
             "{:.1f} packets simulated, {:.1f} real".format(
                 *(side.mean(STD) for side in _sides(row))
             )
             for one, row in rows
-            if row.info and row.info.kind == baseline["name"] and _swings_less(one, row)
+            if row.info and row.info.kind == reference["name"] and _swings_less(one, row)
         ],
         low=[text for one, row in rows if (text := _below_set_point(one, row))],
         less_goodput=_less_goodput([row for _, row in rows]),

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from forebay.report.page import Picture
-from forebay.report.plots import COLOURS, STYLE, Plot
+from forebay.report.plots import COLOURS, STYLE, Plot, waited_longer
 from forebay.validate.comparison import (
     DELAY_S,
     DELAY_SHARE,
@@ -107,7 +107,7 @@ def delays(found: Comparison) -> Plot:
     grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
     for axes, row in zip(grid.flat, found.rows, strict=False):
         for (name, style), side in zip(SIDES.items(), (row.simulated, row.real), strict=True):
-            delay_ms, longer = _spread(side)
+            delay_ms, longer = waited_longer(side.observed, LEAST_SHARE / 10)
             axes.plot(delay_ms, longer, color=style["color"], linewidth=1.2, label=name)
         axes.set_title(row.name)
         axes.set_yscale("log")
@@ -165,14 +165,3 @@ def _panel(
 
 def _delays(side: Side) -> list[float]:
     return side.values("delay_mean_s")
-
-
-def _spread(side: Side) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Delays in ms, and the share of packets that waited longer."""
-    delay_ms = 1e3 * np.concatenate([one.delay_s for one in side.observed])
-    packets = np.concatenate([one.delay_packets for one in side.observed]).astype(float)
-    order = np.argsort(delay_ms, kind="stable")
-    longer = 1 - np.cumsum(packets[order]) / max(1.0, packets.sum())
-    # The last bin's share is zero, which a logarithmic axis cannot show.
-    shown = longer > LEAST_SHARE / 10
-    return delay_ms[order][shown], longer[shown]
