@@ -3,12 +3,13 @@
 //!
 //! `bad/NAME.toml` must give exactly the line in `bad/NAME.expected`. After a change of words,
 //! write them anew with `FOREBAY_BLESS=1 cargo test -p forebay-scenario --test bad`, and read
-//! what changed. LAWS stands there for the kinds in the registry.
+//! what changed. LAWS, QUEUES and SENDERS stand there for the entries of the registries.
 
 use std::path::{Path, PathBuf};
 
+use forebay_core::disciplines::DISCIPLINES;
 use forebay_core::laws::LAWS;
-use forebay_scenario::{parse, Options};
+use forebay_scenario::{parse, Options, SENDERS};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
@@ -22,6 +23,16 @@ fn files() -> Vec<PathBuf> {
         .collect();
     files.sort();
     files
+}
+
+/// The lists of the registries by their names: they grow without these tests.
+fn with_registries_named(line: &str) -> String {
+    let laws: Vec<&str> = LAWS.iter().map(|spec| spec.kind).collect();
+    let queues: Vec<&str> = DISCIPLINES.iter().map(|spec| spec.kind).collect();
+    let senders: Vec<String> = SENDERS.iter().map(|it| format!("{:?}", it.name)).collect();
+    line.replace(&laws.join(", "), "LAWS")
+        .replace(&queues.join(", "), "QUEUES")
+        .replace(&senders.join(", "), "SENDERS")
 }
 
 fn line(file: &Path) -> String {
@@ -38,9 +49,7 @@ fn each_wrong_scenario_gets_its_line() {
     let mut differences = Vec::new();
     for file in files() {
         let expected = file.with_extension("expected");
-        // The list of laws grows without this test.
-        let kinds: Vec<&str> = LAWS.iter().map(|spec| spec.kind).collect();
-        let found = line(&file).replace(&kinds.join(", "), "LAWS") + "\n";
+        let found = with_registries_named(&line(&file)) + "\n";
         if std::env::var_os("FOREBAY_BLESS").is_some() {
             std::fs::write(&expected, &found).unwrap();
         }
@@ -117,7 +126,7 @@ fn faults_of_the_command_line_name_its_option() {
         ),
         (
             set("law.2.queue", "priorty"),
-            "--set: law.2.queue: found \"priorty\", allowed: fifo, priority (did you mean \"priority\"?)",
+            "--set: law.2.queue: found \"priorty\", allowed: QUEUES (did you mean \"priority\"?)",
         ),
         (
             set("law.2.queue", "{ kind = \"priority\", dscp = 64 }"),
@@ -153,7 +162,7 @@ fn faults_of_the_command_line_name_its_option() {
         ),
     ];
     for (found, wanted) in cases {
-        assert_eq!(found, wanted);
+        assert_eq!(with_registries_named(&found), wanted);
     }
     let unknown = law("Holot");
     assert!(
