@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::laws::{value, values};
-use crate::prototype::Prototype;
 use crate::record::record;
 
 record! {
@@ -33,7 +32,12 @@ record! {
 }
 
 impl PointInfo {
-    pub fn of(py: Python, point: &Point, prototypes: &[Prototype]) -> PyResult<PointInfo> {
+    /// `prototypes` are laws that the scenario does not have, at a site.
+    pub fn of(
+        py: Python,
+        point: &Point,
+        prototypes: impl Fn(&Site) -> PyResult<Vec<LawInfo>>,
+    ) -> PyResult<PointInfo> {
         let scenario = &point.scenario;
         let site = scenario.site();
         let settings = PyDict::new(py);
@@ -41,7 +45,6 @@ impl PointInfo {
             settings.set_item(key, value(py, one)?)?;
         }
         let of_scenario = point.laws.iter().map(|law| LawInfo::of(py, law, &site));
-        let of_python = prototypes.iter().map(|law| law.info(py, &site));
         let (start, end) = scenario.measure;
         let links = scenario.all_links();
         let traffic = scenario.traffic.iter();
@@ -57,7 +60,7 @@ impl PointInfo {
                 .map(|link| Py::new(py, LinkInfo::of(py, link, &scenario.site_of(link))?))
                 .collect::<PyResult<_>>()?,
             laws: of_scenario
-                .chain(of_python)
+                .chain(prototypes(&site)?.into_iter().map(Ok))
                 .map(|law| Py::new(py, law?))
                 .collect::<PyResult<_>>()?,
             traffic: traffic

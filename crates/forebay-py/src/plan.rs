@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use forebay_batch::{jobs, Batch, Key};
+use forebay_core::Site;
 use forebay_scenario::{parse, Experiment, Options};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -53,8 +54,9 @@ pub fn plan(
     let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
     let py = text.py();
     let points = experiment.points.iter();
+    let infos = |site: &Site| prototypes.iter().map(|one| one.info(py, site)).collect();
     let points: PyResult<Vec<_>> = points
-        .map(|point| Py::new(py, PointInfo::of(py, point, &prototypes)?))
+        .map(|point| Py::new(py, PointInfo::of(py, point, infos)?))
         .collect();
     let of_python = prototypes.iter().map(|prototype| &prototype.label);
     Ok(Plan {

@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import ScenarioKeys
+from forebay.cli.options import FAILED, INTERRUPTED, ScenarioKeys
 
 if TYPE_CHECKING:
     from forebay.validate.comparison import Comparison
-
-#: Exit statuses beside 0.
-FAILED, INTERRUPTED = 1, 130
 
 
 def validate(

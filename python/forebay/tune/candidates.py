@@ -15,7 +15,7 @@ from forebay import _native
 from forebay._native import ScenarioError, SearchSpace
 from forebay.run.scenario import Law
 from forebay.tune import theory
-from forebay.tune.ranges import Place, Ranges
+from forebay.tune.ranges import Condition, Ranges
 
 Params = tuple[tuple[str, str], ...]
 Point = Mapping[str, float]
@@ -26,7 +26,7 @@ class Goal:
     """What the user wants.
 
     give_up: share of the goodput that may be given up, anywhere in the range.
-    least: what is to be least at the worst place, "delay_p95_s" or "deviation_s".
+    least: what is to be least under the worst condition, "delay_p95_s" or "deviation_s".
     """
 
     name: str
@@ -51,7 +51,7 @@ class Candidate:
     origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
         parameters, "retargeted" for the papers' gains with a tuned set-point.
     point: on the axes of its space, where it was searched.
-    local: what the model says at each place; empty where it was not asked.
+    local: what the model says under each condition; empty where it was not asked.
     keeps: whether it keeps the margins everywhere, and the queue from being empty too long.
     """
 
@@ -91,20 +91,20 @@ class Space:
         """About where the queue settles."""
         return self.native.queue_pkts(self._values(point))
 
-    def adapted(self, point: Point, place: Place, flows: float) -> Params:
-        """The parameters that the law sets by itself, at a place with this number of flows."""
-        return _texts(self.native.adapted(self._values(point), place.plain, flows))
+    def adapted(self, point: Point, condition: Condition, flows: float) -> Params:
+        """The parameters that the law sets by itself, with this number of flows."""
+        return _texts(self.native.adapted(self._values(point), condition.plain, flows))
 
     def local(
-        self, point: Point, ranges: Ranges, places: Sequence[Place]
+        self, point: Point, ranges: Ranges, conditions: Sequence[Condition]
     ) -> list[theory.Local | None]:
-        """What the model says of a point at each place."""
+        """What the model says of a point under each condition."""
         fixed = self.params(point)
 
-        def params_at(place: Place, flows: float) -> Params:
-            return fixed + self.adapted(point, place, flows)
+        def params_at(condition: Condition, flows: float) -> Params:
+            return fixed + self.adapted(point, condition, flows)
 
-        return theory.at(self.law, params_at, self.queue_pkts(point), ranges, places)
+        return theory.at(self.law, params_at, self.queue_pkts(point), ranges, conditions)
 
     def _values(self, point: Point) -> list[float]:
         return [point[axis.name] for axis in self.axes]
@@ -126,7 +126,7 @@ def baseline() -> str:
 
 def space(law: str, ranges: Ranges) -> Space | None:
     """What is searched of a law; None for laws without a linear model."""
-    native = ranges.conditions.space(law)
+    native = ranges.native.space(law)
     if native is None:
         return None
     return Space(law, tuple(Axis(*axis) for axis in native.axes), native)
@@ -151,7 +151,7 @@ def listed(law: str, ranges: Ranges) -> list[Candidate]:
     """Settings of a law that only packets can judge; none for a law with a model."""
     return [
         Candidate(law, f"{law} {i}", _texts(params), "listed")
-        for i, params in enumerate(ranges.conditions.listed(law), 1)
+        for i, params in enumerate(ranges.native.listed(law), 1)
     ]
 
 

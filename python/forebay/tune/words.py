@@ -1,4 +1,4 @@
-"""A tuning in words and numbers: the reasons, the table of places, and what `--json` prints."""
+"""A tuning in words and numbers: the reasons, the table of conditions, and what `--json` prints."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def reasons(tuning: Tuning) -> list[str]:
 def _choice(tuning: Tuning, chosen: Checked) -> str:
     goal, law = tuning.goal, chosen.candidate.law
     params = ", ".join(f"{key} = {quantity(value)}" for key, value in chosen.candidate.params)
-    where = tuning.ranges.places[chosen.worst]
+    where = tuning.ranges.conditions[chosen.worst]
     least = chosen.relative(tuning.best)
-    worst = tuning.ranges.places[int(np.argmin(least))]
+    worst = tuning.ranges.conditions[int(np.argmin(least))]
     text = (
         f"For {tuning.ranges}, with packets of {quantity(tuning.ranges.packet)} and a buffer of "
         f"{tuning.ranges.buffer_pkts} packets, take {law} with {params}. "
@@ -121,17 +121,21 @@ def _set_point(there: list[Local]) -> str:
 
 
 def _why(tight: Local, tuning: Tuning) -> str:
-    ranges, place = tuning.ranges, tight.place
-    few = place.flows == ranges.flows[0] < ranges.flows[1]
-    late = ranges.rtts_s[0] < ranges.rtts_s[1] == place.rtt_s
+    ranges, condition = tuning.ranges, tight.condition
+    few = condition.flows == ranges.flows[0] < ranges.flows[1]
+    late = ranges.rtts_s[0] < ranges.rtts_s[1] == condition.rtt_s
     causes = ["few flows make the gain of TCP highest"] if few else []
     causes += ["the RTT makes its answer latest"] if late else []
     return f", where {' and '.join(causes)}" if causes else ""
 
 
 def _place(local: Local) -> str:
-    """A place, and how many of its flows the model counts there."""
-    return f"{local.place} (with {local.flows:.0f} of them)" if local.timeouts else str(local.place)
+    """A condition, and how many of its flows the model counts there."""
+    return (
+        f"{local.condition} (with {local.flows:.0f} of them)"
+        if local.timeouts
+        else str(local.condition)
+    )
 
 
 def _inside(tuning: Tuning) -> str:
@@ -145,8 +149,8 @@ def _inside(tuning: Tuning) -> str:
     )
     mean, half = stats.mean_and_interval(run.deviation_s[0])
     return (
-        f"Between the corners the model likes {local.place} least, with {verdict}; there packets "
-        f"give {_ms(mean, half)} where {1e3 * local.noise_delay_s:.3g} ms were predicted. "
+        f"Between the corners the model likes {local.condition} least, with {verdict}; there "
+        f"packets give {_ms(mean, half)} where {1e3 * local.noise_delay_s:.3g} ms were predicted. "
     )
 
 
@@ -184,7 +188,7 @@ def _others(tuning: Tuning) -> str:
             slowest = max(slow, key=lambda o: o.loop.settling_s)
             parts.append(
                 f"The last is {far}, with {worst[far]:.3g} ms: gains that keep its margins where "
-                f"they bind settle in {_seconds(slowest.loop.settling_s)} at {slowest.place}."
+                f"they bind settle in {_seconds(slowest.loop.settling_s)} at {slowest.condition}."
             )
     return " ".join(parts)
 
@@ -205,7 +209,7 @@ def _tested(tuning: Tuning) -> str:
     if there:
         local, simulated_s = max(there, key=lambda pair: pair[1])
         text += (
-            f"; at {local.place}, where of those with a model it moves most, "
+            f"; at {local.condition}, where of those with a model it moves most, "
             f"{1e3 * simulated_s:.3g} ms where {1e3 * local.noise_delay_s:.3g} ms were predicted"
         )
     text += f". {_inside(tuning)}"
@@ -250,26 +254,26 @@ def _tested(tuning: Tuning) -> str:
     return text + TEST
 
 
-def places(tuning: Tuning) -> list[dict[str, Any]]:
-    """A row per place: the model's numbers and the packets' for the chosen law."""
+def conditions(tuning: Tuning) -> list[dict[str, Any]]:
+    """A row per condition: the model's numbers and the packets' for the chosen law."""
     one = tuning.tested[0] if tuning.tested else tuning.chosen
     if one is None:
         return []
     rows = []
-    locals_ = one.candidate.local or (None,) * len(tuning.ranges.places)
-    for i, (place, local) in enumerate(zip(tuning.ranges.places, locals_, strict=True)):
+    locals_ = one.candidate.local or (None,) * len(tuning.ranges.conditions)
+    for i, (condition, local) in enumerate(zip(tuning.ranges.conditions, locals_, strict=True)):
         deviation_s, ci95_s = stats.mean_and_interval(one.deviation_s[i])
         row: dict[str, Any] = {
-            "rate_bps": place.rate_bps,
-            "rtt_s": place.rtt_s,
-            "flows": place.flows,
+            "rate_bps": condition.rate_bps,
+            "rtt_s": condition.rtt_s,
+            "flows": condition.flows,
             "model": None if local is None else _local(local),
             "simulated": {
                 "deviation_s": deviation_s,
                 "deviation_ci95_s": ci95_s,
                 "delay_mean_s": float(np.nanmean(one.delay_s[i])),
                 "delay_p95_s": float(np.nanmean(one.delay_p95_s[i])),
-                "goodput_bps": float(np.nanmean(one.goodput[i])) * place.rate_bps,
+                "goodput_bps": float(np.nanmean(one.goodput[i])) * condition.rate_bps,
                 "goodput_of_best": float(one.relative(tuning.best)[i]),
                 "utilisation": float(np.nanmean(one.utilisation[i])),
             },
@@ -283,7 +287,7 @@ def _local(local: Local) -> dict[str, Any]:
     return {
         "flows": local.flows,
         "timeouts": local.timeouts,
-        "window_pkts": local.loop.point.window_pkts * local.flows / local.place.flows,
+        "window_pkts": local.loop.point.window_pkts * local.flows / local.condition.flows,
         "queue_pkts": local.queue_pkts,
         "stable": local.stable,
         "phase_deg": margins.phase_deg,
@@ -315,15 +319,15 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
             "buffer_pkts": ranges.buffer_pkts,
         },
         "reasons": reasons(tuning),
-        "places": places(tuning),
+        "places": conditions(tuning),
         "worst_deviation_s": float(np.nanmean(mine.worst_s)) if mine else None,
         "seeds": tuning.seeds,
         "inside": None
         if tuning.inside is None
         else {
-            "rate_bps": tuning.inside[0].place.rate_bps,
-            "rtt_s": tuning.inside[0].place.rtt_s,
-            "flows": tuning.inside[0].place.flows,
+            "rate_bps": tuning.inside[0].condition.rate_bps,
+            "rtt_s": tuning.inside[0].condition.rtt_s,
+            "flows": tuning.inside[0].condition.flows,
             "model": _local(tuning.inside[0]),
             "deviation_s": float(np.nanmean(tuning.inside[1].deviation_s)),
         },
@@ -394,7 +398,7 @@ def _beside(row: Against) -> str:
 def _papers(row: Against, tuning: Tuning) -> str:
     """A law as the papers have it, and its goodput."""
     share = row.other.relative(tuning.best)
-    where = tuning.ranges.places[int(np.argmin(share))]
+    where = tuning.ranges.conditions[int(np.argmin(share))]
     return (
         f"{row.other.candidate.law} as the papers have it (which has {100 * share.min():.0f} % of "
         f"the best goodput at {where})"
