@@ -635,10 +635,10 @@ class LinkDirection:
     observed: Observed
     #: made by hand while the link was up
     changes: list[ChangeInfo]
-    #: while the link was busy: what was released, and what was due, in bit/s
+    #: rates while the link was busy: released, and due, in bit/s
     achieved_bps: float
     asked_bps: float
-    #: lost after the queue, as was asked
+    #: packets lost after the queue on request
     lost_packets: int
     #: TCP flows that carried data
     tcp_flows: int

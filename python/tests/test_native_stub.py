@@ -65,6 +65,7 @@ path = ["left", "right", "far"]
 stop = "2s"
 [[law]]
 kind = "pi"
+target = "20p"
 [[at]]
 time = "1s"
 set = { "link.other.delay" = "2ms", "traffic.0.flows" = 1 }
@@ -182,7 +183,7 @@ def conforms(value: object, hint: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if hint is None or hint is type(None):
         return value is None
-    return type(value).__name__ == hint.__name__
+    return type(value).__name__ == str(hint.__name__)
 
 
 def parameters(function: Callable[..., object]) -> list[tuple[str, object, bool]]:

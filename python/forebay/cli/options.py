@@ -70,7 +70,7 @@ def settings(sets: Sequence[str] | None) -> dict[str, str]:
 
 
 def console(width: int = 120) -> Console:
-    """Standard output for tables, so many columns wide where no terminal says how wide it is."""
+    """Standard output for tables, `width` columns wide where no terminal gives a width."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else width, highlight=False)

@@ -25,7 +25,8 @@ LEAST_TARGET_PKTS = 5.0
 LEAST_WINDOW_PKTS = 4.0
 #: Standard deviation of a window that moves evenly between 2/3 and 4/3 of its mean.
 SAWTOOTH_SHARE = 1 / (3 * math.sqrt(3))
-#: A probability that so many deviations of the queue do not take to zero is seldom cut there.
+#: With room for this number of standard deviations of the queue, the probability seldom reaches
+#: zero.
 ROOM = 4.0
 
 
@@ -432,7 +433,7 @@ def design(
 
 
 def _designable(point: OperatingPoint) -> list[str]:
-    """Laws with a design rule or a linear model, whatever the link: any that their defaults fit."""
+    """Laws with a design rule or a linear model, on a link large enough for their defaults."""
     found = []
     for law in (entry["name"] for entry in _native.laws()):
         model = LawModel(law, [], 10**9, 1000, 1e6)

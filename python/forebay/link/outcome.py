@@ -38,7 +38,7 @@ DIRECTIONS = ["up", "down"]
 IDLE = 0.05
 #: Number of changes by hand that a report lists; link.json has all.
 MOST_CHANGES = 8
-#: What a link leaves besides what every run does.
+#: The file that a link leaves besides those of every run.
 LINK = "link.json"
 
 
@@ -70,14 +70,14 @@ class Outcome:
     lateness: LinkLateness
     #: Why the run is void; empty where it is sound.
     void: list[str]
-    #: What was observed up, then down.
+    #: Observations of each direction: up, then down.
     runs: list[Observed]
-    #: While the link was busy: what was released, and what was to be, in bit/s.
+    #: Rates while the link was busy: released, and due, in bit/s.
     achieved_bps: list[float]
     asked_bps: list[float]
-    #: Lost after the queue, as was asked.
+    #: Packets lost after the queue on request.
     lost_packets: list[int]
-    #: Changes that keys of the live view have made up, then down.
+    #: Changes by keys of the live view, for each direction.
     changes: list[list[ChangeInfo]]
     #: TCP flows that carried data; and by congestion control, those of them that were seen.
     tcp_flows: list[int]

@@ -27,7 +27,7 @@ LEAD_S = 1.0
 #: Access links this many times faster than the bottleneck do not hold a flow back; the link has
 #: none.
 ACCESS_RATIO = 5.0
-#: The way of the acknowledgements: nothing waits there, and it is slow enough for releases on
+#: The link of the acknowledgements: nothing waits there, and it is slow enough for releases on
 #: the microsecond.
 RETURN_RATE = "100Mbit/s"
 RETURN_BUFFER = "10000p"
@@ -37,7 +37,7 @@ PORT, TRANSFERS_PORT = 5201, 5200
 KINDS = ["ftp", "mice", "web"]
 #: Whether the kernel's senders ask for ECN; they do not speak L4S's.
 ECN = {"off": False, "classic": True}
-#: The kernel's names. Its Reno recovers with SACK, RACK and PRR whatever a scenario says.
+#: The kernel's names. Its Reno always recovers with SACK, RACK and PRR.
 CONGESTION_CONTROL = {sender["name"]: sender["kernel"] for sender in _native.senders()}
 
 
