@@ -170,6 +170,9 @@ params! {
     }
 }
 
+/// Reads the numbers of one part of the keys.
+type ReadNumbers = fn(&Section) -> Result<Vec<KeyNumber>, Fault>;
+
 /// A kind of traffic.
 pub struct TrafficSpec {
     pub kind: &'static str,
@@ -178,7 +181,7 @@ pub struct TrafficSpec {
     pub parts: &'static [&'static [ParamSpec]],
     read: fn(&Section) -> Result<TrafficKind, Fault>,
     /// One for each part that belongs to the kind alone.
-    numbers: &'static [fn(&Section) -> Result<Vec<KeyNumber>, Fault>],
+    numbers: &'static [ReadNumbers],
 }
 
 /// Every kind of traffic.
