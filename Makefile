@@ -113,7 +113,7 @@ $(STAMPS)/venv: requirements-dev.lock | $(VENV)/bin/python
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/venv $(RUST)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
+	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
 	@touch $@
 
 clean:

@@ -8,6 +8,7 @@ Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind 
 from typing import TYPE_CHECKING
 
 from forebay._native import Queue, ScenarioError, __version__, laws, queues, schema
+from forebay.lazy import getter
 from forebay.run.prototypes import Controller
 
 if TYPE_CHECKING:
@@ -47,13 +48,7 @@ _LATER = {
     "run": "run.api",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name in _LATER:
-        from importlib import import_module
-
-        return getattr(import_module(f"forebay.{_LATER[name]}"), name)
-    raise AttributeError(f"module 'forebay' has no attribute {name!r}")
+__getattr__ = getter(__name__, _LATER)
 
 
 def __dir__() -> list[str]:

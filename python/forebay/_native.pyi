@@ -10,6 +10,9 @@ from forebay.fluid.model import Model
 
 __version__: str
 
+#: A parameter's value; a quantity is a text with its unit.
+Parameter = bool | int | float | str
+
 class ScenarioError(ValueError):
     """A scenario that cannot be run: one line with file, key, what was found, what is allowed."""
 
@@ -87,8 +90,19 @@ def plan(
     what is in a file that the scenario names, or None."""
 
 class LawInfo:
-    """A law at one point; `params` as they are written, in the order of the law's table."""
+    """A law at one point; `params` with their values, in the order of the law's table."""
 
+    def __init__(
+        self,
+        label: str,
+        kind: str | None,
+        integrates: bool,
+        title: str,
+        source: str,
+        params: Sequence[tuple[str, Parameter]],
+        target_pkts: float | None,
+        queue: str | None,
+    ) -> None: ...
     label: str
     #: name in the registry; None for a prototype
     kind: str | None
@@ -96,55 +110,133 @@ class LawInfo:
     integrates: bool
     title: str
     source: str
-    params: list[tuple[str, str]]
+    params: list[tuple[str, Parameter]]
     #: a delay at the link's first rate
     target_pkts: float | None
     #: the discipline that holds it, as a scenario writes it; None for the default
     queue: str | None
 
 class LinkInfo:
-    """A link, and the queue before it; quantities are texts with their unit."""
+    """A link, and the queue before it."""
 
+    def __init__(
+        self,
+        name: str,
+        from_node: str,
+        to_node: str,
+        rate_bps: int,
+        trace: tuple[int, float] | None,
+        delay_s: tuple[float, float],
+        buffer_pkts: int | None,
+        buffer_bytes: int | None,
+        ecn: bool,
+        law: LawInfo | None,
+    ) -> None: ...
     name: str
     #: where the queue is
     from_node: str
     to_node: str
     #: what laws are told
-    rate: str
-    #: where recorded times drive it: their mean rate, and their length in s
-    trace: tuple[str, float] | None
-    #: one way
-    delay: str
-    buffer: str
+    rate_bps: int
+    #: where recorded times drive it: their mean rate in bit/s, and their length in s
+    trace: tuple[int, float] | None
+    #: one way: least and most, by flow
+    delay_s: tuple[float, float]
+    #: one of both
+    buffer_pkts: int | None
+    buffer_bytes: int | None
     ecn: bool
-    #: the law that it has whatever law is under test
+    #: the law that it has whichever law is under test
     law: LawInfo | None
 
 class TrafficInfo:
-    """A set of like flows; quantities are texts with their unit."""
+    """A set of like flows."""
 
+    def __init__(
+        self,
+        label: str,
+        kind: str,
+        flows: int,
+        packet_bytes: int,
+        header_bytes: int,
+        path: Sequence[str],
+        rtts_s: Sequence[float],
+        access_bps: int,
+        start_s: tuple[float, float],
+        stop_s: tuple[float, float] | None,
+        tcp: str | None,
+        ecn: str,
+        pacing: bool,
+        numbers: dict[str, float],
+    ) -> None: ...
     label: str
     kind: str
     flows: int
-    packet: str
+    packet_bytes: int
     #: of a packet, what goodput does not count
-    header: str
+    header_bytes: int
     #: nodes that the data passes
     path: list[str]
-    rtts: list[str]
-    access: str
+    rtts_s: list[float]
+    access_bps: int
     #: earliest and latest
-    start: tuple[str, str]
-    stop: tuple[str, str] | None
+    start_s: tuple[float, float]
+    stop_s: tuple[float, float] | None
     #: the scenario's name of the sender; None without congestion control
     tcp: str | None
-    ecn: bool
-    #: what is particular to the kind, by the scenario's keys; absent ones are left out
-    params: list[tuple[str, str]]
+    #: "off", "classic" (RFC 3168) or "l4s"
+    ecn: str
+    pacing: bool
+    #: numbers that belong to the kind, by the scenario's keys with their unit, such as "on_s";
+    #: absent ones are left out
+    numbers: dict[str, float]
+
+class ChangeInfo:
+    """A change while it ran, to what is not None."""
+
+    def __init__(
+        self,
+        time_s: float,
+        link: int | None,
+        traffic: int | None,
+        rate_bps: int | None,
+        delay_s: float | None,
+        buffer_pkts: int | None,
+        buffer_bytes: int | None,
+        flows: int | None,
+        aqm: str | None,
+        params: Sequence[tuple[str, Parameter]],
+    ) -> None: ...
+    time_s: float
+    #: number of the link that changes, or else of the traffic
+    link: int | None
+    traffic: int | None
+    rate_bps: int | None
+    delay_s: float | None
+    buffer_pkts: int | None
+    buffer_bytes: int | None
+    flows: int | None
+    #: name of the law, with its parameters that were given
+    aqm: str | None
+    params: list[tuple[str, Parameter]]
 
 class PointInfo:
-    """A point of the sweep; without a sweep there is one, with an empty label."""
+    """A point of the sweep; without a sweep there is one, with an empty label. Of real traffic,
+    a direction of the link."""
 
+    def __init__(
+        self,
+        label: str,
+        settings: dict[str, Any],
+        duration_s: float,
+        measure_s: tuple[float, float],
+        sample_s: float,
+        target_pkts: float | None,
+        links: Sequence[LinkInfo],
+        laws: Sequence[LawInfo],
+        traffic: Sequence[TrafficInfo],
+        changes: Sequence[ChangeInfo],
+    ) -> None: ...
     label: str
     settings: dict[str, Any]
     duration_s: float
@@ -152,18 +244,25 @@ class PointInfo:
     sample_s: float
     #: for every law; where None, each law has its own
     target_pkts: float | None
-    #: of the bottleneck
-    rate: str
     #: the bottleneck first
     links: list[LinkInfo]
     laws: list[LawInfo]
     traffic: list[TrafficInfo]
-    #: (time in s, what changes, to what)
-    changes: list[tuple[float, str, str]]
+    #: in order of time
+    changes: list[ChangeInfo]
 
 class Plan:
     """Every law at every point with every seed; `laws` are labels."""
 
+    def __init__(
+        self,
+        title: str,
+        source: str,
+        laws: Sequence[str],
+        seeds: Sequence[int],
+        points: tuple[PointInfo, ...],
+    ) -> None:
+        """Of real traffic, which has nothing to start."""
     title: str
     source: str
     laws: list[str]
@@ -190,6 +289,16 @@ class Batch:
 class Observed:
     """What was observed at one link; the arrays are None for a run that keeps only metrics."""
 
+    def __init__(
+        self,
+        link: str,
+        metrics: dict[str, float],
+        samples: dict[str, NDArray[Any]],
+        delay_s: NDArray[np.float64] | None,
+        delay_packets: NDArray[np.uint64] | None,
+        flow_traffic: NDArray[np.uint32] | None,
+        flow_goodput_bps: NDArray[np.float64] | None,
+    ) -> None: ...
     link: str
     metrics: dict[str, float]
     samples: dict[str, NDArray[Any]]
@@ -204,13 +313,12 @@ class Run(Observed):
     `point` and `law` are indices into the plan.
     """
 
+    def __init__(self, point: int, law: int, seed: int, observed: Observed) -> None: ...
     point: int
     law: int
     seed: int
     #: the other links
     others: list[Observed]
-    def under_law(self, law: int) -> Run:
-        """The same run under another index of its law."""
 
 class Fault:
     point: int
@@ -296,19 +404,19 @@ class LinearModel(TypedDict):
 
 class DesignedLaw(TypedDict):
     gains: dict[str, float]
-    #: name and value as TOML
+    #: name, and value as `--set` takes it
     params: list[tuple[str, str]]
     notes: list[str]
 
 class LawModel:
-    """A law with parameters, given as texts, on a link."""
+    """A law with parameters, on a link; texts mean what they mean after `--set`."""
 
     def __init__(
         self,
         kind: str,
-        params: Sequence[tuple[str, str]],
-        rate: str,
-        packet: str,
+        params: Sequence[tuple[str, Parameter]],
+        rate_bps: int,
+        packet_bytes: int,
         buffer_pkts: float,
     ) -> None: ...
     @property
@@ -333,10 +441,10 @@ class LawModel:
     def design(
         self,
         point: OperatingPoint,
-        target_pkts: float,
-        goals: Sequence[tuple[str, str]],
+        target: float | str,
+        goals: Sequence[tuple[str, Parameter]],
     ) -> DesignedLaw | None:
-        """The law's design rule at the wanted queue; None where it has none."""
+        """The law's design rule at the wanted queue, in packets or as a text; None without one."""
 
 class MeasureEntry(TypedDict):
     """A number that is taken from a run; a value times `scale` is in `unit`."""
@@ -407,11 +515,16 @@ class SearchSpace:
 def quantity(key: str, text: str, kind: str) -> float:
     """A "time" in s, a "rate" in bit/s, a "size" in bytes or a "queue" in packets."""
 
+def set_point_pkts(key: str, text: str, rate_bps: int, packet_bytes: int) -> float:
+    """The queue in packets that a set-point such as "50p" or "15ms" means at this link."""
+
 def critical_load_time_s(beta: float, rtt_s: float) -> float:
     """1/K_rc above which self-tuning is stable (staqm theorem 1); inf where none is."""
 
-def red_design(phase_margin: float, crossover: float, point: OperatingPoint) -> dict[str, float]:
-    """RED by staqm appendix D: k_red, l_red, w_q, q_d, omega_g."""
+def averaging_design(
+    phase_margin: float, crossover: float, point: OperatingPoint
+) -> dict[str, float]:
+    """An averaging law by staqm appendix D: k_red, l_red, w_q, q_d, omega_g."""
 
 class LinkOptionInfo(TypedDict):
     """An option of a link; `type` is flag, integer, text or table, `group` link, up or run."""
@@ -427,26 +540,28 @@ class LinkOptionInfo(TypedDict):
 def link_options() -> list[LinkOptionInfo]: ...
 
 class LinkDirectionSettings:
-    """Settings of one direction; quantities are texts with their unit."""
+    """Settings of one direction."""
 
-    #: None where a trace stands in its place
-    rate: str | None
-    #: name of the file
+    def __init__(
+        self,
+        link: LinkInfo,
+        trace: str | None,
+        buffer_mtu_pkts: float,
+        loss: float,
+        aqm: str,
+        params: Sequence[tuple[str, Parameter]],
+        law: LawInfo,
+    ) -> None: ...
+    link: LinkInfo
+    #: name of the file that has the times at which it sends
     trace: str | None
-    #: mean rate of a trace
-    rate_bps: int
-    delay: str
-    #: least and most
-    delay_s: tuple[float, float]
-    buffer: str
     #: packets of the MTU that the buffer holds
-    buffer_pkts: float
+    buffer_mtu_pkts: float
     #: share of packets lost after the queue
     loss: float
-    ecn: bool
     aqm: str
     #: parameters that were given for the law
-    set: list[tuple[str, str]]
+    params: list[tuple[str, Parameter]]
     law: LawInfo
 
 class LinkSettings:
@@ -467,6 +582,15 @@ class LinkSettings:
 class LinkReady:
     """A link that is up, and how others enter it."""
 
+    def __init__(
+        self,
+        pid: int,
+        user: str | None,
+        networks: Sequence[str],
+        ipv6: bool,
+        environment: dict[str, str],
+        metrics: str | None,
+    ) -> None: ...
     pid: int
     #: path of the user namespace, if there is one of its own
     user: str | None
@@ -480,6 +604,14 @@ class LinkReady:
 class LinkLateness:
     """How late packets were released, by quantile, in s; NaN without packets."""
 
+    def __init__(
+        self,
+        p50_s: float,
+        p99_s: float,
+        p999_s: float,
+        max_s: float,
+        bins: Sequence[tuple[float, int]],
+    ) -> None: ...
     p50_s: float
     p99_s: float
     p999_s: float
@@ -487,24 +619,26 @@ class LinkLateness:
     #: upper end of each bin in s, and packets in it
     bins: list[tuple[float, int]]
 
-class LinkChange:
-    """A change by hand while the link was up: of the rate, or of the law."""
-
-    time_s: float
-    #: 0 is up, 1 is down
-    direction: int
-    rate: str | None
-    aqm: str | None
-    set: list[tuple[str, str]]
-
 class LinkDirection:
     """What was observed in one direction."""
 
-    run: Run
-    #: while the link was busy: what was released, and what was due, in bit/s
+    def __init__(
+        self,
+        observed: Observed,
+        changes: Sequence[ChangeInfo],
+        achieved_bps: float,
+        asked_bps: float,
+        lost_packets: int,
+        tcp_flows: int,
+        congestion_controls: dict[str, int],
+    ) -> None: ...
+    observed: Observed
+    #: made by hand while the link was up
+    changes: list[ChangeInfo]
+    #: rates while the link was busy: released, and due, in bit/s
     achieved_bps: float
     asked_bps: float
-    #: lost after the queue, as was asked
+    #: packets lost after the queue on request
     lost_packets: int
     #: TCP flows that carried data
     tcp_flows: int
@@ -514,6 +648,20 @@ class LinkDirection:
 class LinkOutcome:
     """What came of a run on a link; can be pickled."""
 
+    def __init__(
+        self,
+        status: int | None,
+        not_started: int | None,
+        server_status: int | None,
+        duration_s: float,
+        measure_s: tuple[float, float],
+        sample_s: float,
+        lateness: LinkLateness,
+        void: Sequence[str],
+        capture_failed: str | None,
+        user_cpu_s: float,
+        directions: Sequence[LinkDirection],
+    ) -> None: ...
     #: exit status of the command, 128 + n where signal n killed it; None where there was none
     status: int | None
     #: number of the error for which the command could not be started
@@ -528,7 +676,7 @@ class LinkOutcome:
     void: list[str]
     #: why the captures are not whole, if they are not
     capture_failed: str | None
-    changes: list[LinkChange]
+    user_cpu_s: float
     #: up, then down
     directions: list[LinkDirection]
 

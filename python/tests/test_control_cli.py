@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tomllib
 from pathlib import Path
 
 import polars as pl
@@ -32,6 +33,32 @@ def test_design_prints_one_object(cli: Cli, tmp_path: Path) -> None:
     assert found["crossover_rad_s"] == pytest.approx(0.5 / (0.2 + 175 / 3750), rel=1e-3)
     assert found["stable"] is True
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_set_point_may_be_a_delay(cli: Cli) -> None:
+    """40 ms are 150 packets of 500 bytes at 15 Mbit/s."""
+    printed = [
+        cli("design", "pi", *LINK, *more, "--json").stdout
+        for more in [["--target", "150p"], ["--target", "40ms"], ["--set", "target=40ms"]]
+    ]
+    assert json.loads(printed[0])["operating_point"]["queue_pkts"] == 150
+    assert printed == [printed[0]] * 3
+    assert "175p or 40ms" in " ".join(cli("design", "--help").stdout.replace("│", "").split())
+
+
+def test_a_map_takes_a_set_point_that_is_a_delay(cli: Cli, tmp_path: Path) -> None:
+    gains = ["--set", "a=7.853e-5", "--set", "b=7.827e-5"]
+    link = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "10..400", "--rtt", "20..500ms"]
+    tables = []
+    for target in ("150p", "40ms"):
+        simulate = "0" if target == "150p" else "1"
+        done = cli(
+            *["map", "pi", *link, *gains, "--set", f"target={target}", "--points", "20"],
+            *["--simulate", simulate, "--out", target],
+        )
+        assert done.returncode == 0, done.stderr
+        tables.append(pl.read_parquet(tmp_path / target / "map.parquet"))
+    assert tables[0].equals(tables[1])
 
 
 @pytest.mark.parametrize(
@@ -70,6 +97,9 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
     }
     assert all((out / name).stat().st_size > 5000 for name in written if name.endswith(".png"))
     assert "phase margin" in done.stdout
+    printed = done.stdout[done.stdout.index("[[law]]") : done.stdout.index("To use it:")]
+    (law,) = tomllib.loads(printed)["law"]
+    assert (law["kind"], law["target"]) == ("pi", "175p")
     commands = [line.strip() for line in done.stdout.splitlines() if "   forebay " in line]
     assert len(commands) == 3
     short = ["--set", "duration=3s", "--set", 'measure=["1s","3s"]', "--no-report"]
@@ -85,6 +115,8 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
     [
         (["pj", *LINK], "law"),
         (["pi", *LINK, "--target", "many"], "--target"),
+        (["pi", *LINK, "--target", "0s"], "--target: found 0"),
+        (["pi", *LINK, "--target", "1s", "--buffer", "800p"], "--target"),
         (["pi", *LINK, "--target", "900p", "--buffer", "800p"], "--target"),
         (["pi", *LINK, "--set", "beta=2"], "beta"),
         (["pi", *LINK, "--set", "bta=0.2"], "bta"),

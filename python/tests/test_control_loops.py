@@ -37,7 +37,7 @@ LAWS = {
 
 def law(kind: str, params: list[tuple[str, str]] | None = None) -> LawModel:
     given = LAWS[kind] if params is None else params
-    return LawModel(kind, given, "15Mbit/s", "500B", 800.0)
+    return LawModel(kind, given, 15_000_000, 500, 800.0)
 
 
 def loop(kind: str, flows: float = 60.0, propagation_s: float = 0.2) -> Loop:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forebay import ScenarioError, _native, control
-from forebay._native import LawModel, OperatingPoint, critical_load_time_s, red_design
+from forebay._native import LawModel, OperatingPoint, averaging_design, critical_load_time_s
 from forebay.control import selftuning, transient
 from forebay.control.delay import DelaySystem
 from forebay.control.design import design
@@ -112,7 +112,7 @@ def test_red_of_staqm_appendix_d() -> None:
 
 def test_the_response_time_of_figure_12() -> None:
     for ratio, printed in [(0.0064, 17.5), (0.0005, 225)]:
-        omega_g = red_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
+        omega_g = averaging_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
         assert 1 / omega_g == pytest.approx(printed, rel=0.01)
 
 
@@ -179,7 +179,7 @@ def test_the_theorem_asks_for_the_one_thing_that_excludes_stability() -> None:
 
 def test_the_bound_of_avq_is_where_its_roots_reach_the_axis() -> None:
     for flows, capacity in [(50, 1000.0), (70, 1000.0), (400, 6000.0)]:
-        law = LawModel("avq", [], f"{round(8000 * capacity)}bit/s", "1000B", 100.0)
+        law = LawModel("avq", [], round(8000 * capacity), 1000, 100.0)
         designed = law.design(OperatingPoint(flows, 0.1, capacity), 20.0, [])
         assert designed is not None
         bound = designed["gains"]["alpha_bound"]
@@ -259,9 +259,7 @@ def test_the_step_settles_as_the_slowest_root_says() -> None:
     assert np.all(queue[time_s < designed.point.rtt_s] == 0)
     # An unstable loop grows.
     slow = control.Loop.at(
-        LawModel(
-            "pi", [("target", "175p"), ("a", "3e-4"), ("b", "2.99e-4")], "15Mbit/s", "500B", 800
-        ),
+        LawModel("pi", [("target", "175p"), ("a", "3e-4"), ("b", "2.99e-4")], 15_000_000, 500, 800),
         60,
         0.2,
     )

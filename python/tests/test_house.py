@@ -100,7 +100,6 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.xfail(reason="laws are still named elsewhere", strict=False)
 def test_no_law_is_named_outside_its_file() -> None:
     """Beside its file and its line of the registry, only experiments, pages and tests name one."""
     kinds = {law["name"] for law in _native.laws()}

@@ -63,12 +63,12 @@ def test_what_is_written_is_read_back(written: Dumbbell) -> None:
         def base(text: str, kind: str) -> float:
             return _native.quantity("", text, kind)
 
-        assert base(link.rate, "rate") == base(written.rate, "rate")
-        assert base(link.delay, "time") == written.delay_s
-        assert base(link.buffer, "queue") == written.buffer_pkts
-        assert base(traffic.access, "rate") >= 2 * base(written.rate, "rate") * (1 - 1e-9)
+        assert link.rate_bps == base(written.rate, "rate")
+        assert link.delay_s == (written.delay_s, written.delay_s)
+        assert link.buffer_pkts == written.buffer_pkts
+        assert traffic.access_bps >= 2 * base(written.rate, "rate") * (1 - 1e-9)
         assert (traffic.flows, point.target_pkts) == (flows, written.target_pkts)
-        assert base(traffic.rtts[0], "time") == base(written.rtt, "time")
+        assert traffic.rtts_s[0] == base(written.rtt, "time")
         assert point.duration_s == point.measure_s[1] == written.duration_s
 
 

@@ -20,7 +20,7 @@ from forebay.control.loop import Loop
 from forebay.run import stats
 from forebay.tune import candidates, check, search, theory, tune, tuning, values, words
 from forebay.tune.candidates import GOALS, Candidate
-from forebay.tune.ranges import Place, Ranges
+from forebay.tune.ranges import Condition, Ranges
 
 #: Few flows with long windows, where the model holds.
 RATE, RTT, FLOWS = "20Mbit/s", "100ms", "5..10"
@@ -40,10 +40,10 @@ def tuned() -> tuning.Tuning:
 def test_corners_are_every_pair_of_ends() -> None:
     ranges = Ranges.of("5..50Mbit/s", "20..200ms", "10..400")
     assert len(ranges.corners) == 8
-    assert ranges.corners[0] == Place(5_000_000, 0.02, 10)
-    assert ranges.middle == Place(15_800_000, 0.0632, 63)
+    assert ranges.corners[0] == Condition(5_000_000, 0.02, 10)
+    assert ranges.middle == Condition(15_800_000, 0.0632, 63)
     assert ranges.buffer_pkts == 1250  # 50 Mbit/s · 200 ms
-    assert Ranges.of("5Mbit/s", "20ms", "10").places == [Place(5_000_000, 0.02, 10)]
+    assert Ranges.of("5Mbit/s", "20ms", "10").conditions == [Condition(5_000_000, 0.02, 10)]
     assert Ranges.of("500kbit/s..5Mbit/s", "20ms", "10").rates_bps == (500_000, 5_000_000)
     assert len(ranges.grid(5)) == 125
     assert set(ranges.corners) <= set(ranges.grid(3))
@@ -51,7 +51,7 @@ def test_corners_are_every_pair_of_ends() -> None:
 
 def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
     """White noise of intensity S through 1/R/((s + a)(s + b)) has variance S/R²/(2ab(a + b))."""
-    model = LawModel("pi", [("target", "50p"), ("a", "1e-12"), ("b", "0")], "8Mbit/s", "1000B", 500)
+    model = LawModel("pi", [("target", "50p"), ("a", "1e-12"), ("b", "0")], 8_000_000, 1000, 500)
     found = model.operate(5.0, 0.15)
     assert found is not None
     loop = Loop(*found)
@@ -67,7 +67,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
     """The model's deviation at constant load, and that of the packets, within a third."""
     ranges = Ranges.of("15Mbit/s", "150ms", "20")
     params = (("target", "150p"), ("a", "0.00002"), ("b", "0.0000198"))
-    local = theory.at("pi", lambda _place, _flows: params, 150.0, ranges, ranges.places)[0]
+    local = theory.at("pi", lambda _place, _flows: params, 150.0, ranges, ranges.conditions)[0]
     assert local is not None
     assert local.held
     seen = check.check([Candidate("pi", "pi", params, "listed")], ranges, 3).checked[0]
@@ -93,7 +93,7 @@ def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
     assert space is not None
     goal = GOALS["throughput"]
     found = search.search(space, goal, narrow, seed=1)
-    high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.places)
+    high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.conditions)
     assert search.loss(found.local, goal) < search.BROKEN <= search.loss(high, goal)
 
 
@@ -106,7 +106,7 @@ def test_every_space_gives_parameters_that_the_law_takes(narrow: Ranges) -> None
         middle = {axis.name: math.sqrt(axis.low * axis.high) for axis in space.axes}
         one = Candidate(law, law, space.params(middle), "tuned")
         assert not check.runnable(one, narrow), law
-        assert len(space.local(middle, narrow, narrow.places)) == len(narrow.places)
+        assert len(space.local(middle, narrow, narrow.conditions)) == len(narrow.conditions)
 
 
 def made_up(name: str, deviation_ms: float, goodput: float, keeps: bool = True) -> check.Checked:

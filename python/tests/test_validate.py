@@ -22,6 +22,7 @@ import polars as pl
 import pytest
 from conftest import Cli, command
 
+from forebay import units
 from forebay._native import ScenarioError
 from forebay.link import LinkError, settings
 from forebay.link import run as run_link
@@ -79,12 +80,12 @@ def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
     wanted = plan.settings(7, "1ms", "0.1%")
     up, down = wanted.up, wanted.down
     assert wanted.up.aqm == "pi"
-    assert dict(up.law.params)["a"] == "0.00355"
-    assert up.rate_bps == 15_000_000
+    assert dict(up.law.params)["a"] == 0.00355
+    assert up.link.rate_bps == 15_000_000
     assert down.law.title.startswith("DropTail")
-    assert wanted.down.rate == RETURN_RATE
+    assert units.rate(wanted.down.link.rate_bps) == RETURN_RATE
     # Half the RTT each way, and the window later by what the servers take to come up.
-    assert {wanted.up.delay, wanted.down.delay} == {"15ms"}
+    assert {wanted.up.link.delay_s, wanted.down.link.delay_s} == {(0.015, 0.015)}
     assert wanted.measure == f"{LEAD_S + 2:g}s..{LEAD_S + 4:g}s"
     script = plan.command(7)[-1]
     assert script.count("-C reno") == 3

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import forebay
+from forebay import _native, units
+from forebay.report import words
 from forebay.report.words import quantity, short_time
 
 
@@ -31,3 +36,69 @@ def test_quantities_are_written_as_in_prose(text: str, expected: str) -> None:
 )
 def test_short_times_have_the_unit_that_reads_best(seconds: float, text: str) -> None:
     assert short_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (0.015, "15ms"), (1.5, "1.5s"), (33.898305e-3, "33.898305ms")]
+)
+def test_times_are_written_as_a_scenario_has_them(seconds: float, text: str) -> None:
+    assert units.time(seconds) == text
+    assert _native.quantity("", text, "time") == seconds
+
+
+@pytest.mark.parametrize(
+    ("bps", "text"), [(15e6, "15Mbit/s"), (1_500, "1.5kbit/s"), (999, "999bit/s"), (1e9, "1Gbit/s")]
+)
+def test_rates_are_written_as_a_scenario_has_them(bps: float, text: str) -> None:
+    assert units.rate(bps) == text
+    assert _native.quantity("", text, "rate") == bps
+
+
+SCENARIO = b"""
+duration = "10s"
+[bottleneck]
+rate = "10Mbit/s"
+delay = "5ms"
+buffer = "64kB"
+[[traffic]]
+kind = "ftp"
+flows = 2
+rtt = "40ms"
+tcp = "linux-cubic"
+pacing = true
+ecn = "l4s"
+[[traffic]]
+kind = "onoff"
+flows = 1
+rtt = "40ms"
+rate = "2Mbit/s"
+bursts = 5.0
+arrivals = 3.0
+swing = 0.5
+[[law]]
+kind = "pi"
+target = "5ms"
+queue = "priority"
+[[at]]
+time = "3s"
+set = { "bottleneck.rate" = "5Mbit/s", "traffic.0.flows" = 1 }
+"""
+
+
+def test_what_differs_from_the_default_is_said() -> None:
+    (point,) = _native.plan(SCENARIO, "written.toml").points
+    texts = [words._traffic(one, False).replace("\N{NO-BREAK SPACE}", " ") for one in point.traffic]
+    assert ", paced, ECN of L4S, packets of 1000 bytes" in texts[0]
+    assert "sending bursts at 2 Mbit/s that last 200 ms on average (exponential)" in texts[1]
+    assert "3 a second, which swings by 50 % in 400 s and is greatest at 0 s" in texts[1]
+    changes = " ".join(words.changes(point, 5)).replace("\N{NO-BREAK SPACE}", " ")
+    assert changes == "3 s: rate 5 Mbit/s 3 s: number of ftp flows 1"
+    assert point.laws[0].queue == "priority"
+
+
+def test_the_page_names_the_queue_of_a_law(tmp_path: Path) -> None:
+    path = tmp_path / "queue.toml"
+    path.write_bytes(SCENARIO)
+    result = forebay.run(path, sets={"duration": "4s", "measure": ["1s", "4s"]})
+    result.report(tmp_path / "out")
+    assert "in the queue priority" in (tmp_path / "out" / "report.html").read_text()

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod jobs;
+
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{
@@ -21,6 +23,8 @@ pub use forebay_sim::RESULTS_VERSION;
 use forebay_trace::{Metrics, Trace};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
+
+pub use jobs::{jobs, Key, OwnLaw};
 
 /// Gives the law of a run and its queue; called on the run's thread. The law may keep the control
 /// to end its run with [`Control::fail`].

@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use forebay_batch::{Batch, Build, Job, RESULTS_VERSION};
+use forebay_batch::{jobs, Batch, Job, Key, RESULTS_VERSION};
 use forebay_core::laws::LAWS;
 use forebay_core::Rng;
 use forebay_scenario::{files, parse, Options};
@@ -123,31 +122,17 @@ fn runs(path: &Path) -> Vec<(Name, Job)> {
         options.files.push((name, opportunities()));
     }
     let experiment = parse(&text, &file, &options).unwrap_or_else(|error| panic!("{error}"));
-    let mut runs = Vec::new();
-    for point in &experiment.points {
-        let scenario = Arc::new(point.scenario.clone());
-        for law in &point.laws {
-            let target_pkts = (scenario.target_pkts()).or(law.target_pkts(&scenario.site()));
-            let choice = law.clone();
-            let build: Build = Arc::new(move |_| choice.aqm());
-            for &seed in &experiment.seeds {
-                let name = Name {
-                    file: file.clone(),
-                    law: law.label.clone(),
-                    point: point.label.clone(),
-                    seed,
-                };
-                let job = Job {
-                    scenario: Arc::clone(&scenario),
-                    law: Arc::clone(&build),
-                    target_pkts,
-                    seed,
-                };
-                runs.push((name, job));
-            }
-        }
-    }
-    runs
+    let named = |(key, job): (Key, Job)| {
+        let name = Name {
+            file: file.clone(),
+            law: experiment.laws[key.law].clone(),
+            point: experiment.points[key.point].label.clone(),
+            seed: key.seed,
+        };
+        (name, job)
+    };
+    let all = jobs(&experiment, &[], |_| true);
+    all.into_iter().map(named).collect()
 }
 
 /// A trace of 4 s: 6 Mbit/s on average, in bursts and gaps.

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod averaging;
 pub mod band;
 pub mod cast;
 pub mod difference;

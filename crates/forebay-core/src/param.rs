@@ -281,6 +281,10 @@ pub trait Params: Sized + Clone {
 
     fn get(&self, name: &str) -> Option<Value>;
 
+    /// The size of a parameter in base units, of a list its least; `None` for flags and text, and
+    /// where `name` is not declared.
+    fn base(&self, name: &str) -> Option<f64>;
+
     /// Defaults with `given` on top.
     ///
     /// # Errors
@@ -456,6 +460,17 @@ macro_rules! params {
                 $(
                     if name == stringify!($field) {
                         return Some(<$type as $crate::param::ParamType>::to_value(&self.$field));
+                    }
+                )*
+                let _ = name;
+                None
+            }
+
+            fn base(&self, name: &str) -> Option<f64> {
+                $(
+                    if name == stringify!($field) {
+                        let extent = <$type as $crate::param::ParamType>::extent(&self.$field);
+                        return extent.map(|(low, _)| low);
                     }
                 )*
                 let _ = name;

@@ -300,6 +300,9 @@ fn with_unit(f: &mut fmt::Formatter, value: f64, units: &[(f64, &str)]) -> fmt::
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0s");
+        }
         with_unit(
             f,
             self.0 as f64,

@@ -68,6 +68,9 @@ pub struct Watchers {
     pub capture: Option<Capture>,
 }
 
+/// Names of the directions in reports.
+const NAMES: [&str; 2] = ["up", "down"];
+
 /// The observations of one direction.
 pub struct Observed {
     pub trace: Trace,
@@ -231,7 +234,8 @@ pub fn run(
             _ => false,
         });
         let target_pkts = asked.filter(|_| !moved).map(|(_, pkts)| pkts);
-        let trace = way.finish(end);
+        let mut trace = way.finish(end);
+        trace.name = NAMES[index].to_owned();
         Observed {
             metrics: Metrics::of(&trace, target_pkts),
             trace,

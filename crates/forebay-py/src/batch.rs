@@ -1,19 +1,13 @@
 //! A running batch as a Python object.
 
-use forebay_batch::{Batch, Outcome};
+use forebay_batch::{Batch, Key, Outcome};
 use forebay_core::Span;
 use forebay_trace::{Metrics, Samples, Trace};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 
-/// Which run: indices into the plan's points and laws, and a seed.
-#[derive(Clone, Copy)]
-pub struct Key {
-    pub point: usize,
-    pub law: usize,
-    pub seed: u64,
-}
+use crate::record::record;
 
 /// Runs under way in background threads.
 #[pyclass(frozen, name = "Batch", module = "forebay._native")]
@@ -50,7 +44,7 @@ impl PyBatch {
             let key = self.keys[finished.job];
             match finished.result {
                 Ok(outcome) => {
-                    let run = Run::new(py, key, outcome, self.samples)?;
+                    let run = Run::of(py, key, outcome, self.samples)?;
                     runs.push(Py::new(py, run)?);
                 }
                 Err(message) => faults.push(Fault {
@@ -65,24 +59,25 @@ impl PyBatch {
     }
 }
 
-/// What was observed at one link.
-#[pyclass(frozen, subclass, get_all, module = "forebay._native")]
-pub struct Observed {
-    /// Name of the link.
-    link: String,
-    /// Name to value; NaN where a metric does not apply.
-    metrics: Py<PyDict>,
-    /// Name to column; all of one length. Empty, and the columns below None, for a run that
-    /// keeps only metrics: it should not make Python load numpy.
-    samples: Py<PyDict>,
-    /// Upper end of each bin of the queuing delay, s.
-    delay_s: Option<Py<PyArray1<f64>>>,
-    /// Packets in each bin.
-    delay_packets: Option<Py<PyArray1<u64>>>,
-    /// Index into the point's traffic, by flow that crosses the link.
-    flow_traffic: Option<Py<PyArray1<u32>>>,
-    /// By flow, over the window of measurement.
-    flow_goodput_bps: Option<Py<PyArray1<f64>>>,
+record! {
+    /// What was observed at one link.
+    Observed(subclass) {
+        /// Name of the link.
+        link: String,
+        /// Name to value; NaN where a metric does not apply.
+        metrics: Py<PyDict>,
+        /// Name to column; all of one length. Empty, and the columns below None, for a run that
+        /// keeps only metrics: it should not make Python load numpy.
+        samples: Py<PyDict>,
+        /// Upper end of each bin of the queuing delay, s.
+        delay_s: Option<Py<PyArray1<f64>>>,
+        /// Packets in each bin.
+        delay_packets: Option<Py<PyArray1<u64>>>,
+        /// Index into the point's traffic, by flow that crosses the link.
+        flow_traffic: Option<Py<PyArray1<u32>>>,
+        /// By flow, over the window of measurement.
+        flow_goodput_bps: Option<Py<PyArray1<f64>>>,
+    }
 }
 
 /// One finished run, and what was observed at its bottleneck.
@@ -97,6 +92,27 @@ pub struct Run {
     others: Vec<Py<Observed>>,
 }
 
+#[pymethods]
+impl Run {
+    /// A run with nothing but `observed`.
+    #[new]
+    fn new(
+        point: usize,
+        law: usize,
+        seed: u64,
+        observed: &Bound<Observed>,
+    ) -> PyClassInitializer<Run> {
+        let others = Vec::new();
+        let run = Run {
+            point,
+            law,
+            seed,
+            others,
+        };
+        PyClassInitializer::from(observed.get().copy(observed.py())).add_subclass(run)
+    }
+}
+
 /// A run that failed.
 #[pyclass(frozen, get_all, module = "forebay._native")]
 pub struct Fault {
@@ -107,84 +123,8 @@ pub struct Fault {
     message: String,
 }
 
-/// What `Run` takes for its base class.
-type Columns = (
-    String,
-    Py<PyDict>,
-    Py<PyDict>,
-    Option<Py<PyArray1<f64>>>,
-    Option<Py<PyArray1<u64>>>,
-    Option<Py<PyArray1<u32>>>,
-    Option<Py<PyArray1<f64>>>,
-);
-
-#[pymethods]
 impl Run {
-    /// A run that is there already, such as one that has been pickled.
-    #[new]
-    fn made(
-        point: usize,
-        law: usize,
-        seed: u64,
-        others: Vec<Py<Observed>>,
-        columns: Columns,
-    ) -> PyClassInitializer<Run> {
-        let (link, metrics, samples, delay_s, delay_packets, flow_traffic, flow_goodput_bps) =
-            columns;
-        let observed = Observed {
-            link,
-            metrics,
-            samples,
-            delay_s,
-            delay_packets,
-            flow_traffic,
-            flow_goodput_bps,
-        };
-        PyClassInitializer::from(observed).add_subclass(Run {
-            point,
-            law,
-            seed,
-            others,
-        })
-    }
-
-    fn __getnewargs__<'py>(slf: &Bound<'py, Run>) -> PyResult<Bound<'py, PyTuple>> {
-        let part = |name: &str| slf.getattr(name);
-        let columns = [
-            part("link")?,
-            part("metrics")?,
-            part("samples")?,
-            part("delay_s")?,
-            part("delay_packets")?,
-            part("flow_traffic")?,
-            part("flow_goodput_bps")?,
-        ];
-        let fields = [
-            part("point")?,
-            part("law")?,
-            part("seed")?,
-            part("others")?,
-            PyTuple::new(slf.py(), columns)?.into_any(),
-        ];
-        PyTuple::new(slf.py(), fields)
-    }
-
-    /// The same run under another index of its law.
-    fn under_law<'py>(slf: &Bound<'py, Run>, law: usize) -> PyResult<Bound<'py, PyAny>> {
-        let fields = Run::__getnewargs__(slf)?;
-        let other = (
-            fields.get_item(0)?,
-            law,
-            fields.get_item(2)?,
-            fields.get_item(3)?,
-            fields.get_item(4)?,
-        );
-        slf.get_type().call1(other)
-    }
-}
-
-impl Run {
-    pub fn new(
+    fn of(
         py: Python,
         key: Key,
         outcome: Outcome,
@@ -193,7 +133,7 @@ impl Run {
         let mut trace = outcome.trace;
         let others = std::mem::take(&mut trace.others).into_iter();
         let others = others.zip(&outcome.others).map(|(trace, metrics)| {
-            let observed = Observed::new(py, trace, metrics, samples)?;
+            let observed = Observed::of(py, trace, metrics, samples)?;
             Py::new(py, observed)
         });
         let run = Run {
@@ -202,7 +142,7 @@ impl Run {
             seed: key.seed,
             others: others.collect::<PyResult<_>>()?,
         };
-        let bottleneck = Observed::new(py, trace, &outcome.metrics, samples)?;
+        let bottleneck = Observed::of(py, trace, &outcome.metrics, samples)?;
         let metrics = bottleneck.metrics.bind(py);
         metrics.set_item("user_cpu_s", outcome.user_cpu_s)?;
         Ok(PyClassInitializer::from(bottleneck).add_subclass(run))
@@ -210,7 +150,7 @@ impl Run {
 }
 
 impl Observed {
-    fn new(py: Python, trace: Trace, metrics: &Metrics, samples: bool) -> PyResult<Observed> {
+    pub fn of(py: Python, trace: Trace, metrics: &Metrics, samples: bool) -> PyResult<Observed> {
         let table = PyDict::new(py);
         for (name, value) in metrics.fields() {
             table.set_item(name, value)?;
@@ -231,24 +171,28 @@ impl Observed {
     }
 
     fn keep(&mut self, py: Python, trace: Trace) -> PyResult<()> {
-        let (delay_s, delay_packets): (Vec<f64>, Vec<u64>) = trace
-            .delay_ns
-            .iter_recorded()
-            .map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
-            .unzip();
-        let (start, end) = trace.settings.window;
-        let window_s = end.since(start).as_secs_f64();
-        let (flow_traffic, flow_goodput_bps): (Vec<u32>, Vec<f64>) = trace
-            .flows
-            .iter()
-            .map(|flow| (flow.traffic, 8.0 * flow.delivered_bytes as f64 / window_s))
-            .unzip();
+        let (delay_s, delay_packets): (Vec<_>, Vec<_>) = trace.delay_bins().unzip();
+        let flow_traffic: Vec<_> = trace.flows.iter().map(|flow| flow.traffic).collect();
+        let flow_goodput_bps: Vec<_> = trace.goodputs_bps().collect();
         self.samples = columns(py, trace.settings.interval, trace.samples)?.unbind();
         self.delay_s = Some(delay_s.into_pyarray(py).unbind());
         self.delay_packets = Some(delay_packets.into_pyarray(py).unbind());
         self.flow_traffic = Some(flow_traffic.into_pyarray(py).unbind());
         self.flow_goodput_bps = Some(flow_goodput_bps.into_pyarray(py).unbind());
         Ok(())
+    }
+
+    /// The same, with the same columns.
+    fn copy(&self, py: Python) -> Observed {
+        Observed {
+            link: self.link.clone(),
+            metrics: self.metrics.clone_ref(py),
+            samples: self.samples.clone_ref(py),
+            delay_s: self.delay_s.as_ref().map(|it| it.clone_ref(py)),
+            delay_packets: self.delay_packets.as_ref().map(|it| it.clone_ref(py)),
+            flow_traffic: self.flow_traffic.as_ref().map(|it| it.clone_ref(py)),
+            flow_goodput_bps: self.flow_goodput_bps.as_ref().map(|it| it.clone_ref(py)),
+        }
     }
 }
 

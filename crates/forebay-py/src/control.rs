@@ -1,16 +1,18 @@
 //! Linear models, operating points and design rules as Python values.
 
-use crate::ScenarioError;
 use forebay_core::law::{Design, DesignRequest};
-use forebay_core::laws::{find, LAWS};
 use forebay_core::linear::{self, LoopFilter};
-use forebay_core::param::{nearest, ParamError, Value};
-use forebay_core::{Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span};
+use forebay_core::param::{ParamError, Value};
+use forebay_core::{averaging, self_tuning, Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span};
+use forebay_scenario::law_named;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
 
-/// A parameter as the command line gives it: its name and a text.
-type Texts = Vec<(String, String)>;
+use crate::laws::{read_setting, text};
+use crate::ScenarioError;
+
+/// Parameters by their names; texts mean what they mean on the command line.
+type Settings<'py> = Vec<(String, Bound<'py, PyAny>)>;
 
 /// Flows on a link, and TCP and the queue linearised there.
 #[pyclass(frozen, module = "forebay._native")]
@@ -91,32 +93,28 @@ pub struct LawModel {
 
 #[pymethods]
 impl LawModel {
-    /// Raises `ScenarioError` where the law, a parameter or a quantity is wrong.
+    /// Raises `ScenarioError` where the law or a parameter is wrong, or the link carries nothing.
     #[new]
     fn new(
         kind: &str,
-        params: Texts,
-        rate: &str,
-        packet: &str,
+        params: Settings,
+        rate_bps: u64,
+        packet_bytes: u64,
         buffer_pkts: f64,
     ) -> PyResult<Self> {
-        let wrong = |key: &str, found: &str, allowed: String| {
-            fault(ParamError::new(key, format!("{found:?}"), allowed))
-        };
         let spec = known(kind)?;
+        for (key, size) in [("rate", rate_bps), ("packet", packet_bytes)] {
+            if size == 0 {
+                return Err(fault(ParamError::new(key, size, "more than zero")));
+            }
+        }
+        let given = read(params)?;
+        spec.resolve(&given).map_err(fault)?;
         let site = Site {
-            rate: Rate::parse(rate).map_err(|allowed| wrong("rate", rate, allowed))?,
-            packet: Bytes::parse(packet).map_err(|allowed| wrong("packet", packet, allowed))?,
+            rate: Rate::from_bps(rate_bps),
+            packet: Bytes(packet_bytes),
             buffer_pkts,
         };
-        if site.rate.as_bps() == 0 {
-            return Err(wrong("rate", rate, "a rate above zero".into()));
-        }
-        if site.packet.0 == 0 {
-            return Err(wrong("packet", packet, "a size above zero".into()));
-        }
-        let given = values(params)?;
-        spec.resolve(&given).map_err(fault)?;
         Ok(LawModel { spec, given, site })
     }
 
@@ -136,13 +134,7 @@ impl LawModel {
     fn goals(&self) -> Vec<(&'static str, String, &'static str)> {
         let goals = self.spec.goals.iter();
         goals
-            .map(|goal| {
-                (
-                    goal.name,
-                    crate::laws::text(&(goal.default)()),
-                    goal.doc.trim(),
-                )
-            })
+            .map(|goal| (goal.name, text(&(goal.default)()), goal.doc.trim()))
             .collect()
     }
 
@@ -196,7 +188,7 @@ impl LawModel {
         py: Python<'py>,
         point: &OperatingPoint,
         target: Bound<PyAny>,
-        goals: Texts,
+        goals: Settings,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let request = DesignRequest {
             point: point.0,
@@ -204,7 +196,7 @@ impl LawModel {
                 .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
             site: self.site,
         };
-        let found = self.spec.design(&self.given, &request, &values(goals)?);
+        let found = self.spec.design(&self.given, &request, &read(goals)?);
         found
             .map_err(fault)?
             .map(|it| designed(py, &it))
@@ -226,25 +218,19 @@ pub fn set_point(value: &Bound<PyAny>) -> Option<SetPoint> {
 
 /// The law of this name.
 pub fn known(kind: &str) -> PyResult<&'static LawSpec> {
-    find(kind).ok_or_else(|| {
-        let kinds: Vec<_> = LAWS.iter().map(|law| law.kind).collect();
-        let near = nearest(kind, &kinds).map(|near| format!(" (did you mean {near:?}?)"));
-        let allowed = kinds.join(", ") + &near.unwrap_or_default();
-        fault(ParamError::new("law", format!("{kind:?}"), allowed))
-    })
+    law_named(kind).map_err(|allowed| fault(ParamError::new("law", format!("{kind:?}"), allowed)))
 }
 
 pub fn fault(error: ParamError) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
 
-/// Values of `--set KEY=VALUE`.
-fn values(texts: Texts) -> PyResult<Vec<(String, Value)>> {
-    let read = |(name, text): (String, String)| {
-        let value = forebay_scenario::set_value(&name, &text).map_err(fault)?;
+fn read(settings: Settings) -> PyResult<Vec<(String, Value)>> {
+    let one = |(name, value): (String, Bound<PyAny>)| {
+        let value = read_setting(&name, &value).map_err(fault)?;
         Ok((name, value))
     };
-    texts.into_iter().map(read).collect()
+    settings.into_iter().map(one).collect()
 }
 
 fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDict>> {
@@ -273,11 +259,8 @@ fn designed<'py>(py: Python<'py>, design: &Design) -> PyResult<Bound<'py, PyDict
         gains.set_item(name, gain)?;
     }
     entry.set_item("gains", gains)?;
-    // As the text of a scenario: quantities in quotes.
-    let params = design
-        .params
-        .iter()
-        .map(|(name, value)| (*name, value.to_string()));
+    let params = design.params.iter();
+    let params = params.map(|(name, value)| (*name, text(value)));
     entry.set_item("params", params.collect::<Vec<_>>())?;
     entry.set_item("notes", PyList::new(py, &design.notes)?)?;
     Ok(entry)
@@ -296,27 +279,36 @@ pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
     read.map_err(|allowed| fault(ParamError::new(key, format!("{text:?}"), allowed)))
 }
 
+/// The queue in packets that a set-point such as "50p" or "15ms" means at this link.
+/// Raises `ScenarioError` with what is allowed.
+#[pyfunction]
+pub fn set_point_pkts(key: &str, text: &str, rate_bps: u64, packet_bytes: u64) -> PyResult<f64> {
+    let read = SetPoint::parse(text)
+        .map_err(|allowed| fault(ParamError::new(key, format!("{text:?}"), allowed)))?;
+    Ok(read.pkts(Rate::from_bps(rate_bps), Bytes(packet_bytes)))
+}
+
 /// 1/K_rc above which self-tuning is stable (staqm theorem 1), in seconds; inf where none is.
 #[pyfunction]
 pub fn critical_load_time_s(beta: f64, rtt_s: f64) -> f64 {
-    forebay_core::laws::stpi::critical_load_time_s(beta, rtt_s)
+    self_tuning::critical_load_time_s(beta, rtt_s)
 }
 
-/// RED designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q, q_d}.
+/// An averaging law designed for a network (staqm appendix D): {omega_g, k_red, l_red, w_q, q_d}.
 #[pyfunction]
-pub fn red_design<'py>(
+pub fn averaging_design<'py>(
     py: Python<'py>,
     phase_margin: f64,
     crossover: f64,
     point: &OperatingPoint,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let red = forebay_core::laws::red::design(phase_margin, crossover, &point.0);
+    let found = averaging::design(phase_margin, crossover, &point.0);
     let entry = PyDict::new(py);
-    for (name, value) in red.gains(0.0) {
-        if name != "max_p" {
-            entry.set_item(name, value)?;
-        }
-    }
+    entry.set_item("omega_g", found.omega_g)?;
+    entry.set_item("k_red", found.k_red)?;
+    entry.set_item("l_red", found.l_red)?;
+    entry.set_item("w_q", found.w_q)?;
+    entry.set_item("q_d", found.q_d_pkts)?;
     Ok(entry)
 }
 
@@ -324,6 +316,7 @@ pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<OperatingPoint>()?;
     module.add_class::<LawModel>()?;
     module.add_function(wrap_pyfunction!(quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(set_point_pkts, module)?)?;
     module.add_function(wrap_pyfunction!(critical_load_time_s, module)?)?;
-    module.add_function(wrap_pyfunction!(red_design, module)?)
+    module.add_function(wrap_pyfunction!(averaging_design, module)?)
 }

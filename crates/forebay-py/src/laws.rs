@@ -77,6 +77,20 @@ pub fn text(value: &Value) -> String {
     }
 }
 
+/// Names with their values.
+pub fn values<N: ToString>(py: Python, all: &[(N, Value)]) -> PyResult<Vec<(String, Py<PyAny>)>> {
+    let one = |(name, it): &(N, Value)| Ok((name.to_string(), value(py, it)?.unbind()));
+    all.iter().map(one).collect()
+}
+
+/// A value that Python gives under a name; a text means what it means after `--set NAME=`.
+pub fn read_setting(name: &str, given: &Bound<PyAny>) -> Result<Value, ParamError> {
+    match given.cast::<PyString>() {
+        Ok(text) => set_value(name, &text.to_string()),
+        Err(_) => read_value(given),
+    }
+}
+
 /// A value that Python gives: a flag, a number, a text, a path, or a table, whose texts mean what
 /// they mean after `--set KEY=`.
 pub fn read_value(given: &Bound<PyAny>) -> Result<Value, ParamError> {
@@ -100,10 +114,7 @@ pub fn read_value(given: &Bound<PyAny>) -> Result<Value, ParamError> {
         let Ok((name, field)) = item.extract::<(String, Bound<PyAny>)>() else {
             return Err(ParamError::new("params", item, "names and their values"));
         };
-        let field = match field.cast::<PyString>() {
-            Ok(text) => set_value(&name, &text.to_string())?,
-            Err(_) => read_value(&field)?,
-        };
+        let field = read_setting(&name, &field)?;
         fields.push((name, field));
     }
     Ok(Value::Table(fields))

@@ -5,6 +5,7 @@
 
 mod batch;
 mod control;
+mod facts;
 mod files;
 mod fluid;
 mod keys;
@@ -52,14 +53,11 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fluid::fluid_scenario, module)?)?;
     module.add_class::<fluid::FluidTrace>()?;
     module.add_class::<plan::Plan>()?;
-    module.add_class::<plan::PointInfo>()?;
-    module.add_class::<plan::LawInfo>()?;
-    module.add_class::<plan::LinkInfo>()?;
-    module.add_class::<plan::TrafficInfo>()?;
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<batch::Observed>()?;
     module.add_class::<batch::Run>()?;
     module.add_class::<batch::Fault>()?;
+    facts::register(module)?;
     control::register(module)?;
     link::register(module)?;
     search::register(module)?;

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use forebay_batch::Outcome as Observation;
 use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::{ParamError, Time};
 use forebay_link::live::Change;
@@ -14,14 +13,14 @@ use forebay_link::{
     Watchers,
 };
 use forebay_scenario::link_options::{DirectionChoice, OptionGroup};
-use forebay_scenario::{LinkOptions, Maybe};
+use forebay_scenario::LinkOptions;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::batch::{Key, Run};
-use crate::laws::{read_value, text, value};
-use crate::plan::LawInfo;
+use crate::batch::Observed;
+use crate::facts::{self, ChangeInfo, LawInfo, LinkInfo};
+use crate::laws::{read_value, text, value, values};
 use crate::record::record;
 use crate::ScenarioError;
 
@@ -123,13 +122,15 @@ impl LinkSettings {
     /// Client to server.
     #[getter]
     fn up(&self, py: Python) -> PyResult<LinkDirectionSettings> {
-        self.direction(py, &self.options.up, &self.settings.up)
+        let ends = ["up", "client", "server"];
+        self.direction(py, ends, &self.options.up, &self.settings.up)
     }
 
     /// Server to client.
     #[getter]
     fn down(&self, py: Python) -> PyResult<LinkDirectionSettings> {
-        self.direction(py, &self.options.down, &self.settings.down)
+        let ends = ["down", "server", "client"];
+        self.direction(py, ends, &self.options.down, &self.settings.down)
     }
 
     #[getter]
@@ -153,57 +154,53 @@ impl LinkSettings {
     fn direction(
         &self,
         py: Python,
+        [name, from, to]: [&str; 3],
         choice: &DirectionChoice,
         read: &DirectionSettings,
     ) -> PyResult<LinkDirectionSettings> {
         let site = read.site(self.settings.mtu);
         let options = &choice.options;
-        let delay = options.delay;
-        let Maybe(rate) = options.rate;
-        let mean = choice.mean_rate();
-        Ok(LinkDirectionSettings {
-            rate: rate.map(|rate| rate.to_string()),
-            trace: options.trace.0.as_ref().map(|file| file.0.clone()),
-            rate_bps: mean.as_bps(),
-            delay: text(&delay.to_value()),
-            delay_s: (delay.least.as_secs_f64(), delay.most.as_secs_f64()),
-            buffer: text(&options.buffer.to_value()),
-            buffer_pkts: site.buffer_pkts,
-            loss: options.loss.0,
+        let (buffer_pkts, buffer_bytes) = facts::buffer(options.buffer.0);
+        let link = LinkInfo {
+            name: name.to_owned(),
+            from_node: from.to_owned(),
+            to_node: to.to_owned(),
+            rate_bps: choice.mean_rate().as_bps(),
+            trace: choice.trace.as_deref().map(facts::trace),
+            delay_s: (
+                options.delay.least.as_secs_f64(),
+                options.delay.most.as_secs_f64(),
+            ),
+            buffer_pkts,
+            buffer_bytes,
             ecn: self.options.whole.ecn,
+            law: None,
+        };
+        Ok(LinkDirectionSettings {
+            link: Py::new(py, link)?,
+            trace: options.trace.0.as_ref().map(|file| file.0.clone()),
+            buffer_mtu_pkts: site.buffer_pkts,
+            loss: options.loss.0,
             aqm: choice.law.spec.kind.to_owned(),
-            set: written(&choice.law.given),
-            law: Py::new(py, LawInfo::of_choice(&choice.law, &site))?,
+            params: values(py, &choice.law.given)?,
+            law: Py::new(py, LawInfo::of(py, &choice.law, &site)?)?,
         })
     }
 }
 
-fn written(given: &[(String, Value)]) -> Vec<(String, String)> {
-    let text = |(name, value): &(String, Value)| (name.clone(), text(value));
-    given.iter().map(text).collect()
-}
-
 record! {
-    /// Settings of one direction. Quantities are texts with their unit.
+    /// Settings of one direction.
     LinkDirectionSettings {
-        /// None where a trace stands in its place.
-        rate: Option<String>,
-        /// Name of the file.
+        link: Py<LinkInfo>,
+        /// Name of the file that has the times at which it sends.
         trace: Option<String>,
-        /// Mean rate of a trace.
-        rate_bps: u64,
-        delay: String,
-        /// Least and most.
-        delay_s: (f64, f64),
-        buffer: String,
         /// Packets of the MTU that the buffer holds.
-        buffer_pkts: f64,
+        buffer_mtu_pkts: f64,
         /// Share of packets lost after the queue.
         loss: f64,
-        ecn: bool,
         aqm: String,
         /// Parameters that were given for the law.
-        set: Vec<(String, String)>,
+        params: Vec<(String, Py<PyAny>)>,
         law: Py<LawInfo>,
     }
 }
@@ -236,22 +233,11 @@ record! {
 }
 
 record! {
-    /// A change by hand while the link was up: of the rate, or of the law.
-    LinkChange {
-        time_s: f64,
-        /// 0 is up, 1 is down.
-        direction: usize,
-        rate: Option<String>,
-        aqm: Option<String>,
-        /// Parameters that were set for the law.
-        set: Vec<(String, String)>,
-    }
-}
-
-record! {
     /// What was observed in one direction.
     LinkDirection {
-        run: Py<Run>,
+        observed: Py<Observed>,
+        /// Made by hand while the link was up.
+        changes: Vec<Py<ChangeInfo>>,
         /// While the link was busy: what was released, and what was due, in bit/s.
         achieved_bps: f64,
         asked_bps: f64,
@@ -281,7 +267,7 @@ record! {
         void: Vec<String>,
         /// Why the captures are not whole, if they are not.
         capture_failed: Option<String>,
-        changes: Vec<Py<LinkChange>>,
+        user_cpu_s: f64,
         /// Up, then down.
         directions: Vec<Py<LinkDirection>>,
     }
@@ -384,25 +370,31 @@ fn status(ended: Option<Ended>) -> (Option<i32>, Option<i32>) {
     }
 }
 
-fn changed(time: Time, change: &Change) -> Option<LinkChange> {
-    let time_s = time.as_secs_f64();
-    match change {
-        Change::Rate(direction, rate) => Some(LinkChange {
-            time_s,
-            direction: *direction,
-            rate: Some(rate.to_string()),
-            aqm: None,
-            set: Vec::new(),
-        }),
-        Change::Law(direction, law) => Some(LinkChange {
-            time_s,
-            direction: *direction,
-            rate: None,
+/// What a change did to direction `index`, if anything.
+fn changed(
+    py: Python,
+    time: Time,
+    change: &Change,
+    index: usize,
+) -> PyResult<Option<Py<ChangeInfo>>> {
+    let at = ChangeInfo {
+        time_s: time.as_secs_f64(),
+        link: Some(0),
+        ..ChangeInfo::default()
+    };
+    let info = match change {
+        Change::Rate(direction, rate) if *direction == index => ChangeInfo {
+            rate_bps: Some(rate.as_bps()),
+            ..at
+        },
+        Change::Law(direction, law) if *direction == index => ChangeInfo {
             aqm: Some(law.spec.kind.to_owned()),
-            set: written(&law.given),
-        }),
-        Change::Stop(_) => None,
-    }
+            params: values(py, &law.given)?,
+            ..at
+        },
+        Change::Rate(..) | Change::Law(..) | Change::Stop(_) => return Ok(None),
+    };
+    Py::new(py, info).map(Some)
 }
 
 fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkOutcome> {
@@ -414,32 +406,18 @@ fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkO
         max_s: outcome.lateness.max_s(),
         bins: outcome.lateness.bins(),
     };
-    let changes = outcome.changes.iter();
-    let changes = changes.filter_map(|(time, change)| changed(*time, change));
-    let changes: PyResult<Vec<_>> = changes.map(|it| Py::new(py, it)).collect();
     let (status, not_started) = status(outcome.command);
     let (server_status, _) = self::status(outcome.server);
-    let measured = settings.measured(outcome.duration);
     let mut directions = Vec::new();
-    for (point, direction) in outcome.ways.into_iter().enumerate() {
-        let key = Key {
-            point,
-            law: 0,
-            seed: settings.seed,
-        };
-        let mut observation = Observation {
-            metrics: direction.metrics,
-            trace: direction.trace,
-            user_cpu_s: outcome.user_cpu_s,
-            others: Vec::new(),
-        };
-        observation.trace.name = ["up", "down"][point].to_owned();
-        let run = Bound::new(py, Run::new(py, key, observation, true)?)?;
-        let metrics = run.getattr("metrics")?;
-        metrics.set_item("lateness_p99_s", lateness.p99_s)?;
-        metrics.set_item("void", !outcome.void.is_empty())?;
+    for (index, direction) in outcome.ways.into_iter().enumerate() {
+        let changes = outcome.changes.iter();
+        let changes = changes.map(|(time, change)| changed(py, *time, change, index));
+        let observed = Observed::of(py, direction.trace, &direction.metrics, true)?;
         let direction = LinkDirection {
-            run: run.unbind(),
+            observed: Py::new(py, observed)?,
+            changes: changes
+                .filter_map(PyResult::transpose)
+                .collect::<PyResult<_>>()?,
             achieved_bps: direction.achieved_bps,
             asked_bps: direction.asked_bps,
             lost_packets: direction.counts.lost_packets,
@@ -453,12 +431,12 @@ fn observed(py: Python, settings: &Settings, outcome: Outcome) -> PyResult<LinkO
         not_started,
         server_status,
         duration_s: outcome.duration.as_secs_f64(),
-        measure_s: measured,
+        measure_s: settings.measured(outcome.duration),
         sample_s: settings.sample.as_secs_f64(),
         lateness: Py::new(py, lateness)?,
         void: outcome.void,
         capture_failed: outcome.capture_failed,
-        changes: changes?,
+        user_cpu_s: outcome.user_cpu_s,
         directions,
     })
 }
@@ -479,7 +457,6 @@ pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<LinkDirectionSettings>()?;
     module.add_class::<LinkReady>()?;
     module.add_class::<LinkLateness>()?;
-    module.add_class::<LinkChange>()?;
     module.add_class::<LinkDirection>()?;
     module.add_class::<LinkOutcome>()
 }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use forebay_batch::{Build, Control};
+use forebay_batch::{Build, Control, OwnLaw};
+use forebay_core::param::ParamType;
 use forebay_core::periodic::{Controller, Periodic, Sample};
 use forebay_core::{Aqm, Law, ParamError, SetPoint, Site, Span};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString};
 
+use crate::facts::LawInfo;
+use crate::laws::values;
 use crate::ScenarioError;
 
 /// What a prototype sees of its queue.
@@ -35,12 +38,13 @@ impl Queue {
 }
 
 /// What makes a law written in Python: a class, or a function that gives an instance, with
-/// `interval` and `sample(queue) -> p`, and perhaps `target` (in packets, or a text such as "15ms") and `label`.
+/// `interval` and `sample(queue) -> p`, and perhaps `target` (in packets, or a text such as "15ms")
+/// and `label`.
 pub struct Prototype {
     factory: Py<PyAny>,
     pub label: String,
-    pub interval: Span,
-    pub set_point: Option<SetPoint>,
+    interval: Span,
+    set_point: Option<SetPoint>,
 }
 
 impl Prototype {
@@ -69,12 +73,30 @@ impl Prototype {
         })
     }
 
-    /// The set-point in packets, as a law of the registry has it.
-    pub fn target_pkts(&self, site: &Site) -> Option<f64> {
-        self.set_point.map(|set_point| site.pkts(set_point))
+    pub fn info(&self, py: Python, site: &Site) -> PyResult<LawInfo> {
+        let target = self.set_point.map(|it| ("target", it.to_value()));
+        let interval = ("interval", self.interval.to_value());
+        let params: Vec<_> = target.into_iter().chain([interval]).collect();
+        Ok(LawInfo {
+            label: self.label.clone(),
+            kind: None,
+            integrates: false,
+            title: "a prototype in Python".into(),
+            source: String::new(),
+            params: values(py, &params)?,
+            target_pkts: self.set_point.map(|set_point| site.pkts(set_point)),
+            queue: None,
+        })
     }
 
-    pub fn build(&self, py: Python) -> Build {
+    pub fn law(&self, py: Python) -> OwnLaw {
+        OwnLaw {
+            build: self.build(py),
+            set_point: self.set_point,
+        }
+    }
+
+    fn build(&self, py: Python) -> Build {
         let factory = self.factory.clone_ref(py);
         let factory = Arc::new(factory);
         Arc::new(move |control| {

@@ -1,15 +1,16 @@
 //! Plain results as Python classes.
 
-/// A frozen class of plain fields, which Python can make and pickle.
+/// A frozen class of plain fields, which Python can make and pickle. `Name(subclass)` may be
+/// extended.
 macro_rules! record {
     (
         $(#[$outer:meta])*
-        $name:ident {
+        $name:ident $(($option:ident))? {
             $( $(#[$inner:meta])* $field:ident: $type:ty, )*
         }
     ) => {
         $(#[$outer])*
-        #[pyo3::pyclass(frozen, get_all, module = "forebay._native")]
+        #[pyo3::pyclass(frozen, get_all, module = "forebay._native" $(, $option)?)]
         pub struct $name {
             $( $(#[$inner])* pub $field: $type, )*
         }

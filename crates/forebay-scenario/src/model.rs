@@ -90,6 +90,16 @@ pub struct Traffic {
     /// When the application stops offering new data; what is outstanding is still delivered.
     pub stop: Option<Instant>,
     pub kind: TrafficKind,
+    /// The numbers among the keys of its kind; keys without a value are left out.
+    pub numbers: Vec<KeyNumber>,
+}
+
+/// A number that a key has, in the key's base unit: "s", "bit/s", "B", "p", or "" for a pure one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyNumber {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub number: f64,
 }
 
 impl Traffic {
@@ -141,6 +151,16 @@ impl TrafficKind {
             TrafficKind::Web(_) => "web",
             TrafficKind::Pages(_) => "pages",
             TrafficKind::OnOff(_) => "onoff",
+        }
+    }
+
+    /// How its packets say that they can be marked.
+    pub fn ecn(&self) -> EcnChoice {
+        match self {
+            TrafficKind::Cbr { ecn: true, .. } | TrafficKind::OnOff(OnOff { ecn: true, .. }) => {
+                EcnChoice::Classic
+            }
+            _ => self.tcp().map_or(EcnChoice::Off, |tcp| tcp.ecn),
         }
     }
 
@@ -282,6 +302,14 @@ impl Scenario {
     /// Every link, the bottleneck first.
     pub fn all_links(&self) -> impl Iterator<Item = &Link> {
         std::iter::once(&self.bottleneck).chain(&self.links)
+    }
+
+    /// The nodes that the data of `traffic` passes, in order.
+    pub fn nodes(&self, traffic: &Traffic) -> Vec<&str> {
+        let links: Vec<&Link> = self.all_links().collect();
+        let first = links[traffic.path[0]].from.as_str();
+        let others = traffic.path.iter().map(|link| links[*link].to.as_str());
+        std::iter::once(first).chain(others).collect()
     }
 
     /// Number of the link that joins the ends of `link` the other way.

@@ -6,7 +6,8 @@ use forebay_core::{params, Bytes, ParamSpec, Params, Rate, Span, Time};
 use crate::document::Document;
 use crate::error::Fault;
 use crate::model::{
-    Arrivals, EcnChoice, Instant, Link, OnOff, Pages, Pareto2, Tcp, Traffic, TrafficKind, Web,
+    Arrivals, EcnChoice, Instant, KeyNumber, Link, OnOff, Pages, Pareto2, Tcp, Traffic,
+    TrafficKind, Web,
 };
 use crate::path::unique_labels;
 use crate::senders::Sender;
@@ -169,6 +170,9 @@ params! {
     }
 }
 
+/// Reads the numbers of one part of the keys.
+type ReadNumbers = fn(&Section) -> Result<Vec<KeyNumber>, Fault>;
+
 /// A kind of traffic.
 pub struct TrafficSpec {
     pub kind: &'static str,
@@ -176,6 +180,8 @@ pub struct TrafficSpec {
     /// Its keys besides `kind`, in the order of tables.
     pub parts: &'static [&'static [ParamSpec]],
     read: fn(&Section) -> Result<TrafficKind, Fault>,
+    /// One for each part that belongs to the kind alone.
+    numbers: &'static [ReadNumbers],
 }
 
 /// Every kind of traffic.
@@ -184,12 +190,14 @@ pub const KINDS: &[TrafficSpec] = &[
         kind: "ftp",
         title: "TCP connections with endless data",
         parts: &[FlowKeys::SPECS, TcpKeys::SPECS],
+        numbers: &[],
         read: |section| Ok(TrafficKind::Ftp(tcp(section)?)),
     },
     TrafficSpec {
         kind: "mice",
         title: "TCP connections that open, send for a short time and fall silent, again and again",
         parts: &[FlowKeys::SPECS, MiceKeys::SPECS, TcpKeys::SPECS],
+        numbers: &[numbers::<MiceKeys>],
         read: |section| {
             let keys: MiceKeys = section.read()?;
             Ok(TrafficKind::Mice {
@@ -204,6 +212,7 @@ pub const KINDS: &[TrafficSpec] = &[
         kind: "cbr",
         title: "Packets at a constant rate, without congestion control",
         parts: &[FlowKeys::SPECS, CbrKeys::SPECS],
+        numbers: &[numbers::<CbrKeys>],
         read: |section| {
             let CbrKeys { rate, ecn } = section.read()?;
             Ok(TrafficKind::Cbr { rate, ecn })
@@ -219,6 +228,7 @@ pub const KINDS: &[TrafficSpec] = &[
             SizeKeys::SPECS,
             TcpKeys::SPECS,
         ],
+        numbers: &[numbers::<WebKeys>, numbers::<SizeKeys>],
         read: |section| {
             let keys: WebKeys = section.read()?;
             Ok(TrafficKind::Web(Web {
@@ -238,6 +248,7 @@ pub const KINDS: &[TrafficSpec] = &[
             SizeKeys::SPECS,
             TcpKeys::SPECS,
         ],
+        numbers: &[numbers::<PagesKeys>, numbers::<SizeKeys>],
         read: |section| {
             let keys: PagesKeys = section.read()?;
             Ok(TrafficKind::Pages(Pages {
@@ -254,6 +265,7 @@ pub const KINDS: &[TrafficSpec] = &[
         kind: "onoff",
         title: "Bursts of packets at a constant rate, without congestion control",
         parts: &[FlowKeys::SPECS, OnOffKeys::SPECS],
+        numbers: &[numbers::<OnOffKeys>],
         read: |section| {
             let keys: OnOffKeys = section.read()?;
             if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
@@ -281,6 +293,18 @@ pub const KINDS: &[TrafficSpec] = &[
         },
     },
 ];
+
+fn numbers<P: Params>(section: &Section) -> Result<Vec<KeyNumber>, Fault> {
+    let keys: P = section.read()?;
+    let number = |spec: &ParamSpec| {
+        Some(KeyNumber {
+            name: spec.name,
+            unit: spec.unit,
+            number: keys.base(spec.name)?,
+        })
+    };
+    Ok(P::SPECS.iter().filter_map(number).collect())
+}
 
 fn size(section: &Section) -> Result<Pareto2, Fault> {
     let SizeKeys { shape, scale } = section.read()?;
@@ -339,6 +363,11 @@ fn one(section: &Section, label: String, links: &[Link]) -> Result<Traffic, Faul
     let spec = spec(section)?;
     section.only(&["kind"], spec.parts)?;
     let keys: FlowKeys = section.read()?;
+    let kind = (spec.read)(section)?;
+    let mut numbers = Vec::new();
+    for part in spec.numbers {
+        numbers.extend(part(section)?);
+    }
     Ok(Traffic {
         label,
         flows: keys.flows,
@@ -352,7 +381,8 @@ fn one(section: &Section, label: String, links: &[Link]) -> Result<Traffic, Faul
         group: keys.group.0.map(|label| label.0),
         start: keys.start,
         stop: keys.stop.0,
-        kind: (spec.read)(section)?,
+        kind,
+        numbers,
     })
 }
 

@@ -32,6 +32,22 @@ pub struct Trace {
     pub others: Vec<Trace>,
 }
 
+impl Trace {
+    /// Bins of the queuing delay with a packet in them: upper end in s, and packets.
+    pub fn delay_bins(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let bins = self.delay_ns.iter_recorded();
+        bins.map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
+    }
+
+    /// What each flow got over the window, in bit/s.
+    pub fn goodputs_bps(&self) -> impl Iterator<Item = f64> + '_ {
+        let (start, end) = self.settings.window;
+        let window_s = end.since(start).as_secs_f64();
+        let flows = self.flows.iter();
+        flows.map(move |flow| 8.0 * flow.delivered_bytes as f64 / window_s)
+    }
+}
+
 /// Columns over time. Row i describes (i·interval, (i+1)·interval]; counts are those of that
 /// interval, lengths and probes are taken at its end.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import LawKind, Packet, settings
+from forebay.cli import options
+from forebay.cli.options import AsJson, LawKind, Packet, settings
 
 if TYPE_CHECKING:
     from forebay.control.design import Design
@@ -23,39 +24,26 @@ def design(
     target: Annotated[
         str | None,
         typer.Option(
-            help="Queue length to hold, such as 175p; a quarter of the bandwidth-delay product "
-            "if it is left out.",
+            help="Queue length or queuing delay to hold, such as 175p or 40ms; a quarter of the "
+            "bandwidth-delay product if it is left out.",
             show_default=False,
         ),
     ] = None,
     buffer: Annotated[
         str | None,
-        typer.Option(
-            help="Most packets that can wait; the bandwidth-delay product, or twice the target "
-            "if that is more, if it is left out.",
-            show_default=False,
-        ),
+        options.buffer("the bandwidth-delay product, or twice the target if that is more,"),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            help="What the design is asked for, such as beta=0.3, or a parameter of the law that "
-            "it leaves alone, such as interval=10ms. May be given several times.",
-            metavar="KEY=VALUE",
+        options.sets(
+            "A goal of the design, such as beta=0.3, or a parameter of the law that it leaves "
+            "alone, such as interval=10ms."
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the pictures and the scenario go; results/design-LAW if it is left out.",
-            metavar="DIR",
-        ),
+        Path | None, options.out("the pictures and the scenario", "results/design-LAW")
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object; files are written only with --out."),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Design a law for a link: gains, margins, and why."""
     from forebay.control.design import design as designed
@@ -103,6 +91,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     from rich.table import Table
 
     from forebay.report import words
+    from forebay.run.scenario import Law
 
     console = Console(highlight=False, soft_wrap=False)
     table = Table(
@@ -132,7 +121,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     name = f"{result.law}.toml"
     console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
     console.print()
-    for line in ["[[law]]", f'kind = "{result.law}"', *(f"{k} = {v}" for k, v in result.params)]:
+    for line in Law(result.law, result.params).text().splitlines():
         console.print(f"    {line}", markup=False)
     console.print()
     console.print("To use it:")

@@ -14,15 +14,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from forebay import _native
+from forebay.cli.options import FAILED, INTERRUPTED, NoReport
 from forebay.cli.options import settings as parameters
 
 if TYPE_CHECKING:
     from forebay._native import LinkOptionInfo, LinkReady
     from forebay.link import Outcome
-
-#: Exit statuses: where the machine does not allow a link, and on Ctrl-C after the command.
-FAILED, INTERRUPTED = 1, 130
-
 
 #: Where help shows each group of options.
 PANELS = {"link": "Link", "up": "Client to server, where it differs", "run": None}
@@ -75,9 +72,7 @@ def link(
         Path | None,
         typer.Option(help="Folder for the report, samples and metrics.", metavar="DIR"),
     ] = None,
-    no_report: Annotated[
-        bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
-    ] = False,
+    no_report: NoReport = False,
     watch: Annotated[
         bool,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forebay._native import ScenarioError
+from forebay.cli import options
 from forebay.cli.options import LawKind, Packet, settings
 from forebay.control.spans import DOTS, ends
 
@@ -18,30 +19,16 @@ def stability_map(
     flows: Annotated[str, typer.Option(help="Range of long-lived TCP flows, such as 10..400.")],
     rtt: Annotated[str, typer.Option(help="Propagation both ways, or a range 20..500ms.")],
     packet: Packet = "1000B",
-    buffer: Annotated[
-        str | None,
-        typer.Option(
-            help="Most packets that can wait; the largest bandwidth-delay product if it is left "
-            "out.",
-            show_default=False,
-        ),
-    ] = None,
+    buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            help="A parameter of the law, such as a=1e-5. May be given several times.",
-            metavar="KEY=VALUE",
-        ),
+        options.sets("A parameter of the law, such as a=1e-5, target=50p or target=40ms."),
     ] = None,
     points: Annotated[int, typer.Option(help="Cells along an axis.", min=2, max=2000)] = 200,
     simulate: Annotated[
         int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
     ] = 5,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where the map goes; results/map-LAW if it is left out.", metavar="DIR"),
-    ] = None,
+    out: Annotated[Path | None, options.out("the map", "results/map-LAW")] = None,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,20 +13,45 @@ from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from typer.models import OptionInfo
+
+#: Exit statuses beside 0.
+FAILED, INTERRUPTED = 1, 130
+
+
+def buffer(default: str) -> OptionInfo:
+    """`--buffer` of a command that takes `default` without it."""
+    text = f"Buffer size in packets, such as 500p; {default} if it is left out."
+    return cast("OptionInfo", typer.Option(help=text, show_default=False))
+
+
+def out(what: str, default: str) -> OptionInfo:
+    """`--out` of a command that writes `what`."""
+    text = f"Folder for {what}; {default} if it is left out."
+    return cast("OptionInfo", typer.Option(help=text, metavar="DIR"))
+
+
+def sets(what: str) -> OptionInfo:
+    """`--set`, which may be given several times."""
+    text = f"{what} May be given several times."
+    return cast("OptionInfo", typer.Option("--set", help=text, metavar="KEY=VALUE"))
+
 
 #: Options that mean the same in every command that has them.
 ScenarioFile = Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")]
 ScenarioKeys = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        help="Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s. "
-        "May be given several times.",
-        metavar="KEY=VALUE",
-    ),
+    sets("Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s."),
 ]
 LawKind = Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")]
 Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object; files are written only with --out."),
+]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
@@ -45,7 +70,7 @@ def settings(sets: Sequence[str] | None) -> dict[str, str]:
 
 
 def console(width: int = 120) -> Console:
-    """Standard output for tables, so many columns wide where no terminal says how wide it is."""
+    """Standard output for tables, `width` columns wide where no terminal gives a width."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else width, highlight=False)

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._native import ScenarioError
-from forebay.cli.options import Threads, console, settings
+from forebay.cli.options import FAILED, INTERRUPTED, Threads, console, settings
 
 if TYPE_CHECKING:
     from forebay.replay.claims import Paper
     from forebay.replay.verdicts import Verdict
-
-#: Exit statuses beside 0.
-FAILED, INTERRUPTED = 1, 130
 
 
 def replay(

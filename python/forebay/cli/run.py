@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import ScenarioFile, ScenarioKeys, Threads, console
+from forebay.cli.options import (
+    FAILED,
+    INTERRUPTED,
+    NoReport,
+    ScenarioFile,
+    ScenarioKeys,
+    Threads,
+    console,
+)
 
 if TYPE_CHECKING:
     from forebay.report.result import Result
-
-#: Exit statuses beside 0.
-FAILED, INTERRUPTED = 1, 130
 
 
 def run(
@@ -48,9 +53,7 @@ def run(
             "--json", help="Print one JSON object per run; files are written only with --out."
         ),
     ] = False,
-    no_report: Annotated[
-        bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
-    ] = False,
+    no_report: NoReport = False,
 ) -> None:
     """Run every law at every point with every seed, and report on them."""
     from forebay.report import files

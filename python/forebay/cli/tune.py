@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import Packet, Threads, console
+from forebay.cli import options
+from forebay.cli.options import FAILED, INTERRUPTED, AsJson, Packet, Threads, console
 
 if TYPE_CHECKING:
     from forebay.run.experiment import Progress
     from forebay.tune import Tuning
     from forebay.tune.tuning import Watch
-
-#: Exit statuses beside 0.
-FAILED, INTERRUPTED = 1, 130
 
 
 def tune(
@@ -43,30 +41,14 @@ def tune(
         ),
     ] = None,
     packet: Packet = "1000B",
-    buffer: Annotated[
-        str | None,
-        typer.Option(
-            help="Most packets that can wait, such as 500p; the largest bandwidth-delay product "
-            "if it is left out.",
-            show_default=False,
-        ),
-    ] = None,
+    buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
     seeds: Annotated[
         int, typer.Option(help="Packet runs that test the chosen law, at each corner.", metavar="N")
     ] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the search.", metavar="N", min=0)] = 1,
     threads: Threads = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the page and the pictures go; results/tune if it is left out.",
-            metavar="DIR",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object; files are written only with --out."),
-    ] = False,
+    out: Annotated[Path | None, options.out("the page and the pictures", "results/tune")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
     from forebay.report import files

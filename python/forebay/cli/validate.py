@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import ScenarioKeys
+from forebay.cli.options import FAILED, INTERRUPTED, ScenarioKeys
 
 if TYPE_CHECKING:
     from forebay.validate.comparison import Comparison
-
-#: Exit statuses beside 0.
-FAILED, INTERRUPTED = 1, 130
 
 
 def validate(
@@ -81,7 +78,7 @@ def validate(
 
     read = [experiment.read(one, laws=law, sets=set_ or (), seeds=seeds) for one in file]
     plans = [mapping.link_plans(one) for one in read]
-    # Whatever is wrong with any of them is said before the time is spent.
+    # All files are checked before the first run takes its time.
     for plan in (plan for of_file in plans for plan in of_file):
         plan.settings(1, void_lateness, void_rate)
     if page is not None:

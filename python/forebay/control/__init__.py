@@ -8,6 +8,7 @@ linear model; `DelaySystem` decides the stability of a linear system with a dela
 from typing import TYPE_CHECKING
 
 from forebay._native import LawModel, OperatingPoint
+from forebay.lazy import getter
 
 if TYPE_CHECKING:
     from forebay.control.delay import DelaySystem
@@ -18,10 +19,4 @@ __all__ = ["DelaySystem", "LawModel", "Loop", "Margins", "OperatingPoint", "Plan
 # Loaded when first asked for, as scipy takes a while.
 _LATER = {"DelaySystem": "delay", "Loop": "loop", "Margins": "loop", "Plant": "loop"}
 
-
-def __getattr__(name: str) -> object:
-    if name in _LATER:
-        from importlib import import_module
-
-        return getattr(import_module(f"forebay.control.{_LATER[name]}"), name)
-    raise AttributeError(f"module 'forebay.control' has no attribute {name!r}")
+__getattr__ = getter(__name__, _LATER)

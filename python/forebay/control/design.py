@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay import _native
+from forebay import _native, units
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control.loop import Loop, Margins
 from forebay.control.rates import RateLoop
@@ -15,7 +15,7 @@ from forebay.report.words import quantity as spaced
 from forebay.run.scenario import Dumbbell, Law, Value
 
 if TYPE_CHECKING:
-    from forebay._native import LinearModel
+    from forebay._native import LinearModel, Parameter
 
 #: The set-point where none is given: this share of what is under way without a queue.
 TARGET_SHARE = 0.25
@@ -25,16 +25,17 @@ LEAST_TARGET_PKTS = 5.0
 LEAST_WINDOW_PKTS = 4.0
 #: Standard deviation of a window that moves evenly between 2/3 and 4/3 of its mean.
 SAWTOOTH_SHARE = 1 / (3 * math.sqrt(3))
-#: A probability that so many deviations of the queue do not take to zero is seldom cut there.
+#: With room for this number of standard deviations of the queue, the probability seldom reaches
+#: zero.
 ROOM = 4.0
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link and its load, as texts with units.
+    """A link and its load.
 
-    rtt: propagation both ways, without queueing.
-    target_pkts: queue length to hold; buffer_pkts: most packets that can wait.
+    rate, packet, rtt: texts with units; rtt is propagation both ways, without queueing.
+    target_pkts: queue length to hold; buffer_pkts: packets that the buffer holds.
     """
 
     rate: str
@@ -54,7 +55,8 @@ class Link:
         buffer: str | None = None,
     ) -> Link:
         """With a set-point of a quarter of the bandwidth-delay product where none is given, and
-        a buffer of one such product or twice the set-point, whichever is more.
+        a buffer of one such product or twice the set-point, whichever is more. A set-point that
+        is a delay counts as what this link sends in that time.
 
         Raises `ScenarioError`.
         """
@@ -70,10 +72,10 @@ class Link:
         target_pkts = (
             max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
             if target is None
-            else _native.quantity("--target", target, "queue")
+            else _native.set_point_pkts("--target", target, round(rate_bps), round(packet_bytes))
         )
         if not target_pkts > 0:
-            raise ScenarioError("--target: found 0, allowed: more than zero packets")
+            raise ScenarioError("--target: found 0, allowed: more than zero")
         buffer_pkts = (
             max(product_pkts, 2 * target_pkts)
             if buffer is None
@@ -91,8 +93,17 @@ class Link:
         return _native.quantity("--rtt", self.rtt, "time")
 
     @property
-    def rate_bps(self) -> float:
-        return _native.quantity("--rate", self.rate, "rate")
+    def rate_bps(self) -> int:
+        return round(_native.quantity("--rate", self.rate, "rate"))
+
+    @property
+    def packet_bytes(self) -> int:
+        return round(_native.quantity("--packet", self.packet, "size"))
+
+    def model(self, law: str, params: Sequence[tuple[str, Parameter]]) -> LawModel:
+        """A law on the link. Raises `ScenarioError` for a parameter that is wrong."""
+        buffer_pkts = float(self.buffer_pkts)
+        return LawModel(law, params, self.rate_bps, self.packet_bytes, buffer_pkts)
 
 
 @dataclass(frozen=True)
@@ -316,9 +327,7 @@ class Design:
         return f"At the other numbers as given, they stay stable {' or '.join(parts)}."
 
     def _model(self) -> LawModel:
-        return LawModel(
-            self.law, self.params, self.link.rate, self.link.packet, float(self.link.buffer_pkts)
-        )
+        return self.link.model(self.law, self.params)
 
 
 def scenario(
@@ -362,7 +371,8 @@ def design(
 
     law: its name in `forebay laws`.
     rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
-    target: queue length to hold, such as "175p"; a quarter of the bandwidth-delay product if None.
+    target: queue length or queuing delay to hold, such as "175p" or "40ms"; a quarter of the
+        bandwidth-delay product if None.
         {"target": "175p"} in `sets` asks for the same.
     buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
     sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
@@ -372,16 +382,15 @@ def design(
     `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
     neither a design rule nor a linear model.
     """
-    given = {key: _text(value) for key, value in (sets or {}).items()}
+    given = {key: units.plain(value) for key, value in (sets or {}).items()}
     if _has(law, "target"):
         target = _one_target(target, given.pop("target", None))
     link = Link.of(rate, packet, flows, rtt, target, buffer)
-    buffer_pkts = float(link.buffer_pkts)
-    names = [name for name, _, _ in LawModel(law, [], rate, packet, buffer_pkts).goals]
+    names = [name for name, _, _ in link.model(law, []).goals]
     params = [(key, value) for key, value in given.items() if key not in names]
     if _has(law, "target"):
         params.append(("target", f"{link.target_pkts:.12g}p"))
-    base = LawModel(law, params, rate, packet, buffer_pkts)
+    base = link.model(law, params)
     capacity = base.capacity_pkts_per_s
     wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
     if wanted.probability >= 1:
@@ -394,10 +403,10 @@ def design(
     designed = base.design(wanted, link.target_pkts, goals)
     values = dict(params)
     if designed is not None:
-        values |= {name: value.strip('"') for name, value in designed["params"]}
+        values |= dict(designed["params"])
         # What was set by hand stays, even where the rule has its own opinion.
         values |= {key: value for key, value in given.items() if key not in names}
-    final = LawModel(law, list(values.items()), rate, packet, buffer_pkts)
+    final = link.model(law, list(values.items()))
     shown = list(values.items())
     gains = designed["gains"] if designed is not None else {}
     notes = (
@@ -424,10 +433,10 @@ def design(
 
 
 def _designable(point: OperatingPoint) -> list[str]:
-    """Laws with a design rule or a linear model, whatever the link: any that their defaults fit."""
+    """Laws with a design rule or a linear model, on a link large enough for their defaults."""
     found = []
     for law in (entry["name"] for entry in _native.laws()):
-        model = LawModel(law, [], "1Gbit/s", "1000B", 1e6)
+        model = LawModel(law, [], 10**9, 1000, 1e6)
         if model.linear(point) is not None or model.design(point, 1e3, []) is not None:
             found.append(law)
     return found
@@ -445,10 +454,6 @@ def _one_target(option: str | None, param: str | None) -> str | None:
             f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
         )
     return option if param is None else param
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _edge(stable: Callable[[float], bool], far: float) -> float | None:

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 from scipy.optimize import brentq
 
-from forebay._native import OperatingPoint, critical_load_time_s, red_design
+from forebay._native import OperatingPoint, averaging_design, critical_load_time_s
 from forebay.control import selftuning, transient
 from forebay.control.pictures import EDGE, NOTE
 from forebay.control.rates import RateLoop
@@ -115,10 +115,10 @@ def staqm_12() -> Plot:
         axes = figure.subplots()
         for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
             points = [OperatingPoint(float(ratio), rtt_ms / 1e3, 1.0) for ratio in ratios]
-            times = [1 / red_design(85, 0.1, point)["omega_g"] for point in points]
+            times = [1 / averaging_design(85, 0.1, point)["omega_g"] for point in points]
             axes.loglog(ratios, times, color=colour, label=f"R = {rtt_ms} ms")
         for ratio in (0.0064, 0.0005):
-            at = 1 / red_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
+            at = 1 / averaging_design(85, 0.1, OperatingPoint(ratio, 0.15, 1.0))["omega_g"]
             axes.plot([ratio], [at], "o", color=COLOURS[2], markersize=5)
             note = f"{at:.3g} s"
             axes.annotate(note, (ratio, at), xytext=(6, 4), textcoords="offset points", **NOTE)

@@ -81,11 +81,10 @@ def stability_map(
     columns = np.geomspace(*flows, points)
     rows = np.geomspace(*values, points)
     buffer_pkts = float(link.buffer_pkts)
-    models = (
-        [LawModel(law, params, f"{round(rate)}bit/s", link.packet, buffer_pkts) for rate in rows]
-        if axis == "rate"
-        else [LawModel(law, params, link.rate, link.packet, buffer_pkts)] * points
-    )
+    rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
+    models = [
+        LawModel(law, params, rate_bps, link.packet_bytes, buffer_pkts) for rate_bps in rates_bps
+    ]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
     cells: list[tuple[OperatingPoint, LinearModel] | None] = [
         model.operate(float(n), rtt)

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from forebay._native import OperatingPoint, red_design
+from forebay._native import OperatingPoint, averaging_design
 from forebay.control.delay import DelaySystem
 
 
@@ -26,7 +26,7 @@ def stred(
 ) -> DelaySystem:
     """RED by appendix D for N/C; phase_deg is β_red."""
     point = OperatingPoint(flows_per_capacity, rtt_s, 1.0)  # only N/C matters
-    red = red_design(phase_deg, crossover, point)
+    red = averaging_design(phase_deg, crossover, point)
     a = np.polymul([1, point.tcp_pole], [1, point.queue_pole])
     a = np.polymul(a, [1, red["k_red"]])
     # L(0) = L_red·P(0), and the loop falls through one at ω_g.

@@ -7,14 +7,15 @@ itself is the crate `forebay-link`.
 
 from typing import TYPE_CHECKING
 
+from forebay.lazy import getter
 from forebay.link.settings import Settings, settings
 
 if TYPE_CHECKING:
-    from forebay.link.net import Net, Place, link
+    from forebay.link.net import Host, Net, link
     from forebay.link.outcome import Outcome
     from forebay.link.process import LinkError, run
 
-__all__ = ["LinkError", "Net", "Outcome", "Place", "Settings", "link", "run", "settings"]
+__all__ = ["Host", "LinkError", "Net", "Outcome", "Settings", "link", "run", "settings"]
 
 # Loaded when first asked for: numpy starts threads, and a process with several of them cannot
 # become the emulator.
@@ -22,15 +23,9 @@ _LATER = {
     "LinkError": "process",
     "Net": "net",
     "Outcome": "outcome",
-    "Place": "net",
+    "Host": "net",
     "link": "net",
     "run": "process",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name in _LATER:
-        from importlib import import_module
-
-        return getattr(import_module(f"forebay.link.{_LATER[name]}"), name)
-    raise AttributeError(f"module 'forebay.link' has no attribute {name!r}")
+__getattr__ = getter(__name__, _LATER)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from forebay import _native
 
-#: How long what was killed may take to be gone; less than `process.PATIENCE_S`.
+#: Longest time for killed programs to end; less than `process.PATIENCE_S`.
 GONE_WITHIN_S = 5.0
 
 

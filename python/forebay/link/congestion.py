@@ -11,7 +11,7 @@ FOLLOW = ("reno", "cubic")
 
 
 def default() -> str:
-    """What a program has that does not ask for another; empty where the kernel does not say."""
+    """The kernel's default congestion control; empty where the kernel does not name it."""
     try:
         return DEFAULT.read_text().strip()
     except OSError:
@@ -19,7 +19,7 @@ def default() -> str:
 
 
 def warning(name: str) -> str:
-    """What to know of a default that hardly follows a law; empty for the others."""
+    """A warning on a default that hardly follows a law; empty for the others."""
     if not name or name in FOLLOW:
         return ""
     return (

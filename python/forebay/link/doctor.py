@@ -20,7 +20,7 @@ from forebay.report import words
 #: How long one link may take to come up and end.
 PATIENCE_S = 20.0
 USER_NAMESPACE = Path("/proc/self/ns/user")
-#: A queue is looked at so often, and for so long.
+#: Time between two looks at a queue, and time of all looks.
 LOOK_EVERY_S, LOOK_S = 0.005, 2.0
 
 

@@ -23,7 +23,7 @@ Words = Sequence[str | os.PathLike[str]]
 P = ParamSpec("P")
 
 
-class Place:
+class Host:
     """One end of a link: programs run here as on a host of its own."""
 
     def __init__(self, name: str, emulator: Emulator, network: str) -> None:
@@ -112,8 +112,8 @@ class Net:
         self._emulator = Emulator(self._settings, None, None, stdin=subprocess.DEVNULL)
         try:
             client, server = self._emulator.up.networks
-            self.client = Place("client", self._emulator, client)
-            self.server = Place("server", self._emulator, server)
+            self.client = Host("client", self._emulator, client)
+            self.server = Host("server", self._emulator, server)
         except BaseException:
             self._emulator.stop()
             raise

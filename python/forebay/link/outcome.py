@@ -8,11 +8,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from forebay._native import LawInfo, ScenarioError, TrafficInfo, __version__
+from forebay import units
+from forebay._native import Plan, PointInfo, Run, ScenarioError, __version__
 from forebay.link import congestion
 from forebay.link.settings import Settings
 from forebay.link.settings import words as words_of
@@ -21,61 +22,24 @@ from forebay.run.experiment import Description, Execution, Experiment
 
 if TYPE_CHECKING:
     from forebay._native import (
-        LinkChange,
+        ChangeInfo,
+        LawInfo,
         LinkDirectionSettings,
         LinkLateness,
         LinkOutcome,
-        Run,
+        Observed,
+        Parameter,
     )
-    from forebay._native import Plan as NativePlan
     from forebay.report.result import Result
 
 #: What the tables call each direction.
-WAYS = ["up", "down"]
-#: Settings of a direction that link.json has.
-DIRECTION = ["rate", "trace", "delay", "buffer", "loss", "ecn", "aqm", "set"]
+DIRECTIONS = ["up", "down"]
 #: Utilisation below which an overview leaves a direction out.
 IDLE = 0.05
 #: Number of changes by hand that a report lists; link.json has all.
 MOST_CHANGES = 8
-#: What a link leaves besides what every run does.
+#: The file that a link leaves besides those of every run.
 LINK = "link.json"
-
-
-@dataclass(frozen=True)
-class Link:
-    """What a report asks of `forebay._native.LinkInfo`."""
-
-    name: str
-    law: LawInfo | None = None
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where it was observed; has what `forebay._native.PointInfo` has."""
-
-    label: str
-    settings: dict[str, Any]
-    duration_s: float
-    measure_s: tuple[float, float]
-    sample_s: float
-    target_pkts: float | None
-    rate: str
-    links: list[Link]
-    laws: list[LawInfo]
-    traffic: list[TrafficInfo]
-    changes: list[tuple[float, str, str]]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Has what `forebay._native.Plan` has to say."""
-
-    title: str
-    source: str
-    laws: list[str]
-    seeds: list[int]
-    points: tuple[Point, ...]
 
 
 class LinkExperiment(Experiment):
@@ -83,7 +47,7 @@ class LinkExperiment(Experiment):
 
     @property
     def runs(self) -> int:
-        return len(WAYS)
+        return len(DIRECTIONS)
 
 
 @dataclass(frozen=True)
@@ -106,15 +70,15 @@ class Outcome:
     lateness: LinkLateness
     #: Why the run is void; empty where it is sound.
     void: list[str]
-    #: Up, then down.
-    runs: list[Run]
-    #: While the link was busy: what was released, and what was to be, in bit/s.
+    #: Observations of each direction: up, then down.
+    runs: list[Observed]
+    #: Rates while the link was busy: released, and due, in bit/s.
     achieved_bps: list[float]
     asked_bps: list[float]
-    #: Lost after the queue, as was asked.
+    #: Packets lost after the queue on request.
     lost_packets: list[int]
-    #: Changes that keys of the live view have made, in order.
-    changes: list[LinkChange]
+    #: Changes by keys of the live view, for each direction.
+    changes: list[list[ChangeInfo]]
     #: TCP flows that carried data; and by congestion control, those of them that were seen.
     tcp_flows: list[int]
     congestion_controls: list[dict[str, int]]
@@ -123,12 +87,12 @@ class Outcome:
 
     @property
     def up(self) -> dict[str, float]:
-        """Metrics of the way from client to server."""
+        """Metrics from client to server."""
         return self.runs[0].metrics
 
     @property
     def down(self) -> dict[str, float]:
-        """Metrics of the way from server to client."""
+        """Metrics from server to client."""
         return self.runs[1].metrics
 
     @property
@@ -142,9 +106,10 @@ class Outcome:
     def changed(self) -> str:
         """What was changed by hand, and when; empty where nothing was."""
         texts = [
-            f"{WAYS[way]} {what} {words.quantity(value)} at {time_s:g} s"
-            for way in range(len(WAYS))
-            for time_s, what, value in self._changes(way)
+            f"{point.links[0].name} {' '.join(words.what_changes(point, change))} "
+            f"at {change.time_s:g} s"
+            for point in self._points()
+            for change in point.changes
         ]
         left = len(texts) - MOST_CHANGES
         return "; ".join([*texts[:MOST_CHANGES], *([f"{left} more"] if left > 0 else [])])
@@ -162,33 +127,33 @@ class Outcome:
                 f"which took {self.duration_s:.3g} s, and at least one sample"
             )
         laws = [self.settings.up.law, self.settings.down.law]
-        by_hand = [" (changed)" if self._changes(way) else "" for way in range(len(WAYS))]
+        by_hand = [" (changed)" if changes else "" for changes in self.changes]
         labels = list(
             dict.fromkeys(law.label + hand for law, hand in zip(laws, by_hand, strict=True))
         )
         # A plan has a law once; where both directions have the same kind, the one with other
         # parameters is told apart.
         if len(labels) == 1 and laws[0].params != laws[1].params:
-            labels = [f"{labels[0]} {way}" for way in WAYS]
-        points = tuple(
-            self._point(index, law, laws if len(labels) > 1 else laws[:1])
-            for index, law in enumerate(laws)
-        )
+            labels = [f"{labels[0]} {direction}" for direction in DIRECTIONS]
+        both = len(labels) > 1
         plan = Plan(
             title=f"Real traffic: {shlex.join(self.command) or 'no command'}",
             source="",
             laws=labels,
             seeds=[self.settings.seed],
-            points=points,
+            points=tuple(self._points(laws if both else laws[:1])),
         )
-        runs = [run.under_law(run.point if len(labels) > 1 else 0) for run in self.runs]
+        runs = [
+            Run(index, index if both else 0, self.settings.seed, observed)
+            for index, observed in enumerate(self.runs)
+        ]
         experiment = LinkExperiment(
-            plan=cast("NativePlan", plan),
+            plan=plan,
             path="link",
             text=json.dumps(self.table(), indent=1),
             command=shlex.join(["forebay", "link", *self._options(), "--", *self.command])
-            + ("  # as it started; it was then changed by hand" if self.changes else ""),
-            description=self._description(points),
+            + ("  # as it started; it was then changed by hand" if any(self.changes) else ""),
+            description=self._description(),
             idle=self._idle(),
             warning=" ".join(self._warnings()),
         )
@@ -205,22 +170,12 @@ class Outcome:
     def _warnings(self) -> Iterator[str]:
         if self.void:
             yield f"Void: {'; '.join(self.void)}."
-        if self.changes:
+        if any(self.changes):
             yield (
                 f"Changed by hand while it ran: {self.changed}. Metrics are taken over all of it, "
                 "not under one law and rate; what is said of laws and set-points below is how it "
                 "started."
             )
-
-    def _changes(self, way: int) -> list[tuple[float, str, str]]:
-        """Of one direction: time in s, what, to what."""
-        return [
-            (round(one.time_s, 3), "rate", one.rate)
-            if one.rate
-            else (round(one.time_s, 3), "law", _law(one.aqm or "", one.set))
-            for one in self.changes
-            if one.direction == way
-        ]
 
     def table(self, *, bins: bool = False) -> dict[str, Any]:
         """All that is not a metric, for JSON."""
@@ -234,10 +189,10 @@ class Outcome:
                 "lost_packets": lost,
                 "tcp_flows": tcp_flows,
                 "congestion_controls": controls,
-                **{key: getattr(way, key) for key in DIRECTION},
+                **_settings(one),
             }
-            for name, way, achieved, asked, lost, tcp_flows, controls in zip(
-                WAYS,
+            for name, one, achieved, asked, lost, tcp_flows, controls in zip(
+                DIRECTIONS,
                 [self.settings.up, self.settings.down],
                 self.achieved_bps,
                 self.asked_bps,
@@ -247,13 +202,23 @@ class Outcome:
                 strict=True,
             )
         }
+        by_hand = [
+            (change, name)
+            for name, changes in zip(DIRECTIONS, self.changes, strict=True)
+            for change in changes
+        ]
+        by_hand.sort(key=lambda one: one[0].time_s)
         changes = [
             {
-                "time_s": one.time_s,
-                "way": WAYS[one.direction],
-                **({"rate": one.rate} if one.rate else {"aqm": one.aqm, "set": one.set}),
+                "time_s": change.time_s,
+                "way": name,
+                **(
+                    {"rate": units.rate(change.rate_bps)}
+                    if change.rate_bps
+                    else {"aqm": change.aqm, "set": _texts(change.params)}
+                ),
             }
-            for one in self.changes
+            for change, name in by_hand
         ]
         return {
             "command": self.command,
@@ -272,35 +237,40 @@ class Outcome:
         """Arguments of `forebay link` for the same run."""
         return words_of(self.settings) + (["--server", self.server] if self.server else [])
 
-    def _point(self, index: int, law: LawInfo, laws: Sequence[LawInfo]) -> Point:
-        way, name = [self.settings.up, self.settings.down][index], WAYS[index]
-        ends = "client to server" if name == "up" else "server to client"
-        return Point(
-            label=f"{name} ({ends})",
-            settings={},
-            duration_s=self.duration_s,
-            measure_s=self.measure_s,
-            sample_s=self.sample_s,
-            target_pkts=law.target_pkts,
-            rate=way.rate or "0bit/s",
-            links=[Link(name)],
-            laws=list(laws),
-            traffic=[],
-            changes=self._changes(index),
-        )
+    def _points(self, laws: Sequence[LawInfo] = ()) -> list[PointInfo]:
+        """Where it was observed: up, then down."""
+        both = [self.settings.up, self.settings.down]
+        return [
+            PointInfo(
+                label=f"{one.link.name} ({one.link.from_node} to {one.link.to_node})",
+                settings={},
+                duration_s=self.duration_s,
+                measure_s=self.measure_s,
+                sample_s=self.sample_s,
+                target_pkts=one.law.target_pkts,
+                links=[one.link],
+                laws=list(laws),
+                traffic=[],
+                changes=changes,
+            )
+            for one, changes in zip(both, self.changes, strict=True)
+        ]
 
     def _idle(self) -> list[int]:
         """Directions that hardly carried anything, such as ACKs alone."""
         return [i for i, run in enumerate(self.runs) if not run.metrics["utilisation"] >= IDLE]
 
-    def _description(self, points: Sequence[Point]) -> Description:
+    def _description(self) -> Description:
         start, end = self.measure_s
-        ways = [
-            f"{point.label}: {_capacity(way)}, {_delay(way)} one way after the queue, a buffer of "
-            f"{words.quantity(way.buffer)}, under {way.aqm}"
-            + (f", and {100 * way.loss:g} % of the packets lost after it" if way.loss else "")
+        both = [self.settings.up, self.settings.down]
+        directions = [
+            f"{point.label}: {_capacity(one)}, {words.delay(one.link.delay_s)}"
+            f"{' by flow' if len(set(one.link.delay_s)) > 1 else ''} one way after the queue, "
+            f"a buffer of {words.buffer(one.link.buffer_pkts, one.link.buffer_bytes)}, "
+            f"under {one.aqm}"
+            + (f", and {100 * one.loss:g} % of the packets lost after it" if one.loss else "")
             + "."
-            for way, point in zip([self.settings.up, self.settings.down], points, strict=True)
+            for point, one in zip(self._points(), both, strict=True)
         ]
         late = self.lateness
         kept = (
@@ -318,7 +288,7 @@ class Outcome:
         seen = [
             f"{sum(of.values())} seen {name}: "
             + ", ".join(f"{flows} of {control}" for control, flows in sorted(of.items()))
-            for name, of in zip(WAYS, self.congestion_controls, strict=True)
+            for name, of in zip(DIRECTIONS, self.congestion_controls, strict=True)
             if of
         ]
         if seen:
@@ -326,7 +296,7 @@ class Outcome:
         return Description(
             "Real packets of the kernel's own TCP, between two network namespaces over a link "
             "that was kept in real time. Its directions:",
-            ways,
+            directions,
             f"{sender}{kept}Metrics are taken from {start:.4g} s to {end:.4g} s of "
             f"{self.duration_s:.4g} s, with the queue sampled every {1e3 * self.sample_s:g} ms. A "
             "TCP flow's goodput is what its receiver acknowledged; flows below 15 kB are left out. "
@@ -338,6 +308,11 @@ def read(
     settings: Settings, command: Sequence[str], server: str | None, found: LinkOutcome
 ) -> Outcome:
     """The outcome from what `_native.link_run` gives."""
+    observed = [one.observed for one in found.directions]
+    for one in observed:
+        one.metrics["user_cpu_s"] = found.user_cpu_s
+        one.metrics["lateness_p99_s"] = found.lateness.p99_s
+        one.metrics["void"] = bool(found.void)
     return Outcome(
         settings=settings,
         command=list(command),
@@ -350,28 +325,37 @@ def read(
         sample_s=found.sample_s,
         lateness=found.lateness,
         void=found.void,
-        runs=[one.run for one in found.directions],
+        runs=observed,
         achieved_bps=[one.achieved_bps for one in found.directions],
         asked_bps=[one.asked_bps for one in found.directions],
         lost_packets=[one.lost_packets for one in found.directions],
-        changes=found.changes,
+        changes=[one.changes for one in found.directions],
         tcp_flows=[one.tcp_flows for one in found.directions],
         congestion_controls=[one.congestion_controls for one in found.directions],
         congestion_control=congestion.default(),
     )
 
 
-def _law(aqm: str, given: Sequence[tuple[str, str]]) -> str:
-    params = ", ".join(f"{name}={text}" for name, text in given)
-    return f"{aqm} ({params})" if params else aqm
+def _settings(one: LinkDirectionSettings) -> dict[str, Any]:
+    """Settings of a direction for link.json."""
+    link = one.link
+    return {
+        "rate": None if one.trace else units.rate(link.rate_bps),
+        "trace": one.trace,
+        "delay": "..".join(units.time(end) for end in dict.fromkeys(link.delay_s)),
+        "buffer": units.buffer(link.buffer_pkts, link.buffer_bytes),
+        "loss": one.loss,
+        "ecn": link.ecn,
+        "aqm": one.aqm,
+        "set": _texts(one.params),
+    }
 
 
-def _capacity(way: LinkDirectionSettings) -> str:
-    if way.trace:
-        return f"as recorded in {Path(way.trace).name}"
-    return words.quantity(way.rate or "")
+def _texts(params: Sequence[tuple[str, Parameter]]) -> list[tuple[str, str]]:
+    return [(name, units.plain(value)) for name, value in params]
 
 
-def _delay(way: LinkDirectionSettings) -> str:
-    least, separator, most = way.delay.partition("..")
-    return f"{least} to {words.quantity(most)} by flow" if separator else words.quantity(least)
+def _capacity(one: LinkDirectionSettings) -> str:
+    if one.trace:
+        return f"as recorded in {Path(one.trace).name}"
+    return words.rate(one.link.rate_bps)

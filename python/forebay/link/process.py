@@ -25,7 +25,7 @@ class LinkError(RuntimeError):
 
 
 class Emulator:
-    """A link under way in a child process. It ends when this process does, however that is."""
+    """A link that runs in a child process. It ends with this process, also with a killed one."""
 
     def __init__(
         self,

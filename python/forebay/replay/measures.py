@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay import _native
-from forebay._native import ScenarioError, quantity
+from forebay._native import ScenarioError
 from forebay.run.metrics import Metric
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ def _measure(name: str, run: Run, point: PointInfo, law: int, window: Window | N
         sample_s=point.sample_s,
         window=window or point.measure_s,
         target_pkts=own_pkts if point.target_pkts is None else point.target_pkts,
-        traffic=[
-            (traffic.tcp is not None, [quantity("rtt", rtt, "time") for rtt in traffic.rtts])
-            for traffic in point.traffic
-        ],
+        traffic=[(traffic.tcp is not None, traffic.rtts_s) for traffic in point.traffic],
     )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from forebay import _native
-from forebay._native import ScenarioError, __version__, quantity
+from forebay._native import ScenarioError, __version__
 from forebay.report.result import Result
 from forebay.run.experiment import POLL_S, Execution, Experiment, Progress
 
@@ -54,7 +54,7 @@ class Job:
     def cost(self) -> float:
         """Bits that the link can carry in the run: a guess of how long it takes."""
         point = self.experiment.plan.points[self.point]
-        return point.duration_s * quantity("rate", point.rate, "rate")
+        return point.duration_s * point.links[0].rate_bps
 
 
 class Columns(Mapping[str, "NDArray[Any]"]):

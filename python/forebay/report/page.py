@@ -112,7 +112,7 @@ def html(result: Runs, overviews: list[Picture], by_point: dict[int, list[Pictur
         command=result.experiment.command,
         scenario=result.experiment.text,
         laws=plan.points[0].laws,
-        quantity=words.quantity,
+        value=words.value,
         metrics=[METRICS[name] for name in result.compared()],
         all_metrics=METRICS.values(),
         sections=list(_sections(result, by_point)),

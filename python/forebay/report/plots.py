@@ -364,8 +364,8 @@ def _time_and_spread(
         for low, high in unmeasured:
             if high > low:
                 left.axvspan(low, high, **UNMEASURED_STYLE)
-        for time_s, _, _ in info.changes:
-            left.axvline(time_s, **CHANGE_STYLE)
+        for change in info.changes:
+            left.axvline(change.time_s, **CHANGE_STYLE)
         left.set_title(f"{law.label}, seed {runs[0].seed}")
         if len(runs) > 1:
             right.set_title(f"{len(runs)} seeds")

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from forebay import units
 from forebay._native import __version__, laws, senders
 from forebay.run.experiment import Description
 
 if TYPE_CHECKING:
-    from forebay._native import LawEntry, LinkInfo, PointInfo, TrafficInfo
+    from forebay._native import ChangeInfo, LawEntry, LinkInfo, PointInfo, TrafficInfo
     from forebay.run.runs import Runs
 
 UNITS = {"p": "packets", "B": "bytes"}
+#: What packets and ACKs say of congestion.
+ECN = {"off": [], "classic": ["ECN"], "l4s": ["ECN of L4S"]}
 TCP = {sender["name"]: sender["title"] for sender in senders()}
 
 
@@ -34,6 +37,31 @@ def quantity(text: str) -> str:
         number = repr(float(number))
     # A space at which no line breaks.
     return f"{number}\N{NO-BREAK SPACE}{UNITS.get(unit, unit)}".rstrip()
+
+
+def value(found: object) -> str:
+    """A parameter, as `quantity` writes texts."""
+    return quantity(units.plain(found))
+
+
+def time(seconds: float) -> str:
+    """ "15 ms" for 0.015."""
+    return quantity(units.time(seconds))
+
+
+def rate(bps: float) -> str:
+    """ "15 Mbit/s" for 15e6."""
+    return quantity(units.rate(bps))
+
+
+def buffer(pkts: int | None, size: int | None) -> str:
+    """A buffer that is bounded in packets or in bytes."""
+    return quantity(units.buffer(pkts, size))
+
+
+def delay(bounds_s: tuple[float, float]) -> str:
+    """Least and most, which may be the same: "20 ms to 200 ms"."""
+    return " to ".join(time(one) for one in dict.fromkeys(bounds_s))
 
 
 def short_time(seconds: float) -> str:
@@ -151,10 +179,27 @@ def describe(result: Runs) -> Description:
 def changes(point: PointInfo, most: int) -> list[str]:
     """The first `most` changes during the run."""
     texts = [
-        f"{time_s:g} s: {what} {quantity(value)}" for time_s, what, value in point.changes[:most]
+        f"{change.time_s:g} s: {' '.join(what_changes(point, change))}"
+        for change in point.changes[:most]
     ]
     left = len(point.changes) - most
     return [*texts, f"{left} more"] if left > 0 else texts
+
+
+def what_changes(point: PointInfo, change: ChangeInfo) -> tuple[str, str]:
+    """What a change is of, and to what."""
+    if change.flows is not None and change.traffic is not None:
+        label = point.traffic[change.traffic].label
+        return f"number of {label} flows", str(change.flows)
+    of_link = f" of {point.links[change.link].name}" if change.link else ""
+    if change.aqm is not None:
+        params = ", ".join(f"{name}={units.plain(value)}" for name, value in change.params)
+        return f"law{of_link}", f"{change.aqm} ({params})" if params else change.aqm
+    if change.rate_bps is not None:
+        return f"rate{of_link}", rate(change.rate_bps)
+    if change.delay_s is not None:
+        return f"one-way delay{of_link}", time(change.delay_s)
+    return f"buffer{of_link}", buffer(change.buffer_pkts, change.buffer_bytes)
 
 
 def _changes(point: PointInfo) -> str:
@@ -179,32 +224,33 @@ def _other_link(link: LinkInfo) -> str:
 
 
 def _link(link: LinkInfo) -> str:
-    rate = f"of {quantity(link.rate)}"
+    capacity = f"of {rate(link.rate_bps)}"
     if link.trace:
-        mean, length_s = link.trace
-        rate = (
+        mean_bps, length_s = link.trace
+        capacity = (
             f"that follows a recorded trace of {length_s:g} s again and again, "
-            f"{quantity(mean)} on average (its law is told {quantity(link.rate)}),"
+            f"{rate(mean_bps)} on average (its law is told {rate(link.rate_bps)}),"
         )
     ecn = ", marking ECN-capable packets" if link.ecn else ""
     return (
-        f"a link {rate} with a one-way delay of {quantity(link.delay)} and a buffer of "
-        f"{quantity(link.buffer)}{ecn}"
+        f"a link {capacity} with a one-way delay of {delay(link.delay_s)} and a buffer of "
+        f"{buffer(link.buffer_pkts, link.buffer_bytes)}{ecn}"
     )
 
 
 def _traffic(traffic: TrafficInfo, with_path: bool) -> str:
     parts = [TCP.get(traffic.tcp or "", "no congestion control")]
-    if traffic.ecn:
-        parts.append("ECN")
-    parts.append(f"packets of {quantity(traffic.packet)}")
-    parts.append(_rtts(traffic.rtts))
-    parts.append(f"access links of {quantity(traffic.access)}")
+    if traffic.pacing:
+        parts.append("paced")
+    parts += ECN[traffic.ecn]
+    parts.append(f"packets of {quantity(units.size(traffic.packet_bytes))}")
+    parts.append(_rtts(traffic.rtts_s))
+    parts.append(f"access links of {rate(traffic.access_bps)}")
     parts += _particulars(traffic)
-    parts.append(f"starting {_when(traffic.start)}")
-    if traffic.stop:
-        parts.append(f"stopping {_when(traffic.stop)}")
-    most = "At most " if "arrivals" in dict(traffic.params) else ""
+    parts.append(f"starting {_when(traffic.start_s)}")
+    if traffic.stop_s:
+        parts.append(f"stopping {_when(traffic.stop_s)}")
+    most = "At most " if "arrivals" in traffic.numbers else ""
     flows = f"{traffic.kind} {'flow' if traffic.flows == 1 else 'flows'}"
     name = flows if traffic.label == traffic.kind else f"{flows} ({traffic.label})"
     path = f", from {' over '.join(traffic.path[:-1])} to {traffic.path[-1]}" if with_path else ""
@@ -213,13 +259,13 @@ def _traffic(traffic: TrafficInfo, with_path: bool) -> str:
 
 def _particulars(traffic: TrafficInfo) -> list[str]:
     """How flows of this kind behave; times without another word are means."""
-    params = {key: quantity(value) for key, value in traffic.params}
+    params = {key: _number(key, number) for key, number in traffic.numbers.items()}
     if traffic.kind == "cbr":
-        return [f"each sending {params['rate']}"]
+        return [f"each sending {params['rate_bps']}"]
     if traffic.kind == "mice":
         return [
-            f"each silent and active in turn for exponential times of {params['off']} and "
-            f"{params['on']} on average"
+            f"each silent and active in turn for exponential times of {params['off_s']} and "
+            f"{params['on_s']} on average"
         ]
     if traffic.kind == "web":
         return [
@@ -232,39 +278,49 @@ def _particulars(traffic: TrafficInfo) -> list[str]:
         objects = (
             "one object each"
             if params["objects"] == "1"
-            else f"{params['objects']} objects each that start {params['object_gap']} apart on "
+            else f"{params['objects']} objects each that start {params['object_gap_s']} apart on "
             "average (exponential)"
         )
         return [
-            f"each a session of {pages}, {params['page_gap']} on average from the end of one to "
+            f"each a session of {pages}, {params['page_gap_s']} on average from the end of one to "
             "the next (exponential)",
             f"{objects}, every object over a new connection with {_size(params)}",
         ]
     if traffic.kind == "onoff":
-        return _bursts(params)
+        return _bursts(params, traffic.numbers["swing"])
     return []
+
+
+def _number(key: str, number: float) -> str:
+    """A number of a kind of traffic; its key ends with the unit."""
+    if key.endswith("_s"):
+        return time(number)
+    if key.endswith("_bps"):
+        return rate(number)
+    if key.endswith("_bytes"):
+        return quantity(units.size(round(number)))
+    return value(number)
 
 
 def _size(params: dict[str, str]) -> str:
     return (
         f"a size from the Pareto distribution of the second kind (shape {params['shape']}, scale "
-        f"{params['scale']})"
+        f"{params['scale_bytes']})"
     )
 
 
-def _bursts(params: dict[str, str]) -> list[str]:
+def _bursts(params: dict[str, str], swing: float) -> list[str]:
     lengths = f"Pareto, shape {params['on_shape']}" if "on_shape" in params else "exponential"
     parts = [
-        f"each sending bursts at {params['rate']} that last {params['on']} on average ({lengths}), "
-        f"{params['off']} apart on average (exponential)"
+        f"each sending bursts at {params['rate_bps']} that last {params['on_s']} on average "
+        f"({lengths}), {params['off_s']} apart on average (exponential)"
     ]
     if "bursts" in params:
         parts.append(f"ending after {params['bursts']} bursts on average (geometric)")
     if "arrivals" in params:
-        swing = float(params["swing"])
         about = (
-            f", which swings by {100 * swing:g} % in {params['period']} and is greatest at "
-            f"{params['peak']}"
+            f", which swings by {100 * swing:g} % in {params['period_s']} and is greatest at "
+            f"{params['peak_s']}"
             if swing
             else ""
         )
@@ -272,8 +328,8 @@ def _bursts(params: dict[str, str]) -> list[str]:
     return parts
 
 
-def _rtts(rtts: list[str]) -> str:
-    texts = [quantity(rtt) for rtt in rtts]
+def _rtts(rtts_s: list[float]) -> str:
+    texts = [time(rtt_s) for rtt_s in rtts_s]
     if len(texts) == 1:
         return f"round-trip time {texts[0]} without queues"
     if len(texts) <= 3:
@@ -281,8 +337,8 @@ def _rtts(rtts: list[str]) -> str:
     return f"{len(texts)} round-trip times from {texts[0]} to {texts[-1]} without queues"
 
 
-def _when(bounds: tuple[str, str]) -> str:
-    earliest, latest = map(quantity, bounds)
+def _when(bounds_s: tuple[float, float]) -> str:
+    earliest, latest = map(time, bounds_s)
     return f"at {earliest}" if earliest == latest else f"between {earliest} and {latest}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How often finished runs are fetched.
+#: Time between two fetches of finished runs.
 POLL_S = 0.05
 
 
@@ -75,7 +75,7 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """Estimate of the time left; None as long as there is nothing to go by."""
+        """Estimate of the time left; None before any progress."""
         if self.fraction <= 0:
             return None
         return self.elapsed_s * (1 - self.fraction) / self.fraction

@@ -20,7 +20,7 @@ LINE_EVERY_S = 2.0
 def bar(
     *, only_on_terminal: bool = False, what: str = "runs"
 ) -> Iterator[Callable[[Progress], None]]:
-    """Something to call with the progress, of so many `what`, while the context lasts."""
+    """A function that shows the progress of `what` while the context lasts."""
     console = _terminal()
     if console is not None:
         from rich import progress

@@ -16,7 +16,7 @@ from forebay._native import ScenarioError, SearchSpace
 from forebay.report.words import baseline
 from forebay.run.scenario import Law
 from forebay.tune import theory
-from forebay.tune.ranges import Place, Ranges
+from forebay.tune.ranges import Condition, Ranges
 
 Params = tuple[tuple[str, str], ...]
 Point = Mapping[str, float]
@@ -27,7 +27,7 @@ class Goal:
     """A goal of the user.
 
     give_up: largest share of the goodput to give up, anywhere in the range.
-    least: the number to minimise at the worst place, "delay_p95_s" or "deviation_s".
+    least: the number to minimise under the worst condition, "delay_p95_s" or "deviation_s".
     """
 
     name: str
@@ -52,7 +52,7 @@ class Candidate:
     origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
         parameters, "retargeted" for the papers' gains with a tuned set-point.
     point: on the axes of its space, where it was searched.
-    local: the linear model at each place; empty for a law without one.
+    local: the linear model under each condition; empty for a law without one.
     keeps: whether it keeps the margins everywhere, and the queue from being empty too long.
     """
 
@@ -92,20 +92,20 @@ class Space:
         """About where the queue settles."""
         return self.native.queue_pkts(self._values(point))
 
-    def adapted(self, point: Point, place: Place, flows: float) -> Params:
-        """The parameters that the law sets by itself, at a place with this number of flows."""
-        return _texts(self.native.adapted(self._values(point), place.plain, flows))
+    def adapted(self, point: Point, condition: Condition, flows: float) -> Params:
+        """The parameters that the law sets by itself, with this number of flows."""
+        return _texts(self.native.adapted(self._values(point), condition.plain, flows))
 
     def local(
-        self, point: Point, ranges: Ranges, places: Sequence[Place]
+        self, point: Point, ranges: Ranges, conditions: Sequence[Condition]
     ) -> list[theory.Local | None]:
-        """The linear model of a point at each place."""
+        """The linear model of a point under each condition."""
         fixed = self.params(point)
 
-        def params_at(place: Place, flows: float) -> Params:
-            return fixed + self.adapted(point, place, flows)
+        def params_at(condition: Condition, flows: float) -> Params:
+            return fixed + self.adapted(point, condition, flows)
 
-        return theory.at(self.law, params_at, self.queue_pkts(point), ranges, places)
+        return theory.at(self.law, params_at, self.queue_pkts(point), ranges, conditions)
 
     def _values(self, point: Point) -> list[float]:
         return [point[axis.name] for axis in self.axes]
@@ -122,7 +122,7 @@ def known(laws: Sequence[str]) -> list[str]:
 
 def space(law: str, ranges: Ranges) -> Space | None:
     """The search space of a law; None for a law without a linear model."""
-    native = ranges.conditions.space(law)
+    native = ranges.native.space(law)
     if native is None:
         return None
     return Space(law, tuple(Axis(*axis) for axis in native.axes), native)
@@ -147,7 +147,7 @@ def listed(law: str, ranges: Ranges) -> list[Candidate]:
     """Settings of a law that only packets can judge; none for a law with a model."""
     return [
         Candidate(law, f"{law} {i}", _texts(params), "listed")
-        for i, params in enumerate(ranges.conditions.listed(law), 1)
+        for i, params in enumerate(ranges.native.listed(law), 1)
     ]
 
 

@@ -14,7 +14,7 @@ from forebay.run import experiment
 from forebay.run.experiment import Experiment, Progress
 from forebay.run.scenario import Dumbbell, Value
 from forebay.tune.candidates import Candidate
-from forebay.tune.ranges import Place, Ranges
+from forebay.tune.ranges import Condition, Ranges
 
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Checked:
-    """A candidate's runs: arrays with a row per place and a column per seed, nan where missing.
+    """A candidate's runs: arrays with a row per condition and a column per seed, nan where missing.
 
     deviation_s, delay_s: standard deviation and mean of the queuing delay over time.
     delay_p95_s: 95 % of the packets wait less.
@@ -45,20 +45,20 @@ class Checked:
 
     @property
     def worst_s(self) -> Floats:
-        """The largest deviation at any place, seed by seed."""
+        """The largest deviation under any condition, seed by seed."""
         return np.asarray(self.deviation_s.max(axis=0), float)
 
     @property
     def complete(self) -> bool:
-        """Whether some seed ran at every place."""
+        """Whether some seed ran under every condition."""
         return bool(np.isfinite(self.deviation_s).any(axis=1).all())
 
     def worst_of(self, values: Floats) -> float:
-        """The largest mean over the seeds, of any place."""
+        """The largest mean over the seeds, of any condition."""
         return float(np.nanmean(values, axis=1).max())
 
     def relative(self, best: Floats) -> Floats:
-        """Goodput at each place as a share of `best`, over all seeds."""
+        """Goodput under each condition as a share of `best`, over all seeds."""
         return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
 
     def of(self, seeds: slice) -> Checked:
@@ -83,23 +83,23 @@ class Check:
 
 
 def scenario(
-    candidates: Sequence[Candidate], ranges: Ranges, title: str, place: Place | None = None
+    candidates: Sequence[Candidate], ranges: Ranges, title: str, condition: Condition | None = None
 ) -> str:
-    """The scenario of a check, at one place or at every corner, as TOML; for `forebay run` too."""
-    first = place or ranges.corners[0]
+    """The scenario of a check as TOML, under one condition or at every corner."""
+    first = condition or ranges.corners[0]
     sweep: dict[str, list[Value]] = {}
-    if place is None:
+    if condition is None:
         sweep = {
-            "bottleneck.rate": list(dict.fromkeys(place.rate for place in ranges.corners)),
-            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in ranges.corners)),
-            "traffic.0.flows": list(dict.fromkeys(place.flows for place in ranges.corners)),
+            "bottleneck.rate": list(dict.fromkeys(condition.rate for condition in ranges.corners)),
+            "traffic.0.rtt": list(dict.fromkeys(condition.rtt for condition in ranges.corners)),
+            "traffic.0.flows": list(dict.fromkeys(condition.flows for condition in ranges.corners)),
         }
     return Dumbbell(
         title=title,
         duration_s=DURATION_S,
         measure_from_s=MEASURE_S,
         rate=first.rate,
-        fastest_bps=max(place.rate_bps for place in ranges.places),
+        fastest_bps=max(condition.rate_bps for condition in ranges.conditions),
         delay_s=ranges.rtts_s[0] / 4,
         buffer_pkts=ranges.buffer_pkts,
         flows=first.flows,
@@ -126,26 +126,26 @@ def check(
     threads: int | None = None,
     watch: Callable[[Progress], None] | None = None,
 ) -> Check:
-    """Runs every candidate at every place with seeds 1 to `seeds`.
+    """Runs every candidate under every condition with seeds 1 to `seeds`.
 
     Ctrl-C ends the check; it keeps the finished runs.
     """
-    shape = (len(candidates), 5, len(ranges.places), seeds)
+    shape = (len(candidates), 5, len(ranges.conditions), seeds)
     values = np.full(shape, np.nan)
-    total = len(ranges.places) * seeds * len(candidates)
+    total = len(ranges.conditions) * seeds * len(candidates)
     ended, elapsed_s, interrupted = 0, 0.0, False
     faults: list[str] = []
-    for place in [None] if len(ranges.places) == 1 else [None, ranges.middle]:
-        text = scenario(candidates, ranges, "", place)
+    for condition in [None] if len(ranges.conditions) == 1 else [None, ranges.middle]:
+        text = scenario(candidates, ranges, "", condition)
         plan = _native.plan(text.encode(), "check.toml", seeds=seeds)
         part = Experiment(plan, "check.toml", text, "")
-        offset = 0 if place is None else len(ranges.corners)
+        offset = 0 if condition is None else len(ranges.corners)
 
         relay = _relay(watch, ended, total, part.runs, elapsed_s) if watch else None
         execution = experiment.execute(part, threads, relay, samples=False)
         for run in execution.runs:
             where = offset + run.point
-            rate_bps = ranges.places[where].rate_bps
+            rate_bps = ranges.conditions[where].rate_bps
             packet_s, metrics = 8 * ranges.packet_bytes / rate_bps, run.metrics
             values[run.law, :, where, run.seed - 1] = [
                 metrics["queue_std_pkts"] * packet_s,

@@ -177,7 +177,7 @@ def of(tuning: Tuning) -> Facts:
 
 def _choice(tuning: Tuning, chosen: Checked) -> Choice:
     share = chosen.relative(tuning.best)
-    places = tuning.ranges.places
+    places = tuning.ranges.conditions
     return Choice(
         chosen.candidate.law,
         chosen.candidate.params,
@@ -196,8 +196,8 @@ def _margins(tuning: Tuning, local: Sequence[Local | None]) -> Margins:
     emptiest = max(there, key=lambda one: one.idle)
     return Margins(
         tight_at=_at(tight),
-        few_flows=tight.place.flows == ranges.flows[0] < ranges.flows[1],
-        long_rtt=ranges.rtts_s[0] < ranges.rtts_s[1] == tight.place.rtt_s,
+        few_flows=tight.condition.flows == ranges.flows[0] < ranges.flows[1],
+        long_rtt=ranges.rtts_s[0] < ranges.rtts_s[1] == tight.condition.rtt_s,
         phase_deg=tight.loop.margins.phase_deg,
         gain_db=tight.loop.margins.gain_db,
         amplified=tight.sensitivity,
@@ -214,7 +214,11 @@ def _margins(tuning: Tuning, local: Sequence[Local | None]) -> Margins:
 
 def _at(local: Local) -> str:
     """A place, and how many of its flows the model counts there."""
-    return f"{local.place} (with {local.flows:.0f} of them)" if local.timeouts else str(local.place)
+    return (
+        f"{local.condition} (with {local.flows:.0f} of them)"
+        if local.timeouts
+        else str(local.condition)
+    )
 
 
 def _searched(tuning: Tuning) -> Searched:
@@ -248,7 +252,7 @@ def _rival(tuning: Tuning, one: Checked) -> Rival:
         one.worst_of(one.deviation_s),
         float(one.relative(tuning.best).min()),
         slowest.loop.settling_s if slowest else None,
-        str(slowest.place) if slowest else "",
+        str(slowest.condition) if slowest else "",
     )
 
 
@@ -280,7 +284,7 @@ def _tested(tuning: Tuning) -> Tested:
 def _widest(mine: Checked) -> Predicted | None:
     seen = [
         Predicted(
-            str(local.place),
+            str(local.condition),
             stats.mean_and_interval(row),
             local.noise_delay_s,
             local.sensitivity,
@@ -297,7 +301,7 @@ def _inside(tuning: Tuning) -> Predicted | None:
         return None
     local, run = tuning.inside
     return Predicted(
-        str(local.place),
+        str(local.condition),
         stats.mean_and_interval(run.deviation_s[0]),
         local.noise_delay_s,
         local.sensitivity,
@@ -314,5 +318,5 @@ def _beside(tuning: Tuning, row: Against) -> Beside:
         row.ci95_s,
         row.significant,
         float(share.min()),
-        str(tuning.ranges.places[int(np.argmin(share))]),
+        str(tuning.ranges.conditions[int(np.argmin(share))]),
     )

@@ -81,7 +81,7 @@ def pictures(tuning: Tuning) -> list[Picture]:
         shown += [
             Picture(
                 "places",
-                picture.places(tuning),
+                picture.conditions(tuning),
                 "Corner by corner",
                 f"Standard deviation of the queuing delay over time, mean of {tuning.seeds} seeds; "
                 "the line through the star is its 95 % confidence interval. The diamond is the "
@@ -114,7 +114,7 @@ def html(tuning: Tuning, shown: list[Picture], out: Path, command: str) -> str:
         law=values.law_toml(tuning.chosen) if tuning.chosen else "",
         commands=commands(tuning, out),
         pictures=shown,
-        places=_places(tuning),
+        conditions=_conditions(tuning),
         against=_against(tuning),
         candidates=_candidates(tuning),
         left_out=tuning.left_out,
@@ -148,9 +148,9 @@ def _partial(tuning: Tuning) -> str:
     return f"Partial result: stopped while testing; {tuning.seeds} seeds were complete."
 
 
-def _places(tuning: Tuning) -> list[list[str]]:
+def _conditions(tuning: Tuning) -> list[list[str]]:
     rows = []
-    for place, row in zip(tuning.ranges.places, values.places(tuning), strict=False):
+    for condition, row in zip(tuning.ranges.conditions, values.conditions(tuning), strict=False):
         model, seen = row["model"], row["simulated"]
         cells = ["–"] * 4
         if model is not None:
@@ -163,7 +163,7 @@ def _places(tuning: Tuning) -> list[list[str]]:
             ]
         rows.append(
             [
-                str(place),
+                str(condition),
                 *cells,
                 with_interval(1e3 * seen["deviation_s"], 1e3 * seen["deviation_ci95_s"]),
                 _three(1e3 * seen["delay_mean_s"]),

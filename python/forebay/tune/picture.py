@@ -85,10 +85,10 @@ def trade(tuning: Tuning) -> Plot:
     return figure
 
 
-def places(tuning: Tuning) -> Plot:
-    """Deviation of the queuing delay at each place: chosen, predicted, defaults, as tested."""
+def conditions(tuning: Tuning) -> Plot:
+    """Deviation of the delay under each condition: chosen, predicted, defaults, as tested."""
     mine, *others = tuning.tested
-    where = tuning.ranges.places
+    where = tuning.ranges.conditions
     reference = baseline()
     rows = np.arange(len(where))[::-1]
     with mpl.rc_context(STYLE):
@@ -122,7 +122,7 @@ def places(tuning: Tuning) -> Plot:
                 )
         axes.set_xscale("log")
         _plain(axes)
-        axes.set_yticks(rows, [str(place) for place in where])
+        axes.set_yticks(rows, [str(condition) for condition in where])
         axes.set_ylim(-0.6, len(where) - 0.4)
         axes.set_xlabel("Standard deviation of the queuing delay [ms]")
         axes.set_title("Deviation at every corner and in the middle")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from forebay import _native
+from forebay import _native, units
 from forebay._native import Conditions, ScenarioError
 from forebay.control.spans import ends
 
@@ -19,7 +19,7 @@ MOST_FLOWS = 100_000
 
 
 @dataclass(frozen=True)
-class Place:
+class Condition:
     """One link with one load; rtt_s is propagation both ways, without queueing."""
 
     rate_bps: int
@@ -33,7 +33,7 @@ class Place:
     @property
     def rate(self) -> str:
         """As a scenario has it."""
-        return rate_text(self.rate_bps)
+        return units.rate(self.rate_bps)
 
     @property
     def rtt(self) -> str:
@@ -85,36 +85,36 @@ class Ranges:
         )
 
     @property
-    def corners(self) -> list[Place]:
+    def corners(self) -> list[Condition]:
         """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
         axes = (_distinct(self.rates_bps), _distinct(self.rtts_s), _distinct(self.flows))
-        return [Place(*one) for one in itertools.product(*axes)]
+        return [Condition(*one) for one in itertools.product(*axes)]
 
     @property
-    def middle(self) -> Place:
+    def middle(self) -> Condition:
         """The geometric means, to three figures."""
         rate = float(f"{math.sqrt(math.prod(self.rates_bps)):.3g}")
         rtt_s = float(f"{math.sqrt(math.prod(self.rtts_s)):.3g}")
-        return Place(round(rate), rtt_s, round(math.sqrt(math.prod(self.flows))))
+        return Condition(round(rate), rtt_s, round(math.sqrt(math.prod(self.flows))))
 
     @property
-    def places(self) -> list[Place]:
-        """The corners, and the middle where it is another place."""
+    def conditions(self) -> list[Condition]:
+        """The corners, and the middle where it is another condition."""
         if len(self.corners) == 1:
             return self.corners
         return [*self.corners, self.middle]
 
     @cached_property
-    def conditions(self) -> Conditions:
+    def native(self) -> Conditions:
         """As the registry of laws takes them."""
         return Conditions(
-            [place.plain for place in self.places],
+            [condition.plain for condition in self.conditions],
             self.middle.plain,
             round(self.packet_bytes),
             float(self.buffer_pkts),
         )
 
-    def grid(self, points: int) -> list[Place]:
+    def grid(self, points: int) -> list[Condition]:
         """`points` along each range, evenly in the logarithm."""
 
         def along(low: float, high: float) -> list[float]:
@@ -124,16 +124,16 @@ class Ranges:
         rates, rtts = along(*self.rates_bps), along(*self.rtts_s)
         flows = dict.fromkeys(round(n) for n in along(*self.flows))
         return [
-            Place(round(c), round(t, 6), n) for c, t, n in itertools.product(rates, rtts, flows)
+            Condition(round(c), round(t, 6), n) for c, t, n in itertools.product(rates, rtts, flows)
         ]
 
-    def only(self, place: Place) -> Ranges:
-        """That place alone, with the same buffer."""
-        rate_bps, rtt_s, flows = place.rate_bps, place.rtt_s, place.flows
+    def only(self, condition: Condition) -> Ranges:
+        """That condition alone, with the same buffer."""
+        rate_bps, rtt_s, flows = condition.rate_bps, condition.rtt_s, condition.flows
         return replace(self, rates_bps=(rate_bps,) * 2, rtts_s=(rtt_s,) * 2, flows=(flows,) * 2)
 
-    def capacity_pkts_per_s(self, place: Place) -> float:
-        return place.rate_bps / (8 * self.packet_bytes)
+    def capacity_pkts_per_s(self, condition: Condition) -> float:
+        return condition.rate_bps / (8 * self.packet_bytes)
 
     def __str__(self) -> str:
         def span(bounds: tuple[float, float], scale: float, unit: str) -> str:
@@ -144,14 +144,6 @@ class Ranges:
             f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {span(self.rtts_s, 1e3, ' ms')}, "
             f"{span(self.flows, 1, ' flows')}"
         )
-
-
-def rate_text(rate_bps: int) -> str:
-    """The shortest exact text."""
-    for unit, size in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
-        if rate_bps * 1000 % size == 0 and rate_bps >= size:
-            return f"{rate_bps / size:.10g}{unit}"
-    return f"{rate_bps}bit/s"
 
 
 def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:

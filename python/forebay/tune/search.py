@@ -27,11 +27,11 @@ def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
     corner the sensitivity peak must be at most `SENSITIVITY`, and the queue may be empty for at
     most the share of time that the goal gives up.
     """
-    places = ranges.places
+    conditions = ranges.conditions
 
     def cost(x: NDArray[np.float64]) -> float:
         try:
-            return loss(space.local(_point(space, x), ranges, places), goal)
+            return loss(space.local(_point(space, x), ranges, conditions), goal)
         except ScenarioError:
             return 1e9
 
@@ -48,7 +48,7 @@ def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
     )
     point = _point(space, found.x)
     try:
-        local = space.local(point, ranges, places)
+        local = space.local(point, ranges, conditions)
     except ScenarioError:  # no point on the axes is allowed here; `runnable` tells why
         local = []
     return Candidate(

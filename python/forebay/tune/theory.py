@@ -18,7 +18,7 @@ import numpy as np
 from forebay._native import LawModel
 from forebay.control import maps
 from forebay.control.loop import Loop
-from forebay.tune.ranges import Place, Ranges
+from forebay.tune.ranges import Condition, Ranges
 
 #: Time between two changes of the load that a law is designed to bear.
 LOAD_EVERY_S = 60.0
@@ -30,7 +30,7 @@ Params = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Local:
-    """A law at one place, by the linear model.
+    """A law under one condition, by the linear model.
 
     flows: those that the model counts, at most as many as have ten packets in flight each.
     held: whether that load is within the range, so that margins count.
@@ -40,7 +40,7 @@ class Local:
     noise_pkts, load_pkts: deviation of the queue by TCP's own losses, and by changes of the load.
     """
 
-    place: Place
+    condition: Condition
     flows: float
     held: bool
     queue_pkts: float
@@ -60,7 +60,7 @@ class Local:
     @property
     def timeouts(self) -> bool:
         """Whether there are more flows than the model counts."""
-        return self.flows < (1 - 1e-6) * self.place.flows
+        return self.flows < (1 - 1e-6) * self.condition.flows
 
     @property
     def idle(self) -> float:
@@ -81,30 +81,31 @@ class Local:
 
 def at(
     law: str,
-    params_at: Callable[[Place, float], Params],
+    params_at: Callable[[Condition, float], Params],
     queue_pkts: float,
     ranges: Ranges,
-    places: Sequence[Place],
+    conditions: Sequence[Condition],
 ) -> list[Local | None]:
-    """The law at each place; None where it has no equilibrium within the buffer.
+    """The law under each condition; None where it has no equilibrium within the buffer.
 
-    params_at: parameters at a place with a number of flows, the same everywhere except for what
-    a law adapts by itself. queue_pkts: about where the queue settles.
+    params_at: parameters under a condition with a number of flows; they differ only in what a law
+    adapts by itself. queue_pkts: about where the queue settles.
 
     Raises `ScenarioError` for a parameter that is wrong.
     """
     buffer_pkts = float(ranges.buffer_pkts)
     cells = []
-    for place in places:
-        flows = ranges.conditions.active_flows(place.plain, queue_pkts)
-        params = list(params_at(place, flows))
-        model = LawModel(law, params, place.rate, ranges.packet, buffer_pkts)
-        found = model.operate(flows, place.rtt_s)
+    for condition in conditions:
+        flows = ranges.native.active_flows(condition.plain, queue_pkts)
+        params = list(params_at(condition, flows))
+        packet_bytes = round(ranges.packet_bytes)
+        model = LawModel(law, params, condition.rate_bps, packet_bytes, buffer_pkts)
+        found = model.operate(flows, condition.rtt_s)
         cells.append(None if found is None or found[1]["queue_pkts"] > buffer_pkts else found)
     there = [cell for cell in cells if cell is not None]
     counted = zip(*maps.count(there), strict=True) if there else iter(())
     result: list[Local | None] = []
-    for place, cell in zip(places, cells, strict=True):
+    for condition, cell in zip(conditions, cells, strict=True):
         if cell is None:
             result.append(None)
             continue
@@ -113,7 +114,7 @@ def at(
         sensitivity, noise_pkts, load_pkts = moved(loop)
         result.append(
             Local(
-                place,
+                condition,
                 cell[0].flows,
                 cell[0].flows > (1 - 1e-6) * ranges.flows[0],
                 cell[1]["queue_pkts"],

@@ -56,7 +56,7 @@ class Tuning:
 
     screened: every candidate, with few seeds. chosen: None where nothing could be compared.
     tested: the chosen law, then the papers' defaults, with seeds of their own.
-    best: the goodput of the best candidate at each place, as a share of the rate.
+    best: the goodput of the best candidate under each condition, as a share of the rate.
     inside: between the corners, where the model leaves the chosen law least margin, and its runs
     there. left_out: candidates that refuse their parameters here, and why.
     """
@@ -78,7 +78,7 @@ class Tuning:
 
     @property
     def seeds(self) -> int:
-        """Seeds with which the chosen law was tested at every place."""
+        """Seeds with which the chosen law was tested under every condition."""
         return int(np.isfinite(self.tested[0].worst_s).sum()) if self.tested else 0
 
     def against(self) -> list[Against]:
@@ -131,7 +131,7 @@ def tune(
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
         one value each.
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 %
-        of the best candidate's goodput at any place; "balance" or "throughput": least worst
+        of the best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
     laws: names to choose from; all if empty.
     buffer: such as "1250p"; the largest bandwidth-delay product if None.
@@ -216,7 +216,7 @@ def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:
     if not there:
         return
     tight = max(there, key=lambda one: one.sensitivity if one.stable else math.inf)
-    run = check([candidate], ranges.only(tight.place), seeds, threads)
+    run = check([candidate], ranges.only(tight.condition), seeds, threads)
     _keep(tuning, run)
     if run.checked[0].complete:
         tuning.inside = tight, run.checked[0]

@@ -24,26 +24,26 @@ def law_toml(one: Checked) -> str:
     return Law(one.candidate.law, one.candidate.params).text()
 
 
-def places(tuning: Tuning) -> list[dict[str, Any]]:
+def conditions(tuning: Tuning) -> list[dict[str, Any]]:
     """A row per place: the model's numbers and the packets' for the chosen law."""
     one = tuning.tested[0] if tuning.tested else tuning.chosen
     if one is None:
         return []
     rows = []
-    locals_ = one.candidate.local or (None,) * len(tuning.ranges.places)
-    for i, (place, local) in enumerate(zip(tuning.ranges.places, locals_, strict=True)):
+    locals_ = one.candidate.local or (None,) * len(tuning.ranges.conditions)
+    for i, (condition, local) in enumerate(zip(tuning.ranges.conditions, locals_, strict=True)):
         deviation_s, ci95_s = stats.mean_and_interval(one.deviation_s[i])
         row: dict[str, Any] = {
-            "rate_bps": place.rate_bps,
-            "rtt_s": place.rtt_s,
-            "flows": place.flows,
+            "rate_bps": condition.rate_bps,
+            "rtt_s": condition.rtt_s,
+            "flows": condition.flows,
             "model": None if local is None else _local(local),
             "simulated": {
                 "deviation_s": deviation_s,
                 "deviation_ci95_s": ci95_s,
                 "delay_mean_s": float(np.nanmean(one.delay_s[i])),
                 "delay_p95_s": float(np.nanmean(one.delay_p95_s[i])),
-                "goodput_bps": float(np.nanmean(one.goodput[i])) * place.rate_bps,
+                "goodput_bps": float(np.nanmean(one.goodput[i])) * condition.rate_bps,
                 "goodput_of_best": float(one.relative(tuning.best)[i]),
                 "utilisation": float(np.nanmean(one.utilisation[i])),
             },
@@ -57,7 +57,7 @@ def _local(local: Local) -> dict[str, Any]:
     return {
         "flows": local.flows,
         "timeouts": local.timeouts,
-        "window_pkts": local.loop.point.window_pkts * local.flows / local.place.flows,
+        "window_pkts": local.loop.point.window_pkts * local.flows / local.condition.flows,
         "queue_pkts": local.queue_pkts,
         "stable": local.stable,
         "phase_deg": margins.phase_deg,
@@ -89,15 +89,15 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
             "buffer_pkts": ranges.buffer_pkts,
         },
         "reasons": words.reasons(tuning),
-        "places": places(tuning),
+        "places": conditions(tuning),
         "worst_deviation_s": float(np.nanmean(mine.worst_s)) if mine else None,
         "seeds": tuning.seeds,
         "inside": None
         if tuning.inside is None
         else {
-            "rate_bps": tuning.inside[0].place.rate_bps,
-            "rtt_s": tuning.inside[0].place.rtt_s,
-            "flows": tuning.inside[0].place.flows,
+            "rate_bps": tuning.inside[0].condition.rate_bps,
+            "rtt_s": tuning.inside[0].condition.rtt_s,
+            "flows": tuning.inside[0].condition.flows,
             "model": _local(tuning.inside[0]),
             "deviation_s": float(np.nanmean(tuning.inside[1].deviation_s)),
         },

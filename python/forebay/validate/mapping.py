@@ -6,25 +6,28 @@ import math
 import random
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from forebay import _native
+from forebay import _native, units
 from forebay._native import ScenarioError
 from forebay.link import Settings, settings
 from forebay.validate import transfers
 from forebay.validate.transfers import Mice, Source, Web
 
 if TYPE_CHECKING:
-    from forebay._native import LawInfo, PointInfo, TrafficInfo
+    from forebay._native import LawInfo, Parameter, PointInfo, TrafficInfo
     from forebay.run.experiment import Experiment
+
+T = TypeVar("T")
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0
 #: Access links this many times faster than the bottleneck do not hold a flow back; the link has
 #: none.
 ACCESS_RATIO = 5.0
-#: The way of the acknowledgements: nothing waits there, and it is slow enough for releases on
+#: The link of the acknowledgements: nothing waits there, and it is slow enough for releases on
 #: the microsecond.
 RETURN_RATE = "100Mbit/s"
 RETURN_BUFFER = "10000p"
@@ -32,7 +35,9 @@ RETURN_BUFFER = "10000p"
 PORT, TRANSFERS_PORT = 5201, 5200
 #: Kinds of traffic that real flows can be.
 KINDS = ["ftp", "mice", "web"]
-#: The kernel's names. Its Reno recovers with SACK, RACK and PRR whatever a scenario says.
+#: Whether the kernel's senders ask for ECN; they do not speak L4S's.
+ECN = {"off": False, "classic": True}
+#: The kernel's names. Its Reno always recovers with SACK, RACK and PRR.
 CONGESTION_CONTROL = {sender["name"]: sender["kernel"] for sender in _native.senders()}
 
 
@@ -57,7 +62,7 @@ class LinkPlan:
     buffer: str
     ecn: bool
     aqm: str
-    params: dict[str, str]
+    params: dict[str, Parameter]
     mtu: int
     duration_s: float
     measure_s: tuple[float, float]
@@ -82,8 +87,8 @@ class LinkPlan:
             ecn=self.ecn,
             mtu=self.mtu,
             seed=seed,
-            sample=_time(self.sample_s),
-            measure=f"{_time(start)}..{_time(end)}",
+            sample=units.time(self.sample_s),
+            measure=f"{units.time(start)}..{units.time(end)}",
             void_lateness=void_lateness,
             void_rate=void_rate,
         )
@@ -159,50 +164,52 @@ def _plan(file: str, index: int, point: PointInfo, number: int, law: LawInfo) ->
     def refuse(key: str, found: object, allowed: str) -> ScenarioError:
         return ScenarioError(f"{file}: {key}: found {found}, allowed for real flows: {allowed}")
 
-    def one(key: str, found: list[str]) -> str:
+    def one(key: str, found: list[T], text: Callable[[T], str]) -> T:
         if len(set(found)) > 1:
-            raise refuse(key, ", ".join(dict.fromkeys(found)), "the same for all")
+            texts = ", ".join(text(each) for each in dict.fromkeys(found))
+            raise refuse(key, texts, "the same for all")
         return found[0]
 
     if len(point.links) > 1:
         raise refuse("link", f"{len(point.links) - 1} more", "the bottleneck alone")
     bottleneck = point.links[0]
     if bottleneck.trace is not None:
-        raise refuse("bottleneck.rate_trace", bottleneck.trace[0], "a constant rate")
+        mean = units.rate(bottleneck.trace[0])
+        raise refuse("bottleneck.rate_trace", mean, "a constant rate")
     if point.changes:
         raise refuse("at", f"{len(point.changes)} changes", "none")
     if law.kind is None:
         raise refuse("law", law.label, "a law of `forebay laws`")
-    rate_bps = _native.quantity("bottleneck.rate", bottleneck.rate, "rate")
     for n, traffic in enumerate(point.traffic):
         key = f"traffic.{n}"
         if traffic.kind not in KINDS:
             raise refuse(f"{key}.kind", traffic.kind, ", ".join(KINDS))
         if traffic.tcp not in CONGESTION_CONTROL:
             raise refuse(f"{key}.tcp", traffic.tcp, ", ".join(CONGESTION_CONTROL))
-        if traffic.stop is not None:
-            raise refuse(f"{key}.stop", " to ".join(dict.fromkeys(traffic.stop)), "none")
-        access_bps = _native.quantity(f"{key}.access", traffic.access, "rate")
-        if access_bps < ACCESS_RATIO * rate_bps:
+        if traffic.stop_s is not None:
+            stops = " to ".join(units.time(one) for one in dict.fromkeys(traffic.stop_s))
+            raise refuse(f"{key}.stop", stops, "none")
+        if traffic.access_bps < ACCESS_RATIO * bottleneck.rate_bps:
             raise refuse(
                 f"{key}.access",
-                traffic.access,
+                units.rate(traffic.access_bps),
                 f"at least {ACCESS_RATIO:g} times the bottleneck's rate, which does not limit",
             )
+        if traffic.ecn not in ECN:
+            raise refuse(f"{key}.ecn", f'"{traffic.ecn}"', "true or false")
     if not point.traffic:
         raise refuse("traffic", "none", ", ".join(KINDS))
-    rtt = one("rtt", [rtt for traffic in point.traffic for rtt in traffic.rtts])
-    packet = one("packet", [traffic.packet for traffic in point.traffic])
-    mtu = round(_native.quantity("packet", packet, "size"))
+    rtt_s = one("rtt", [rtt_s for it in point.traffic for rtt_s in it.rtts_s], units.time)
+    mtu = one("packet", [traffic.packet_bytes for traffic in point.traffic], units.size)
     if mtu < 1280:
-        raise refuse("packet", packet, "at least 1280B, the least packet of IPv6")
-    ecn = one("ecn", ["true" if traffic.ecn else "false" for traffic in point.traffic])
+        raise refuse("packet", units.size(mtu), "at least 1280B, the least packet of IPv6")
+    flows_ecn = one("ecn", [ECN[traffic.ecn] for traffic in point.traffic], units.plain)
     return LinkPlan(
         point=index,
         law=number,
-        rate=bottleneck.rate,
-        delay=_time(_native.quantity("rtt", rtt, "time") / 2),
-        buffer=bottleneck.buffer,
+        rate=units.rate(bottleneck.rate_bps),
+        delay=units.time(rtt_s / 2),
+        buffer=units.buffer(bottleneck.buffer_pkts, bottleneck.buffer_bytes),
         ecn=bottleneck.ecn,
         aqm=law.kind,
         params=dict(law.params),
@@ -211,54 +218,37 @@ def _plan(file: str, index: int, point: PointInfo, number: int, law: LawInfo) ->
         measure_s=point.measure_s,
         sample_s=point.sample_s,
         flows=[
-            Flow(_congestion_control(traffic), _start(traffic))
+            Flow(_congestion_control(traffic), traffic.start_s)
             for traffic in point.traffic
             if traffic.kind == "ftp"
             for _ in range(traffic.flows)
         ],
         # They count their starts from the command's, as the flows do.
         sources=[_source(traffic) for traffic in point.traffic if traffic.kind != "ftp"],
-        flows_ecn=ecn == "true",
+        flows_ecn=flows_ecn,
     )
 
 
 def _source(traffic: TrafficInfo) -> Source:
-    params = dict(traffic.params)
-
-    def quantity(name: str, kind: str) -> float:
-        return _native.quantity(name, params[name], kind)
-
-    def size(text: str) -> float:
-        return _native.quantity("packet", text, "size")
-
-    first, last = _start(traffic)
-    start_s = (LEAD_S + first, LEAD_S + last)
+    numbers = traffic.numbers
+    first_s, last_s = traffic.start_s
+    start_s = (LEAD_S + first_s, LEAD_S + last_s)
     name = _congestion_control(traffic)
     if traffic.kind == "mice":
-        return Mice(traffic.flows, name, start_s, quantity("on", "time"), quantity("off", "time"))
+        return Mice(traffic.flows, name, start_s, numbers["on_s"], numbers["off_s"])
     return Web(
         flows=traffic.flows,
         congestion_control=name,
         start_s=start_s,
-        requests_per_s=float(params["requests"]),
-        connections=int(params["connections"]),
-        shape=float(params["shape"]),
-        scale_bytes=quantity("scale", "size"),
-        payload_bytes=round(size(traffic.packet) - size(traffic.header)),
+        requests_per_s=numbers["requests"],
+        connections=round(numbers["connections"]),
+        shape=numbers["shape"],
+        scale_bytes=numbers["scale_bytes"],
+        payload_bytes=traffic.packet_bytes - traffic.header_bytes,
     )
-
-
-def _start(traffic: TrafficInfo) -> tuple[float, float]:
-    """Earliest and latest, in s."""
-    first, last = (_native.quantity("start", text, "time") for text in traffic.start)
-    return first, last
 
 
 def _congestion_control(traffic: TrafficInfo) -> str:
     # Only traffic without congestion control has none, and it is refused.
     assert traffic.tcp is not None
     return CONGESTION_CONTROL[traffic.tcp]
-
-
-def _time(seconds: float) -> str:
-    return f"{round(1e9 * seconds)}ns"

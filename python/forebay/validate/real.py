@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
 from forebay.link.process import Emulator, LinkError
 from forebay.run.experiment import Progress
@@ -163,7 +163,7 @@ def _once(
             raise FlowError(f"{plan.aqm}, seed {seed}: {complaint}")
         # Only the client of short transfers prints a result.
         found = json.loads(_read(said)) if plan.sources else {}
-    return cast("Observed", outcome.runs[0]), outcome.up | found, outcome.void
+    return outcome.runs[0], outcome.up | found, outcome.void
 
 
 def _read(file: IO[bytes]) -> str:

@@ -1,7 +1,6 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
-use std::f64::consts::PI;
-
+use crate::averaging::{design, thresholds, AveragingDesign};
 use crate::law::{
     Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView, Scale,
     Site, Verdict,
@@ -52,93 +51,26 @@ params! {
     }
 }
 
-/// RED as a fluid law, p = L_red·x with x' = −K_red·x + K_red·(q − min_th) (staqm eq. 2).
-#[derive(Clone, Copy, Debug)]
-pub struct RedDesign {
-    /// Crossover frequency, rad/s.
-    pub omega_g: f64,
-    /// Bandwidth of the average, 1/s.
-    pub k_red: f64,
-    /// Slope of the probability, per packet.
-    pub l_red: f64,
-    /// Weight of an arrival in the average.
-    pub w_q: f64,
-    /// Steady average above min_th, in packets.
-    pub q_d_pkts: f64,
-}
-
-/// Designs RED for a network (staqm appendix D): `phase_margin` in degrees, `crossover` as a
-/// share of min(2N/(R²C), 1/R).
-pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> RedDesign {
-    let OperatingPoint {
-        load,
-        capacity_pkts_per_s,
-        rtt_s,
-    } = *point;
-    let omega_g = crossover * point.tcp_pole().min(point.queue_pole());
-    let tan = (phase_margin * PI / 180.0 - omega_g * rtt_s).tan();
-    let k_red = omega_g / tan;
-    // (6); √((ω_g/K_red)² + 1) = √(tan² + 1).
-    let l_red = 4.0 * load.powi(2) * tan.hypot(1.0) / (rtt_s * capacity_pkts_per_s);
-    RedDesign {
-        omega_g,
-        k_red,
-        l_red,
-        // From K_red = −C·ln(1 − w_q).
-        w_q: -(-k_red / capacity_pkts_per_s).exp_m1(),
-        q_d_pkts: rtt_s * capacity_pkts_per_s / (2.0 * tan.hypot(1.0)),
-    }
-}
-
-/// Thresholds with the wanted queue midway, where a stable RED allows it: min_th and max_th in
-/// packets (staqm appendix D). Where q_d exceeds the target, the queue will settle at q_d.
-pub fn thresholds(q_d_pkts: f64, target_pkts: f64) -> (f64, f64) {
-    // To a hundredth of a packet, so that files stay readable.
-    let hundredths = |pkts: f64| (100.0 * pkts).round() / 100.0;
-    if q_d_pkts >= target_pkts {
-        (0.0, hundredths(2.0 * q_d_pkts))
-    } else {
-        (
-            hundredths(target_pkts - q_d_pkts),
-            hundredths(target_pkts + q_d_pkts),
-        )
-    }
-}
-
-impl RedDesign {
-    /// Under the paper's names, with max_p for thresholds this far apart.
-    pub fn gains(&self, range_pkts: f64) -> Vec<(&'static str, f64)> {
-        vec![
-            ("k_red", self.k_red),
-            ("l_red", self.l_red),
-            ("w_q", self.w_q),
-            ("q_d", self.q_d_pkts),
-            ("max_p", (self.l_red * range_pkts).min(1.0)),
-            ("omega_g", self.omega_g),
-        ]
-    }
-
-    /// The rule in a sentence.
-    pub fn note(&self, target_pkts: f64) -> String {
-        let settles = if self.q_d_pkts >= target_pkts {
-            format!(
-                "A RED this stable needs the average {:.1} packets above min_th, more than the \
-                 wanted {target_pkts:.1}: min_th is 0 and the queue settles at q_d.",
-                self.q_d_pkts
-            )
-        } else {
-            format!(
-                "The average settles q_d = {:.1} packets above min_th, midway to max_th.",
-                self.q_d_pkts
-            )
-        };
+/// The rule in a sentence.
+pub fn note(design: &AveragingDesign, target_pkts: f64) -> String {
+    let settles = if design.q_d_pkts >= target_pkts {
         format!(
-            "RED has no integral, so its averaging is made slow enough for the phase margin: it \
-             crosses over at {:.4} rad/s and answers in about {:.1} s. {settles}",
-            self.omega_g,
-            1.0 / self.omega_g
+            "A RED this stable needs the average {:.1} packets above min_th, more than the \
+             wanted {target_pkts:.1}: min_th is 0 and the queue settles at q_d.",
+            design.q_d_pkts
         )
-    }
+    } else {
+        format!(
+            "The average settles q_d = {:.1} packets above min_th, midway to max_th.",
+            design.q_d_pkts
+        )
+    };
+    format!(
+        "RED has no integral, so its averaging is made slow enough for the phase margin: it \
+         crosses over at {:.4} rad/s and answers in about {:.1} s. {settles}",
+        design.omega_g,
+        1.0 / design.omega_g
+    )
 }
 
 /// Signals per arrival over p_b: their mean spacing is 1.5/p_b with `wait`, 0.5/p_b without.
@@ -238,7 +170,7 @@ impl LawParams for RedParams {
             red.gains(max_th - min_th),
             &designed,
             &["min_th", "max_th", "max_p", "w_q"],
-            vec![red.note(request.target_pkts()), spacing],
+            vec![note(&red, request.target_pkts()), spacing],
         )))
     }
 }

@@ -1,10 +1,11 @@
 //! STRED, the self-tuning RED of Zhang, Hollot, Towsley and Misra: RED whose w_q and max_p are
 //! redesigned on-line for the estimated capacity and load.
 
+use crate::averaging::{design, thresholds};
 use crate::law::{
     Design as Designed, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site,
 };
-use crate::laws::red::{design, thresholds, Red, RedParams};
+use crate::laws::red::{note, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint, Sampled};
 use crate::param::ParamError;
 use crate::params;
@@ -230,7 +231,7 @@ impl LawParams for StredParams {
                 "load_time",
             ],
             vec![
-                red.note(request.target_pkts()),
+                note(&red, request.target_pkts()),
                 format!(
                     "w_q and max_p are the first design; the law renews them from its estimates. \
                      The load estimate takes {}, no less than RED itself.",

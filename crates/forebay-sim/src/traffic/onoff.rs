@@ -200,6 +200,7 @@ mod tests {
             start: Instant::At(Time::ZERO + Span::from_secs(100)),
             stop: None,
             kind: TrafficKind::OnOff(onoff.clone()),
+            numbers: Vec::new(),
         };
         OnOff::new(&onoff, &traffic, flows, Rng::new(6, "onoff"))
     }

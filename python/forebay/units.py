@@ -1,0 +1,53 @@
+"""Quantities as a scenario writes them, from numbers in base units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+TIMES = [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)]
+RATES = [
+    ("Tbit/s", 10**12),
+    ("Gbit/s", 10**9),
+    ("Mbit/s", 10**6),
+    ("kbit/s", 10**3),
+    ("bit/s", 1),
+]
+
+
+def time(seconds: float) -> str:
+    """ "15ms" for 0.015, to the nanosecond."""
+    return _in_largest(round(1e9 * seconds), TIMES)
+
+
+def rate(bps: float) -> str:
+    """ "15Mbit/s" for 15e6, to the bit per second."""
+    return _in_largest(round(bps), RATES)
+
+
+def size(count: int) -> str:
+    """ "500B" for 500 bytes."""
+    return f"{count}B"
+
+
+def packets(count: float) -> str:
+    """ "50p" for 50 packets."""
+    return f"{plain(count)}p"
+
+
+def buffer(pkts: int | None, count: int | None) -> str:
+    """A buffer that is bounded in packets, or else in bytes."""
+    return size(count or 0) if pkts is None else packets(pkts)
+
+
+def plain(value: object) -> str:
+    """A flag, a number or a text as `--set KEY=` takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _in_largest(count: int, units: Sequence[tuple[str, int]]) -> str:
+    """In the largest unit that leaves it at least 1."""
+    fits = (unit for unit in units if count >= unit[1])
+    name, scale = next(fits, units[0] if count == 0 else units[-1])
+    return f"{plain(count / scale)}{name}"
