@@ -36,6 +36,8 @@ macro_rules! disciplines {
 disciplines! {
     fifo: FifoParams;
     priority: PriorityParams;
+    fq: FqParams;
+    dualpi2: DualPi2Params;
 }
 
 /// The discipline named `kind`.

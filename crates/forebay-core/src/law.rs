@@ -96,12 +96,38 @@ pub struct QueueView {
     pub idle_since: Option<Time>,
     /// When the packet at the head came; `None` where there is none.
     pub head_since: Option<Time>,
+    /// What waits for the link besides this queue.
+    pub others: Others,
+}
+
+/// What other queues of a discipline hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others {
+    pub bytes: u64,
+    /// When the oldest packet there came, if the discipline says.
+    pub head_since: Option<Time>,
 }
 
 impl QueueView {
     /// How long the packet at the head has waited; zero where there is none.
     pub fn head_age(&self, now: Time) -> Span {
         self.head_since.map_or(Span::ZERO, |since| now.since(since))
+    }
+
+    /// Bytes that wait for the link, in this queue and in others of its discipline.
+    pub fn link_bytes(&self) -> u64 {
+        self.bytes + self.others.bytes
+    }
+
+    /// How long the oldest packet for the link has waited, in this queue or in others of its
+    /// discipline; zero where there is none.
+    pub fn link_age(&self, now: Time) -> Span {
+        let other = self.others.head_since;
+        let oldest = match (self.head_since, other) {
+            (Some(head), Some(other)) => Some(head.min(other)),
+            (head, other) => head.or(other),
+        };
+        oldest.map_or(Span::ZERO, |since| now.since(since))
     }
 }
 

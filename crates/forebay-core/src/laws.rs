@@ -38,7 +38,7 @@ pub fn baseline() -> &'static crate::law::LawSpec {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal, Site};
+    use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Site};
     use crate::periodic::{Controller, Sample};
     use crate::units::{Bytes, Rate, Span, Time};
 
@@ -59,6 +59,7 @@ pub(crate) mod testing {
             rate: site().rate,
             idle_since: None,
             head_since: None,
+            others: Others::default(),
         }
     }
 

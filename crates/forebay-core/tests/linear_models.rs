@@ -4,7 +4,8 @@
 use forebay_core::laws::LAWS;
 use forebay_core::linear::{LoopFilter, OperatingPoint};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
+    Bytes, Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time,
+    Value,
 };
 use std::f64::consts::TAU;
 
@@ -77,6 +78,7 @@ impl Bench {
             rate: site().rate,
             idle_since: None,
             head_since: None,
+            others: Others::default(),
         }
     }
 
