@@ -154,6 +154,17 @@ impl Target {
     pub fn pkts(&self, q: &QueueView) -> f64 {
         self.set_point.pkts(q.rate, self.packet)
     }
+
+    /// As the time that a packet waits; a length at the rate that the link has now.
+    #[inline]
+    pub fn delay(&self, q: &QueueView) -> Span {
+        match self.set_point {
+            SetPoint::Delay(delay) => delay,
+            SetPoint::Packets(pkts) => {
+                Span::from_secs_f64(pkts / q.rate.packets_per_sec(self.packet))
+            }
+        }
+    }
 }
 
 /// An AQM law. Every method has a default, so that DropTail is an empty one.
