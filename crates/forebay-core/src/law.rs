@@ -180,6 +180,17 @@ impl Target {
     pub fn pkts(&self, q: &QueueView) -> f64 {
         self.set_point.pkts(q.rate, self.packet)
     }
+
+    /// As the time that a packet waits; a length at the rate that the link has now.
+    #[inline]
+    pub fn delay(&self, q: &QueueView) -> Span {
+        match self.set_point {
+            SetPoint::Delay(delay) => delay,
+            SetPoint::Packets(pkts) => {
+                Span::from_secs_f64(pkts / q.rate.packets_per_sec(self.packet))
+            }
+        }
+    }
 }
 
 /// An AQM law. Every method has a default, so that DropTail is an empty one.
@@ -371,6 +382,8 @@ pub struct LawSpec {
     pub title: &'static str,
     pub source: &'static str,
     pub params: &'static [ParamSpec],
+    /// Kind of the queue discipline that holds the law where none is named.
+    pub queue: &'static str,
     /// What a design can be asked for besides the law's own parameters.
     pub goals: &'static [ParamSpec],
     /// Whether this is the queue without any law, beside which others are judged.
@@ -399,6 +412,7 @@ impl LawSpec {
             title,
             source,
             params: R::SPECS,
+            queue: "fifo",
             goals: R::GOALS,
             baseline: R::BASELINE,
             reality: R::REALITY,
@@ -422,6 +436,42 @@ impl LawSpec {
                 Ok(params.linear(point, site))
             },
             design: |given, request, goals| R::read(given)?.design(request, goals),
+        }
+    }
+
+    /// The same law under the name that it has in another queue.
+    #[must_use]
+    pub const fn in_queue(
+        self,
+        queue: &'static str,
+        kind: &'static str,
+        title: &'static str,
+        source: &'static str,
+    ) -> LawSpec {
+        LawSpec {
+            kind,
+            title,
+            source,
+            queue,
+            ..self
+        }
+    }
+
+    /// As [`Self::in_queue`], where the queue makes several loops of the law's one, so that its
+    /// linear model and its design rule hold no more.
+    #[must_use]
+    pub const fn in_several_queues(
+        self,
+        queue: &'static str,
+        kind: &'static str,
+        title: &'static str,
+        source: &'static str,
+    ) -> LawSpec {
+        LawSpec {
+            goals: &[],
+            linear: |_, _, _| Ok(None),
+            design: |_, _, _| Ok(None),
+            ..self.in_queue(queue, kind, title, source)
         }
     }
 

@@ -117,6 +117,7 @@ impl<P: Packet + Send> DualPi2<P> {
 
     /// A packet of the low latency queue: marked, dropped or left alone.
     fn judge_low(&mut self, now: Time, waiting: Waiting<P>, sink: &mut dyn Sink<P>) -> Option<P> {
+        self.see_other_queue();
         let Waiting {
             mut packet,
             since,
