@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::discipline::{Buffer, Departure, Drop, LawFactory, Packet, QueueSite, Sink};
-use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal, Verdict};
+use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Verdict};
 use crate::param::ParamError;
 use crate::rng::Rng;
 use crate::units::{Rate, SetPoint, Span, Time};
@@ -13,6 +13,7 @@ use crate::units::{Rate, SetPoint, Span, Time};
 pub struct Band<P> {
     queue: VecDeque<(P, Time)>,
     bytes: u64,
+    others: Others,
     buffer: Buffer,
     rate: Rate,
     idle_since: Option<Time>,
@@ -32,6 +33,7 @@ impl<P: Packet> Band<P> {
         Ok(Band {
             queue: VecDeque::new(),
             bytes: 0,
+            others: Others::default(),
             buffer: site.buffer,
             rate: site.rate,
             idle_since: Some(Time::ZERO),
@@ -52,6 +54,7 @@ impl<P: Packet> Band<P> {
             rate: self.rate,
             idle_since: self.idle_since,
             head_since: self.queue.front().map(|(_, since)| *since),
+            others: self.others,
         }
     }
 
@@ -141,6 +144,28 @@ impl<P: Packet> Band<P> {
             }
         }
         None
+    }
+
+    /// Tells the law what waits for the link besides this band.
+    pub fn set_others(&mut self, others: Others) {
+        self.others = others;
+    }
+
+    /// Whether a signal may be a CE mark from now on.
+    pub fn set_ecn(&mut self, ecn: bool) {
+        self.ecn = ecn;
+    }
+
+    /// Expected signals per packet, where the law can say.
+    pub fn intensity(&self) -> Option<f64> {
+        self.law.intensity(&self.view())
+    }
+
+    /// The oldest packet, unjudged, to make room for another.
+    pub fn pop_oldest(&mut self) -> Option<P> {
+        let (packet, _) = self.queue.pop_front()?;
+        self.bytes -= u64::from(packet.bytes());
+        Some(packet)
     }
 
     /// The newest packet, unjudged, to make room for another.

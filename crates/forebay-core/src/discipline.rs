@@ -171,6 +171,11 @@ impl LawFactory {
         }
     }
 
+    /// A random number of the queue's own, the same for the same seed, such as for a hash.
+    pub fn salt(&self) -> u64 {
+        Rng::new(self.seed, &format!("{}/salt", self.stream)).next_u64()
+    }
+
     /// The next law and its stream.
     ///
     /// # Errors

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::discipline::{
     Discipline, DisciplineParams, DisciplineSpec, LawFactory, MakeLaw, Packet, QueueSite,
 };
-use crate::law::{Ecn, ParamValues};
-use crate::param::{nearest, ParamError, Params, Value};
+use crate::law::{Ecn, LawSpec, ParamValues};
+use crate::param::{nearest, ParamError, ParamSpec, Params, Value};
 
 macro_rules! disciplines {
     ($($module:ident: $params:ident;)*) => {
@@ -36,6 +36,8 @@ macro_rules! disciplines {
 disciplines! {
     fifo: FifoParams;
     priority: PriorityParams;
+    fq: FqParams;
+    dualpi2: DualPi2Params;
 }
 
 /// The discipline named `kind`.
@@ -51,6 +53,22 @@ pub fn find(kind: &str) -> Result<&'static DisciplineSpec, String> {
             None => kinds.join(", "),
         }
     })
+}
+
+/// The discipline that holds `law` where none is named.
+pub fn of_law(law: &LawSpec) -> &'static DisciplineSpec {
+    let found = DISCIPLINES.iter().find(|spec| spec.kind == law.queue);
+    found.unwrap_or(&DISCIPLINES[0])
+}
+
+/// The keys of `law` wherever it is named: those of the queue that it comes in, where that is not
+/// the default, and its own. A key of both is the queue's.
+pub fn keys(law: &LawSpec) -> Vec<&'static ParamSpec> {
+    let queue = of_law(law).params.iter();
+    let own = law.params.iter();
+    queue
+        .chain(own.filter(|own| of_law(law).params.iter().all(|key| key.name != own.name)))
+        .collect()
 }
 
 /// A discipline with the parameters given for it.
@@ -154,7 +172,15 @@ impl Packet for NoPacket {
 }
 
 impl QueueChoice {
-    /// Whether it is the discipline that a law has where none is named.
+    /// The discipline that `law` has where none is named.
+    pub fn of_law(law: &LawSpec) -> QueueChoice {
+        QueueChoice {
+            spec: of_law(law),
+            given: Vec::new(),
+        }
+    }
+
+    /// Whether it is the discipline that most laws have where none is named.
     pub fn is_default(&self) -> bool {
         self.spec.kind == DISCIPLINES[0].kind
     }

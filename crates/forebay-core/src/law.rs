@@ -108,12 +108,38 @@ pub struct QueueView {
     pub idle_since: Option<Time>,
     /// When the packet at the head came; `None` where there is none.
     pub head_since: Option<Time>,
+    /// What waits for the link besides this queue.
+    pub others: Others,
+}
+
+/// What other queues of a discipline hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others {
+    pub bytes: u64,
+    /// When the oldest packet there came, if the discipline says.
+    pub head_since: Option<Time>,
 }
 
 impl QueueView {
     /// How long the packet at the head has waited; zero where there is none.
     pub fn head_age(&self, now: Time) -> Span {
         self.head_since.map_or(Span::ZERO, |since| now.since(since))
+    }
+
+    /// Bytes that wait for the link, in this queue and in others of its discipline.
+    pub fn link_bytes(&self) -> u64 {
+        self.bytes + self.others.bytes
+    }
+
+    /// How long the oldest packet for the link has waited, in this queue or in others of its
+    /// discipline; zero where there is none.
+    pub fn link_age(&self, now: Time) -> Span {
+        let other = self.others.head_since;
+        let oldest = match (self.head_since, other) {
+            (Some(head), Some(other)) => Some(head.min(other)),
+            (head, other) => head.or(other),
+        };
+        oldest.map_or(Span::ZERO, |since| now.since(since))
     }
 }
 
@@ -171,6 +197,17 @@ impl Target {
     /// In packets; a delay at the rate that the link has now.
     pub fn pkts(&self, q: &QueueView) -> f64 {
         self.set_point.pkts(q.rate, self.packet)
+    }
+
+    /// As the time that a packet waits; a length at the rate that the link has now.
+    #[inline]
+    pub fn delay(&self, q: &QueueView) -> Span {
+        match self.set_point {
+            SetPoint::Delay(delay) => delay,
+            SetPoint::Packets(pkts) => {
+                Span::from_secs_f64(pkts / q.rate.packets_per_sec(self.packet))
+            }
+        }
     }
 }
 
@@ -363,6 +400,8 @@ pub struct LawSpec {
     pub title: &'static str,
     pub source: &'static str,
     pub params: &'static [ParamSpec],
+    /// Kind of the queue discipline that holds the law where none is named.
+    pub queue: &'static str,
     /// What a design can be asked for besides the law's own parameters.
     pub goals: &'static [ParamSpec],
     /// Whether this is the queue without any law, beside which others are judged.
@@ -391,6 +430,7 @@ impl LawSpec {
             title,
             source,
             params: R::SPECS,
+            queue: "fifo",
             goals: R::GOALS,
             baseline: R::BASELINE,
             reality: R::REALITY,
@@ -414,6 +454,42 @@ impl LawSpec {
                 Ok(params.linear(point, site))
             },
             design: |given, request, goals| R::read(given)?.design(request, goals),
+        }
+    }
+
+    /// The same law under the name that it has in another queue.
+    #[must_use]
+    pub const fn in_queue(
+        self,
+        queue: &'static str,
+        kind: &'static str,
+        title: &'static str,
+        source: &'static str,
+    ) -> LawSpec {
+        LawSpec {
+            kind,
+            title,
+            source,
+            queue,
+            ..self
+        }
+    }
+
+    /// As [`Self::in_queue`], where the queue makes several loops of the law's one, so that its
+    /// linear model and its design rule hold no more.
+    #[must_use]
+    pub const fn in_several_queues(
+        self,
+        queue: &'static str,
+        kind: &'static str,
+        title: &'static str,
+        source: &'static str,
+    ) -> LawSpec {
+        LawSpec {
+            goals: &[],
+            linear: |_, _, _| Ok(None),
+            design: |_, _, _| Ok(None),
+            ..self.in_queue(queue, kind, title, source)
         }
     }
 

@@ -24,6 +24,10 @@ laws! {
     rem: LAW;
     avq: LAW;
     e_avq: LAW;
+    codel: LAW, FQ;
+    pie: LAW, FQ;
+    pi2: LAW, DUAL;
+    cobalt: LAW;
 }
 
 /// The law named `kind`.
@@ -38,8 +42,9 @@ pub fn baseline() -> &'static crate::law::LawSpec {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use crate::law::{Ecn, Law, PacketMeta, QueueView, Signal, Site};
+    use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Site};
     use crate::periodic::{Controller, Sample};
+    use crate::rng::Rng;
     use crate::units::{Bytes, Rate, Span, Time};
 
     /// pi-pd's bottleneck: 30 Mbit/s, 800 packets of 1000 bytes.
@@ -59,6 +64,7 @@ pub(crate) mod testing {
             rate: site().rate,
             idle_since: None,
             head_since: None,
+            others: Others::default(),
         }
     }
 
@@ -92,5 +98,61 @@ pub(crate) mod testing {
             }
         });
         found.unwrap_or_else(|| panic!("no probe {name}"))
+    }
+
+    /// A stretch of Poisson arrivals.
+    #[derive(Clone, Debug)]
+    pub struct Phase {
+        /// Arrivals over what the link can send.
+        pub load: f64,
+        pub ms: u64,
+        /// Share of packets that are ECN-capable.
+        pub ect: f64,
+    }
+
+    pub fn phases() -> impl proptest::strategy::Strategy<Value = Vec<Phase>> {
+        use proptest::prelude::*;
+        let ect = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64];
+        let phase = (0.0..2.5f64, 1u64..3000, ect);
+        proptest::collection::vec(
+            phase.prop_map(|(load, ms, ect)| Phase { load, ms, ect }),
+            1..8,
+        )
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    pub enum Happens {
+        Arrival {
+            bytes: u32,
+            ect: bool,
+        },
+        /// The link asks for a packet.
+        Service,
+    }
+
+    /// Arrivals, nine of ten of them of full size, at a link that asks every 800 us; with the
+    /// times in nanoseconds.
+    pub fn load(seed: u64, phases: &[Phase]) -> Vec<(u64, Happens)> {
+        let mut rng = Rng::new(seed, "load");
+        let mut all = Vec::new();
+        let mut start = 0;
+        for phase in phases {
+            let end = start + phase.ms * 1_000_000;
+            let mut at = start as f64;
+            loop {
+                at += rng.exponential(800_000.0 / phase.load.max(1e-6));
+                if at >= end as f64 {
+                    break;
+                }
+                let bytes = if rng.chance(0.9) { 1500 } else { 90 };
+                let ect = rng.chance(phase.ect);
+                all.push((at as u64, Happens::Arrival { bytes, ect }));
+            }
+            start = end;
+        }
+        let services = (1..start / 800_000).map(|k| (800_000 * k, Happens::Service));
+        all.extend(services);
+        all.sort_by_key(|(at, _)| *at);
+        all
     }
 }

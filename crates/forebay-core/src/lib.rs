@@ -35,7 +35,9 @@ pub use discipline::{
     Buffer, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 pub use disciplines::{Aqm, QueueChoice};
-pub use law::{Ecn, Law, LawSpec, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict};
+pub use law::{
+    Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict,
+};
 pub use param::{ParamError, ParamSpec, Params, Value};
 pub use rate_trace::RateTrace;
 pub use rng::Rng;

@@ -112,6 +112,24 @@ impl Sampled {
             ..self
         }
     }
+
+    /// This with what it samples older by `age_s`: whole samples later, and between two of them
+    /// the mean that has the same phase at low frequencies.
+    #[must_use]
+    pub fn delayed(self, age_s: f64) -> Sampled {
+        let samples = age_s / self.interval_s;
+        let (whole, part) = (samples.floor(), samples.fract());
+        let mut numerator = vec![0.0; crate::cast::whole_u32(whole) as usize];
+        numerator.extend(self.numerator.iter().map(|n| (1.0 - part) * n));
+        if part > 0.0 {
+            numerator.push(0.0);
+            let later = numerator.len() - self.numerator.len();
+            for (to, n) in numerator[later..].iter_mut().zip(&self.numerator) {
+                *to += part * n;
+            }
+        }
+        Sampled { numerator, ..self }
+    }
 }
 
 impl Sampled {

@@ -63,6 +63,13 @@ impl Conditions {
         Axis::new("target", 5.0, (0.5 * self.buffer_pkts).max(6.0))
     }
 
+    /// Set-points as a queuing delay in seconds: those of [`target`](Self::target) on the fastest
+    /// link, which any other holds too.
+    pub fn delay(&self) -> Axis {
+        let (target, (_, fastest)) = (self.target(), self.capacities_pkts_per_s());
+        Axis::new("delay", target.low / fastest, target.high / fastest)
+    }
+
     /// Where flows settle with the shortest and the longest queue of [`target`](Self::target).
     fn points(&self) -> impl Iterator<Item = OperatingPoint> + '_ {
         let target = self.target();

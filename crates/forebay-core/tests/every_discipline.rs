@@ -56,6 +56,7 @@ struct Numbered {
     bytes: u32,
     flow: u8,
     ecn: Ecn,
+    sent_as: Ecn,
     arrived: Time,
 }
 
@@ -149,7 +150,8 @@ fn drive(
     let (mut record, mut left) = (Record::default(), Vec::new());
     let mut limit = buffer;
     let mut offered = 0;
-    let mut flows_last = [None; 256];
+    // A discipline may tell a flow's packets apart by what they were sent with.
+    let mut flows_last = std::collections::HashMap::new();
     let mut now = Time::ZERO;
     let mut take =
         |queue: &mut dyn Discipline<Numbered>, now: Time, record: &mut Record| match queue
@@ -158,9 +160,8 @@ fn drive(
             Dequeued::Packet(departure) => {
                 let packet = departure.packet;
                 assert_eq!(departure.sojourn, now.since(packet.arrived), "{name}");
-                let last = &mut flows_last[usize::from(packet.flow)];
+                let last = flows_last.insert((packet.flow, packet.sent_as as u8), packet.id);
                 assert!(last.is_none_or(|last| last < packet.id), "{name}: order");
-                *last = Some(packet.id);
                 left.push((packet.id, now, departure.class));
                 None
             }
@@ -184,6 +185,7 @@ fn drive(
                     bytes,
                     flow,
                     ecn,
+                    sent_as: ecn,
                     arrived: now,
                 };
                 queue.enqueue(now, packet, &mut record);
@@ -264,6 +266,7 @@ proptest! {
                     bytes: *bytes,
                     flow: *flow,
                     ecn: Ecn::NotEct,
+                    sent_as: Ecn::NotEct,
                     arrived: Time::ZERO,
                 };
                 queue.enqueue(Time::ZERO, packet, &mut record);

@@ -5,8 +5,8 @@ use forebay_core::laws::{self, LAWS};
 use forebay_core::linear::OperatingPoint;
 use forebay_core::search::{Axis, Condition, Conditions, Search, Settings};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
-    Verdict,
+    Bytes, Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time,
+    Value, Verdict,
 };
 use proptest::prelude::*;
 
@@ -67,6 +67,7 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
             rate: site().rate,
             idle_since: (*packets == 0).then_some(Time::ZERO),
             head_since: (*packets > 0).then_some(Time::ZERO),
+            others: Others::default(),
         };
         let meta = |bytes, ecn| PacketMeta {
             bytes,
@@ -121,7 +122,7 @@ proptest! {
 
     #[test]
     fn late_ticks_are_all_run(gaps in proptest::collection::vec(0u64..400_000_000, 1..40), packets in 0u32..500) {
-        let q = QueueView { packets, bytes: u64::from(packets) * 1000, limit_packets: 500, rate: site().rate, idle_since: None, head_since: None };
+        let q = QueueView { packets, bytes: u64::from(packets) * 1000, limit_packets: 500, rate: site().rate, idle_since: None, head_since: None, others: Others::default() };
         for spec in LAWS {
             let (mut late, mut prompt) = (build(spec), build(spec));
             let mut now = Time::ZERO;
@@ -244,6 +245,7 @@ fn intensity_is_the_rate_of_signals() {
                 rate: site().rate,
                 idle_since: None,
                 head_since: Some(Time::ZERO),
+                others: Others::default(),
             };
             let (mut law, mut rng) = (build(spec), Rng::new(1, "law"));
             // The queue stays as it is for 10 s: averages settle, integrals grow.

@@ -4,7 +4,8 @@
 use forebay_core::laws::LAWS;
 use forebay_core::linear::{LoopFilter, OperatingPoint};
 use forebay_core::{
-    Bytes, Ecn, Law, LawSpec, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time, Value,
+    Bytes, Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span, Time,
+    Value,
 };
 use std::f64::consts::TAU;
 
@@ -67,8 +68,10 @@ impl Bench {
         self.step as f64 / CAPACITY
     }
 
-    /// A length between two whole numbers is either, with its mean.
-    fn view(&mut self, queue_pkts: f64) -> QueueView {
+    /// A length between two whole numbers is either, with its mean. `waited_s` is how long the
+    /// packet at the head has been there.
+    fn view(&mut self, queue_pkts: f64, waited_s: f64) -> QueueView {
+        let came_s = (self.now_s() - waited_s).max(0.0);
         let packets = (queue_pkts + self.rng.uniform()).floor().max(0.0) as u32;
         QueueView {
             packets,
@@ -76,7 +79,8 @@ impl Bench {
             limit_packets: u32::MAX,
             rate: site().rate,
             idle_since: None,
-            head_since: None,
+            others: Others::default(),
+            head_since: (packets > 0).then_some(Time::from_nanos((1e9 * came_s) as u64)),
         }
     }
 
@@ -92,20 +96,29 @@ impl Bench {
             self.step += 1;
             let now = Time::from_nanos(self.step * (1e9 / CAPACITY) as u64);
             let length = queue_pkts(self.now_s());
+            // A packet waits for as long as what was there when it came takes.
+            let mut waited_s = length / CAPACITY;
+            for _ in 0..5 {
+                waited_s = queue_pkts(self.now_s() - waited_s) / CAPACITY;
+            }
             while let Some(due) = self.law.poll_timeout().filter(|due| *due <= now) {
-                let q = self.view(queue_pkts(due.as_secs_f64()));
+                let q = self.view(queue_pkts(due.as_secs_f64()), waited_s);
                 self.law.handle_timeout(due, &q);
             }
             // One packet leaves in a step; the rest of the change has arrived.
-            let q = self.view(length);
-            self.law.on_dequeue(now, &q, &PACKET, &mut self.rng);
+            let q = self.view(length, waited_s);
+            let leaving = PacketMeta {
+                sojourn: Span::from_secs_f64(waited_s),
+                ..PACKET
+            };
+            self.law.on_dequeue(now, &q, &leaving, &mut self.rng);
             self.arrived += 1.0 + length - before;
             while self.arrived >= 1.0 {
                 self.arrived -= 1.0;
-                let q = self.view(length);
+                let q = self.view(length, waited_s);
                 self.law.on_enqueue(now, &q, &PACKET, &mut self.rng);
             }
-            let q = self.view(length);
+            let q = self.view(length, waited_s);
             see(self.now_s(), self.probability(&q));
         }
     }

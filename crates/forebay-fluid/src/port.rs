@@ -6,7 +6,9 @@
 //! bytes), as laws see them.
 
 use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::{Ecn, Law, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict};
+use forebay_core::{
+    Ecn, Law, Others, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict,
+};
 
 use crate::model::Bottleneck;
 
@@ -187,6 +189,7 @@ impl Port {
                 self.idle_since(now)
             },
             head_since: self.head_since(now, queue_pkts),
+            others: Others::default(),
         }
     }
 

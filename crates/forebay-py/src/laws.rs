@@ -1,19 +1,25 @@
 //! The registries of laws and of queue disciplines as Python values.
 
 use forebay_core::param::{ParamError, ParamSpec, Value};
-use forebay_core::{disciplines::DISCIPLINES, laws::LAWS, DisciplineSpec, LawSpec};
+use forebay_core::{
+    disciplines::{keys, DISCIPLINES},
+    laws::LAWS,
+    DisciplineSpec, LawSpec,
+};
 use forebay_scenario::set_value;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;
 
-/// Every law: a list of {name, title, source, short_title, baseline, set_point, reality, params},
+/// Every law: a list of {name, title, source, queue, short_title, baseline, set_point, reality,
+/// params}, with the parameters of the queue that it comes in,
 /// each parameter {name, unit, default, default_text, min, max, doc}. Numbers are in the unit;
 /// `default` is None where the parameter must be given, and a bound is None where there is none.
 #[pyfunction]
 pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
     let entry = |law: &LawSpec| {
-        let entry = describe(py, law.kind, law.title, law.source, law.params)?;
+        let entry = describe(py, law.kind, law.title, law.source, keys(law))?;
+        entry.set_item("queue", law.queue)?;
         entry.set_item("short_title", law.name())?;
         entry.set_item("baseline", law.baseline)?;
         entry.set_item("set_point", law.set_point().map(|spec| spec.name))?;
@@ -32,18 +38,18 @@ pub fn queues(py: Python) -> PyResult<Bound<PyList>> {
     PyList::new(py, entries.collect::<PyResult<Vec<_>>>()?)
 }
 
-fn describe<'py>(
+fn describe<'py, 'a>(
     py: Python<'py>,
     kind: &str,
     title: &str,
     source: &str,
-    params: &[ParamSpec],
+    params: impl IntoIterator<Item = &'a ParamSpec>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("name", kind)?;
     entry.set_item("title", title)?;
     entry.set_item("source", source)?;
-    let params: PyResult<Vec<_>> = params.iter().map(|spec| param(py, spec)).collect();
+    let params: PyResult<Vec<_>> = params.into_iter().map(|spec| param(py, spec)).collect();
     entry.set_item("params", params?)?;
     Ok(entry)
 }

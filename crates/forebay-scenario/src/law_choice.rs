@@ -25,14 +25,38 @@ impl fmt::Debug for LawChoice {
 }
 
 impl LawChoice {
-    /// The law `spec` in the default queue, labelled with its kind.
+    /// The law `spec` in the queue that it comes in, labelled with its kind. Keys of that queue
+    /// among those given go to it.
     pub fn of(spec: &'static LawSpec, given: Vec<(String, Value)>) -> LawChoice {
+        let mut queue = QueueChoice::of_law(spec);
+        let keys = queue.spec.params;
+        let (for_queue, given) = given
+            .into_iter()
+            .partition(|(name, _)| keys.iter().any(|key| key.name == name));
+        queue.given = for_queue;
         LawChoice {
             label: spec.kind.to_owned(),
             spec,
             given,
-            queue: QueueChoice::default(),
+            queue,
         }
+    }
+
+    /// The law in a queue that was named beside it, if one was.
+    ///
+    /// # Errors
+    /// Where the law's kind names a queue of another kind.
+    pub fn held_by(mut self, queue: Option<QueueChoice>) -> Result<LawChoice, ParamError> {
+        let Some(mut queue) = queue else {
+            return Ok(self);
+        };
+        if !QueueChoice::of_law(self.spec).is_default() && queue.spec.kind != self.queue.spec.kind {
+            let allowed = format!("{}, which {} comes in", self.spec.queue, self.spec.kind);
+            return Err(ParamError::new("queue", queue.to_string(), allowed));
+        }
+        queue.given.append(&mut self.queue.given);
+        self.queue = queue;
+        Ok(self)
     }
 
     /// A fresh law.

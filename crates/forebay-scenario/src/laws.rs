@@ -1,8 +1,9 @@
 //! `[[law]]` and `--law`: the laws under test.
 
+use forebay_core::disciplines::keys;
 use forebay_core::laws::find;
 use forebay_core::param::Value;
-use forebay_core::{params, LawSpec, Params, QueueChoice};
+use forebay_core::{params, LawSpec, Params};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
@@ -19,9 +20,10 @@ params! {
     pub struct LawKeys {
         /// Name in reports; by default the kind.
         label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
-        /// Queue that holds the law; one with parameters is a table. A queue of several classes has
-        /// a law of this kind in each.
-        queue: Queue = Queue(QueueChoice::default()), 0.0 => 0.0;
+        /// Queue that holds the law, "fifo" where it is absent and the law's name has no other;
+        /// one with parameters is a table, and a queue of several classes or flows has a law of
+        /// this kind in each.
+        queue: Maybe<Queue> = Maybe(None), 0.0 => 0.0;
     }
 }
 
@@ -129,14 +131,13 @@ fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoic
         }
         (None, _) => return Err(section.fault("kind", "nothing", law_kinds().join(", "))),
     };
-    section.only(&["kind"], &[LawKeys::SPECS, spec.params])?;
+    let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
+    section.only(&["kind"], &[LawKeys::SPECS, &keys])?;
     let LawKeys { label: _, queue } = section.read()?;
-    let choice = LawChoice {
-        label,
-        spec,
-        given: section.given(&["kind", "label", "queue"]),
-        queue: queue.0,
-    };
+    let choice = LawChoice::of(spec, section.given(&["kind", "label", "queue"]))
+        .held_by(queue.0.map(|queue| queue.0))
+        .map_err(|error| section.locate(error))?;
+    let choice = LawChoice { label, ..choice };
     // The same law acts on every queue that has none of its own.
     for site in scenario.tested() {
         choice

@@ -27,7 +27,7 @@ params! {
         aqm: LawKind = LawKind(forebay_core::laws::baseline().kind.into()), 0.0 => 0.0;
         /// Queue that holds the law, one of `forebay queues`, such as priority or
         /// {kind="priority",dscp=46}.
-        queue: Queue = Queue(QueueChoice::default()), 0.0 => 0.0;
+        queue: Maybe<Queue> = Maybe(None), 0.0 => 0.0;
         /// File of a recorded link in place of a rate: a time in ms on each line, for 1500 bytes.
         trace: Maybe<FileName> = Maybe(None), 0.0 => 0.0;
         /// Share of packets lost after the queue, such as 1% or 0.01.
@@ -266,19 +266,23 @@ impl DirectionChoice {
                 return Err(ParamError::new("rate", found, allowed));
             }
         };
+        let queue = options.queue.0.clone().map(|queue| queue.0);
         let law = match other {
-            Some(other) if !has("aqm") && params.is_none() => other.law.clone(),
+            Some(other) if !has("aqm") && params.is_none() => match has("queue") {
+                true => LawChoice {
+                    queue: QueueChoice::of_law(other.law.spec),
+                    ..other.law.clone()
+                }
+                .held_by(queue)?,
+                false => other.law.clone(),
+            },
             // The parameters of one law mean nothing to another.
             _ => {
                 let LawKind(kind) = &options.aqm;
                 let spec = law_named(kind)
                     .map_err(|allowed| ParamError::new("aqm", format!("{kind:?}"), allowed))?;
-                LawChoice::of(spec, params.unwrap_or_default())
+                LawChoice::of(spec, params.unwrap_or_default()).held_by(queue)?
             }
-        };
-        let law = LawChoice {
-            queue: options.queue.0.clone(),
-            ..law
         };
         Ok(DirectionChoice {
             options,
@@ -596,7 +600,7 @@ mod tests {
                 &[("rate", "1Mbit/s"), ("loss_up", "101%")],
                 "loss-up: found \"101%\"",
             ),
-            (&[("rate", "1Mbit/s"), ("aqm", "pie")], "aqm: found \"pie\""),
+            (&[("rate", "1Mbit/s"), ("aqm", "pike")], "aqm: found \"pike\""),
             (
                 &[("rate", "1Mbit/s"), ("measure", "25s..5s")],
                 "measure: found",

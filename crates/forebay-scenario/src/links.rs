@@ -189,7 +189,9 @@ fn own_law(
         let (key, value) = choice.given.remove(i);
         let queue = Queue::from_value(&value);
         let Queue(queue) = queue.map_err(|allowed| under(bare.fault(&key, value, allowed)))?;
-        choice.queue = queue;
+        choice = choice
+            .held_by(Some(queue))
+            .map_err(|error| under(bare.locate(error)))?;
     }
     choice
         .aqm()

@@ -1,6 +1,7 @@
 //! JSON Schema of a scenario, for editors; derived from the declarations of its keys and from
 //! the registry of laws.
 
+use forebay_core::disciplines::keys;
 use forebay_core::disciplines::DISCIPLINES;
 use forebay_core::laws::LAWS;
 use forebay_core::param::{Shape, Value};
@@ -83,9 +84,10 @@ fn traffic() -> Json {
 }
 
 fn law() -> Json {
-    let kinds = LAWS
-        .iter()
-        .map(|spec| of_kind(spec.kind, spec.title, &[LawKeys::SPECS, spec.params]));
+    let kinds = LAWS.iter().map(|spec| {
+        let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
+        of_kind(spec.kind, spec.title, &[LawKeys::SPECS, &keys])
+    });
     tables("The laws under test.", kinds.collect())
 }
 

@@ -487,3 +487,32 @@ fn a_rate_trace_comes_with_the_call() {
         error(&Options::default()).contains("found \"lte.down\", allowed: a file that can be read")
     );
 }
+
+/// A law whose name has a queue of its own takes the queue's keys beside its own.
+#[test]
+fn a_name_can_stand_for_a_law_in_its_queue() {
+    let laws = |lines: &str| {
+        let text = format!(
+            "duration = \"1s\"\n[bottleneck]\nrate = \"10Mbit/s\"\nbuffer = \"500p\"\n\
+             [[traffic]]\nkind = \"ftp\"\nflows = 1\nrtt = \"10ms\"\n[[law]]\n{lines}\n"
+        );
+        parse(text.as_bytes(), "test", &Options::default())
+            .map(|experiment| experiment.points[0].laws[0].clone())
+            .map_err(|error| error.to_string())
+    };
+    let fq = laws("kind = \"fq-codel\"\ntarget = \"10ms\"\nqueues = 64").unwrap();
+    assert_eq!(fq.queue.to_string(), "{ kind = \"fq\", queues = 64 }");
+    assert_eq!(fq.given.len(), 1);
+    let same = laws("kind = \"fq-codel\"\nqueue = { kind = \"fq\", queues = 64 }").unwrap();
+    assert_eq!(same.queue, fq.queue);
+    // Around any law.
+    let any = laws("kind = \"pi\"\nqueue = \"fq\"").unwrap();
+    assert_eq!((any.spec.kind, any.queue.spec.kind), ("pi", "fq"));
+    let dual = laws("kind = \"dualpi2\"\ncoupling = 3.0\nstep = \"2ms\"").unwrap();
+    assert_eq!(dual.queue.given.len(), 2);
+    // Another queue would make it another thing.
+    let error = laws("kind = \"fq-codel\"\nqueue = \"priority\"").unwrap_err();
+    assert!(error.contains("fq, which fq-codel comes in"), "{error}");
+    let error = laws("kind = \"fq-codel\"\nqueues = 0").unwrap_err();
+    assert!(error.contains("law.0.queues"), "{error}");
+}

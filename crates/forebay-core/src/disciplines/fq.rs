@@ -1,0 +1,405 @@
+//! Flow queueing: a queue for each flow, served in turn by bytes, and flows that send little first
+//! (DRR++; RFC 8290). Each queue has a law of its own, of any kind.
+
+use std::collections::VecDeque;
+
+use crate::band::Band;
+use crate::discipline::{
+    Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
+};
+use crate::law::Others;
+use crate::param::ParamError;
+use crate::params;
+use crate::units::{Bytes, Rate, SetPoint, Time};
+
+params! {
+    /// The queues share the buffer. An arrival that overfills it has packets dropped from the
+    /// head of the longest queue.
+    pub struct FqParams {
+        /// Number of queues, over which a hash deals the flows (RFC 8290, section 4.1).
+        queues: u32 = 1024, 1.0 => 65536.0;
+        /// Bytes that a queue may send in its turn (RFC 8290, section 4.2).
+        quantum: Bytes = Bytes(1514), 40.0 => 1e6;
+        /// Most packets dropped at once where the buffer is full, up to half of the longest queue
+        /// (RFC 8290, section 4.1.2).
+        drop_batch: u32 = 64, 1.0 => 1e6;
+    }
+}
+
+impl DisciplineParams for FqParams {
+    const KIND: &'static str = "fq";
+    const TITLE: &'static str = "A queue for each flow, served in turn, each under a law";
+    const SOURCE: &'static str = "RFC 8290 (FQ-CoDel), for any law";
+
+    fn build<P: Packet + Send + 'static>(
+        &self,
+        site: &QueueSite,
+        mut laws: LawFactory,
+    ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+        // Shows that the law can be built here: the others are built as flows come.
+        let first = Band::new(site, &mut laws)?;
+        let mut fq = Fq {
+            params: self.clone(),
+            site: *site,
+            salt: laws.salt(),
+            laws,
+            queues: (0..self.queues).map(|_| None).collect(),
+            spare: Some(first),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            packets: 0,
+            bytes: 0,
+            next_timeout: None,
+            set_point: None,
+        };
+        fq.next_timeout = fq.spare.as_ref().and_then(Band::poll_timeout);
+        Ok(Box::new(fq))
+    }
+}
+
+/// Departures of flows that send little are of this class; of others, of the next.
+const SPARSE: u8 = 0;
+const BULK: u8 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Neither,
+    New,
+    Old,
+}
+
+struct Queue<P> {
+    band: Band<P>,
+    /// Bytes that it may still send in this turn.
+    deficit: i64,
+    list: List,
+}
+
+struct Fq<P> {
+    params: FqParams,
+    site: QueueSite,
+    /// Decides, with the flow, which queue a packet joins (RFC 8290 section 4.1.1).
+    salt: u64,
+    laws: LawFactory,
+    queues: Vec<Option<Box<Queue<P>>>>,
+    /// The first law, until a flow comes.
+    spare: Option<Band<P>>,
+    new: VecDeque<u32>,
+    old: VecDeque<u32>,
+    packets: u32,
+    bytes: u64,
+    /// No law wants to be called before.
+    next_timeout: Option<Time>,
+    /// Moved while traffic runs; queues to come take it as well.
+    set_point: Option<SetPoint>,
+}
+
+fn others(bytes: u64) -> Others {
+    Others {
+        bytes,
+        head_since: None,
+    }
+}
+
+/// A mix of all bits (the finalizer of MurmurHash3, Appleby 2011).
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}
+
+impl<P: Packet + Send> Fq<P> {
+    fn queue_of(&self, packet: &P) -> u32 {
+        (mix(packet.flow() ^ self.salt) % u64::from(self.params.queues)) as u32
+    }
+
+    /// The queue with this number, which exists from its first packet on.
+    fn open(&mut self, number: u32) -> &mut Queue<P> {
+        let slot = &mut self.queues[number as usize];
+        slot.get_or_insert_with(|| {
+            let mut band = self.spare.take().unwrap_or_else(|| {
+                Band::new(&self.site, &mut self.laws).expect("the first law was built alike")
+            });
+            band.set_rate(self.site.rate);
+            band.set_buffer(self.site.buffer);
+            if let Some(set_point) = self.set_point {
+                band.set_point(set_point);
+            }
+            Box::new(Queue {
+                band,
+                deficit: 0,
+                list: List::Neither,
+            })
+        })
+    }
+
+    fn band(&mut self, number: u32) -> &mut Queue<P> {
+        self.queues[number as usize]
+            .as_mut()
+            .expect("a queue in a list exists")
+    }
+
+    fn bands(&self) -> impl Iterator<Item = &Band<P>> {
+        let open = self.queues.iter().flatten().map(|queue| &queue.band);
+        open.chain(&self.spare)
+    }
+
+    fn bands_mut(&mut self) -> impl Iterator<Item = &mut Band<P>> {
+        let open = self.queues.iter_mut().flatten();
+        open.map(|queue| &mut queue.band).chain(&mut self.spare)
+    }
+
+    /// A law's clock can have moved.
+    fn note_timeout(&mut self, timeout: Option<Time>) {
+        self.next_timeout = match (self.next_timeout, timeout) {
+            (Some(next), Some(timeout)) => Some(next.min(timeout)),
+            (next, timeout) => next.or(timeout),
+        };
+    }
+
+    fn overfull(&self) -> bool {
+        match self.site.buffer {
+            Buffer::Packets(limit) => self.packets > limit,
+            Buffer::Bytes(limit) => self.bytes > limit,
+        }
+    }
+
+    /// Drops from the head of the queue with the most bytes: half of it, and no more packets than
+    /// a batch (RFC 8290 section 4.1.2).
+    fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
+        let open = self.queues.iter().enumerate();
+        let lengths = open.filter_map(|(i, queue)| Some((queue.as_ref()?.band.len_bytes(), i)));
+        // The first of those that are equally long.
+        let Some((bytes, longest)) = lengths.max_by_key(|&(bytes, i)| (bytes, std::cmp::Reverse(i)))
+        else {
+            return;
+        };
+        let (mut dropped_bytes, mut dropped) = (0, 0);
+        while dropped < self.params.drop_batch && dropped_bytes < bytes.div_ceil(2) {
+            let queue = self.queues[longest].as_mut();
+            let Some(packet) = queue.and_then(|queue| queue.band.pop_oldest()) else {
+                break;
+            };
+            let size = u64::from(packet.bytes());
+            (dropped, dropped_bytes) = (dropped + 1, dropped_bytes + size);
+            (self.packets, self.bytes) = (self.packets - 1, self.bytes - size);
+            sink.dropped(now, packet, Drop::Overflow);
+        }
+    }
+
+    /// What a band has gained or lost since it held this much.
+    fn recount(&mut self, number: u32, before: (u32, u64)) {
+        let band = &self.band(number).band;
+        let (packets, bytes) = (band.len_packets(), band.len_bytes());
+        self.packets = self.packets + packets - before.0;
+        self.bytes = self.bytes + bytes - before.1;
+    }
+}
+
+impl<P: Packet + Send> Discipline<P> for Fq<P> {
+    fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
+        let number = self.queue_of(&packet);
+        let (all, quantum) = (self.bytes, self.params.quantum.0);
+        let queue = self.open(number);
+        let before = (queue.band.len_packets(), queue.band.len_bytes());
+        queue.band.set_others(others(all - before.1));
+        queue.band.offer(now, packet, true, sink);
+        let starts = queue.list == List::Neither && queue.band.len_packets() > 0;
+        if starts {
+            // Without a queue it is a flow that sends little: it goes before the others, once.
+            queue.list = List::New;
+            queue.deficit = i64::try_from(quantum).unwrap_or(i64::MAX);
+        }
+        let timeout = queue.band.poll_timeout();
+        if starts {
+            self.new.push_back(number);
+        }
+        self.recount(number, before);
+        self.note_timeout(timeout);
+        while self.overfull() {
+            self.drop_from_longest(now, sink);
+        }
+    }
+
+    fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
+        let quantum = i64::try_from(self.params.quantum.0).unwrap_or(i64::MAX);
+        loop {
+            let (number, class) = match (self.new.front(), self.old.front()) {
+                (Some(&number), _) => (number, SPARSE),
+                (None, Some(&number)) => (number, BULK),
+                (None, None) => return Dequeued::Idle,
+            };
+            let all = self.bytes;
+            let queue = self.band(number);
+            if queue.deficit <= 0 {
+                queue.deficit += quantum;
+                queue.list = List::Old;
+                self.leave(class);
+                self.old.push_back(number);
+                continue;
+            }
+            let before = (queue.band.len_packets(), queue.band.len_bytes());
+            queue.band.set_others(others(all - before.1));
+            let taken = queue.band.take(now, class, sink);
+            match &taken {
+                Some(departure) => queue.deficit -= i64::from(departure.packet.bytes()),
+                None => queue.band.run_dry(now),
+            }
+            let timeout = queue.band.poll_timeout();
+            self.recount(number, before);
+            self.note_timeout(timeout);
+            if let Some(departure) = taken {
+                return Dequeued::Packet(departure);
+            }
+            self.leave(class);
+            // A new queue that is empty waits behind the old ones, lest it come first again with
+            // its next packet.
+            if class == SPARSE && !self.old.is_empty() {
+                self.band(number).list = List::Old;
+                self.old.push_back(number);
+            } else {
+                self.band(number).list = List::Neither;
+            }
+        }
+    }
+
+    fn drain(&mut self, give: &mut dyn FnMut(P)) {
+        for list in [&mut self.new, &mut self.old] {
+            for number in list.drain(..) {
+                if let Some(queue) = &mut self.queues[number as usize] {
+                    queue.list = List::Neither;
+                    queue.band.drain(give);
+                }
+            }
+        }
+        (self.packets, self.bytes) = (0, 0);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.next_timeout
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        for band in self.bands_mut() {
+            if band.poll_timeout().is_some_and(|due| due <= now) {
+                band.handle_timeout(now);
+            }
+        }
+        self.next_timeout = self.bands().filter_map(Band::poll_timeout).min();
+    }
+
+    fn len_packets(&self) -> u32 {
+        self.packets
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.site.rate = rate;
+        self.bands_mut().for_each(|band| band.set_rate(rate));
+    }
+
+    fn set_buffer(&mut self, buffer: Buffer) {
+        self.site.buffer = buffer;
+        self.bands_mut().for_each(|band| band.set_buffer(buffer));
+    }
+
+    fn set_point(&mut self, set_point: SetPoint) -> bool {
+        self.set_point = Some(set_point);
+        let can = self.bands_mut().map(|band| band.set_point(set_point));
+        // Every law is asked, also after one that cannot.
+        can.fold(true, |all, can| all & can)
+    }
+
+    /// Queues that hold packets, and those in their first turn.
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        let busy = self.bands().filter(|band| band.len_packets() > 0).count();
+        out("busy_queues", busy as f64);
+        out("new_queues", self.new.len() as f64);
+    }
+}
+
+impl<P> Fq<P> {
+    /// The head of the list of a class leaves it.
+    fn leave(&mut self, class: u8) {
+        if class == SPARSE {
+            self.new.pop_front();
+        } else {
+            self.old.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discipline::testing::{buffer_of, packet, sized, Gone};
+    use crate::discipline::Departure;
+    use crate::param::Params;
+
+    type Packet = crate::discipline::testing::Packet;
+
+    fn queue(packets: u32) -> Box<dyn Discipline<Packet>> {
+        let (site, laws) = buffer_of(packets);
+        FqParams::defaults().build(&site, laws).unwrap()
+    }
+
+    /// Numbers and classes of what leaves.
+    fn leave(queue: &mut dyn Discipline<Packet>, most: usize) -> Vec<(u32, u8)> {
+        let mut gone = Gone::default();
+        let mut left = Vec::new();
+        while left.len() < most {
+            let Dequeued::Packet(Departure { packet, class, .. }) =
+                queue.dequeue(Time::ZERO, &mut gone)
+            else {
+                break;
+            };
+            left.push((packet.id, class));
+        }
+        left
+    }
+
+    #[test]
+    fn flows_share_by_bytes_and_a_new_flow_goes_first() {
+        let (mut queue, mut gone) = (queue(100), Gone::default());
+        // Two flows (by their DSCP here) of four packets each.
+        for id in 0..8 {
+            queue.enqueue(Time::ZERO, packet(id, (id % 2) as u8), &mut gone);
+        }
+        // A quantum of 1514 bytes lets two packets of 1000 bytes go in a turn.
+        assert_eq!(leave(&mut *queue, 3), [(0, SPARSE), (2, SPARSE), (1, SPARSE)]);
+        queue.enqueue(Time::ZERO, packet(8, 5), &mut gone);
+        // The second flow ends its turn, then comes the third, before what is left of the others.
+        let rest: Vec<u32> = leave(&mut *queue, 9).iter().map(|&(id, _)| id).collect();
+        assert_eq!(rest, [3, 8, 4, 6, 5, 7]);
+        assert_eq!((queue.len_packets(), queue.len_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_full_buffer_costs_the_longest_queue_its_head() {
+        let (mut queue, mut gone) = (queue(6), Gone::default());
+        for id in 0..6 {
+            queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
+        }
+        queue.enqueue(Time::ZERO, sized(6, 1000, Time::ZERO), &mut gone);
+        // Half of the bytes of the flow with six packets.
+        assert_eq!(gone.dropped, [0, 1, 2]);
+        assert_eq!(queue.len_packets(), 4);
+    }
+
+    #[test]
+    fn a_flow_that_empties_waits_its_turn() {
+        let (mut queue, mut gone) = (queue(100), Gone::default());
+        for id in 0..6 {
+            queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
+        }
+        leave(&mut *queue, 2);
+        // A flow of one packet goes before, then rests in the old list.
+        queue.enqueue(Time::ZERO, packet(10, 2), &mut gone);
+        assert_eq!(leave(&mut *queue, 2), [(10, SPARSE), (2, BULK)]);
+        queue.enqueue(Time::ZERO, packet(11, 2), &mut gone);
+        assert_eq!(leave(&mut *queue, 2), [(3, BULK), (11, BULK)]);
+    }
+}
