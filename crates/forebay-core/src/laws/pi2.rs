@@ -264,7 +264,7 @@ mod tests {
 
     /// A gain of so many 256ths per second (`dualpi2_scale_alpha_beta`).
     fn scaled(gain: u64) -> i64 {
-        ((gain * u64::from(u32::MAX) >> (8 - 6)) / 1_000_000_000) as i64
+        (((gain * u64::from(u32::MAX)) >> (8 - 6)) / 1_000_000_000) as i64
     }
 
     impl Kernel {
