@@ -8,7 +8,7 @@ queue or a sender is not there yet, `MissingError` says which.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 #: A full packet as `tc` counts it, with its Ethernet header, and what of it is not data.
 PACKET_BYTES = 1500
@@ -27,15 +27,21 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
     Raises:
         MissingError: the case needs what Forebay does not have.
     """
-    other = {"gso", "shaper", "mtu", "burst", "sysctl", "pre", "hook"} & set(case)
+    other = {"gso", "mtu", "burst", "sysctl", "pre", "hook"} & set(case)
     if other:
         raise MissingError(f"option {', '.join(sorted(other))}")
+    shaper = case.get("shaper", "tbf")
+    if shaper not in ("tbf", "htb"):
+        raise MissingError(f"shaper {shaper}")
     kind, *words = case["qdisc"].split()
     if kind not in QDISCS:
         raise MissingError(f"queue {kind}")
-    buffer, law = QDISCS[kind](options(words))
+    # tbf keeps the packet that it sends in its qdisc.
+    held = Held(1, transmission_s(case)) if shaper == "tbf" else Held(0, 0.0)
+    given = options(words)
+    buffer, law = QDISCS[kind](given, held)
     blocks = [group_lines(group) for group in case["groups"]]
-    ecn = any(group.get("ecn") for group in case["groups"])
+    ecn = "ecn" in given and any(group.get("ecn") for group in case["groups"])
     return "\n".join(
         [
             f'title = "Linux: {case["id"]}"',
@@ -56,8 +62,12 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
 
 
 def options(words: list[str]) -> dict[str, str]:
-    """`limit 150 min 3 …` as a mapping; words in pairs."""
-    return dict(zip(words[::2], words[1::2], strict=True))
+    """`limit 150 min 3 ecn` as a mapping; a flag has no value."""
+    given = {}
+    rest = iter(words)
+    for word in rest:
+        given[word] = "" if word in FLAGS else next(rest)
+    return given
 
 
 def group_lines(group: Mapping[str, Any]) -> list[str]:
@@ -89,30 +99,76 @@ def group_lines(group: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-# A qdisc under tbf counts the packet being sent as its own; our queues do not.
+class Held(NamedTuple):
+    """What a qdisc counts of the packet being sent, which our queues do not: how many packets, and
+    how long it takes."""
+
+    packets: int
+    seconds: float
 
 
-def pfifo(given: Mapping[str, str]) -> tuple[str, list[str]]:
-    return f"{int(given['limit']) - 1}p", ['kind = "droptail"']
+def pfifo(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    return f"{int(given['limit']) - held.packets}p", ['kind = "droptail"']
 
 
-def bfifo(given: Mapping[str, str]) -> tuple[str, list[str]]:
-    return f"{int(given['limit']) - PACKET_BYTES}B", ['kind = "droptail"']
+def bfifo(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    return f"{int(given['limit']) - held.packets * PACKET_BYTES}B", ['kind = "droptail"']
 
 
-def red(given: Mapping[str, str]) -> tuple[str, list[str]]:
+def red(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
     """`sch_red` in bytes, all packets being of one size."""
     least, most, limit = (int(given[key]) / PACKET_BYTES for key in ("min", "max", "limit"))
-    return f"{limit - 1:.0f}p", [
+    return f"{limit - held.packets:.0f}p", [
         'kind = "red"',
-        f'min_th = "{least - 1:g}p"',
-        f'max_th = "{most - 1:g}p"',
+        f'min_th = "{least - held.packets:g}p"',
+        f'max_th = "{most - held.packets:g}p"',
         f"max_p = {given['probability']}",
         f"w_q = {red_weight(least, float(given['burst']))}",
         # Above `max` everything goes; signals are spaced as count·p grows.
         "gentle = false",
         "wait = false",
     ]
+
+
+def codel(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    """`sch_codel` takes the backlog without the packet that leaves, also under tbf."""
+    keys = ("target", "interval", "ce_threshold")
+    return limit(given, held), [
+        'kind = "codel"',
+        *(f'{key} = "{given[key]}"' for key in keys if key in given),
+        f'least_backlog = "{PACKET_BYTES}B"',
+    ]
+
+
+def pie(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    """`sch_pie` judges an arrival by the backlog with the packet being sent."""
+    target_s = seconds(given.get("target", "15ms"))
+    lines = ['kind = "pie"', f'interval = "{given.get("tupdate", "15ms")}"']
+    if "dq_rate_estimator" in given:
+        # Its delay is that backlog over the rate: longer by a transmission.
+        target_s -= held.seconds
+        lines.append('estimator = "linux-departure-rate"')
+    # tc counts gains in sixteenths.
+    lines += [f"{key} = {int(given[key]) / 16}" for key in ("alpha", "beta") if key in given]
+    lines += ["by_bytes = true"] if "bytemode" in given else []
+    return limit(given, held), [
+        *lines,
+        f'target = "{target_s * 1e3:.6g}ms"',
+        f'least_backlog = "{(2 - held.packets) * PACKET_BYTES}B"',
+    ]
+
+
+def limit(given: Mapping[str, str], held: Held) -> str:
+    """The buffer; 1000 packets by default."""
+    return f"{int(given.get('limit', '1000')) - held.packets}p"
+
+
+def seconds(text: str) -> float:
+    """tc's times: `15ms`."""
+    for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * scale
+    raise ValueError(f"not a time: {text}")
 
 
 def red_weight(least_pkts: float, burst_pkts: float) -> float:
@@ -125,12 +181,25 @@ def red_weight(least_pkts: float, burst_pkts: float) -> float:
     raise ValueError(f"no weight for a burst of {burst_pkts} packets below {least_pkts}")
 
 
-Qdisc = Callable[[Mapping[str, str]], tuple[str, list[str]]]
+Qdisc = Callable[[Mapping[str, str], Held], tuple[str, list[str]]]
 
 #: qdisc: the buffer and the lines of the law
-QDISCS: dict[str, Qdisc] = {"pfifo": pfifo, "bfifo": bfifo, "red": red}
+QDISCS: dict[str, Qdisc] = {"pfifo": pfifo, "bfifo": bfifo, "red": red, "codel": codel, "pie": pie}
+
+#: words of tc without a value
+FLAGS = {
+    "ecn",
+    "noecn",
+    "bytemode",
+    "nobytemode",
+    "dq_rate_estimator",
+    "no_dq_rate_estimator",
+}
 
 
 def transmission_s(case: Mapping[str, Any]) -> float:
-    """How long the bottleneck sends a full packet; `delay_ms` of the reference contains it."""
+    """How long the bottleneck sends a full packet; `delay_ms` of the reference contains it under
+    tbf, not under htb."""
+    if case.get("shaper") == "htb":
+        return 0.0
     return PACKET_BYTES * 8 / (float(case["rate_mbit"]) * 1e6)

@@ -129,7 +129,7 @@ def test_a_model_that_makes_no_sense_is_refused() -> None:
         (fluid.Model([link], [fluid.Class(60, "200")]), 'classes.0.rtt: found "200"'),
         (fluid.Model([link], [flows], step="1s"), "classes.0.rtt"),
         (fluid.Model([link], [fluid.Class(60, "200ms", route=[1])]), "classes.0.route"),
-        (fluid.Model([fluid.Bottleneck("pie", "1Mbit/s", 9)], [flows]), "bottlenecks.0.law"),
+        (fluid.Model([fluid.Bottleneck("pye", "1Mbit/s", 9)], [flows]), "bottlenecks.0.law"),
         (fluid.Model([fluid.Bottleneck("pi", "1Mbit/s", 9)], [flows]), "target"),
         (fluid.Model([link], [flows], changes=[fluid.Change("1s", "load", 3)]), "changes.0.what"),
     ]:

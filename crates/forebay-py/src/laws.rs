@@ -1,6 +1,6 @@
 //! The registries of laws and of queue disciplines as Python values.
 
-use forebay_core::param::{ParamError, ParamSpec, Value};
+use forebay_core::param::{ParamError, ParamSpec, Shape, Value};
 use forebay_core::{
     disciplines::{keys, DISCIPLINES},
     laws::LAWS,
@@ -63,8 +63,9 @@ fn param<'py>(py: Python<'py>, spec: &ParamSpec) -> PyResult<Bound<'py, PyDict>>
         Some(number) => Some(number.into_bound_py_any(py)?),
         None => Some(value(py, &written)?),
     };
-    // A range means nothing for a flag or a text.
-    let ranged = (spec.default_base)().is_some();
+    // A range means nothing for a flag or a text; a default in the other unit has none.
+    let quantities = matches!(spec.shape, Shape::Quantities(_));
+    let ranged = quantities || (spec.default_base)().is_some();
     entry.set_item("name", spec.name)?;
     entry.set_item("unit", spec.unit)?;
     entry.set_item("default", default)?;

@@ -600,7 +600,10 @@ mod tests {
                 &[("rate", "1Mbit/s"), ("loss_up", "101%")],
                 "loss-up: found \"101%\"",
             ),
-            (&[("rate", "1Mbit/s"), ("aqm", "pike")], "aqm: found \"pike\""),
+            (
+                &[("rate", "1Mbit/s"), ("aqm", "pike")],
+                "aqm: found \"pike\"",
+            ),
             (
                 &[("rate", "1Mbit/s"), ("measure", "25s..5s")],
                 "measure: found",

@@ -15,7 +15,7 @@ use crate::units::{Bytes, Rate, SetPoint, Span, Time};
 pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
     "cobalt",
     "COBALT: CoDel that counts down, with BLUE's drops for flows that do not answer",
-    "CAKE: Palmei et al. 2019, \"Design and evaluation of COBALT\"; sch_cake.c",
+    "Palmei et al. 2019; arithmetic and defaults of CAKE in Linux (sch_cake.c)",
 );
 
 params! {

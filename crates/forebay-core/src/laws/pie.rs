@@ -105,8 +105,8 @@ params! {
 params! {
     /// What PIE is designed for.
     pub struct PieGoals {
-        /// Crossover frequency times RTT.
-        crossover: f64 = 0.5, 1e-3 => 0.85;
+        /// Crossover frequency times RTT; 0.4 gives PI2 RFC 9332's beta, 0.3/R.
+        crossover: f64 = 0.4, 1e-3 => 0.85;
     }
 }
 
