@@ -4,9 +4,8 @@
 //! What enters a delay line in order of time comes out in order, so only its head is looked at;
 //! and since the events behind the head are known, the memory they need can be fetched early.
 
-use std::collections::VecDeque;
-
 use crate::calendar::{Calendar, Entry};
+use crate::ring::Ring;
 
 /// How far ahead of a line's head memory is fetched, in events.
 const AHEAD: usize = 12;
@@ -25,26 +24,37 @@ pub enum Ties {
 
 /// Events in order of time.
 pub struct EventQueue<E> {
-    calendar: Calendar<Queued<E>>,
-    /// The line with the highest number stands first.
-    lines: Vec<Line<E>>,
     /// A winner tree: from `leaves` on the head of each line, then that of the calendar; before
     /// them, at i, the earlier of 2i and 2i + 1. So 1 holds the next event's, and a change of one
     /// head costs a comparison for each doubling of the number of lines.
     heads: Vec<Head>,
     leaves: usize,
+    /// The line with the highest number stands first.
+    lines: Vec<Line<E>>,
     ties: Ties,
-    /// Number of pushes.
-    pushed: u32,
     /// What events need is fetched early.
     fetches: bool,
+    /// Number of pushes.
+    pushed: u32,
+    /// The calendar's first event has this number.
+    calendar_first: u32,
+    calendar: Calendar<Queued<E>>,
 }
 
-/// Time, number of the push where that decides ties, and leaf, in this order of weight: one
-/// comparison settles all three. Only a tie across the wrap of 2^32 pushes comes out wrong.
-type Head = u128;
+/// Time and leaf, in this order of weight: one comparison of words settles both, without a branch
+/// for the processor to guess. Where the number of the push decides a tie, the lines are asked.
+type Head = u64;
+
+/// Binary digits of a leaf's number.
+const LEAF_BITS: u32 = 10;
+
+/// Most lines of a queue. The calendar is one leaf more.
+const MOST_LINES: usize = 1 << (LEAF_BITS - 1);
 
 const EMPTY: Head = Head::MAX;
+
+/// Next time of a queue without events: past the end of every run (208 days).
+pub const NEVER: u64 = EMPTY >> LEAF_BITS;
 
 #[derive(Clone, Copy)]
 struct Queued<E> {
@@ -53,7 +63,7 @@ struct Queued<E> {
 }
 
 struct Line<E> {
-    queue: VecDeque<Entry<Queued<E>>>,
+    queue: Ring<Entry<Queued<E>>>,
     /// Time of the last event that entered.
     last: u64,
 }
@@ -61,41 +71,46 @@ struct Line<E> {
 impl<E: Copy> EventQueue<E> {
     /// A queue with this many lines; what is not on them is about `spacing_ns` apart and mostly
     /// within `horizon_ns`.
+    ///
+    /// # Panics
+    /// With more than 512 lines.
     pub fn new(spacing_ns: u64, horizon_ns: u64, lines: usize, ties: Ties, fetches: bool) -> Self {
+        assert!(lines <= MOST_LINES, "{lines} lines");
         let leaves = (lines + 1).next_power_of_two();
         let line = || Line {
-            queue: VecDeque::new(),
+            queue: Ring::new(),
             last: 0,
         };
         EventQueue {
-            calendar: Calendar::new(spacing_ns, horizon_ns),
-            lines: std::iter::repeat_with(line).take(lines).collect(),
             heads: vec![EMPTY; 2 * leaves],
             leaves,
+            lines: std::iter::repeat_with(line).take(lines).collect(),
             ties,
-            pushed: 0,
             fetches,
+            pushed: 0,
+            calendar_first: 0,
+            calendar: Calendar::new(spacing_ns, horizon_ns),
         }
     }
 
-    /// Time of the next event; `u64::MAX` if there is none.
+    /// Time of the next event; [`NEVER`] if there is none.
     #[inline(always)]
     pub fn next_time(&self) -> u64 {
-        (self.heads[1] >> 64) as u64
+        self.heads[1] >> LEAF_BITS
     }
 
     /// Adds an event to the calendar.
-    #[inline]
     pub fn push(&mut self, time: u64, event: E) {
-        let queued = self.number(event);
-        self.push_to_calendar(time, queued);
+        let pushed = self.number();
+        self.push_to_calendar(time, Queued { event, pushed });
     }
 
     /// Adds an event behind the others of `line`; one that overtakes goes to the calendar, and
     /// so does every event of a line that is not there.
-    #[inline]
+    #[inline(always)]
     pub fn push_on(&mut self, line: usize, time: u64, event: E) {
-        let queued = self.number(event);
+        let pushed = self.number();
+        let queued = Queued { event, pushed };
         let leaf = self.lines.len().wrapping_sub(1 + line);
         let Some(line) = self.lines.get_mut(leaf) else {
             return self.push_to_calendar(time, queued);
@@ -105,28 +120,28 @@ impl<E: Copy> EventQueue<E> {
             return self.push_to_calendar(time, queued);
         }
         line.last = time;
-        line.queue.push_back(Entry {
+        line.queue.push(Entry {
             time,
             event: queued,
         });
         if was_empty {
-            self.set_head(leaf, head(time, queued.pushed, leaf));
+            self.wake(leaf, time);
         }
     }
 
     /// Takes the next event; `fetch` is told of events to come.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, mut fetch: impl FnMut(&E)) -> Option<Entry<E>> {
         if self.heads[1] == EMPTY {
             return None;
         }
-        let leaf = self.heads[1] as u32 as usize;
+        let leaf = leaf_of(self.heads[1]);
         let Some(line) = self.lines.get_mut(leaf) else {
             return self.pop_from_calendar(fetch);
         };
-        let entry = line.queue.pop_front()?;
-        let next = line.queue.front();
-        let next = next.map_or(EMPTY, |next| head(next.time, next.event.pushed, leaf));
+        let entry = *line.queue.pop()?;
+        let next = line.queue.get(0);
+        let next = next.map_or(EMPTY, |next| head(next.time, leaf));
         if self.fetches {
             if let Some(coming) = line.queue.get(AHEAD) {
                 fetch(&coming.event.event);
@@ -140,14 +155,13 @@ impl<E: Copy> EventQueue<E> {
     }
 
     #[inline(always)]
-    fn number(&mut self, event: E) -> Queued<E> {
+    fn number(&mut self) -> u32 {
         let pushed = self.pushed;
-        if self.ties == Ties::PushedFirst {
-            self.pushed = pushed.wrapping_add(1);
-        }
-        Queued { event, pushed }
+        self.pushed = pushed.wrapping_add(1);
+        pushed
     }
 
+    #[cold]
     #[inline(never)]
     fn push_to_calendar(&mut self, time: u64, queued: Queued<E>) {
         let leaf = self.lines.len();
@@ -155,13 +169,15 @@ impl<E: Copy> EventQueue<E> {
             self.calendar.turn_to(time);
         }
         self.calendar.push(time, queued);
-        let new = head(time, queued.pushed, leaf);
+        let new = head(time, leaf);
         // Of events of one time the calendar keeps the order.
         if new < self.heads[self.leaves + leaf] {
+            self.calendar_first = queued.pushed;
             self.set_head(leaf, new);
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn pop_from_calendar(&mut self, mut fetch: impl FnMut(&E)) -> Option<Entry<E>> {
         let entry = self.calendar.pop()?;
@@ -171,7 +187,10 @@ impl<E: Copy> EventQueue<E> {
                 fetch(&entry.event.event);
             }
         });
-        let next = next.map_or(EMPTY, |next| head(next.time, next.event.pushed, leaf));
+        let next = next.map_or(EMPTY, |next| {
+            self.calendar_first = next.event.pushed;
+            head(next.time, leaf)
+        });
         self.set_head(leaf, next);
         Some(Entry {
             time: entry.time,
@@ -179,21 +198,53 @@ impl<E: Copy> EventQueue<E> {
         })
     }
 
+    /// A line is no longer empty.
+    #[inline(never)]
+    fn wake(&mut self, leaf: usize, time: u64) {
+        self.set_head(leaf, head(time, leaf));
+    }
+
     #[inline(always)]
     fn set_head(&mut self, leaf: usize, head: Head) {
         let mut at = self.leaves + leaf;
-        self.heads[at] = head;
+        let mut winner = head;
+        self.heads[at] = winner;
         while at > 1 {
-            let winner = self.heads[at].min(self.heads[at ^ 1]);
+            let other = self.heads[at ^ 1];
+            winner = match (winner ^ other) >> LEAF_BITS {
+                0 => self.tie(winner, other),
+                _ => winner.min(other),
+            };
             at /= 2;
             self.heads[at] = winner;
+        }
+    }
+
+    /// Which of two heads of one time comes first. Only a tie across the wrap of 2^32 pushes
+    /// comes out wrong.
+    #[cold]
+    #[inline(never)]
+    fn tie(&self, one: Head, other: Head) -> Head {
+        let pushed = |head| match self.lines.get(leaf_of(head)) {
+            Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
+            None => self.calendar_first,
+        };
+        match self.ties {
+            Ties::PushedFirst if pushed(other) < pushed(one) => other,
+            Ties::PushedFirst => one,
+            Ties::LinesFirst => one.min(other),
         }
     }
 }
 
 #[inline(always)]
-fn head(time: u64, pushed: u32, leaf: usize) -> Head {
-    Head::from(time) << 64 | Head::from(pushed) << 32 | leaf as Head
+fn head(time: u64, leaf: usize) -> Head {
+    time.min(NEVER - 1) << LEAF_BITS | leaf as Head
+}
+
+#[inline(always)]
+fn leaf_of(head: Head) -> usize {
+    head as usize & ((1 << LEAF_BITS) - 1)
 }
 
 #[cfg(test)]
@@ -224,7 +275,7 @@ mod tests {
         while !waiting.is_empty() {
             take(&mut events, &mut waiting, ties);
         }
-        assert_eq!(events.next_time(), u64::MAX);
+        assert_eq!(events.next_time(), NEVER);
         assert!(events.pop(|_| {}).is_none());
     }
 

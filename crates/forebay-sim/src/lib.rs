@@ -10,6 +10,7 @@ pub mod packet;
 pub mod port;
 #[allow(unsafe_code, reason = "a hint to the processor")]
 mod prefetch;
+mod ring;
 mod tcp;
 mod traffic;
 

@@ -25,14 +25,34 @@ pub struct Packet {
     pub station: u8,
 }
 
-/// What a packet's headers say besides numbers.
+/// What a packet's headers say besides numbers, in the bits of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub struct Flags(u8);
+
+impl Flags {
+    const UDP: u8 = 1;
+    const ECN_SIGNAL: u8 = 2;
+
     /// Of a source without congestion control.
-    pub udp: bool,
+    pub const fn of_udp() -> Flags {
+        Flags(Flags::UDP)
+    }
+
     /// ECN between the ends (RFC 3168 section 6.1): on an ACK the echo of a mark (ECE), on data
     /// that the congestion window was reduced (CWR).
-    pub ecn_signal: bool,
+    pub const fn of_tcp(ecn_signal: bool) -> Flags {
+        Flags(if ecn_signal { Flags::ECN_SIGNAL } else { 0 })
+    }
+
+    #[inline]
+    pub const fn udp(self) -> bool {
+        self.0 & Flags::UDP != 0
+    }
+
+    #[inline]
+    pub const fn ecn_signal(self) -> bool {
+        self.0 & Flags::ECN_SIGNAL != 0
+    }
 }
 
 impl discipline::Packet for Packet {
@@ -49,7 +69,7 @@ impl discipline::Packet for Packet {
         self.traffic_class.dscp()
     }
     fn tcp(&self) -> bool {
-        !self.flags.udp
+        !self.flags.udp()
     }
     fn set_ce(&mut self) {
         self.traffic_class.set_ecn(Ecn::Ce);

@@ -119,10 +119,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
                 class.dscp,
                 if class.ect { Ecn::Ect0 } else { Ecn::NotEct },
             ),
-            flags: Flags {
-                udp: true,
-                ..Flags::default()
-            },
+            flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
         };
         let pair = &mut self.network.pairs[at.pair as usize];

@@ -241,10 +241,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
             traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
-            flags: Flags {
-                ecn_signal: receiver.echo(),
-                ..Flags::default()
-            },
+            flags: Flags::of_tcp(receiver.echo()),
             station: pair.ack_enters,
         };
         let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
@@ -274,7 +271,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
         self.step(now, ack.flow, |senders, index, step| {
             let news = Ack {
                 next: ack.seq,
-                ece: ack.flags.ecn_signal,
+                ece: ack.flags.ecn_signal(),
                 ce_pkts: options.ce_pkts,
                 blocks: options.blocks(),
             };
@@ -355,10 +352,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
                     class.dscp,
                     if syn { Ecn::NotEct } else { segment.ecn },
                 ),
-                flags: Flags {
-                    ecn_signal: segment.cwr,
-                    ..Flags::default()
-                },
+                flags: Flags::of_tcp(segment.cwr),
                 station: pair.data_enters,
             };
             // One whose link falls free just now has waited too, as in ns-2.

@@ -156,7 +156,7 @@ impl Receiver {
     /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
     /// (RFC 3168 section 6.1.3).
     fn see_ecn(&mut self, ce: bool, flags: Flags) {
-        if flags.ecn_signal {
+        if flags.ecn_signal() {
             self.echo = false;
         }
         if ce {
@@ -298,7 +298,7 @@ mod tests {
         receive(&mut r, 1);
         assert!(r.echo());
         let mut answer = data(2);
-        answer.flags.ecn_signal = true;
+        answer.flags = Flags::of_tcp(true);
         r.receive(0, &answer, AT_ONCE);
         assert!(!r.echo());
     }
