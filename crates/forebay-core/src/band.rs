@@ -12,11 +12,9 @@ use crate::units::{Rate, SetPoint, Span, Time};
 /// when a packet may leave.
 pub struct Band<P> {
     queue: VecDeque<(P, Time)>,
-    bytes: u64,
-    others: Others,
+    /// What the law sees of it, kept up to date.
+    view: QueueView,
     buffer: Buffer,
-    rate: Rate,
-    idle_since: Option<Time>,
     /// Whether a signal may be a CE mark.
     ecn: bool,
     law: Box<dyn Law>,
@@ -32,32 +30,23 @@ impl<P: Packet> Band<P> {
         let (law, rng) = laws.build(&site.law_site())?;
         Ok(Band {
             queue: VecDeque::new(),
-            bytes: 0,
-            others: Others::default(),
+            view: QueueView {
+                packets: 0,
+                bytes: 0,
+                limit_packets: limit_packets(site.buffer),
+                rate: site.rate,
+                idle_since: Some(Time::ZERO),
+                head_since: None,
+                others: Others::default(),
+            },
             buffer: site.buffer,
-            rate: site.rate,
-            idle_since: Some(Time::ZERO),
             ecn: site.ecn,
             law,
             rng,
         })
     }
 
-    fn view(&self) -> QueueView {
-        QueueView {
-            packets: self.queue.len() as u32,
-            bytes: self.bytes,
-            limit_packets: match self.buffer {
-                Buffer::Packets(limit) => limit,
-                Buffer::Bytes(_) => u32::MAX,
-            },
-            rate: self.rate,
-            idle_since: self.idle_since,
-            head_since: self.queue.front().map(|(_, since)| *since),
-            others: self.others,
-        }
-    }
-
+    #[inline(always)]
     fn meta(&self, packet: &P, sojourn: Span) -> PacketMeta {
         let ecn = packet.ecn();
         PacketMeta {
@@ -78,10 +67,11 @@ impl<P: Packet> Band<P> {
     #[inline]
     pub fn has_room(&self, bytes: u32) -> bool {
         self.buffer
-            .has_room(self.queue.len() as u32, self.bytes, bytes)
+            .has_room(self.view.packets, self.view.bytes, bytes)
     }
 
     /// Acts on a verdict: the packet if it goes on, marked if need be.
+    #[inline(always)]
     fn act(
         verdict: Verdict,
         signal: Signal,
@@ -103,38 +93,41 @@ impl<P: Packet> Band<P> {
     }
 
     /// The law judges an arrival, also one that finds no room: RED's average counts it.
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, now: Time, packet: P, has_room: bool, sink: &mut dyn Sink<P>) {
-        let view = self.view();
         let meta = self.meta(&packet, Span::ZERO);
-        let verdict = self.law.on_enqueue(now, &view, &meta, &mut self.rng);
+        let verdict = self.law.on_enqueue(now, &self.view, &meta, &mut self.rng);
         let kept = if has_room {
             Self::act(verdict, meta.signal, now, packet, sink)
         } else {
-            self.law.on_overflow(now, &view);
+            self.law.on_overflow(now, &self.view);
             sink.dropped(now, packet, Drop::Overflow);
             None
         };
+        let view = &mut self.view;
         match kept {
             Some(packet) => {
-                self.idle_since = None;
-                self.bytes += u64::from(meta.bytes);
+                view.idle_since = None;
+                view.bytes += u64::from(meta.bytes);
+                view.packets += 1;
+                view.head_since = view.head_since.or(Some(now));
                 self.queue.push_back((packet, now));
             }
             // An idle link stays idle; what came before `now` the law has accounted for.
-            None => self.idle_since = self.idle_since.map(|_| now),
+            None => view.idle_since = view.idle_since.map(|_| now),
         }
     }
 
     /// The oldest packet that the law lets go, as one of `class`.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, now: Time, class: u8, sink: &mut dyn Sink<P>) -> Option<Departure<P>> {
         while let Some((packet, since)) = self.queue.pop_front() {
             let sojourn = now.since(since);
             let meta = self.meta(&packet, sojourn);
-            self.bytes -= u64::from(meta.bytes);
-            let view = self.view();
-            let verdict = self.law.on_dequeue(now, &view, &meta, &mut self.rng);
+            self.view.packets -= 1;
+            self.view.bytes -= u64::from(meta.bytes);
+            self.view.head_since = self.queue.front().map(|(_, since)| *since);
+            let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
             if let Some(packet) = Self::act(verdict, meta.signal, now, packet, sink) {
                 return Some(Departure {
                     packet,
@@ -148,7 +141,7 @@ impl<P: Packet> Band<P> {
 
     /// Tells the law what waits for the link besides this band.
     pub fn set_others(&mut self, others: Others) {
-        self.others = others;
+        self.view.others = others;
     }
 
     /// Whether a signal may be a CE mark from now on.
@@ -158,40 +151,46 @@ impl<P: Packet> Band<P> {
 
     /// Expected signals per packet, where the law can say.
     pub fn intensity(&self) -> Option<f64> {
-        self.law.intensity(&self.view())
+        self.law.intensity(&self.view)
     }
 
     /// The oldest packet, unjudged, to make room for another.
     pub fn pop_oldest(&mut self) -> Option<P> {
         let (packet, _) = self.queue.pop_front()?;
-        self.bytes -= u64::from(packet.bytes());
+        self.view.packets -= 1;
+        self.view.bytes -= u64::from(packet.bytes());
+        self.view.head_since = self.queue.front().map(|(_, since)| *since);
         Some(packet)
     }
 
     /// The newest packet, unjudged, to make room for another.
     pub fn pop_newest(&mut self) -> Option<P> {
         let (packet, _) = self.queue.pop_back()?;
-        self.bytes -= u64::from(packet.bytes());
+        self.view.packets -= 1;
+        self.view.bytes -= u64::from(packet.bytes());
+        if self.queue.is_empty() {
+            self.view.head_since = None;
+        }
         Some(packet)
     }
 
     /// The link found nothing to send here.
     pub fn idle(&mut self, now: Time) {
-        self.idle_since = Some(now);
-        let view = self.view();
-        self.law.on_idle(now, &view);
+        self.view.idle_since = Some(now);
+        self.law.on_idle(now, &self.view);
     }
 
     /// The link found nothing to send here, and may have been told so before.
     pub fn run_dry(&mut self, now: Time) {
-        if self.idle_since.is_none() {
+        if self.view.idle_since.is_none() {
             self.idle(now);
         }
     }
 
     /// Gives up every packet unjudged, the oldest first.
     pub fn drain(&mut self, give: &mut dyn FnMut(P)) {
-        self.bytes = 0;
+        (self.view.packets, self.view.bytes) = (0, 0);
+        self.view.head_since = None;
         self.queue.drain(..).for_each(|(packet, _)| give(packet));
     }
 
@@ -200,25 +199,25 @@ impl<P: Packet> Band<P> {
     }
 
     pub fn handle_timeout(&mut self, now: Time) {
-        let view = self.view();
-        self.law.handle_timeout(now, &view);
+        self.law.handle_timeout(now, &self.view);
     }
 
     pub fn len_packets(&self) -> u32 {
-        self.queue.len() as u32
+        self.view.packets
     }
 
     pub fn len_bytes(&self) -> u64 {
-        self.bytes
+        self.view.bytes
     }
 
     pub fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate;
+        self.view.rate = rate;
     }
 
     /// What the law sees as its buffer.
     pub fn set_buffer(&mut self, buffer: Buffer) {
         self.buffer = buffer;
+        self.view.limit_packets = limit_packets(buffer);
     }
 
     pub fn set_point(&mut self, set_point: SetPoint) -> bool {
@@ -228,5 +227,13 @@ impl<P: Packet> Band<P> {
     /// Named inner values of the law.
     pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.law.probe(out);
+    }
+}
+
+/// What a law is told of a buffer.
+fn limit_packets(buffer: Buffer) -> u32 {
+    match buffer {
+        Buffer::Packets(limit) => limit,
+        Buffer::Bytes(_) => u32::MAX,
     }
 }

@@ -69,10 +69,10 @@ enum Pace {
 impl Transmitter {
     /// Idle.
     ///
-    /// A trace has an opportunity to send 1500 bytes at each of its times. A packet is taken from the queue at an opportunity, so that its sojourn counts the wait
-    /// for one, and is out with its last byte, which may be several opportunities later. Bytes
-    /// that are left let the next packet go at the same time; what the queue does not use is
-    /// lost.
+    /// A trace has an opportunity to send 1500 bytes at each of its times. The link takes a packet
+    /// from the queue at an opportunity, so that its sojourn counts the wait for one. The packet
+    /// is out with its last byte, which may be several opportunities later. Bytes that are left
+    /// let the next packet go at the same time; bytes that the queue does not use are lost.
     pub fn new(capacity: &Capacity) -> Transmitter {
         Transmitter {
             pace: match capacity {
@@ -98,69 +98,63 @@ impl Transmitter {
         self.free
     }
 
-    /// A packet has come to the queue; the answer is what leaves at once. An arrival at the time
-    /// of an opportunity comes after it.
-    #[inline]
-    pub fn arrived<P>(
-        &mut self,
-        now: Time,
-        queue: &mut dyn Discipline<P>,
-        sink: &mut dyn Sink<P>,
-    ) -> Option<Sent<P>>
-    where
-        P: Packet,
-    {
-        if !self.free {
-            return None;
-        }
+    /// A packet has come to the queue while the link is free: whether to [ask](Transmitter::ask)
+    /// for one at once. An arrival at the time of an opportunity comes after it.
+    #[inline(always)]
+    pub fn arrived(&mut self, now: Time) -> bool {
         match &mut self.pace {
-            Pace::Constant { .. } => self.ask(now, queue, sink),
+            Pace::Constant { .. } => self.free,
             Pace::Recorded(opportunities) => {
-                opportunities.skip_until(now);
-                self.due = self.due.min(opportunities.at());
-                None
+                if self.free {
+                    opportunities.skip_until(now);
+                    self.due = self.due.min(opportunities.at());
+                }
+                false
             }
         }
     }
 
     /// Takes the next packet from the queue, at [`due`](Transmitter::due), or at an arrival while
     /// the link is free.
-    #[inline]
-    pub fn ask<P>(
+    #[inline(always)]
+    pub fn ask<P: Packet>(
         &mut self,
         now: Time,
         queue: &mut dyn Discipline<P>,
         sink: &mut dyn Sink<P>,
-    ) -> Option<Sent<P>>
-    where
-        P: Packet,
-    {
-        match queue.dequeue(now, sink) {
-            Dequeued::Packet(departure) => {
-                let bytes = departure.packet.bytes();
-                self.free = false;
-                let out = match &mut self.pace {
-                    Pace::Constant { rate, remainder } => {
-                        let (span, left) = rate.transmission(bytes, *remainder);
-                        *remainder = left;
-                        self.due = now + span;
-                        self.due
-                    }
-                    Pace::Recorded(opportunities) => {
-                        let (out, due) = opportunities.send(now, bytes);
-                        self.due = due;
-                        out
-                    }
-                };
-                Some(Sent { departure, out })
+    ) -> Option<Sent<P>> {
+        let departure = match queue.dequeue(now, sink) {
+            Dequeued::Packet(departure) => departure,
+            Dequeued::Idle => {
+                self.pause(now, Time::MAX);
+                return None;
             }
-            Dequeued::Idle => self.pause(now, Time::MAX),
-            Dequeued::Wait(until) => self.pause(now, until),
-        }
+            Dequeued::Wait(until) => {
+                self.pause(now, until);
+                return None;
+            }
+        };
+        let bytes = departure.packet.bytes();
+        self.free = false;
+        let out = match &mut self.pace {
+            Pace::Constant { rate, remainder } => {
+                let (span, left) = rate.transmission(bytes, *remainder);
+                *remainder = left;
+                self.due = now + span;
+                self.due
+            }
+            Pace::Recorded(opportunities) => {
+                let (out, due) = opportunities.send(now, bytes);
+                self.due = due;
+                out
+            }
+        };
+        Some(Sent { departure, out })
     }
 
     /// Nothing is sent before `until`, unless a packet arrives that may go.
-    fn pause<P>(&mut self, now: Time, until: Time) -> Option<Sent<P>> {
+    #[inline(never)]
+    fn pause(&mut self, now: Time, until: Time) {
         debug_assert!(until > now, "a queue waits for a time that has passed");
         self.free = true;
         self.due = match &mut self.pace {
@@ -174,7 +168,6 @@ impl Transmitter {
                 opportunities.first_from(until)
             }
         };
-        None
     }
 
     /// From here on the rate is constant; what is being sent is finished as it was begun.
@@ -334,8 +327,10 @@ mod tests {
             let packet = sized(self.next, bytes, now);
             self.next += 1;
             self.queue.enqueue(now, packet, &mut self.gone);
-            let sent = self.link.arrived(now, &mut *self.queue, &mut self.gone);
-            self.keep(now, sent);
+            if self.link.arrived(now) {
+                let sent = self.link.ask(now, &mut *self.queue, &mut self.gone);
+                self.keep(now, sent);
+            }
         }
     }
 

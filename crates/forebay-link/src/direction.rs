@@ -170,9 +170,10 @@ impl Direction {
         };
         self.discipline.enqueue(now, segment, &mut taker);
         if self.transmitter.is_free() {
-            let sent = self
-                .transmitter
-                .arrived(now, &mut *self.discipline, &mut taker);
+            let sent = match self.transmitter.arrived(now) {
+                true => (self.transmitter).ask(now, &mut *self.discipline, &mut taker),
+                false => None,
+            };
             self.follow(now, sent, pool);
         }
     }

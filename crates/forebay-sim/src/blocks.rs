@@ -51,12 +51,8 @@ impl BlockStore {
         }
     }
 
-    /// Takes them out again.
-    #[inline]
+    /// Takes out again what [`put`](BlockStore::put) has kept.
     pub fn take(&mut self, index: u32) -> AckOptions {
-        if index == NO_BLOCKS {
-            return AckOptions::default();
-        }
         self.free.push(index);
         self.slots[index as usize]
     }

@@ -20,15 +20,15 @@ use forebay_core::{Aqm, Discipline, Ecn, ParamError, Time, TrafficClass};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
 use forebay_trace::{FlowTotals, Settings, Trace};
 
-use crate::blocks::BlockStore;
+use crate::blocks::{AckOptions, BlockStore};
 use crate::calendar::Calendar;
 use crate::events::{EventQueue, Ties};
 use crate::line::Wire;
-use crate::network::{Hop, Network, Tcp};
+use crate::network::{Class, Hop, Network, Pair, Tcp};
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Outcome, Reply, Segment, Senders, Step, NEVER};
+use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
 use crate::traffic::{Act, Action};
 use crate::Watch;
 
@@ -107,6 +107,8 @@ struct Back {
 
 /// The next time of each kind of thing that happens at few places.
 struct Agenda {
+    /// The first of all below; [`Agenda::look`] finds it anew once one has moved back.
+    first: u64,
     change: u64,
     tick: u64,
     /// When the time inside the network has to be brought up to the clock.
@@ -115,14 +117,34 @@ struct Agenda {
     returns: u64,
     sample: u64,
     alarm: u64,
+    /// Just past the end of the run.
+    over: u64,
 }
 
 impl Agenda {
-    #[inline(always)]
-    fn first(&self) -> u64 {
-        (self.change.min(self.tick))
+    fn look(&mut self) {
+        self.first = (self.change.min(self.tick))
             .min(self.inside.min(self.returns))
             .min(self.sample.min(self.alarm))
+            .min(self.over);
+    }
+
+    #[inline(always)]
+    fn inside_by(&mut self, at: u64) {
+        self.inside = self.inside.min(at);
+        self.first = self.first.min(at);
+    }
+
+    #[inline(always)]
+    fn returns_by(&mut self, at: u64) {
+        self.returns = self.returns.min(at);
+        self.first = self.first.min(at);
+    }
+
+    #[inline(always)]
+    fn alarm_by(&mut self, at: u64) {
+        self.alarm = self.alarm.min(at);
+        self.first = self.first.min(at);
     }
 }
 
@@ -158,12 +180,14 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             window: (start.as_nanos(), end.as_nanos()),
             end: scenario.duration.as_nanos(),
             agenda: Agenda {
+                first: 0,
                 change: NEVER,
                 tick: NEVER,
                 inside: NEVER,
                 returns: NEVER,
                 sample: scenario.sample.as_nanos(),
                 alarm: NEVER,
+                over: scenario.duration.as_nanos() + 1,
             },
             scenario,
             network,
@@ -180,6 +204,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             let first = engine.network.classes[class].application.first_arrival();
             engine.schedule_arrival(class as u32, first.unwrap_or(NEVER));
         }
+        engine.agenda.look();
         engine
     }
 
@@ -188,14 +213,14 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         let mut since_watch = 0;
         loop {
             since_watch += 1;
-            let single = self.agenda.first();
-            let ack = self.acks.next_time();
-            if ack < single.min(self.end + 1) {
+            let single = self.agenda.first;
+            if self.acks.next_time() < single {
                 self.next_ack();
             } else if single > self.end {
                 break;
             } else {
                 self.handle_single(single);
+                self.agenda.look();
             }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
@@ -265,7 +290,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
     }
 
     /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
-    #[inline]
+    #[inline(never)]
     fn handle_single(&mut self, now: u64) {
         if now == self.agenda.change {
             self.pass_inside(now, now);
@@ -323,10 +348,10 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
     }
 
     /// Every push of an alarm goes through here, so that the agenda knows the first.
-    #[inline]
+    #[inline(never)]
     fn set_alarm(&mut self, at: u64, alarm: Alarm) {
         self.alarms.push(at, alarm);
-        self.agenda.alarm = self.agenda.alarm.min(at);
+        self.agenda.alarm_by(at);
     }
 
     fn next_tick(&self) -> u64 {

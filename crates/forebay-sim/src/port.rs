@@ -1,6 +1,6 @@
 //! A port: a discipline, the transmitter that it feeds, and the record of both.
 
-use forebay_core::transmitter::{self, Transmitter};
+use forebay_core::transmitter::Transmitter;
 use forebay_core::{Capacity, Discipline, Drop, Rate, Sink, Time};
 use forebay_trace::{Recorder, Settings};
 
@@ -53,39 +53,34 @@ impl Port {
     }
 
     /// A packet arrives; the answer is what leaves at once if the link was free.
-    #[inline]
+    #[inline(always)]
     pub fn arrive(&mut self, now: u64, packet: Packet) -> Option<Sent> {
-        let now = Time::from_nanos(now);
+        let time = Time::from_nanos(now);
         self.record.recorder.arrived();
-        self.discipline.enqueue(now, packet, &mut self.record);
-        let sent = self
-            .transmitter
-            .arrived(now, &mut *self.discipline, &mut self.record);
-        sent.map(|sent| self.send(now, sent))
+        self.discipline.enqueue(time, packet, &mut self.record);
+        match self.transmitter.arrived(time) {
+            true => self.send_next(now),
+            false => None,
+        }
     }
 
     /// Takes the next packet from the queue onto the link, at [`due`](Port::due).
-    #[inline]
+    #[inline(always)]
     pub fn send_next(&mut self, now: u64) -> Option<Sent> {
         let now = Time::from_nanos(now);
         let sent = self
             .transmitter
-            .ask(now, &mut *self.discipline, &mut self.record);
-        sent.map(|sent| self.send(now, sent))
-    }
-
-    #[inline]
-    fn send(&mut self, now: Time, sent: transmitter::Sent<Packet>) -> Sent {
+            .ask(now, &mut *self.discipline, &mut self.record)?;
         let packet = sent.departure.packet;
         self.record
             .recorder
             .departed(now, u32::from(packet.bytes), sent.departure.sojourn);
         let arrives_at = sent.out.as_nanos() + self.delay_ns;
         self.last_arrival = self.last_arrival.max(arrives_at);
-        Sent {
+        Some(Sent {
             packet,
             arrives_at: self.last_arrival,
-        }
+        })
     }
 
     /// The packet being sent is finished at the old rate. A recorded link only tells its law.

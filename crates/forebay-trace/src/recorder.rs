@@ -51,11 +51,13 @@ impl Recorder {
         }
     }
 
+    #[inline]
     fn in_window(&self, now: Time) -> bool {
         let (start, end) = self.settings.window;
         start < now && now <= end
     }
 
+    #[inline]
     pub fn arrived(&mut self) {
         self.now.arrivals += 1;
     }
@@ -73,6 +75,7 @@ impl Recorder {
     }
 
     /// A packet left the queue for the link.
+    #[inline]
     pub fn departed(&mut self, now: Time, bytes: u32, sojourn: Span) {
         self.now.departed_bytes += u64::from(bytes);
         self.forwarded_packets += 1;

@@ -125,6 +125,6 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
         self.inside.push(arrives, packet);
-        self.agenda.inside = self.agenda.inside.min(arrives + self.inside_ahead_ns);
+        self.agenda.inside_by(arrives + self.inside_ahead_ns);
     }
 }

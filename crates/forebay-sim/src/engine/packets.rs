@@ -173,16 +173,20 @@ impl<const ONE: bool> Engine<'_, ONE> {
 
     /// A packet that left its last port goes to its sink: a FIFO all the way, so the receiver
     /// can be run now, at the time when the packet reaches it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn deliver(&mut self, sent: Sent) {
         let packet = sent.packet;
-        let route = self.network.routes[packet.flow as usize];
-        let pair = &mut self.network.pairs[route.pair as usize];
-        let now = pair
-            .wire
-            .pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
-        let class = &self.network.classes[route.class as usize];
-        let receiver = &mut self.network.receivers[packet.flow as usize];
+        let network = &mut self.network;
+        let route = network.routes[packet.flow as usize];
+        let pair = &mut network.pairs[route.pair as usize];
+        let class = &network.classes[route.class as usize];
+        let receiver = &mut network.receivers[packet.flow as usize];
+        let mut free = pair.data_down;
+        let now = pair.wire.pass(&mut free, sent.arrives_at, packet.bytes);
+        if receiver.ack_due < now {
+            return self.deliver_after_ack(sent);
+        }
+        pair.data_down = free;
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(Tcp { config, .. }) = &class.tcp else {
             if counted {
@@ -190,25 +194,33 @@ impl<const ONE: bool> Engine<'_, ONE> {
             }
             return;
         };
-        let (acks, payload_bytes) = (config.acks, u64::from(config.payload_bytes));
-        // A delayed ACK that falls due before this packet goes out first.
-        if receiver.ack_due < now {
-            let due = std::mem::replace(&mut receiver.ack_due, NEVER);
-            self.send_ack(due, packet.flow);
-        }
-        let receiver = &mut self.network.receivers[packet.flow as usize];
-        let (reply, delivered) = receiver.receive(now, &packet, acks);
+        let (reply, delivered) = receiver.receive(now, &packet, config.acks);
         if counted {
-            receiver.delivered_bytes += u64::from(delivered) * payload_bytes;
+            receiver.delivered_bytes += u64::from(delivered) * u64::from(config.payload_bytes);
         }
         match reply {
-            Reply::Now => self.send_ack(now, packet.flow),
+            Reply::Now => {
+                let ack = ack(packet.flow, receiver, class, pair, &mut self.blocks);
+                let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
+                let class = usize::from(pair.class);
+                self.enter_way_back(class, at, ack);
+            }
             Reply::Later => {
                 let due = receiver.ack_due;
                 self.set_alarm(due, Alarm::DelayedAck(packet.flow));
             }
             Reply::Stale => {}
         }
+    }
+
+    /// A delayed ACK that falls due before this packet comes goes out first.
+    #[cold]
+    #[inline(never)]
+    fn deliver_after_ack(&mut self, sent: Sent) {
+        let receiver = &mut self.network.receivers[sent.packet.flow as usize];
+        let due = std::mem::replace(&mut receiver.ack_due, NEVER);
+        self.send_ack(due, sent.packet.flow);
+        self.deliver(sent);
     }
 
     pub(super) fn check_delayed_ack(&mut self, now: u64, flow: u32) {
@@ -220,43 +232,32 @@ impl<const ONE: bool> Engine<'_, ONE> {
     }
 
     /// The receiver sends an ACK at `now`, which may lie ahead of the clock.
-    #[inline]
-    pub(super) fn send_ack(&mut self, now: u64, flow: u32) {
-        let receiver = &self.network.receivers[flow as usize];
-        let route = self.network.routes[flow as usize];
-        let pair = &mut self.network.pairs[route.pair as usize];
-        let class = &self.network.classes[route.class as usize];
-        let blocks = match class.tcp.as_ref().map(|tcp| &tcp.config) {
-            Some(config) if config.sack || config.counts_marks => {
-                let held = if config.sack { receiver.blocks() } else { &[] };
-                let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
-                self.blocks.put(held, ce_pkts)
-            }
-            _ => NO_BLOCKS,
-        };
-        let ack = Packet {
-            flow,
-            seq: receiver.next(),
-            blocks,
-            bytes: HEADER_BYTES,
-            connection: receiver.connection(),
-            traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
-            flags: Flags::of_tcp(receiver.echo()),
-            station: pair.ack_enters,
-        };
+    fn send_ack(&mut self, now: u64, flow: u32) {
+        let network = &mut self.network;
+        let route = network.routes[flow as usize];
+        let pair = &mut network.pairs[route.pair as usize];
+        let class = &network.classes[route.class as usize];
+        let receiver = &network.receivers[flow as usize];
+        let ack = ack(flow, receiver, class, pair, &mut self.blocks);
         let at = pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES);
         let class = usize::from(pair.class);
+        self.enter_way_back(class, at, ack);
+    }
+
+    /// An ACK reaches the first station of its way back.
+    #[inline(always)]
+    fn enter_way_back(&mut self, class: usize, at: u64, ack: Packet) {
         if ONE {
             self.returns.push_on(class, at, ack);
-            self.agenda.returns = self.agenda.returns.min(at + self.returns_ahead_ns);
+            self.agenda.returns_by(at + self.returns_ahead_ns);
         } else {
             self.inside.push_on(INSIDE_LINES * class + ACK, at, ack);
-            self.agenda.inside = self.agenda.inside.min(at + self.inside_ahead_ns);
+            self.agenda.inside_by(at + self.inside_ahead_ns);
         }
     }
 
     /// An ACK reaches its sender.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_ack(&mut self) {
         let network = &self.network;
         let fetch = |ack: &Packet| {
@@ -267,13 +268,16 @@ impl<const ONE: bool> Engine<'_, ONE> {
             return;
         };
         let (now, ack) = (entry.time, entry.event);
-        let options = self.blocks.take(ack.blocks);
+        let options = match ack.blocks {
+            NO_BLOCKS => None,
+            index => Some(self.blocks.take(index)),
+        };
         self.step(now, ack.flow, |senders, index, step| {
             let news = Ack {
                 next: ack.seq,
                 ece: ack.flags.ecn_signal(),
-                ce_pkts: options.ce_pkts,
-                blocks: options.blocks(),
+                ce_pkts: options.as_ref().map_or(0, |options| options.ce_pkts),
+                blocks: options.as_ref().map_or(&[], AckOptions::blocks),
             };
             senders.on_ack(index, ack.connection, &news, step)
         });
@@ -294,7 +298,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
 
     /// Runs a step of a flow's sender, puts its packets on the access link and its timer in the
     /// calendar.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step(
         &mut self,
         now: u64,
@@ -313,14 +317,14 @@ impl<const ONE: bool> Engine<'_, ONE> {
             held: false,
         };
         let outcome = act(&mut **senders, at.sender, &mut step);
-        if let Some(due) = outcome.timer {
-            self.alarms.push(due, Alarm::Retransmit(flow));
-            self.agenda.alarm = self.agenda.alarm.min(due);
+        if outcome.timer != NEVER {
+            self.alarms.push(outcome.timer, Alarm::Retransmit(flow));
+            self.agenda.alarm_by(outcome.timer);
         }
         if step.held {
             if let Some(due) = senders.pace_at(at.sender) {
                 self.alarms.push(due, Alarm::Pace(flow));
-                self.agenda.alarm = self.agenda.alarm.min(due);
+                self.agenda.alarm_by(due);
             }
         }
         if self.segments.is_empty() {
@@ -335,7 +339,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
             false => INSIDE_LINES * usize::from(pair.class) + DATA,
         };
         let mut first = NEVER;
-        for segment in self.segments.drain(..) {
+        for segment in &self.segments {
             // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
             let syn = segment.seq == 0;
             let packet = Packet {
@@ -366,6 +370,36 @@ impl<const ONE: bool> Engine<'_, ONE> {
                 self.inside.push(at, packet);
             }
         }
-        self.agenda.inside = self.agenda.inside.min(first + self.inside_ahead_ns);
+        self.segments.clear();
+        self.agenda.inside_by(first + self.inside_ahead_ns);
+    }
+}
+
+/// The ACK that a receiver sends now.
+#[inline(always)]
+fn ack(
+    flow: u32,
+    receiver: &Receiver,
+    class: &Class,
+    pair: &Pair,
+    blocks: &mut BlockStore,
+) -> Packet {
+    let blocks = match class.tcp.as_ref().map(|tcp| &tcp.config) {
+        Some(config) if config.sack || config.counts_marks => {
+            let held = if config.sack { receiver.blocks() } else { &[] };
+            let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
+            blocks.put(held, ce_pkts)
+        }
+        _ => NO_BLOCKS,
+    };
+    Packet {
+        flow,
+        seq: receiver.next(),
+        blocks,
+        bytes: HEADER_BYTES,
+        connection: receiver.connection(),
+        traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
+        flags: Flags::of_tcp(receiver.echo()),
+        station: pair.ack_enters,
     }
 }

@@ -33,8 +33,8 @@ pub trait Sender: Send {
 /// What a step leaves to the engine, besides the packets to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Put an event for the timer into the calendar at this time, if there is one.
-    pub timer: Option<u64>,
+    /// Put an event for the timer into the calendar at this time; [`NEVER`] where it needs none.
+    pub timer: u64,
     /// All that the application offered is acknowledged.
     pub done: bool,
     /// Number of the connection.
@@ -89,10 +89,13 @@ impl<S: Sender> List<S> {
         let sender = &mut self.0[index as usize];
         act(sender);
         let connection = sender.connection();
-        let timer = (connection.timer_due < connection.timer_event).then(|| {
-            connection.timer_event = connection.timer_due;
-            connection.timer_due
-        });
+        let timer = match connection.timer_due < connection.timer_event {
+            true => {
+                connection.timer_event = connection.timer_due;
+                connection.timer_due
+            }
+            false => NEVER,
+        };
         Outcome {
             timer,
             // Only a closed connection or a transfer has an end.

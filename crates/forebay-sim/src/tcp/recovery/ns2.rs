@@ -194,7 +194,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// Takes an ACK of new data: sequence, round trip, timer.
-    #[inline]
+    #[inline(always)]
     fn new_ack(&mut self, ack: &Ack, step: &mut Step) {
         self.dup_acks = 0;
         let delivered_pkts = ack.next - self.connection.una;
@@ -221,7 +221,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// Takes an ACK of new data outside recovery, and lets the window grow.
-    #[inline]
+    #[inline(always)]
     fn new_ack_and_grow(&mut self, ack: &Ack, step: &mut Step) {
         let acked_pkts = ack.next - self.connection.una;
         self.new_ack(ack, step);
@@ -251,7 +251,7 @@ impl<W: Window> Agent<W> {
         self.window.bytes_per_s(cwnd, srtt_ns, config)
     }
 
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self, una: u32) {
         let connection = &mut self.connection;
         connection.una = una;
@@ -259,7 +259,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// Packets that may be in flight.
-    #[inline]
+    #[inline(always)]
     fn window(&self, config: &Config) -> u32 {
         (self.window.cwnd_pkts() + self.inflation).min(config.window_pkts)
     }
@@ -281,6 +281,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// Sends new packets as far as window and application allow, at most `burst`.
+    #[inline(always)]
     fn send_window(&mut self, step: &mut Step, burst: u32) {
         let connection = &self.connection;
         let end = connection
@@ -297,6 +298,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// Limited transmit: one new packet on each of the first two duplicate ACKs (RFC 3042).
+    #[inline(never)]
     fn send_limited(&mut self, step: &mut Step) {
         let Connection {
             una, next, limit, ..
@@ -312,6 +314,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// Sends one packet, new or again.
+    #[inline(always)]
     fn transmit(&mut self, seq: u32, step: &mut Step) {
         let connection = &mut self.connection;
         let nothing_in_flight = connection.una == connection.max_sent;
@@ -354,12 +357,12 @@ impl<W: Window> Agent<W> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arm_timer(&mut self, step: &Step) {
         self.connection.timer_due = step.now + self.rto.timeout_ns(step.config.min_rto_ns);
     }
 
-    #[inline]
+    #[inline(always)]
     fn arm_or_stop_timer(&mut self, step: &Step) {
         let connection = &mut self.connection;
         // With nothing in flight and nothing to send there is nothing to time; with the window

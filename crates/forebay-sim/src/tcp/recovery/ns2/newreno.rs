@@ -15,7 +15,7 @@ pub struct NewReno {
 }
 
 impl LossRecovery for NewReno {
-    #[inline]
+    #[inline(always)]
     fn on_ack<W: Window>(&mut self, agent: &mut Agent<W>, ack: &Ack, step: &mut Step) {
         if ack.next > agent.connection.una {
             let recovering = agent.action == WindowAction::FastRetransmit;

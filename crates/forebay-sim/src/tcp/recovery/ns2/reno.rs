@@ -8,7 +8,7 @@ use crate::tcp::window::{Signal, Window};
 pub struct Reno;
 
 impl LossRecovery for Reno {
-    #[inline]
+    #[inline(always)]
     fn on_ack<W: Window>(&mut self, agent: &mut Agent<W>, ack: &Ack, step: &mut Step) {
         if ack.next > agent.connection.una {
             if agent.action == WindowAction::FastRetransmit {
@@ -37,6 +37,7 @@ impl LossRecovery for Reno {
 
 /// Third duplicate ACK: resend and halve, unless the loss belongs to a window that was
 /// already answered for (RFC 6582 section 3.2) and `again` is false.
+#[inline(never)]
 pub fn fast_retransmit<W: Window>(agent: &mut Agent<W>, step: &mut Step, again: bool) {
     let una = agent.connection.una;
     // A loss right after the SYN has no earlier window.
