@@ -73,7 +73,9 @@ fn on_lines(count: usize, in_flight: u64, spacing_ns: u64) -> f64 {
             return None;
         }
         len -= 1;
-        events.pop(|_| {}).map(|entry| (entry.time, entry.event))
+        let next = events.peek().map(|(time, event)| (time, *event));
+        events.pop(|_| {});
+        next
     })
 }
 

@@ -27,7 +27,7 @@ pub struct EventQueue<E> {
     /// A winner tree: from `leaves` on the head of each line, then that of the calendar; before
     /// them, at i, the earlier of 2i and 2i + 1. So 1 holds the next event's, and a change of one
     /// head costs a comparison for each doubling of the number of lines.
-    heads: Vec<Head>,
+    heads: Box<[Head; NODES]>,
     leaves: usize,
     /// The line with the highest number stands first.
     lines: Vec<Line<E>>,
@@ -50,6 +50,9 @@ const LEAF_BITS: u32 = 10;
 
 /// Most lines of a queue. The calendar is one leaf more.
 const MOST_LINES: usize = 1 << (LEAF_BITS - 1);
+
+/// Nodes of a tree over so many leaves.
+const NODES: usize = 2 << LEAF_BITS;
 
 const EMPTY: Head = Head::MAX;
 
@@ -82,7 +85,7 @@ impl<E: Copy> EventQueue<E> {
             last: 0,
         };
         EventQueue {
-            heads: vec![EMPTY; 2 * leaves],
+            heads: Box::new([EMPTY; NODES]),
             leaves,
             lines: std::iter::repeat_with(line).take(lines).collect(),
             ties,
@@ -129,17 +132,24 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Takes the next event; `fetch` is told of events to come.
+    /// The next event and its time.
     #[inline(always)]
-    pub fn pop(&mut self, mut fetch: impl FnMut(&E)) -> Option<Entry<E>> {
-        if self.heads[1] == EMPTY {
-            return None;
-        }
+    pub fn peek(&mut self) -> Option<(u64, &E)> {
+        let entry = match self.lines.get(leaf_of(self.heads[1])) {
+            Some(line) => line.queue.get(0),
+            None => peek_at(&mut self.calendar),
+        }?;
+        Some((entry.time, &entry.event.event))
+    }
+
+    /// Takes the next event away; `fetch` is told of events to come.
+    #[inline(always)]
+    pub fn pop(&mut self, mut fetch: impl FnMut(&E)) {
         let leaf = leaf_of(self.heads[1]);
         let Some(line) = self.lines.get_mut(leaf) else {
             return self.pop_from_calendar(fetch);
         };
-        let entry = *line.queue.pop()?;
+        line.queue.pop();
         let next = line.queue.get(0);
         let next = next.map_or(EMPTY, |next| head(next.time, leaf));
         if self.fetches {
@@ -148,10 +158,6 @@ impl<E: Copy> EventQueue<E> {
             }
         }
         self.set_head(leaf, next);
-        Some(Entry {
-            time: entry.time,
-            event: entry.event.event,
-        })
     }
 
     #[inline(always)]
@@ -179,8 +185,10 @@ impl<E: Copy> EventQueue<E> {
 
     #[cold]
     #[inline(never)]
-    fn pop_from_calendar(&mut self, mut fetch: impl FnMut(&E)) -> Option<Entry<E>> {
-        let entry = self.calendar.pop()?;
+    fn pop_from_calendar(&mut self, mut fetch: impl FnMut(&E)) {
+        if self.calendar.pop().is_none() {
+            return;
+        }
         let leaf = self.lines.len();
         let next = self.calendar.peek_and(|events| {
             for entry in events {
@@ -192,10 +200,6 @@ impl<E: Copy> EventQueue<E> {
             head(next.time, leaf)
         });
         self.set_head(leaf, next);
-        Some(Entry {
-            time: entry.time,
-            event: entry.event.event,
-        })
     }
 
     /// A line is no longer empty.
@@ -206,34 +210,48 @@ impl<E: Copy> EventQueue<E> {
 
     #[inline(always)]
     fn set_head(&mut self, leaf: usize, head: Head) {
-        let mut at = self.leaves + leaf;
+        let EventQueue { heads, leaves, .. } = self;
+        // There are no more nodes; the bits save looking at each level.
+        let mut at = (*leaves + leaf) % NODES;
         let mut winner = head;
-        self.heads[at] = winner;
+        heads[at] = winner;
         while at > 1 {
-            let other = self.heads[at ^ 1];
+            let other = heads[at ^ 1];
             winner = match (winner ^ other) >> LEAF_BITS {
-                0 => self.tie(winner, other),
+                0 => tie(&self.lines, self.calendar_first, self.ties, winner, other),
                 _ => winner.min(other),
             };
             at /= 2;
-            self.heads[at] = winner;
+            heads[at] = winner;
         }
     }
+}
 
-    /// Which of two heads of one time comes first. Only a tie across the wrap of 2^32 pushes
-    /// comes out wrong.
-    #[cold]
-    #[inline(never)]
-    fn tie(&self, one: Head, other: Head) -> Head {
-        let pushed = |head| match self.lines.get(leaf_of(head)) {
-            Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
-            None => self.calendar_first,
-        };
-        match self.ties {
-            Ties::PushedFirst if pushed(other) < pushed(one) => other,
-            Ties::PushedFirst => one,
-            Ties::LinesFirst => one.min(other),
-        }
+#[cold]
+#[inline(never)]
+fn peek_at<E: Copy>(calendar: &mut Calendar<Queued<E>>) -> Option<&Entry<Queued<E>>> {
+    calendar.peek_and(|_| {})
+}
+
+/// Which of two heads of one time comes first. Only a tie across the wrap of 2^32 pushes comes out
+/// wrong.
+#[cold]
+#[inline(never)]
+fn tie<E: Copy>(
+    lines: &[Line<E>],
+    calendar_first: u32,
+    ties: Ties,
+    one: Head,
+    other: Head,
+) -> Head {
+    let pushed = |head| match lines.get(leaf_of(head)) {
+        Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
+        None => calendar_first,
+    };
+    match ties {
+        Ties::PushedFirst if pushed(other) < pushed(one) => other,
+        Ties::PushedFirst => one,
+        Ties::LinesFirst => one.min(other),
     }
 }
 
@@ -276,19 +294,25 @@ mod tests {
             take(&mut events, &mut waiting, ties);
         }
         assert_eq!(events.next_time(), NEVER);
-        assert!(events.pop(|_| {}).is_none());
+        assert!(next(&mut events).is_none());
     }
 
     fn take(events: &mut EventQueue<u32>, waiting: &mut Vec<(u64, u32)>, ties: Ties) -> u64 {
         let first = *waiting.iter().min().expect("one was pushed");
         assert_eq!(events.next_time(), first.0);
-        let got = events.pop(|_| {}).expect("one was pushed");
-        assert_eq!(got.time, first.0);
+        let (time, got) = next(events).expect("one was pushed");
+        assert_eq!(time, first.0);
         if ties == Ties::PushedFirst {
-            assert_eq!(got.event, first.1);
+            assert_eq!(got, first.1);
         }
-        waiting.retain(|&(_, event)| event != got.event);
-        got.time
+        waiting.retain(|&(_, event)| event != got);
+        time
+    }
+
+    fn next<E: Copy>(events: &mut EventQueue<E>) -> Option<(u64, E)> {
+        let next = events.peek().map(|(time, event)| (time, *event));
+        events.pop(|_| {});
+        next
     }
 
     #[test]
@@ -308,7 +332,7 @@ mod tests {
             events.push_on(1, 5, 'c');
             events.push_on(0, 5, 'd');
             events.push(5, 'e');
-            let pop = || events.pop(|_| {}).map(|entry| entry.event);
+            let pop = || next(&mut events).map(|(_, event)| event);
             std::iter::from_fn(pop).collect::<String>()
         };
         assert_eq!(order(Ties::LinesFirst), "cbdae");

@@ -52,19 +52,17 @@ impl Port {
         self.transmitter.due().as_nanos()
     }
 
-    /// A packet arrives; the answer is what leaves at once if the link was free.
+    /// A packet arrives: whether to [send](Port::send_next) at once, since the link is free.
     #[inline(always)]
-    pub fn arrive(&mut self, now: u64, packet: Packet) -> Option<Sent> {
-        let time = Time::from_nanos(now);
+    pub fn arrive(&mut self, now: u64, packet: Packet) -> bool {
+        let now = Time::from_nanos(now);
         self.record.recorder.arrived();
-        self.discipline.enqueue(time, packet, &mut self.record);
-        match self.transmitter.arrived(time) {
-            true => self.send_next(now),
-            false => None,
-        }
+        self.discipline.enqueue(now, packet, &mut self.record);
+        self.transmitter.arrived(now)
     }
 
-    /// Takes the next packet from the queue onto the link, at [`due`](Port::due).
+    /// Takes the next packet from the queue onto the link, at [`due`](Port::due) or
+    /// at an arrival.
     #[inline(always)]
     pub fn send_next(&mut self, now: u64) -> Option<Sent> {
         let now = Time::from_nanos(now);

@@ -14,9 +14,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
                     break;
                 }
                 let link = if ONE { 0 } else { self.link_at };
-                if let Some(sent) = self.ports[link].send_next(free) {
-                    self.leave_port(link, sent);
-                }
+                self.send_from(free, link);
                 self.look_at_links();
             } else {
                 if packet >= packets_before {
@@ -48,31 +46,48 @@ impl<const ONE: bool> Engine<'_, ONE> {
             prefetch(network.pair_of(packet));
             prefetch(&network.receivers[packet.flow as usize]);
         };
-        let Some(entry) = self.inside.pop(fetch) else {
+        let Some((now, packet)) = self.inside.peek() else {
             return;
         };
-        let (now, packet) = (entry.time, entry.event);
         if ONE {
-            return self.arrive_at_port(now, 0, packet);
+            let sends = self.ports[0].arrive(now, *packet);
+            self.inside.pop(fetch);
+            if sends {
+                self.send_at_once(now, 0);
+            }
+            return;
         }
+        let packet = *packet;
+        self.inside.pop(fetch);
         match self.network.station(packet.station) {
-            Hop::Port(link) => self.arrive_at_port(now, link, packet),
+            Hop::Port(link) => {
+                let link = usize::from(link);
+                if self.ports[link].arrive(now, packet) {
+                    self.send_at_once(now, link);
+                } else if self.ports[link].transmitter.is_free() {
+                    self.look_at_links();
+                }
+            }
             Hop::Back(link) => self.go_back(now, link, packet),
             Hop::Sink | Hop::Source => unreachable!("not a station"),
         }
     }
 
+    /// A link that was free takes the packet that has just come, if its queue lets one go.
+    #[inline(never)]
+    fn send_at_once(&mut self, now: u64, link: usize) {
+        let sent = self.ports[link].send_next(now);
+        self.look_at_links();
+        if let Some(sent) = sent {
+            self.leave_port(link, sent);
+        }
+    }
+
+    /// A link takes the next packet from its queue.
     #[inline(always)]
-    pub(super) fn arrive_at_port(&mut self, now: u64, link: u16, packet: Packet) {
-        let link = usize::from(link);
-        let port = &mut self.ports[link];
-        let was_free = port.transmitter.is_free();
-        let sent = port.arrive(now, packet);
-        if was_free {
-            self.look_at_links();
-            if let Some(sent) = sent {
-                self.leave_port(link, sent);
-            }
+    fn send_from(&mut self, now: u64, link: usize) {
+        if let Some(sent) = self.ports[link].send_next(now) {
+            self.leave_port(link, sent);
         }
     }
 
@@ -101,7 +116,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
     }
 
     /// A packet that left a port goes on: to its sink as a rule, and an ACK to its source.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leave_port(&mut self, link: usize, sent: Sent) {
         if ONE {
             return self.deliver(sent);
@@ -118,39 +133,39 @@ impl<const ONE: bool> Engine<'_, ONE> {
 
     /// With one bottleneck nothing but ACKs crosses the line back, and nothing but their arrival
     /// at their sources depends on it: those that have reached it before this time cross together.
-    #[inline]
     pub(super) fn pass_back(&mut self, before: u64) {
+        if !ONE {
+            return;
+        }
         while self.returns.next_time() < before {
-            let network = &self.network;
-            let fetch = |ack: &Packet| prefetch(network.pair_of(ack));
-            let Some(entry) = self.returns.pop(fetch) else {
+            let Some((now, ack)) = self.returns.peek() else {
                 break;
             };
-            self.go_back(entry.time, 0, entry.event);
+            let back = &mut self.backs[0];
+            let at = back.wire.pass(&mut back.free, now, ack.bytes);
+            let route = self.network.routes[ack.flow as usize];
+            let pair = &mut self.network.pairs[route.pair as usize];
+            let at = pair.wire.pass(&mut pair.ack_down, at, ack.bytes);
+            self.acks.push_on(usize::from(pair.class), at, *ack);
+            let network = &self.network;
+            self.returns.pop(|ack| prefetch(network.pair_of(ack)));
         }
         self.agenda.returns = self.next_returns_deadline();
     }
 
     /// An ACK crosses a line back, where flows meet, and its source's access link as a rule.
-    #[inline(always)]
-    pub(super) fn go_back(&mut self, now: u64, link: u16, ack: Packet) {
+    fn go_back(&mut self, now: u64, link: u16, ack: Packet) {
         let link = usize::from(link);
         let back = &mut self.backs[link];
         let at = back.wire.pass(&mut back.free, now, ack.bytes);
-        if ONE {
-            return self.return_to_source(at, ack);
-        }
-        match self
-            .network
-            .after_back(self.network.pair_of(&ack).path, link)
-        {
+        let path = self.network.pair_of(&ack).path;
+        match self.network.after_back(path, link) {
             Hop::Source => self.return_to_source(at, ack),
             hop => self.go_on(at, hop, ack),
         }
     }
 
-    #[inline(always)]
-    pub(super) fn return_to_source(&mut self, at: u64, ack: Packet) {
+    fn return_to_source(&mut self, at: u64, ack: Packet) {
         let route = self.network.routes[ack.flow as usize];
         let pair = &mut self.network.pairs[route.pair as usize];
         let at = pair.wire.pass(&mut pair.ack_down, at, ack.bytes);
@@ -264,10 +279,11 @@ impl<const ONE: bool> Engine<'_, ONE> {
             prefetch(network.pair_of(ack));
             network.prefetch_sender(ack.flow);
         };
-        let Some(entry) = self.acks.pop(fetch) else {
+        let Some((now, ack)) = self.acks.peek() else {
             return;
         };
-        let (now, ack) = (entry.time, entry.event);
+        let ack = *ack;
+        self.acks.pop(fetch);
         let options = match ack.blocks {
             NO_BLOCKS => None,
             index => Some(self.blocks.take(index)),

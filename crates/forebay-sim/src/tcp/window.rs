@@ -152,6 +152,7 @@ pub trait Window: Send + Sized {
     /// The pace at which packets leave: the window's own, or 2 times these packets in a round
     /// trip in slow start and 1.2 times them afterwards (`tcp_update_pacing_rate`); no limit
     /// before a round trip is measured.
+    #[inline(always)]
     fn bytes_per_s(&self, pkts: u32, srtt_ns: u64, config: &Config) -> f64 {
         if let Some(rate) = self.pacing_rate() {
             return rate.as_bps() as f64 / 8.0;

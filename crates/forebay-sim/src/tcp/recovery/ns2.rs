@@ -245,6 +245,7 @@ impl<W: Window> Agent<W> {
     }
 
     /// The pace at which packets leave.
+    #[inline(always)]
     fn bytes_per_s(&self, config: &Config) -> f64 {
         let srtt_ns = self.rto.srtt_ns();
         let cwnd = self.window.cwnd_pkts();
