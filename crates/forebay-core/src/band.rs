@@ -1,17 +1,16 @@
 //! A FIFO under one law: what disciplines are made of.
 
-use std::collections::VecDeque;
-
 use crate::discipline::{Buffer, Departure, Drop, LawFactory, Packet, QueueSite, Sink};
 use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Verdict};
 use crate::param::ParamError;
+use crate::ring::Ring;
 use crate::rng::Rng;
 use crate::units::{Rate, SetPoint, Span, Time};
 
 /// A FIFO under one law. The discipline that it is part of says whether an arrival has room, and
 /// when a packet may leave.
 pub struct Band<P> {
-    queue: VecDeque<(P, Time)>,
+    queue: Ring<(P, Time)>,
     /// What the law sees of it, kept up to date.
     view: QueueView,
     buffer: Buffer,
@@ -29,7 +28,7 @@ impl<P: Packet> Band<P> {
     pub fn new(site: &QueueSite, laws: &mut LawFactory) -> Result<Band<P>, ParamError> {
         let (law, rng) = laws.build(&site.law_site())?;
         Ok(Band {
-            queue: VecDeque::new(),
+            queue: Ring::new(),
             view: QueueView {
                 packets: 0,
                 bytes: 0,
@@ -111,7 +110,7 @@ impl<P: Packet> Band<P> {
                 view.bytes += u64::from(meta.bytes);
                 view.packets += 1;
                 view.head_since = view.head_since.or(Some(now));
-                self.queue.push_back((packet, now));
+                self.queue.push((packet, now));
             }
             // An idle link stays idle; what came before `now` the law has accounted for.
             None => view.idle_since = view.idle_since.map(|_| now),
@@ -121,12 +120,13 @@ impl<P: Packet> Band<P> {
     /// The oldest packet that the law lets go, as one of `class`.
     #[inline(always)]
     pub fn take(&mut self, now: Time, class: u8, sink: &mut dyn Sink<P>) -> Option<Departure<P>> {
-        while let Some((packet, since)) = self.queue.pop_front() {
+        while let Some(&(packet, since)) = self.queue.get(0) {
+            self.queue.pop();
             let sojourn = now.since(since);
             let meta = self.meta(&packet, sojourn);
             self.view.packets -= 1;
             self.view.bytes -= u64::from(meta.bytes);
-            self.view.head_since = self.queue.front().map(|(_, since)| *since);
+            self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
             let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
             if let Some(packet) = Self::act(verdict, meta.signal, now, packet, sink) {
                 return Some(Departure {
@@ -165,7 +165,7 @@ impl<P: Packet> Band<P> {
 
     /// The newest packet, unjudged, to make room for another.
     pub fn pop_newest(&mut self) -> Option<P> {
-        let (packet, _) = self.queue.pop_back()?;
+        let (packet, _) = self.queue.pop_last()?;
         self.view.packets -= 1;
         self.view.bytes -= u64::from(packet.bytes());
         if self.queue.is_empty() {
@@ -191,7 +191,10 @@ impl<P: Packet> Band<P> {
     pub fn drain(&mut self, give: &mut dyn FnMut(P)) {
         (self.view.packets, self.view.bytes) = (0, 0);
         self.view.head_since = None;
-        self.queue.drain(..).for_each(|(packet, _)| give(packet));
+        while let Some(&(packet, _)) = self.queue.get(0) {
+            self.queue.pop();
+            give(packet);
+        }
     }
 
     pub fn poll_timeout(&self) -> Option<Time> {

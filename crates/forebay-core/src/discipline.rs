@@ -25,8 +25,9 @@ impl Buffer {
     }
 }
 
-/// What a discipline needs of a packet, simulated or real.
-pub trait Packet {
+/// What a discipline needs of a packet, simulated or real: a small plain value. The bytes of a real
+/// packet lie elsewhere.
+pub trait Packet: Copy {
     fn bytes(&self) -> u32;
     /// Tells flows apart: packets of one flow have the same number, and no two flows that meet
     /// at a queue share one, but for the chance of a hash of 64 bits.
@@ -251,6 +252,7 @@ pub(crate) mod testing {
     use super::*;
     use crate::units::{Bytes, Rate};
 
+    #[derive(Clone, Copy, Debug)]
     pub struct Packet {
         pub id: u32,
         pub came: Time,

@@ -151,6 +151,7 @@ impl Aqm {
 }
 
 /// What a queue that is only built carries.
+#[derive(Clone, Copy)]
 enum NoPacket {}
 
 impl Packet for NoPacket {

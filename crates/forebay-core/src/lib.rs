@@ -23,6 +23,7 @@ pub mod linear;
 pub mod param;
 pub mod periodic;
 pub mod rate_trace;
+pub mod ring;
 pub mod rng;
 pub mod search;
 pub mod self_tuning;

@@ -50,7 +50,7 @@ fn pairs() -> impl Iterator<Item = (&'static DisciplineSpec, &'static LawSpec)> 
         .flat_map(|queue| LAWS.iter().map(move |law| (queue, law)))
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Numbered {
     id: usize,
     bytes: u32,

@@ -78,13 +78,12 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
             bytes: arrival.bytes,
             connection: 0,
             traffic_class: arrival.class,
-            flags: Flags {
-                udp: true,
-                ..Flags::default()
-            },
+            flags: Flags::of_udp(),
             station: 0,
         };
-        at_once.push(port.arrive(now, packet));
+        if port.arrive(now, packet) {
+            at_once.push(port.send_next(now));
+        }
     }
     let last = arrivals.last().map_or(0, |arrival| arrival.at.as_nanos());
     let end = last + 100_000_000_000;

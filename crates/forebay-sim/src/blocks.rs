@@ -1,6 +1,7 @@
 //! TCP options of ACKs on their way, SACK blocks and counts of marks, kept beside the packets so
 //! that packets stay small.
 
+use crate::number::count;
 use crate::packet::NO_BLOCKS;
 use crate::tcp::{Block, MAX_BLOCKS};
 
@@ -34,7 +35,7 @@ impl BlockStore {
             return NO_BLOCKS;
         }
         let mut slot = AckOptions {
-            count: blocks.len() as u8,
+            count: u8::try_from(blocks.len()).expect("three at most"),
             ce_pkts,
             ..AckOptions::default()
         };
@@ -46,7 +47,7 @@ impl BlockStore {
             }
             None => {
                 self.slots.push(slot);
-                (self.slots.len() - 1) as u32
+                count(self.slots.len() - 1)
             }
         }
     }

@@ -4,6 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::number::{count, index};
+
 const NONE: u32 = u32::MAX;
 
 /// An event with its time in ns.
@@ -59,8 +61,8 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         Calendar {
             shift,
             mask: buckets - 1,
-            heads: vec![NONE; buckets as usize],
-            occupied: vec![0; buckets as usize / 64],
+            heads: vec![NONE; index(buckets)],
+            occupied: vec![0; index(buckets) / 64],
             occupied_buckets: 0,
             slots: Vec::new(),
             free: NONE,
@@ -131,7 +133,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         };
         if self.free == NONE {
             self.slots.push(slot);
-            return (self.slots.len() - 1) as u32;
+            return count(self.slots.len() - 1);
         }
         let index = self.free;
         self.free = self.slots[index as usize].next;
@@ -147,7 +149,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
     /// Puts an entry into a bucket of the wheel.
     #[inline]
     fn file(&mut self, bucket: u64, entry: Entry<E>) {
-        let at = (bucket & self.mask) as usize;
+        let at = index(bucket & self.mask);
         let head = self.heads[at];
         if K > 1 && head != NONE {
             let slot = &mut self.slots[head as usize];
@@ -187,7 +189,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             None => return false,
         };
         self.bucket = next;
-        let at = (next & self.mask) as usize;
+        let at = index(next & self.mask);
         let mut slot = std::mem::replace(&mut self.heads[at], NONE);
         if slot != NONE {
             self.occupied[at / 64] &= !(1 << (at % 64));
@@ -231,7 +233,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
         }
         let start = self.bucket + 1;
         let words = self.occupied.len();
-        let first = (start & self.mask) as usize;
+        let first = index(start & self.mask);
         let mut word = first / 64;
         let mut bits = self.occupied[word] & (!0u64 << (first % 64));
         for turn in 0..=words {

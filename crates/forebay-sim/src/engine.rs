@@ -16,6 +16,7 @@ mod packets;
 
 use std::sync::atomic::Ordering;
 
+use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, Discipline, Ecn, ParamError, Time, TrafficClass};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
 use forebay_trace::{FlowTotals, Settings, Trace};
@@ -25,6 +26,7 @@ use crate::calendar::Calendar;
 use crate::events::{EventQueue, Ties};
 use crate::line::Wire;
 use crate::network::{Class, Hop, Network, Pair, Tcp};
+use crate::number::count;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
@@ -197,12 +199,12 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         engine.agenda.tick = engine.next_tick();
         engine.look_at_links();
         engine.look_ahead();
-        for flow in 0..engine.network.flows.len() as u32 {
+        for flow in 0..count(engine.network.flows.len()) {
             engine.schedule_act(flow);
         }
         for class in 0..engine.network.classes.len() {
             let first = engine.network.classes[class].application.first_arrival();
-            engine.schedule_arrival(class as u32, first.unwrap_or(NEVER));
+            engine.schedule_arrival(count(class), first.unwrap_or(NEVER));
         }
         engine.agenda.look();
         engine
@@ -271,7 +273,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         };
         let traces = self.ports.into_iter().enumerate().map(|(link, port)| {
             let totals = |(traffic, flow): (usize, usize)| FlowTotals {
-                traffic: traffic as u32,
+                traffic: count(traffic),
                 delivered_bytes: delivered[flow],
             };
             port.record
@@ -403,7 +405,7 @@ fn event_queue(scenario: &Scenario, network: &Network, lines: usize) -> EventQue
     let spacing_ns = 1e9 / packets_per_sec;
     let classes = network.pair_classes();
     EventQueue::new(
-        spacing_ns as u64,
+        whole_u64(spacing_ns),
         500_000_000,
         if classes <= MOST_CLASSES {
             lines * classes

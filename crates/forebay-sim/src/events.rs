@@ -4,8 +4,10 @@
 //! What enters a delay line in order of time comes out in order, so only its head is looked at;
 //! and since the events behind the head are known, the memory they need can be fetched early.
 
+use forebay_core::ring::Ring;
+
 use crate::calendar::{Calendar, Entry};
-use crate::ring::Ring;
+use crate::number::index;
 
 /// How far ahead of a line's head memory is fetched, in events.
 const AHEAD: usize = 12;
@@ -105,7 +107,7 @@ impl<E: Copy> EventQueue<E> {
     /// Adds an event to the calendar.
     pub fn push(&mut self, time: u64, event: E) {
         let pushed = self.number();
-        self.push_to_calendar(time, Queued { event, pushed });
+        self.push_to_calendar(time, event, pushed);
     }
 
     /// Adds an event behind the others of `line`; one that overtakes goes to the calendar, and
@@ -113,19 +115,18 @@ impl<E: Copy> EventQueue<E> {
     #[inline(always)]
     pub fn push_on(&mut self, line: usize, time: u64, event: E) {
         let pushed = self.number();
-        let queued = Queued { event, pushed };
         let leaf = self.lines.len().wrapping_sub(1 + line);
         let Some(line) = self.lines.get_mut(leaf) else {
-            return self.push_to_calendar(time, queued);
+            return self.push_to_calendar(time, event, pushed);
         };
         let was_empty = line.queue.is_empty();
         if time < line.last && !was_empty {
-            return self.push_to_calendar(time, queued);
+            return self.push_to_calendar(time, event, pushed);
         }
         line.last = time;
         line.queue.push(Entry {
             time,
-            event: queued,
+            event: Queued { event, pushed },
         });
         if was_empty {
             self.wake(leaf, time);
@@ -169,16 +170,16 @@ impl<E: Copy> EventQueue<E> {
 
     #[cold]
     #[inline(never)]
-    fn push_to_calendar(&mut self, time: u64, queued: Queued<E>) {
+    fn push_to_calendar(&mut self, time: u64, event: E, pushed: u32) {
         let leaf = self.lines.len();
         if self.heads[self.leaves + leaf] == EMPTY {
             self.calendar.turn_to(time);
         }
-        self.calendar.push(time, queued);
+        self.calendar.push(time, Queued { event, pushed });
         let new = head(time, leaf);
         // Of events of one time the calendar keeps the order.
         if new < self.heads[self.leaves + leaf] {
-            self.calendar_first = queued.pushed;
+            self.calendar_first = pushed;
             self.set_head(leaf, new);
         }
     }
@@ -262,7 +263,7 @@ fn head(time: u64, leaf: usize) -> Head {
 
 #[inline(always)]
 fn leaf_of(head: Head) -> usize {
-    head as usize & ((1 << LEAF_BITS) - 1)
+    index(head & ((1 << LEAF_BITS) - 1))
 }
 
 #[cfg(test)]

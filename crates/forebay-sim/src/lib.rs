@@ -1,16 +1,25 @@
 //! Scenario → network → engine → trace: packets in virtual time.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
+
 mod blocks;
 pub mod calendar;
 mod engine;
 pub mod events;
 mod line;
 mod network;
+mod number;
 pub mod packet;
 pub mod port;
 #[allow(unsafe_code, reason = "a hint to the processor")]
 mod prefetch;
-mod ring;
 mod tcp;
 mod traffic;
 

@@ -16,7 +16,7 @@ impl Wire {
     pub fn new(rate_bps: u64, delay_ns: u64) -> Wire {
         let per_byte = ((8u128 * 1_000_000_000) << FRACTION) / u128::from(rate_bps);
         Wire {
-            per_byte: per_byte as u64,
+            per_byte: u64::try_from(per_byte).expect("a rate of 1 bit/s leaves it at 2^53"),
             delay_ns,
         }
     }

@@ -8,6 +8,7 @@ use forebay_core::{Ecn, Rng};
 use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 
 use crate::line::Wire;
+use crate::number::{count, small};
 use crate::packet::Packet;
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
@@ -162,7 +163,7 @@ impl Network {
                 paths.len() - 1
             });
             let first_pair =
-                shared.unwrap_or_else(|| network.add_pairs(scenario, traffic, pairs, path as u16));
+                shared.unwrap_or_else(|| network.add_pairs(scenario, traffic, pairs, small(path)));
             if let Some(group) = traffic.group.as_deref() {
                 groups.insert(group, first_pair);
             }
@@ -203,15 +204,15 @@ impl Network {
     pub fn station(&self, number: u8) -> Hop {
         match usize::from(number).checked_sub(self.links) {
             None => Hop::Port(u16::from(number)),
-            Some(link) => Hop::Back(link as u16),
+            Some(link) => Hop::Back(small(link)),
         }
     }
 
     /// A station's number; scenarios have few enough links for it.
     pub fn number(&self, station: Hop) -> u8 {
         match station {
-            Hop::Port(link) => link as u8,
-            Hop::Back(link) => (self.links + usize::from(link)) as u8,
+            Hop::Port(link) => station_number(usize::from(link)),
+            Hop::Back(link) => station_number(self.links + usize::from(link)),
             Hop::Sink | Hop::Source => unreachable!("not a station"),
         }
     }
@@ -222,7 +223,7 @@ impl Network {
         let first = self.onward.len();
         self.onward.resize(first + 2 * self.links, Hop::Sink);
         for pair in path.windows(2) {
-            self.onward[first + pair[0]] = Hop::Port(pair[1] as u16);
+            self.onward[first + pair[0]] = Hop::Port(small(pair[1]));
         }
         let mut onward = Hop::Source;
         for &link in path {
@@ -244,9 +245,9 @@ impl Network {
             [first, .., last] => (*first, *last),
             one => (one[0], one[0]),
         };
-        let data_enters = self.number(Hop::Port(first_link as u16));
+        let data_enters = self.number(Hop::Port(small(first_link)));
         let ack_enters = self.number(back(scenario, last_link, self.links).1);
-        let first = self.pairs.len() as u32;
+        let first = count(self.pairs.len());
         for i in 0..pairs as usize {
             let rtt = traffic.rtts[i % traffic.rtts.len()];
             // Each of the four access links has the same delay; the scenario checks that the
@@ -265,7 +266,7 @@ impl Network {
                 ack_up: 0,
                 ack_down: 0,
                 // Only the first few kinds have delay lines.
-                class: class.min(usize::from(u16::MAX)) as u16,
+                class: small(class.min(usize::from(u16::MAX))),
                 path,
                 data_enters,
                 ack_enters,
@@ -297,7 +298,7 @@ impl Network {
             config: config(tcp, traffic, ns2_reset),
             senders: senders(tcp.sender.name),
         });
-        let first = self.flows.len() as u32;
+        let first = crate::number::count(self.flows.len());
         for i in 0..count {
             let start = draw(traffic.start, &mut starts);
             let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
@@ -310,7 +311,7 @@ impl Network {
             let route = Route {
                 pair: first_pair + i % pairs,
                 sender: tcp.as_mut().map_or(NONE, |tcp| tcp.add(phase)),
-                class: index as u32,
+                class: crate::number::count(index),
             };
             let flow = self.add_connection(route, NONE);
             let flow = &mut self.flows[flow as usize];
@@ -320,8 +321,8 @@ impl Network {
         self.classes.push(Class {
             tcp,
             application,
-            packet_bytes: traffic.packet.0 as u16,
-            header_bytes: traffic.header.0 as u16,
+            packet_bytes: small(traffic.packet.0),
+            header_bytes: small(traffic.header.0),
             dscp: traffic.dscp,
             ect: match &traffic.kind {
                 TrafficKind::Cbr { ecn, .. } => *ecn,
@@ -344,7 +345,7 @@ impl Network {
     /// Adds the state of one connection, and returns its number; `owner` [`NONE`] makes it a
     /// flow of its own.
     fn add_connection(&mut self, route: Route, owner: u32) -> u32 {
-        let number = self.flows.len() as u32;
+        let number = count(self.flows.len());
         let owns_itself = owner == NONE;
         self.routes.push(route);
         self.flows.push(Flow {
@@ -413,9 +414,13 @@ impl Network {
 /// The way back along a link: the station's index in `Network::onward`, and itself.
 fn back(scenario: &Scenario, link: usize, links: usize) -> (usize, Hop) {
     match scenario.opposite(link) {
-        Some(other) => (other, Hop::Port(other as u16)),
-        None => (links + link, Hop::Back(link as u16)),
+        Some(other) => (other, Hop::Port(small(other))),
+        None => (links + link, Hop::Back(small(link))),
     }
+}
+
+fn station_number(station: usize) -> u8 {
+    u8::try_from(station).expect("a scenario has few enough links")
 }
 
 /// How many flows of a traffic are ever active.
@@ -432,8 +437,8 @@ fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
 fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
     let counts_marks = tcp.ecn == EcnChoice::L4s || tcp.sender.counts_marks;
     Config {
-        packet_bytes: traffic.packet.0 as u16,
-        payload_bytes: traffic.payload().0 as u16,
+        packet_bytes: small(traffic.packet.0),
+        payload_bytes: small(traffic.payload().0),
         window_pkts: tcp.window_pkts,
         initial_window_pkts: tcp.initial_window_pkts,
         min_rto_ns: tcp.min_rto.as_nanos(),

@@ -69,14 +69,13 @@ impl Port {
         let sent = self
             .transmitter
             .ask(now, &mut *self.discipline, &mut self.record)?;
-        let packet = sent.departure.packet;
-        self.record
-            .recorder
-            .departed(now, u32::from(packet.bytes), sent.departure.sojourn);
+        let departure = sent.departure;
+        let bytes = u32::from(departure.packet.bytes);
+        self.record.recorder.departed(now, bytes, departure.sojourn);
         let arrives_at = sent.out.as_nanos() + self.delay_ns;
         self.last_arrival = self.last_arrival.max(arrives_at);
         Some(Sent {
-            packet,
+            packet: departure.packet,
             arrives_at: self.last_arrival,
         })
     }

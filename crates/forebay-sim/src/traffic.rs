@@ -8,6 +8,8 @@ mod onoff;
 mod pages;
 mod web;
 
+use crate::number::{count, small};
+use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::Rng;
 use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
 
@@ -92,14 +94,14 @@ pub fn draw(instant: Instant, rng: &mut Rng) -> u64 {
     match instant {
         Instant::At(time) => time.as_nanos(),
         Instant::Uniform(low, high) => {
-            rng.uniform_in(low.as_nanos() as f64, high.as_nanos() as f64) as u64
+            whole_u64(rng.uniform_in(low.as_nanos() as f64, high.as_nanos() as f64))
         }
     }
 }
 
 /// `now` plus an exponential time with this mean.
 fn after(now: u64, mean_ns: f64, rng: &mut Rng) -> u64 {
-    now.saturating_add(rng.exponential(mean_ns) as u64)
+    now.saturating_add(whole_u64(rng.exponential(mean_ns)))
 }
 
 /// Draws the number of packets that hold an object, one at least.
@@ -107,7 +109,7 @@ fn packets(size: Pareto2, payload_bytes: u64, rng: &mut Rng) -> u32 {
     // P(X > x) = (1 + x/scale)^−shape, inverted at 1 − u.
     let bytes = size.scale.0 as f64 * ((1.0 - rng.uniform()).powf(-1.0 / size.shape) - 1.0);
     // Far above any window's worth of time; keeps sequence numbers from wrapping.
-    (bytes / payload_bytes as f64).ceil().clamp(1.0, 2e9) as u32
+    whole_u32((bytes / payload_bytes as f64).ceil().clamp(1.0, 2e9))
 }
 
 #[cfg(test)]

@@ -191,17 +191,17 @@ impl<const ONE: bool> Engine<'_, ONE> {
     #[inline(always)]
     pub(super) fn deliver(&mut self, sent: Sent) {
         let packet = sent.packet;
+        let route = self.network.routes[packet.flow as usize];
+        let pair = &mut self.network.pairs[route.pair as usize];
+        let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
+        // A delayed ACK that falls due before this packet goes out first.
+        if self.network.receivers[packet.flow as usize].ack_due < now {
+            self.send_due_ack(packet.flow);
+        }
         let network = &mut self.network;
-        let route = network.routes[packet.flow as usize];
         let pair = &mut network.pairs[route.pair as usize];
         let class = &network.classes[route.class as usize];
         let receiver = &mut network.receivers[packet.flow as usize];
-        let mut free = pair.data_down;
-        let now = pair.wire.pass(&mut free, sent.arrives_at, packet.bytes);
-        if receiver.ack_due < now {
-            return self.deliver_after_ack(sent);
-        }
-        pair.data_down = free;
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(Tcp { config, .. }) = &class.tcp else {
             if counted {
@@ -228,14 +228,12 @@ impl<const ONE: bool> Engine<'_, ONE> {
         }
     }
 
-    /// A delayed ACK that falls due before this packet comes goes out first.
     #[cold]
     #[inline(never)]
-    fn deliver_after_ack(&mut self, sent: Sent) {
-        let receiver = &mut self.network.receivers[sent.packet.flow as usize];
+    fn send_due_ack(&mut self, flow: u32) {
+        let receiver = &mut self.network.receivers[flow as usize];
         let due = std::mem::replace(&mut receiver.ack_due, NEVER);
-        self.send_ack(due, sent.packet.flow);
-        self.deliver(sent);
+        self.send_ack(due, flow);
     }
 
     pub(super) fn check_delayed_ack(&mut self, now: u64, flow: u32) {

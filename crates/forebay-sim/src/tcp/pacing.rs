@@ -1,6 +1,8 @@
 //! Pacing as in the Linux kernel (`tcp_pacing_check` and
 //! `tcp_update_skb_after_send` of net/ipv4/tcp_output.c).
 
+use forebay_core::cast::whole_u64;
+
 /// The first packets of a connection leave at once.
 const UNPACED_PKTS: u32 = 10;
 
@@ -25,7 +27,7 @@ impl Pacer {
         if last <= UNPACED_PKTS {
             return;
         }
-        let mut gap_ns = (f64::from(bytes) * 1e9 / bytes_per_s) as u64;
+        let mut gap_ns = whole_u64(f64::from(bytes) * 1e9 / bytes_per_s);
         // What came late is made up for, by half a gap at most.
         gap_ns -= now.saturating_sub(self.next_ns).min(gap_ns / 2);
         self.next_ns = self.next_ns.max(now) + gap_ns;

@@ -3,6 +3,7 @@
 use super::connection::{Ack, Config, Connection, Step, NEVER};
 use super::recovery::{Linux, NewReno, Ns2, Reno, Sack};
 use super::window;
+use crate::number::count;
 use crate::prefetch::prefetch;
 
 /// A connection's sending end: a recovery over a window.
@@ -108,7 +109,7 @@ impl<S: Sender> List<S> {
 impl<S: Sender> Senders for List<S> {
     fn add(&mut self, config: &Config, phase: f64) -> u32 {
         self.0.push(S::new(config, phase));
-        (self.0.len() - 1) as u32
+        count(self.0.len() - 1)
     }
 
     fn reset(&mut self, index: u32, config: &Config, phase: f64) -> u16 {

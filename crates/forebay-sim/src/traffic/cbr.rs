@@ -2,7 +2,7 @@
 
 use forebay_core::{Bytes, Rate};
 
-use super::{Act, Action, Application};
+use super::{small, Act, Action, Application};
 
 pub struct Cbr {
     gap_ns: u64,
@@ -10,7 +10,7 @@ pub struct Cbr {
 
 impl Cbr {
     pub fn new(rate: Rate, packet: Bytes) -> Cbr {
-        let (gap, _) = rate.transmission(packet.0 as u32, 0);
+        let (gap, _) = rate.transmission(u32::from(small(packet.0)), 0);
         Cbr {
             gap_ns: gap.as_nanos().max(1),
         }

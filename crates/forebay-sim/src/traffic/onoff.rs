@@ -4,10 +4,11 @@
 
 use std::f64::consts::TAU;
 
+use forebay_core::cast::whole_u64;
 use forebay_core::Rng;
 use forebay_scenario::{self as scenario, Arrivals, Traffic};
 
-use super::{after, draw, Act, Action, Application, Arrival};
+use super::{after, count, draw, small, Act, Action, Application, Arrival};
 
 pub struct OnOff {
     gap_ns: u64,
@@ -36,7 +37,9 @@ struct Burst {
 
 impl OnOff {
     pub fn new(onoff: &scenario::OnOff, traffic: &Traffic, flows: u32, mut rng: Rng) -> OnOff {
-        let (gap, _) = onoff.rate.transmission(traffic.packet.0 as u32, 0);
+        let (gap, _) = onoff
+            .rate
+            .transmission(u32::from(small(traffic.packet.0)), 0);
         let start = draw(traffic.start, &mut rng);
         let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
         OnOff {
@@ -63,7 +66,7 @@ impl OnOff {
             }
             None => self.rng.exponential(self.on_ns),
         };
-        length as u64
+        whole_u64(length)
     }
 
     /// Number of bursts: geometric on 1, 2, … with the wanted mean.
@@ -71,7 +74,7 @@ impl OnOff {
         let mean = self.bursts?;
         let u = 1.0 - self.rng.uniform();
         // P(N > n) = (1 − 1/mean)^n; a mean of 1 gives ln 0, and so 1.
-        Some(1 + (u.ln() / (1.0 - 1.0 / mean).ln()).floor() as u64)
+        Some(1 + whole_u64((u.ln() / (1.0 - 1.0 / mean).ln()).floor()))
     }
 
     /// Starts a flow at `at`.
@@ -152,7 +155,7 @@ impl Application for OnOff {
         let free = self.flows[..self.active as usize]
             .iter()
             .position(|flow| !flow.taken);
-        let begins = free.map(|flow| (flow as u32, self.begin(flow as u32, now)));
+        let begins = free.map(|flow| (count(flow), self.begin(count(flow), now)));
         let next = match self.arrivals {
             Some(arrivals) => self.next_arrival(arrivals, now),
             None => u64::MAX,
@@ -161,7 +164,7 @@ impl Application for OnOff {
     }
 
     fn set_active(&mut self, flows: u32) {
-        self.active = flows.min(self.flows.len() as u32);
+        self.active = flows.min(count(self.flows.len()));
         for flow in &mut self.flows[self.active as usize..] {
             flow.taken = false;
         }

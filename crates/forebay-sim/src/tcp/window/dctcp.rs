@@ -2,6 +2,7 @@
 //! of packets that were marked.
 
 use super::{AckSample, Congestion, Growth, Signal, Whole, Window};
+use crate::number::share_of;
 use crate::tcp::Config;
 
 /// One, as a share of packets.
@@ -73,9 +74,7 @@ impl Window for Dctcp {
     fn on_congestion(&mut self, congestion: &Congestion) -> f64 {
         let cwnd = self.size.cwnd;
         let fall = match congestion.signal {
-            Signal::Mark => {
-                (u64::from(cwnd) * u64::from(self.alpha) / u64::from(2 * WHOLE_SHARE)) as u32
-            }
+            Signal::Mark => share_of(cwnd, u64::from(self.alpha), u64::from(2 * WHOLE_SHARE)),
             // A loss is one as for Reno (RFC 8257 section 3.5).
             Signal::Loss | Signal::Timeout => cwnd - cwnd / 2,
         };

@@ -3,7 +3,10 @@
 
 mod hystart;
 
+use forebay_core::cast::whole_u64;
+
 use super::{AckSample, Congestion, Growth, Whole, Window};
+use crate::number::share_of;
 use crate::tcp::Config;
 use hystart::HyStart;
 
@@ -48,7 +51,8 @@ struct Curve {
 }
 
 fn ticks(ns: u64) -> u64 {
-    (u128::from(ns) * u128::from(TICKS_PER_S) / 1_000_000_000) as u64
+    let ticks = u128::from(ns) * u128::from(TICKS_PER_S) / 1_000_000_000;
+    u64::try_from(ticks).expect("there are fewer ticks than nanoseconds")
 }
 
 impl Curve {
@@ -69,14 +73,13 @@ impl Curve {
     }
 
     fn threshold(&mut self, cwnd: u32) -> u32 {
-        let scaled = |share: u64, of: u64| (u64::from(cwnd) * share / of) as u32;
         self.epoch_ns = None;
         // Fast convergence (RFC 9438 section 4.7).
         self.last_max = match cwnd < self.last_max {
-            true => scaled(1024 + BETA, 2048),
+            true => share_of(cwnd, 1024 + BETA, 2048),
             false => cwnd,
         };
-        scaled(BETA, 1024).max(2)
+        share_of(cwnd, BETA, 1024).max(2)
     }
 
     /// How many packets must be acknowledged for one more of the window; `acked` just were.
@@ -112,13 +115,13 @@ impl Curve {
             self.origin = self.last_max.max(cwnd);
             let below = f64::from(self.origin - cwnd);
             // K, figure 2 of section 4.2.
-            self.k_ticks = ((below * 1024.0 / C as f64).cbrt() * TICKS_PER_S as f64) as u64;
+            self.k_ticks = whole_u64((below * 1024.0 / C as f64).cbrt() * TICKS_PER_S as f64);
             now
         });
         // Where the curve is in a round trip, figure 1 of section 4.2.
         let at = ticks(now - epoch + self.delay_min_ns);
         let off = u128::from(at.abs_diff(self.k_ticks)).pow(3) * u128::from(C);
-        let change = (off >> 40).min(u128::from(u32::MAX >> 2)) as u32;
+        let change = u32::try_from(off >> 40).map_or(u32::MAX >> 2, |off| off.min(u32::MAX >> 2));
         let target = match at < self.k_ticks {
             true => self.origin - change.min(self.origin),
             false => self.origin.saturating_add(change),

@@ -1,6 +1,8 @@
 //! The size of a window and its slow-start threshold: real numbers as in ns-2, or whole packets
 //! as in the Linux kernel.
 
+use forebay_core::cast::whole_u32;
+
 /// Window and threshold, in packets.
 pub trait Size {
     fn cwnd(&self) -> f64;
@@ -14,13 +16,13 @@ pub trait Size {
     /// Whole packets of the window.
     #[inline]
     fn cwnd_pkts(&self) -> u32 {
-        self.cwnd() as u32
+        whole_u32(self.cwnd())
     }
 
     /// Whole packets of the threshold.
     #[inline]
     fn ssthresh_pkts(&self) -> u32 {
-        self.ssthresh() as u32
+        whole_u32(self.ssthresh())
     }
 }
 
@@ -133,7 +135,7 @@ impl Size for Whole {
 
     #[inline]
     fn set_cwnd(&mut self, pkts: f64) {
-        self.cwnd = pkts as u32;
+        self.cwnd = whole_u32(pkts);
     }
 
     #[inline]
@@ -143,7 +145,7 @@ impl Size for Whole {
 
     #[inline]
     fn set_ssthresh(&mut self, pkts: f64) {
-        self.ssthresh = pkts as u32;
+        self.ssthresh = whole_u32(pkts);
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::number::count;
 use crate::tcp::connection::Ack;
 use crate::tcp::receiver::{Block, MAX_BLOCKS};
 
@@ -53,12 +54,12 @@ pub struct Board {
 impl Board {
     /// Number of the next new packet.
     pub fn end(&self) -> u32 {
-        self.una + self.sent.len() as u32
+        self.una + count(self.sent.len())
     }
 
     /// Packets sent and not acknowledged by number.
     pub fn packets_out(&self) -> u32 {
-        self.sent.len() as u32
+        count(self.sent.len())
     }
 
     pub fn sacked_out(&self) -> u32 {

@@ -39,7 +39,7 @@ impl Prr {
         let out = i64::from(self.out);
         let may_send = if in_flight > ssthresh {
             let share = u64::from(ssthresh) * u64::from(self.delivered);
-            share.div_ceil(u64::from(self.prior_cwnd)) as i64 - out
+            share.div_ceil(u64::from(self.prior_cwnd)).cast_signed() - out
         } else {
             // Below the threshold: one more than what arrived while recovery makes progress
             // (the slow-start bound), else what arrived (the conservative bound).
@@ -51,6 +51,6 @@ impl Prr {
         };
         // The first packet lost is sent again at once.
         let least = i64::from(self.out == 0);
-        Some((i64::from(in_flight) + may_send.max(least)) as u32)
+        u32::try_from(i64::from(in_flight) + may_send.max(least)).ok()
     }
 }

@@ -93,7 +93,7 @@ impl RateSampler {
         let sending_ns = newest.sent_ns - newest.first_sent_ns;
         let interval_ns = sending_ns.max(now - newest.delivered_ns);
         (interval_ns >= min_rtt_ns).then_some(Delivered {
-            pkts: (self.delivered_pkts - newest.delivered_pkts) as u32,
+            pkts: u32::try_from(self.delivered_pkts - newest.delivered_pkts).ok()?,
             interval_ns,
             app_limited: newest.app_limited,
         })

@@ -48,14 +48,16 @@ impl Rtt {
             self.mdev4_max_ns = self.rttvar4_ns;
             self.round_end = next;
         } else {
-            let error = rtt_ns as i64 - self.srtt_ns as i64;
-            self.srtt_ns = (self.srtt_ns as i64 + error / 8).max(1) as u64;
-            let mut change = error.abs() - self.mdev4_ns as i64 / 4;
+            let error = rtt_ns.cast_signed() - self.srtt_ns.cast_signed();
+            self.srtt_ns = (self.srtt_ns.cast_signed() + error / 8)
+                .max(1)
+                .unsigned_abs();
+            let mut change = error.abs() - self.mdev4_ns.cast_signed() / 4;
             // A round trip that shortens is no reason to wait longer.
             if error < 0 && change > 0 {
                 change /= 8;
             }
-            self.mdev4_ns = (self.mdev4_ns as i64 + change).max(0) as u64;
+            self.mdev4_ns = (self.mdev4_ns.cast_signed() + change).max(0).unsigned_abs();
             self.mdev4_max_ns = self.mdev4_max_ns.max(self.mdev4_ns);
             self.rttvar4_ns = self.rttvar4_ns.max(self.mdev4_max_ns);
             if una > self.round_end {

@@ -1,5 +1,6 @@
 //! What a Linux sender sends and when: new data, lost packets, probes, and what its timer does.
 
+use forebay_core::cast::whole_u64;
 use forebay_core::Ecn;
 
 use super::prr::Progress;
@@ -124,14 +125,14 @@ impl<W: Window> Linux<W> {
     /// Packets in the segments that the stack makes: what the rate gives in about a millisecond,
     /// more where the round trip is short (`tcp_tso_autosize`).
     fn segment_pkts(&self, step: &Step) -> u32 {
-        let mut bytes = self.bytes_per_s(step.config) as u64 / 1024;
+        let mut bytes = whole_u64(self.bytes_per_s(step.config)) / 1024;
         let halvings = self.rtt.min_ns / 1000 / 512;
         if halvings < 32 {
             bytes += LARGEST_SEGMENT_BYTES >> halvings;
         }
         let bytes = bytes.min(LARGEST_SEGMENT_BYTES);
         let pkts = bytes / u64::from(step.config.payload_bytes.max(1));
-        (pkts as u32).max(LEAST_SEGMENT_PKTS)
+        u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(LEAST_SEGMENT_PKTS))
     }
 
     /// Whether a segment cut short by the window waits for the next ACK, to go out whole

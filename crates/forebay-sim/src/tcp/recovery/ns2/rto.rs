@@ -1,6 +1,8 @@
 //! The retransmission timer: round-trip estimate, timeout and backoff (RFC 6298), in the clock
 //! ticks of ns-2 and BSD.
 
+use forebay_core::cast::whole_u32;
+
 /// Grain of the round-trip clock.
 const TICK_NS: u64 = 10_000_000;
 /// Timeout before the first measurement, as in ns-2.35 (RFC 2988 section 2.1).
@@ -29,14 +31,15 @@ impl RtoEstimator {
             rttvar: 0,
             base_ns: INITIAL_RTO_NS,
             backoff: 1,
-            phase_ns: (phase * TICK_NS as f64) as u32,
+            phase_ns: whole_u32(phase * TICK_NS as f64),
         }
     }
 
     /// Takes the round trip of a packet sent once (Karn's rule is the caller's).
     pub fn measured(&mut self, sent_ns: u64, now_ns: u64) {
         let into_tick = (sent_ns + u64::from(self.phase_ns)) % TICK_NS;
-        let ticks = ((now_ns - sent_ns + into_tick) / TICK_NS).max(1) as i32;
+        let ticks = ((now_ns - sent_ns + into_tick) / TICK_NS).max(1);
+        let ticks = i32::try_from(ticks).expect("a round trip takes less than 200 days");
         if self.srtt == 0 {
             self.srtt = ticks << 3;
             self.rttvar = ticks << 1;
@@ -46,7 +49,7 @@ impl RtoEstimator {
             self.srtt = (self.srtt + delta).max(1);
             self.rttvar = (self.rttvar + delta.abs() - (self.rttvar >> 2)).max(1);
         }
-        self.base_ns = (((self.rttvar << 3) + self.srtt) >> 3) as u64 * TICK_NS;
+        self.base_ns = u64::from((((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned()) * TICK_NS;
     }
 
     /// Ends the backoff: new data was acknowledged that had been sent once.
@@ -69,7 +72,7 @@ impl RtoEstimator {
     /// Smoothed round-trip time; zero before the first measurement.
     #[inline]
     pub fn srtt_ns(&self) -> u64 {
-        (self.srtt as u64 * TICK_NS) >> 3
+        (u64::from(self.srtt.cast_unsigned()) * TICK_NS) >> 3
     }
 
     #[inline]

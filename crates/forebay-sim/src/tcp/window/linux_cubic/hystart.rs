@@ -1,6 +1,8 @@
 //! HyStart: CUBIC ends slow start before the first loss, when a round trip has passed in one train
 //! of ACKs by half, or has grown longer.
 
+use forebay_core::cast::whole_u64;
+
 use crate::tcp::window::AckSample;
 
 /// HyStart leaves windows below this alone, in packets.
@@ -54,7 +56,7 @@ impl HyStart {
             self.last_ack_ns = now;
             // What large segments add to the train, 1 ms at most.
             let segments_ns = (4e9 * LARGEST_SEGMENT_BYTES / sample.bytes_per_s).min(1e6);
-            found = now - self.start_ns > (delay_min_ns + segments_ns as u64) / 2;
+            found = now - self.start_ns > (delay_min_ns + whole_u64(segments_ns)) / 2;
         }
         self.least_rtt_ns = self.least_rtt_ns.min(rtt_ns);
         if self.samples < DELAY_SAMPLES {
