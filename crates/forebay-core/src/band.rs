@@ -1,4 +1,4 @@
-//! A FIFO under one law: what disciplines are made of.
+//! A FIFO under one law. Disciplines are made of it.
 
 use crate::discipline::{Buffer, Departure, Drop, LawFactory, Packet, QueueSite, Sink};
 use crate::law::{Ecn, Law, Others, PacketMeta, QueueView, Signal, Verdict};
@@ -11,7 +11,7 @@ use crate::units::{Rate, SetPoint, Span, Time};
 /// when a packet may leave.
 pub struct Band<P> {
     queue: Ring<(P, Time)>,
-    /// What the law sees of it, kept up to date.
+    /// The queue as the law sees it, kept up to date: no packet has to build it.
     view: QueueView,
     buffer: Buffer,
     /// Whether a signal may be a CE mark.
@@ -217,7 +217,7 @@ impl<P: Packet> Band<P> {
         self.view.rate = rate;
     }
 
-    /// What the law sees as its buffer.
+    /// The buffer as the law sees it.
     pub fn set_buffer(&mut self, buffer: Buffer) {
         self.buffer = buffer;
         self.view.limit_packets = limit_packets(buffer);
@@ -233,7 +233,7 @@ impl<P: Packet> Band<P> {
     }
 }
 
-/// What a law is told of a buffer.
+/// The limit in packets, as a law is told it.
 fn limit_packets(buffer: Buffer) -> u32 {
     match buffer {
         Buffer::Packets(limit) => limit,

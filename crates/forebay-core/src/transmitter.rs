@@ -15,7 +15,7 @@ pub enum Capacity {
 }
 
 impl Capacity {
-    /// Over all of it; what a law is told unless a rate is named.
+    /// Over all of it. A law is told this rate, unless a scenario names one.
     pub fn mean_rate(&self) -> Rate {
         match self {
             Capacity::Constant(rate) => *rate,
@@ -23,7 +23,7 @@ impl Capacity {
         }
     }
 
-    /// The rate that it has at all times; zero where it carries a packet now and then.
+    /// Rate at all times; zero where the link carries a packet now and then.
     pub fn steady_rate(&self) -> Rate {
         match self {
             Capacity::Constant(rate) => *rate,
@@ -31,7 +31,7 @@ impl Capacity {
         }
     }
 
-    /// What it can carry from the start up to and at `end` besides the steady rate, in bits.
+    /// Bits that it can carry from the start up to and at `end`, besides the steady rate.
     pub fn recorded_bits(&self, end: Time) -> u64 {
         match self {
             Capacity::Constant(_) => 0,
@@ -48,7 +48,7 @@ pub struct Sent<P> {
     pub out: Time,
 }
 
-/// What a link sends with, in exact time: it does not matter how late it is asked.
+/// The sending end of a link, in exact time: a late call gives the same times.
 #[derive(Debug)]
 pub struct Transmitter {
     pace: Pace,
@@ -60,7 +60,7 @@ pub struct Transmitter {
 enum Pace {
     Constant {
         rate: Rate,
-        /// What rounding to ns left over, so that the long-run rate is exact.
+        /// Rest of the rounding to ns, so that the long-run rate is exact.
         remainder: u64,
     },
     Recorded(Box<Opportunities>),
@@ -163,14 +163,14 @@ impl Transmitter {
                 until.max(Time::from_nanos(now.as_nanos() + 1))
             }
             Pace::Recorded(opportunities) => {
-                // What `now` lets out is lost.
+                // The opportunity of `now` is lost.
                 opportunities.skip_until(now);
                 opportunities.first_from(until)
             }
         };
     }
 
-    /// From here on the rate is constant; what is being sent is finished as it was begun.
+    /// From here on the rate is constant; the packet that is being sent keeps its time.
     pub fn set_rate(&mut self, rate: Rate) {
         self.pace = Pace::constant(rate);
     }
@@ -182,14 +182,14 @@ impl Pace {
     }
 }
 
-/// Where a trace stands: at an opportunity that has not passed, or of which bytes are left.
+/// Where a trace stands: at an opportunity that has not passed, or one with bytes left.
 #[derive(Debug)]
 struct Opportunities {
     trace: Arc<RateTrace>,
     next: usize,
     /// When this round began.
     round: Time,
-    /// What the opportunity at hand still lets out; zero where it has not come.
+    /// Bytes that the opportunity at hand still lets out; zero where it has not come.
     left_bytes: u32,
 }
 

@@ -5,7 +5,7 @@ use crate::number::count;
 use crate::packet::NO_BLOCKS;
 use crate::tcp::{Block, MAX_BLOCKS};
 
-/// What an ACK carries besides its number.
+/// Options of an ACK: SACK blocks and a count of marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckOptions {
     blocks: [Block; MAX_BLOCKS],

@@ -52,7 +52,7 @@ pub struct Calendar<E, const K: usize = 1> {
 }
 
 impl<E: Copy, const K: usize> Calendar<E, K> {
-    /// A calendar for events about `spacing_ns` apart, of which most lie within `horizon_ns`.
+    /// A calendar for events about `spacing_ns` apart. Most of them lie within `horizon_ns`.
     pub fn new(spacing_ns: u64, horizon_ns: u64) -> Self {
         let shift = spacing_ns.clamp(64, 1 << 30).ilog2();
         let buckets = (horizon_ns >> shift)
@@ -203,7 +203,7 @@ impl<E: Copy, const K: usize> Calendar<E, K> {
             self.free_slot(slot);
             slot = next;
         }
-        // What was far may be within the wheel now, or in this very bucket.
+        // A far event may be within the wheel now, or in this very bucket.
         while let Some(&Reverse((time, _, slot))) = self.far.peek() {
             let bucket = time >> self.shift;
             if bucket - self.bucket > self.mask {

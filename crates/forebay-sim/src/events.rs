@@ -1,8 +1,8 @@
 //! A queue of packets under way: delay lines for those that cannot overtake each other, a
 //! calendar for the rest, and a tournament between their heads.
 //!
-//! What enters a delay line in order of time comes out in order, so only its head is looked at;
-//! and since the events behind the head are known, the memory they need can be fetched early.
+//! Events enter a delay line in order of time and leave it in that order, so the queue compares
+//! its head alone. It knows the events behind the head, so it can fetch their memory early.
 
 use forebay_core::ring::Ring;
 
@@ -53,7 +53,7 @@ const LEAF_BITS: u32 = 10;
 /// Most lines of a queue. The calendar is one leaf more.
 const MOST_LINES: usize = 1 << (LEAF_BITS - 1);
 
-/// Nodes of a tree over so many leaves.
+/// Number of nodes of a tree with all its leaves.
 const NODES: usize = 2 << LEAF_BITS;
 
 const EMPTY: Head = Head::MAX;

@@ -56,12 +56,12 @@ pub struct Tcp {
     pub senders: Box<dyn Senders>,
 }
 
-/// What all flows of one traffic share.
+/// Shared by all flows of one traffic.
 pub struct Class {
     pub tcp: Option<Tcp>,
     pub application: Box<dyn Application>,
     pub packet_bytes: u16,
-    /// What goodput does not count of each packet.
+    /// Bytes of each packet that goodput does not count.
     pub header_bytes: u16,
     /// Of every packet, ACKs included.
     pub dscp: u8,
@@ -79,7 +79,7 @@ pub struct Class {
     pub most_connections: u32,
 }
 
-/// Where a flow runs: all that a passing packet needs to know of it.
+/// Where a flow runs: pair, sender and class.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub pair: u32,
@@ -91,7 +91,7 @@ pub struct Route {
 /// No flow.
 pub const NONE: u32 = u32::MAX;
 
-/// What a flow's application does next, and when it stops.
+/// A flow's application: its next act, and its stop.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub next_act: Option<Act>,

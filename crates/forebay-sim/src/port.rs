@@ -14,7 +14,7 @@ pub struct Port {
     capacity: Capacity,
     /// When the last packet reaches the far end: a shorter delay does not let one overtake.
     last_arrival: u64,
-    /// What a trace could carry up to the last sample.
+    /// Bits that a trace could carry up to the last sample.
     carried_bits: u64,
 }
 
@@ -107,7 +107,7 @@ impl Port {
     }
 }
 
-/// What was observed at a port.
+/// The record of a port.
 pub struct Record {
     pub recorder: Recorder,
     /// SACK blocks of ACKs that were dropped since the last sample, to be taken back.

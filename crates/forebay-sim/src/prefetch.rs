@@ -9,7 +9,7 @@ pub fn prefetch<T>(value: &T) {
         let address = std::ptr::from_ref(value)
             .cast::<i8>()
             .wrapping_add(64 * line);
-        // SAFETY: a prefetch reads nothing and cannot fault, whatever the address.
+        // SAFETY: a prefetch reads nothing and cannot fault at any address.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
         }

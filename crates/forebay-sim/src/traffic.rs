@@ -1,4 +1,4 @@
-//! What the applications do: when a flow's connection opens and closes, when a transfer
+//! Applications: when a flow's connection opens and closes, when a transfer
 //! begins, and when a source without congestion control sends. One kind a file.
 
 mod cbr;
@@ -13,7 +13,7 @@ use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::Rng;
 use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
 
-/// What an application does to its connection.
+/// An act of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Offer endless data on the connection as it is.
@@ -49,7 +49,7 @@ pub trait Application: Send {
     /// The first act of a flow that starts at `start` and stops at `stop`.
     fn first(&mut self, flow: u32, start: u64, stop: Option<u64>) -> Option<Act>;
 
-    /// What follows an act, if anything.
+    /// The act that follows, if there is one.
     fn next(&mut self, flow: u32, done: Act, stop: Option<u64>) -> Option<Act>;
 
     /// A transfer of this flow is done, its last packet acknowledged: what follows, if it

@@ -94,7 +94,7 @@ fn goodput_leaves_headers_out_and_nothing_else_changes() {
     }
 }
 
-/// Whatever is lost, SYNs and last packets among it, in the end all that was requested has arrived:
+/// Under any loss, of SYNs and last packets too, all that was requested has arrived in the end:
 /// as much as with any other sender, for requests are drawn apart from the network.
 #[test]
 fn transfers_complete_over_a_link_that_loses_much() {

@@ -1,4 +1,4 @@
-//! What applications do to their connections.
+//! Acts of applications on their connections.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a scenario changes while it runs.
+//! Changes of a scenario while it runs.
 
 use super::*;
 

@@ -18,7 +18,7 @@ pub struct AckPolicy {
     /// Every second packet, or after `delay_ns` (RFC 5681 section 4.2).
     pub delayed: bool,
     pub delay_ns: u64,
-    /// So many ACKs at the start of a connection are not delayed (Linux's quick ACKs).
+    /// Number of initial ACKs that are not delayed (Linux's quick ACKs).
     pub quick: u8,
     /// ACKs carry the number of marked packets (RFC 9768).
     pub counts_marks: bool,
@@ -50,7 +50,7 @@ pub struct Receiver {
     last_ce: bool,
 }
 
-/// What to do about an arrival.
+/// Reply to an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Send an ACK now.

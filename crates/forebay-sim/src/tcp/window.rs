@@ -19,7 +19,7 @@ use forebay_core::Rate;
 
 use super::connection::Config;
 
-/// What says that the network is congested.
+/// A sign that the network is congested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Packets are lost.
@@ -38,7 +38,7 @@ pub struct Congestion {
     pub in_use_pkts: f64,
 }
 
-/// What an ACK says, before losses are looked for.
+/// An ACK, before the recovery looks for losses.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
     pub now: u64,
@@ -64,7 +64,7 @@ pub struct RateSample {
     pub interval_ns: u64,
     /// The application, and not the window, held the sender back.
     pub app_limited: bool,
-    /// What this ACK reports: packets delivered, marked and lost, and a round trip.
+    /// Of this ACK: packets delivered, marked and lost, and a round trip.
     pub acked_pkts: u32,
     pub ce_pkts: u32,
     pub lost_pkts: u32,
@@ -73,7 +73,7 @@ pub struct RateSample {
     pub prior_in_flight_pkts: u32,
 }
 
-/// What lets a window grow: an ACK outside recovery, where the window was in the way.
+/// An ACK outside recovery that lets a window grow, where the window held the sender back.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
     pub now: u64,

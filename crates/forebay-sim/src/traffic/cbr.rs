@@ -1,4 +1,4 @@
-//! A constant bit rate: one packet after another at even distance, whatever the network does.
+//! A constant bit rate: one packet after another at even distance, in any state of the network.
 
 use forebay_core::{Bytes, Rate};
 

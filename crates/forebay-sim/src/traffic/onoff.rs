@@ -20,7 +20,7 @@ pub struct OnOff {
     /// When arrivals begin and end.
     window: (u64, u64),
     flows: Vec<Burst>,
-    /// Flows that arrivals may take: the first so many.
+    /// Number of flows that arrivals may take, from the first.
     active: u32,
     rng: Rng,
 }

@@ -24,7 +24,7 @@ struct Session {
     to_start: u32,
     /// Objects on their way.
     under_way: u32,
-    /// Of its own, so that a session draws the same whatever the network does to the others.
+    /// Of its own, so that a session draws the same in any state of the other sessions.
     rng: Rng,
 }
 

@@ -1,4 +1,4 @@
-//! Web sessions: objects are requested at Poisson times, whatever is still under way, and each
+//! Web sessions: they request objects at Poisson times, also while others are under way, and each
 //! is sent over a fresh connection (bigdeli: 30 sessions with 10 flows per second each, sizes
 //! Pareto of the second kind).
 

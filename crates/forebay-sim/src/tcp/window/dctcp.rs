@@ -90,7 +90,7 @@ impl Window for Dctcp {
 mod tests {
     use super::*;
 
-    /// A round trip of 20 packets with so many marked.
+    /// A round trip of 20 packets with this number marked.
     fn round(window: &mut Dctcp, ce_pkts: u32) {
         let una = window.round_end;
         window.on_ack(&AckSample {

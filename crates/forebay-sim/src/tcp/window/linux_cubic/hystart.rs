@@ -9,7 +9,7 @@ use crate::tcp::window::AckSample;
 const HYSTART_LEAST_CWND: u32 = 16;
 /// ACKs closer than this are of one train.
 const TRAIN_GAP_NS: u64 = 2_000_000;
-/// Round trips of which the least is compared.
+/// Number of round trips whose least is compared.
 const DELAY_SAMPLES: u32 = 8;
 /// A round trip this much longer, an eighth of the least within these bounds, ends slow start.
 const DELAY_RISE_NS: (u64, u64) = (4_000_000, 16_000_000);
