@@ -1,5 +1,6 @@
 //! Scenario → network → engine → trace: packets in virtual time.
 
+// Unit tests cast small numbers that they choose.
 #![cfg_attr(
     not(test),
     deny(
