@@ -156,10 +156,11 @@ impl<P: Packet> Band<P> {
 
     /// The oldest packet, unjudged, to make room for another.
     pub fn pop_oldest(&mut self) -> Option<P> {
-        let (packet, _) = self.queue.pop_front()?;
+        let (packet, _) = *self.queue.get(0)?;
+        self.queue.pop();
         self.view.packets -= 1;
         self.view.bytes -= u64::from(packet.bytes());
-        self.view.head_since = self.queue.front().map(|(_, since)| *since);
+        self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
         Some(packet)
     }
 

@@ -271,6 +271,7 @@ mod tests {
     use crate::param::Params;
     use std::sync::Arc;
 
+    #[derive(Clone, Copy)]
     struct Sent(Ecn);
 
     impl Packet for Sent {
