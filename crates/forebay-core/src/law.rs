@@ -475,8 +475,8 @@ impl LawSpec {
         }
     }
 
-    /// As [`Self::in_queue`], where the queue makes several loops of the law's one, so that its
-    /// linear model and its design rule hold no more.
+    /// As [`Self::in_queue`], where the queue makes several loops of the law's one: its linear
+    /// model, its design rule and its search hold no more.
     #[must_use]
     pub const fn in_several_queues(
         self,
@@ -487,6 +487,7 @@ impl LawSpec {
     ) -> LawSpec {
         LawSpec {
             goals: &[],
+            search: |_| Search::Nothing,
             linear: |_, _, _| Ok(None),
             design: |_, _, _| Ok(None),
             ..self.in_queue(queue, kind, title, source)
