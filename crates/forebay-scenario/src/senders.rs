@@ -19,6 +19,8 @@ pub struct SenderSpec {
     pub counts_packets: bool,
     /// It needs counts of marked packets, whatever `ecn` says.
     pub counts_marks: bool,
+    /// It always paces its packets.
+    pub paces: bool,
     /// What the Linux kernel calls the congestion control that is most like it.
     pub kernel: &'static str,
 }
@@ -43,6 +45,7 @@ senders! {
         sack: false,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "newreno" {
@@ -52,6 +55,7 @@ senders! {
         sack: false,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "sack" {
@@ -61,6 +65,7 @@ senders! {
         sack: true,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "cubic" {
@@ -70,6 +75,7 @@ senders! {
         sack: true,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "cubic",
     }
     "linux-reno" {
@@ -79,6 +85,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "linux-cubic" {
@@ -88,6 +95,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        paces: false,
         kernel: "cubic",
     }
     "dctcp" {
@@ -97,7 +105,19 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: true,
+        paces: false,
         kernel: "dctcp",
+    }
+    "bbr" {
+        title: "BBR, version 1",
+        recovery: "as \"linux-reno\"",
+        growth: "as in Linux 7.2: paced at the greatest delivery rate, with two bandwidth-delay \
+                 products in flight",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        paces: true,
+        kernel: "bbr",
     }
 }
 

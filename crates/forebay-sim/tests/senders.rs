@@ -117,3 +117,43 @@ fn counts_of_marks_are_answered_once_a_round_trip() {
         assert!((0.5..2.0).contains(&ratio), "{tcp}: {ratio}");
     }
 }
+
+/// A BBR connection alone in front of a large buffer, after its start.
+fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
+    simulate(&format!(
+        r#"
+        duration = "40s"
+        measure = ["10s", "40s"]
+        [bottleneck]
+        rate = "{mbit}Mbit/s"
+        delay = "0ms"
+        buffer = "20000p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 1
+        packet = "1500B"
+        rtt = "{rtt_ms}ms"
+        access = "10Gbit/s"
+        window = "40000p"
+        initial_window = "10p"
+        tcp = "{tcp}"
+        [[law]]
+        kind = "droptail"
+        "#
+    ))
+}
+
+#[test]
+fn one_bbr_connection_fills_the_link_with_two_products_in_flight_at_most() {
+    for (mbit, rtt_ms) in [(10, 20), (10, 100), (50, 50), (200, 10)] {
+        let run = alone("bbr", mbit, rtt_ms);
+        assert!(run.utilisation > 0.95, "{mbit} {rtt_ms}: {run:?}");
+        assert_eq!(run.drop_rate, 0.0);
+        // In flight is what the path holds, one product, and the queue.
+        assert!(
+            run.delay_p99_s
+                < 1.05e-3 * f64::from(rtt_ms) + 5.0 * 12_000.0 / (1e6 * f64::from(mbit)),
+            "{mbit} {rtt_ms}: {run:?}"
+        );
+    }
+}

@@ -23,6 +23,8 @@ pub struct Config {
     pub counts_marks: bool,
     /// Packets leave at a rate.
     pub pacing: bool,
+    /// Linux's senders make segments of several packets.
+    pub gso: bool,
     pub limited_transmit: bool,
     pub acks: AckPolicy,
     /// The sender reads SACK blocks.

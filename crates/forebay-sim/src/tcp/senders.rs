@@ -198,6 +198,7 @@ const SENDERS: &[(&str, Make)] = &[
     ("linux-reno", list::<Linux<window::LinuxReno>>),
     ("linux-cubic", list::<Linux<window::LinuxCubic>>),
     ("dctcp", list::<Linux<window::Dctcp>>),
+    ("bbr", list::<Linux<window::Bbr>>),
 ];
 
 /// An empty list of senders of this name.
