@@ -119,6 +119,29 @@ senders! {
         paces: true,
         kernel: "bbr",
     }
+    "prague" {
+        title: "Prague",
+        recovery: "as \"linux-reno\"",
+        growth: "as \"dctcp\", while it answers marks too, paced, and with the rate of a round \
+                 trip of 25 ms where its own is shorter \
+                 (draft-briscoe-iccrg-prague-congestion-control)",
+        sack: true,
+        counts_packets: true,
+        counts_marks: true,
+        paces: true,
+        kernel: "prague",
+    }
+    "ledbat++" {
+        title: "LEDBAT++, for transfers in the background",
+        recovery: "as \"linux-reno\"",
+        growth: "up to a queuing delay of 60 ms, with slowdowns that look for the least round \
+                 trip (draft-irtf-iccrg-ledbat-plus-plus)",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        paces: false,
+        kernel: "ledbat++",
+    }
 }
 
 impl SenderSpec {

@@ -157,3 +157,48 @@ fn one_bbr_connection_fills_the_link_with_two_products_in_flight_at_most() {
         );
     }
 }
+
+#[test]
+fn ledbat_keeps_below_its_target_and_gives_way() {
+    let run = alone("ledbat++", 10, 40);
+    assert!(run.utilisation > 0.85, "{run:?}");
+    assert!(run.delay_mean_s < 0.07, "{run:?}");
+    let beside = |tcp: &str| {
+        simulate(&format!(
+            r#"
+            duration = "60s"
+            measure = ["20s", "60s"]
+            [bottleneck]
+            rate = "10Mbit/s"
+            buffer = "150p"
+            [[traffic]]
+            kind = "ftp"
+            flows = 1
+            packet = "1500B"
+            rtt = "40ms"
+            tcp = "linux-cubic"
+            [[traffic]]
+            kind = "ftp"
+            label = "background"
+            flows = 1
+            packet = "1500B"
+            rtt = "40ms"
+            tcp = "{tcp}"
+            [[law]]
+            kind = "droptail"
+            "#
+        ))
+    };
+    // Two equal flows have an index near 1; with one that takes a tenth it is below 0.62.
+    assert!(beside("linux-cubic").jain > 0.8);
+    assert!(beside("ledbat++").jain < 0.62, "{:?}", beside("ledbat++"));
+}
+
+/// Two connections of this sender behind a step at 8 packets.
+#[test]
+fn prague_holds_a_step_with_a_short_queue() {
+    let run = step("tcp = \"prague\"\necn = \"l4s\"");
+    assert!(run.utilisation > 0.97 && run.drop_rate == 0.0, "{run:?}");
+    assert!(run.queue_mean_pkts < 30.0, "{run:?}");
+    assert!(run.mark_rate > 0.005, "{run:?}");
+}

@@ -199,6 +199,8 @@ const SENDERS: &[(&str, Make)] = &[
     ("linux-cubic", list::<Linux<window::LinuxCubic>>),
     ("dctcp", list::<Linux<window::Dctcp>>),
     ("bbr", list::<Linux<window::Bbr>>),
+    ("prague", list::<Linux<window::Prague>>),
+    ("ledbat++", list::<Linux<window::Ledbat>>),
 ];
 
 /// An empty list of senders of this name.

@@ -4,8 +4,10 @@
 mod bbr;
 mod cubic;
 mod dctcp;
+mod ledbat;
 mod linux_cubic;
 mod linux_reno;
+mod prague;
 mod reno;
 mod size;
 mod windowed;
@@ -13,8 +15,10 @@ mod windowed;
 pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
+pub use ledbat::Ledbat;
 pub use linux_cubic::LinuxCubic;
 pub use linux_reno::LinuxReno;
+pub use prague::Prague;
 pub use reno::Reno;
 pub use size::{Real, Size, Whole, NO_THRESHOLD};
 
@@ -129,6 +133,9 @@ pub trait Window: Send + Sized {
     /// The window sets itself in recovery too, by [`Self::on_rate`]: it is never reduced or grown
     /// by the recovery (the kernel's `cong_control`).
     const CONTROLS: bool = false;
+
+    /// The window answers marks in [`Self::on_ack`]: the recovery makes no reduction for them.
+    const ANSWERS_MARKS: bool = false;
 
     /// Of a closed connection: one packet, the SYN.
     fn new(config: &Config) -> Self;

@@ -126,6 +126,11 @@ pub struct Bbr {
     surplus: Surplus,
 }
 
+/// Packets that a bandwidth delivers in a time.
+fn pkts_in(bw: u64, time_us: u64) -> u32 {
+    ((bw * time_us) >> BW_SCALE) as u32
+}
+
 impl Bbr {
     /// The bandwidth in use.
     fn bandwidth(&self) -> u64 {
@@ -137,7 +142,7 @@ impl Bbr {
 
     /// Bytes per second; one percent below what the bandwidth says, so that queues fall.
     fn bytes_per_s_of(&self, bw: u64, gain: u64) -> u64 {
-        let scaled = u128::from(bw * self.payload_bytes * gain >> 8) * 990_000;
+        let scaled = u128::from((bw * self.payload_bytes * gain) >> 8) * 990_000;
         (scaled >> BW_SCALE) as u64
     }
 
@@ -173,7 +178,7 @@ impl Bbr {
         let Some(min_rtt_us) = self.min_rtt_us else {
             return INITIAL_CWND_PKTS;
         };
-        ((bw * min_rtt_us * gain >> 8).div_ceil(BW_UNIT)) as u32
+        ((bw * min_rtt_us * gain) >> 8).div_ceil(BW_UNIT) as u32
     }
 
     /// Room for three segments on their way through the hosts, even for delayed ACKs.
@@ -191,7 +196,7 @@ impl Bbr {
 
     /// What will be in the network when pacing lets the next segment go.
     fn in_network_pkts(&self, in_flight_pkts: u32, sample: &RateSample) -> u32 {
-        let delivered = (self.bandwidth() * (sample.pace_wait_ns / 1000) >> BW_SCALE) as u32;
+        let delivered = pkts_in(self.bandwidth(), sample.pace_wait_ns / 1000);
         let mut then = in_flight_pkts;
         if self.pacing_gain > UNIT {
             then += self.segment_pkts();
@@ -317,7 +322,7 @@ impl Bbr {
             }
         }
         let now_us = sample.delivered_ns / 1000;
-        let mut expected = (bw * now_us.saturating_sub(surplus.epoch_us) >> BW_SCALE) as u32;
+        let mut expected = pkts_in(bw, now_us.saturating_sub(surplus.epoch_us));
         let acked = sample.acked_pkts;
         if surplus.epoch_pkts <= expected || surplus.epoch_pkts + acked >= SURPLUS_EPOCH_PKTS {
             surplus.epoch_pkts = 0;
@@ -334,7 +339,7 @@ impl Bbr {
         if !self.full {
             return 0;
         }
-        let limit = (self.bandwidth() * SURPLUS_US >> BW_SCALE) as u32;
+        let limit = pkts_in(self.bandwidth(), SURPLUS_US);
         self.surplus.most_pkts[0]
             .max(self.surplus.most_pkts[1])
             .min(limit)
@@ -366,7 +371,7 @@ impl Bbr {
         if self.full || !self.round_start || app_limited {
             return;
         }
-        if self.bw.get() >= self.full_bw * FULL_BW_GROWTH >> 8 {
+        if self.bw.get() >= (self.full_bw * FULL_BW_GROWTH) >> 8 {
             self.full_bw = self.bw.get();
             self.full_bw_rounds = 0;
             return;

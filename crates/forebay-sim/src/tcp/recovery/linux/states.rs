@@ -58,7 +58,7 @@ impl<W: Window> Linux<W> {
             self.enter_recovery(step);
             return Resend::Lost;
         }
-        if news.ece && self.state < State::Reduced {
+        if news.ece && !W::ANSWERS_MARKS && self.state < State::Reduced {
             self.begin_reduction(Signal::Mark, step);
             self.state = State::Reduced;
         }

@@ -1,10 +1,9 @@
 //! A connection against ACKs written by hand, and RACK and PRR by themselves.
 
 use super::*;
+use crate::tcp::connection::testing::config;
 use crate::tcp::connection::Segment;
-use crate::tcp::receiver::AckPolicy;
 use crate::tcp::window::{Congestion, Growth, LinuxReno, Whole};
-use forebay_core::Ecn;
 
 use board::{Delivery, Sent};
 use prr::Progress;
@@ -12,29 +11,6 @@ use prr::Progress;
 const MS: u64 = 1_000_000;
 /// Of every packet that is not lost.
 const RTT: u64 = 60 * MS;
-
-fn config() -> Config {
-    Config {
-        packet_bytes: 1500,
-        payload_bytes: 1448,
-        window_pkts: 1000,
-        initial_window_pkts: 10,
-        min_rto_ns: 200 * MS,
-        ect: Ecn::Ect0,
-        counts_marks: false,
-        pacing: false,
-        gso: true,
-        limited_transmit: true,
-        acks: AckPolicy {
-            delayed: true,
-            delay_ns: 40 * MS,
-            quick: 0,
-            counts_marks: false,
-        },
-        sack: true,
-        ns2_reset: false,
-    }
-}
 
 /// A sender and what it has sent.
 struct Host<W = LinuxReno> {
