@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 PACKET_BYTES = 1500
 HEADER_BYTES = 66
 
-SENDERS = {"reno": "linux-reno", "cubic": "linux-cubic"}
+SENDERS = {"reno": "linux-reno", "cubic": "linux-cubic", "dctcp": "dctcp", "bbr": "bbr"}
 
 
 class MissingError(Exception):
@@ -91,6 +91,8 @@ def group_lines(group: Mapping[str, Any]) -> list[str]:
         "delayed_ack = true",
         'ack_delay = "40ms"',
         "quick_acks = 16",
+        # The harness has it off.
+        "gso = false",
         f"ecn = {'true' if group.get('ecn') else 'false'}",
         f'start = {{ uniform = ["{start}s", "{until}s"] }}',
     ]

@@ -253,6 +253,8 @@ pub struct Tcp {
     pub ecn: EcnChoice,
     /// Packets leave at a rate, instead of as ACKs come.
     pub pacing: bool,
+    /// Linux's senders make segments of several packets.
+    pub gso: bool,
     /// Receiver's window, and so the initial slow-start threshold, in packets.
     pub window_pkts: u32,
     /// Window after the handshake, in packets (RFC 5681 section 3.1).

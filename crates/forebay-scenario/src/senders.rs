@@ -19,6 +19,8 @@ pub struct SenderSpec {
     pub counts_packets: bool,
     /// It needs counts of marked packets, also with `ecn = true`.
     pub counts_marks: bool,
+    /// It always paces its packets.
+    pub paces: bool,
     /// The Linux kernel's name of the congestion control that is most like it.
     pub kernel: &'static str,
 }
@@ -43,6 +45,7 @@ senders! {
         sack: false,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "newreno" {
@@ -52,6 +55,7 @@ senders! {
         sack: false,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "sack" {
@@ -61,6 +65,7 @@ senders! {
         sack: true,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "cubic" {
@@ -70,6 +75,7 @@ senders! {
         sack: true,
         counts_packets: false,
         counts_marks: false,
+        paces: false,
         kernel: "cubic",
     }
     "linux-reno" {
@@ -79,6 +85,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        paces: false,
         kernel: "reno",
     }
     "linux-cubic" {
@@ -88,6 +95,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        paces: false,
         kernel: "cubic",
     }
     "dctcp" {
@@ -97,7 +105,42 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: true,
+        paces: false,
         kernel: "dctcp",
+    }
+    "bbr" {
+        title: "BBR, version 1",
+        recovery: "as \"linux-reno\"",
+        growth: "as in Linux 7.2: paced at the greatest delivery rate, with two bandwidth-delay \
+                 products in flight",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        paces: true,
+        kernel: "bbr",
+    }
+    "prague" {
+        title: "Prague",
+        recovery: "as \"linux-reno\"",
+        growth: "as \"dctcp\", while it answers marks too, paced, and with the rate of a round \
+                 trip of 25 ms where its own is shorter \
+                 (draft-briscoe-iccrg-prague-congestion-control)",
+        sack: true,
+        counts_packets: true,
+        counts_marks: true,
+        paces: true,
+        kernel: "prague",
+    }
+    "ledbat++" {
+        title: "LEDBAT++, for transfers in the background",
+        recovery: "as \"linux-reno\"",
+        growth: "up to a queuing delay of 60 ms, with slowdowns that look for the least round \
+                 trip (draft-irtf-iccrg-ledbat-plus-plus)",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        paces: false,
+        kernel: "ledbat++",
     }
 }
 

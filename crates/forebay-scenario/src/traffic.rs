@@ -56,7 +56,7 @@ params! {
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
         /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they
         /// count acknowledged packets, and `min_rto` bounds the deviation's term of the RTO),
-        /// "dctcp" as in RFC 8257 with the recovery of Linux.
+        /// "dctcp" as in RFC 8257 and "bbr" as in Linux, with the recovery of Linux.
         tcp: Sender = Sender::default(), 0.0 => 0.0;
         /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
         /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
@@ -66,6 +66,9 @@ params! {
         /// per round trip in slow start, and at 1.2 times it afterwards. Without pacing, packets
         /// leave as ACKs come.
         pacing: bool = false, 0.0 => 1.0;
+        /// Let the senders of Linux make segments of several packets, about a millisecond's, that
+        /// leave together (generic segmentation offload).
+        gso: bool = true, 0.0 => 1.0;
         /// Receiver's window, and so the initial slow-start threshold.
         window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
         /// Window after the handshake (RFC 5681, section 3.1).
@@ -324,6 +327,7 @@ fn tcp(section: &Section) -> Result<Tcp, Fault> {
         sender: keys.tcp.0,
         ecn: keys.ecn,
         pacing: keys.pacing,
+        gso: keys.gso,
         window_pkts: keys.window.0,
         initial_window_pkts: keys.initial_window.0,
         min_rto: keys.min_rto,

@@ -448,7 +448,8 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
             EcnChoice::L4s => Ecn::Ect1,
         },
         counts_marks,
-        pacing: tcp.pacing,
+        pacing: tcp.pacing || tcp.sender.paces,
+        gso: tcp.gso,
         limited_transmit: tcp.limited_transmit,
         acks: AckPolicy {
             delayed: tcp.delayed_ack,

@@ -117,3 +117,88 @@ fn counts_of_marks_are_answered_once_a_round_trip() {
         assert!((0.5..2.0).contains(&ratio), "{tcp}: {ratio}");
     }
 }
+
+/// A BBR connection alone in front of a large buffer, after its start.
+fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
+    simulate(&format!(
+        r#"
+        duration = "40s"
+        measure = ["10s", "40s"]
+        [bottleneck]
+        rate = "{mbit}Mbit/s"
+        delay = "0ms"
+        buffer = "20000p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 1
+        packet = "1500B"
+        rtt = "{rtt_ms}ms"
+        access = "10Gbit/s"
+        window = "40000p"
+        initial_window = "10p"
+        tcp = "{tcp}"
+        [[law]]
+        kind = "droptail"
+        "#
+    ))
+}
+
+#[test]
+fn one_bbr_connection_fills_the_link_with_two_products_in_flight_at_most() {
+    for (mbit, rtt_ms) in [(10, 20), (10, 100), (50, 50), (200, 10)] {
+        let run = alone("bbr", mbit, rtt_ms);
+        assert!(run.utilisation > 0.95, "{mbit} {rtt_ms}: {run:?}");
+        assert_eq!(run.drop_rate, 0.0);
+        // In flight is what the path holds, one product, and the queue.
+        assert!(
+            run.delay_p99_s
+                < 1.05e-3 * f64::from(rtt_ms) + 5.0 * 12_000.0 / (1e6 * f64::from(mbit)),
+            "{mbit} {rtt_ms}: {run:?}"
+        );
+    }
+}
+
+#[test]
+fn ledbat_keeps_below_its_target_and_gives_way() {
+    let run = alone("ledbat++", 10, 40);
+    assert!(run.utilisation > 0.85, "{run:?}");
+    assert!(run.delay_mean_s < 0.07, "{run:?}");
+    let beside = |tcp: &str| {
+        simulate(&format!(
+            r#"
+            duration = "60s"
+            measure = ["20s", "60s"]
+            [bottleneck]
+            rate = "10Mbit/s"
+            buffer = "150p"
+            [[traffic]]
+            kind = "ftp"
+            flows = 1
+            packet = "1500B"
+            rtt = "40ms"
+            tcp = "linux-cubic"
+            [[traffic]]
+            kind = "ftp"
+            label = "background"
+            flows = 1
+            packet = "1500B"
+            rtt = "40ms"
+            tcp = "{tcp}"
+            [[law]]
+            kind = "droptail"
+            "#
+        ))
+    };
+    // Two equal flows have an index near 1; with one that takes a tenth it is below 0.62.
+    assert!(beside("linux-cubic").jain > 0.8);
+    assert!(beside("ledbat++").jain < 0.62, "{:?}", beside("ledbat++"));
+}
+
+/// Two connections of this sender behind a step at 8 packets.
+#[test]
+fn prague_holds_a_step_with_a_short_queue() {
+    let run = step("tcp = \"prague\"\necn = \"l4s\"");
+    assert!(run.utilisation > 0.97 && run.drop_rate == 0.0, "{run:?}");
+    assert!(run.queue_mean_pkts < 30.0, "{run:?}");
+    assert!(run.mark_rate > 0.005, "{run:?}");
+}

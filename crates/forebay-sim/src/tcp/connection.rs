@@ -23,6 +23,8 @@ pub struct Config {
     pub counts_marks: bool,
     /// Packets leave at a rate.
     pub pacing: bool,
+    /// Linux's senders make segments of several packets.
+    pub gso: bool,
     pub limited_transmit: bool,
     pub acks: AckPolicy,
     /// The sender reads SACK blocks.
@@ -151,6 +153,35 @@ impl Connection {
         self.limit = self.max_sent;
         if self.una == self.max_sent {
             self.timer_due = NEVER;
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// A sender of Linux with packets of 1500 bytes.
+    pub fn config() -> Config {
+        Config {
+            packet_bytes: 1500,
+            payload_bytes: 1448,
+            window_pkts: 1000,
+            initial_window_pkts: 10,
+            min_rto_ns: 200_000_000,
+            ect: Ecn::Ect0,
+            counts_marks: false,
+            pacing: false,
+            gso: true,
+            limited_transmit: true,
+            acks: AckPolicy {
+                delayed: true,
+                delay_ns: 40_000_000,
+                quick: 0,
+                counts_marks: false,
+            },
+            sack: true,
+            ns2_reset: false,
         }
     }
 }

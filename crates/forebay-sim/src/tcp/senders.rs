@@ -202,6 +202,9 @@ const SENDERS: &[(&str, Make)] = &[
     ("linux-reno", list::<Linux<window::LinuxReno>>),
     ("linux-cubic", list::<Linux<window::LinuxCubic>>),
     ("dctcp", list::<Linux<window::Dctcp>>),
+    ("bbr", list::<Linux<window::Bbr>>),
+    ("prague", list::<Linux<window::Prague>>),
+    ("ledbat++", list::<Linux<window::Ledbat>>),
 ];
 
 /// An empty list of senders of this name.

@@ -1,17 +1,24 @@
 //! The congestion window: how much may be in flight, and at what pace. One window a file, over
 //! any recovery.
 
+mod bbr;
 mod cubic;
 mod dctcp;
+mod ledbat;
 mod linux_cubic;
 mod linux_reno;
+mod prague;
 mod reno;
 mod size;
+mod windowed;
 
+pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
+pub use ledbat::Ledbat;
 pub use linux_cubic::LinuxCubic;
 pub use linux_reno::LinuxReno;
+pub use prague::Prague;
 pub use reno::Reno;
 pub use size::{Real, Size, Whole, NO_THRESHOLD};
 
@@ -55,22 +62,54 @@ pub struct AckSample {
     pub ce_pkts: u32,
 }
 
-/// How fast packets are delivered, as an ACK tells it once its losses are known.
+/// A delivery rate: packets delivered over an interval of about a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateSample {
-    pub now: u64,
-    /// Packets delivered over an interval of about a round trip.
-    pub delivered_pkts: u32,
+pub struct DeliveryRate {
+    pub pkts: u32,
     pub interval_ns: u64,
     /// The application, and not the window, held the sender back.
     pub app_limited: bool,
+    /// What the connection had delivered when the packet was sent that tells the rate.
+    pub prior_delivered_pkts: u64,
+    /// Packets in flight right after that packet was sent, itself included.
+    pub in_flight_then_pkts: u32,
+    /// Packets lost between then and now.
+    pub lost_since_pkts: u32,
+}
+
+/// How a recovery stands, as a window may need to know it (the kernel's `icsk_ca_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Repair {
+    None,
+    /// Lost packets are sent again.
+    Recovery,
+    /// After a timeout.
+    Timeout,
+}
+
+/// How fast packets are delivered, as an ACK tells it once its losses are known (the kernel's
+/// `rate_sample`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateSample {
+    pub now: u64,
+    /// None where the ACK tells none: it reports nothing new, or an interval shorter than any
+    /// round trip.
+    pub rate: Option<DeliveryRate>,
     /// Of this ACK: packets delivered, marked and lost, and a round trip.
     pub acked_pkts: u32,
     pub ce_pkts: u32,
     pub lost_pkts: u32,
     pub rtt_ns: Option<u64>,
-    /// Packets in flight before it.
+    /// Of the connection so far: packets delivered, when the last was, and packets lost.
+    pub delivered_pkts: u64,
+    pub delivered_ns: u64,
+    pub total_lost_pkts: u64,
+    /// Packets in flight before it, and after it.
     pub prior_in_flight_pkts: u32,
+    pub in_flight_pkts: u32,
+    pub repair: Repair,
+    /// How long pacing keeps the next packet back.
+    pub pace_wait_ns: u64,
 }
 
 /// An ACK outside recovery that lets a window grow, where the window held the sender back.
@@ -90,6 +129,13 @@ pub trait Window: Send + Sized {
 
     /// The window asks for delivery rates: [`Self::on_rate`].
     const RATE_SAMPLES: bool = false;
+
+    /// The window sets itself in recovery too, by [`Self::on_rate`]: it is never reduced or grown
+    /// by the recovery (the kernel's `cong_control`).
+    const CONTROLS: bool = false;
+
+    /// The window answers marks in [`Self::on_ack`]: the recovery makes no reduction for them.
+    const ANSWERS_MARKS: bool = false;
 
     /// Of a closed connection: one packet, the SYN.
     fn new(config: &Config) -> Self;
@@ -124,14 +170,28 @@ pub trait Window: Send + Sized {
         self.set_cwnd(f64::from(initial_pkts));
     }
 
-    /// A packet is sent behind those in flight.
-    fn on_sent(&mut self, _now: u64, _in_flight_pkts: u32) {}
+    /// A number by which connections can differ, in [0, 1).
+    fn set_phase(&mut self, _phase: f64) {}
+
+    /// A packet is sent behind those in flight; `app_limited` where the application and not the
+    /// window has held the sender back.
+    fn on_sent(&mut self, _now: u64, _in_flight_pkts: u32, _app_limited: bool) {}
 
     /// An ACK has come, in recovery or not (`pkts_acked`, `in_ack_event`).
     fn on_ack(&mut self, _sample: &AckSample) {}
 
     /// An ACK has told a delivery rate, in recovery or not (`cong_control`).
     fn on_rate(&mut self, _sample: &RateSample) {}
+
+    /// The window is small on purpose: delivery rates tell nothing of the path for now.
+    fn probes_rtt(&self) -> bool {
+        false
+    }
+
+    /// Least packets of a segment (`min_tso_segs`).
+    fn least_segment_pkts(&self) -> u32 {
+        2
+    }
 
     /// Grows, in slow start or congestion avoidance (`cong_avoid`).
     fn grow(&mut self, growth: &Growth);

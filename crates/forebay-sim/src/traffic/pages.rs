@@ -107,6 +107,7 @@ mod tests {
             sender: &scenario::SENDERS[0],
             ecn: scenario::EcnChoice::Off,
             pacing: false,
+            gso: true,
             window_pkts: 100,
             initial_window_pkts: 2,
             min_rto: Span::from_millis(200),

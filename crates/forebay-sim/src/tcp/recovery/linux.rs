@@ -17,7 +17,7 @@ mod transmit;
 
 use crate::tcp::connection::{Ack, Config, Connection, Step, NEVER};
 use crate::tcp::senders::Sender;
-use crate::tcp::window::{AckSample, RateSample, Window};
+use crate::tcp::window::{AckSample, RateSample, Repair, Window};
 use board::Board;
 use prr::Prr;
 use rack::Rack;
@@ -112,12 +112,15 @@ struct News {
 }
 
 impl<W: Window> Sender for Linux<W> {
-    fn new(config: &Config, _phase: f64) -> Linux<W> {
-        Linux::new(Connection::new(), config)
+    fn new(config: &Config, phase: f64) -> Linux<W> {
+        let mut sender = Linux::<W>::new(Connection::new(), config);
+        sender.window.set_phase(phase);
+        sender
     }
 
-    fn reset(&mut self, config: &Config, _phase: f64) {
+    fn reset(&mut self, config: &Config, phase: f64) {
         *self = Linux::new(self.connection.successor(), config);
+        self.window.set_phase(phase);
     }
 
     fn connection(&mut self) -> &mut Connection {
@@ -206,21 +209,35 @@ impl<W: Window> Linux<W> {
 
     /// Tells the window how fast packets are delivered.
     fn tell_rate(&mut self, news: &News, step: &Step) {
-        let una = self.connection.una;
-        let rates = self.rates.as_mut();
-        let sample = rates.and_then(|rates| rates.sample(una, step.now, self.rtt.min_ns));
-        if let Some(sample) = sample {
-            self.window.on_rate(&RateSample {
-                now: step.now,
-                delivered_pkts: sample.pkts,
-                interval_ns: sample.interval_ns,
-                app_limited: sample.app_limited,
-                acked_pkts: news.delivered,
-                ce_pkts: news.ce_pkts,
-                lost_pkts: news.lost,
-                rtt_ns: news.rtt_ns,
-                prior_in_flight_pkts: news.prior_in_flight_pkts,
-            });
+        let Some(rates) = &mut self.rates else {
+            return;
+        };
+        let total_lost_pkts = self.board.lost_in_all();
+        let min_rtt_ns = self.rtt.min_ns;
+        let rate = rates.sample(self.connection.una, step.now, min_rtt_ns, total_lost_pkts);
+        let (delivered_pkts, delivered_ns) = rates.delivered();
+        let in_flight_pkts = self.board.in_flight();
+        self.window.on_rate(&RateSample {
+            now: step.now,
+            rate,
+            acked_pkts: news.delivered,
+            ce_pkts: news.ce_pkts,
+            lost_pkts: news.lost,
+            rtt_ns: news.rtt_ns,
+            delivered_pkts,
+            delivered_ns,
+            total_lost_pkts,
+            prior_in_flight_pkts: news.prior_in_flight_pkts,
+            in_flight_pkts,
+            repair: match self.state {
+                State::Recovery => Repair::Recovery,
+                State::Loss => Repair::Timeout,
+                State::Open | State::Disorder | State::Reduced => Repair::None,
+            },
+            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(step.now),
+        });
+        if self.window.probes_rtt() {
+            rates.app_limited(in_flight_pkts);
         }
     }
 
@@ -229,8 +246,11 @@ impl<W: Window> Linux<W> {
         if ack.next == 0 {
             return;
         }
-        let news = self.take(ack, step);
-        self.tell_rate(&news, step);
+        self.take(ack, step);
+        if let Some(rates) = &mut self.rates {
+            // The SYN tells no rate.
+            rates.sample(self.connection.una, step.now, u64::MAX, 0);
+        }
         // The kernel forgives one lost SYN, and RFC 6298 section 5.7 none.
         let initial_pkts = match self.syn_timeouts > 1 {
             true => 1,

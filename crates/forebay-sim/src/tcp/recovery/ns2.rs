@@ -320,7 +320,7 @@ impl<W: Window> Agent<W> {
         let connection = &mut self.connection;
         let nothing_in_flight = connection.una == connection.max_sent;
         let in_flight_pkts = connection.max_sent - connection.una;
-        self.window.on_sent(step.now, in_flight_pkts);
+        self.window.on_sent(step.now, in_flight_pkts, false);
         step.out.push(Segment {
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),

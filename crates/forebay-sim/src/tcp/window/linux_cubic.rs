@@ -161,7 +161,7 @@ impl Window for LinuxCubic {
         self.curve = Curve::new(now, next);
     }
 
-    fn on_sent(&mut self, now: u64, in_flight_pkts: u32) {
+    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, _app_limited: bool) {
         // The curve stands still while nothing is sent.
         if let (0, Some(epoch)) = (in_flight_pkts, &mut self.curve.epoch_ns) {
             *epoch = (*epoch + (now - self.last_sent_ns)).min(now);
@@ -324,8 +324,8 @@ mod tests {
     fn the_curve_waits_while_nothing_is_sent() {
         let mut window = reduced(100);
         window.curve.packets_per_increase(70, 1, 5 * MS);
-        window.on_sent(10 * MS, 1);
-        window.on_sent(400 * MS, 0);
+        window.on_sent(10 * MS, 1, false);
+        window.on_sent(400 * MS, 0, false);
         assert_eq!(window.curve.epoch_ns, Some(395 * MS));
     }
 }

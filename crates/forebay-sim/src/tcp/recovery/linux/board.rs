@@ -43,6 +43,8 @@ pub struct Board {
     sacked_out: u32,
     lost_out: u32,
     resent_out: u32,
+    /// Packets ever thought lost, each as often as it was.
+    lost_in_all: u64,
     /// No packet below waits to be sent again.
     hint: u32,
     /// RACK is done with first copies below this.
@@ -74,6 +76,11 @@ impl Board {
     /// Packets sent again and still thought under way.
     pub fn resent_out(&self) -> u32 {
         self.resent_out
+    }
+
+    /// Losses of the connection so far.
+    pub fn lost_in_all(&self) -> u64 {
+        self.lost_in_all
     }
 
     /// Packets in the network (RFC 6675's pipe).
@@ -206,6 +213,7 @@ impl Board {
         (sent.lost, sent.resent) = (true, false);
         self.lost_out += u32::from(!before.lost);
         self.resent_out -= u32::from(before.resent);
+        self.lost_in_all += 1;
         self.hint = self.hint.min(seq);
         true
     }

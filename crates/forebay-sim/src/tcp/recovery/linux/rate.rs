@@ -3,15 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// How fast packets were delivered between two of them: from when the earlier was delivered to now,
-/// or from when it was sent to when the later was, where that took longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivered {
-    pub pkts: u32,
-    pub interval_ns: u64,
-    /// The application, and not the window, held the sender back.
-    pub app_limited: bool,
-}
+use crate::tcp::window::DeliveryRate;
 
 /// What was so when a packet was last sent.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +15,12 @@ struct Stamp {
     delivered_pkts: u64,
     delivered_ns: u64,
     app_limited: bool,
+    in_flight_pkts: u32,
+    lost_pkts: u64,
 }
 
+/// A rate is that of packets delivered between two: from when the earlier was delivered to now,
+/// or from when it was sent to when the later was, where that took longer.
 #[derive(Clone, Debug, Default)]
 pub struct RateSampler {
     /// Packets delivered in all, and when the last was.
@@ -41,8 +37,19 @@ pub struct RateSampler {
 }
 
 impl RateSampler {
-    /// A packet is sent, new or again; `idle` says that none is out.
-    pub fn on_sent(&mut self, seq: u32, now: u64, idle: bool) {
+    /// The application held the sender back.
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited_until.is_some()
+    }
+
+    /// Packets delivered in all, and when the last was.
+    pub fn delivered(&self) -> (u64, u64) {
+        (self.delivered_pkts, self.delivered_ns)
+    }
+
+    /// A packet is sent, new or again, behind these in flight; `idle` says that none is out, and
+    /// `lost_pkts` were lost so far.
+    pub fn on_sent(&mut self, seq: u32, now: u64, idle: bool, in_flight_pkts: u32, lost_pkts: u64) {
         if idle {
             self.first_sent_ns = now;
             self.delivered_ns = now;
@@ -58,6 +65,8 @@ impl RateSampler {
             delivered_pkts: self.delivered_pkts,
             delivered_ns: self.delivered_ns,
             app_limited: self.app_limited_until.is_some(),
+            in_flight_pkts: in_flight_pkts + 1,
+            lost_pkts,
         });
     }
 
@@ -81,7 +90,13 @@ impl RateSampler {
 
     /// The sample of an ACK, once what it reports is taken; none where it reports nothing, or an
     /// interval shorter than any round trip.
-    pub fn sample(&mut self, una: u32, now: u64, min_rtt_ns: u64) -> Option<Delivered> {
+    pub fn sample(
+        &mut self,
+        una: u32,
+        now: u64,
+        min_rtt_ns: u64,
+        lost_pkts: u64,
+    ) -> Option<DeliveryRate> {
         let gone = (una - self.una) as usize;
         self.stamps.drain(..gone.min(self.stamps.len()));
         self.una = una;
@@ -92,10 +107,13 @@ impl RateSampler {
         self.first_sent_ns = newest.sent_ns;
         let sending_ns = newest.sent_ns - newest.first_sent_ns;
         let interval_ns = sending_ns.max(now - newest.delivered_ns);
-        (interval_ns >= min_rtt_ns).then_some(Delivered {
+        (interval_ns >= min_rtt_ns).then_some(DeliveryRate {
             pkts: u32::try_from(self.delivered_pkts - newest.delivered_pkts).ok()?,
             interval_ns,
             app_limited: newest.app_limited,
+            prior_delivered_pkts: newest.delivered_pkts,
+            in_flight_then_pkts: newest.in_flight_pkts,
+            lost_since_pkts: (lost_pkts - newest.lost_pkts) as u32,
         })
     }
 }
@@ -108,7 +126,7 @@ mod tests {
     const RTT: u64 = 20 * MS;
 
     /// Packets 0 to 39 sent each ms from 0, and acknowledged a round trip later but for `lost`.
-    fn samples(lost: Option<u32>) -> Vec<Option<Delivered>> {
+    fn samples(lost: Option<u32>) -> Vec<Option<DeliveryRate>> {
         let mut rates = RateSampler::default();
         let mut samples = Vec::new();
         for ms in 0..60u64 {
@@ -118,10 +136,10 @@ mod tests {
                     rates.on_delivered(seq);
                 }
                 let una = lost.filter(|lost| seq >= *lost).unwrap_or(seq + 1);
-                samples.push(rates.sample(una, now, RTT));
+                samples.push(rates.sample(una, now, RTT, 0));
             }
             if ms < 40 {
-                rates.on_sent(ms as u32, now, ms == 0);
+                rates.on_sent(ms as u32, now, ms == 0, 0, 0);
             }
         }
         samples
@@ -153,26 +171,26 @@ mod tests {
     fn acks_in_one_lump_do_not_raise_the_rate() {
         let mut rates = RateSampler::default();
         for ms in 0..10 {
-            rates.on_sent(ms as u32, ms * MS, ms == 0);
+            rates.on_sent(ms as u32, ms * MS, ms == 0, 0, 0);
         }
         (0..10).for_each(|seq| rates.on_delivered(seq));
-        let sample = rates.sample(10, 9 * MS + RTT, RTT).unwrap();
+        let sample = rates.sample(10, 9 * MS + RTT, RTT, 0).unwrap();
         assert_eq!((sample.pkts, sample.interval_ns), (10, 9 * MS + RTT));
     }
 
     #[test]
     fn what_the_application_holds_back_is_said() {
         let mut rates = RateSampler::default();
-        rates.on_sent(0, 0, true);
+        rates.on_sent(0, 0, true, 0, 0);
         rates.app_limited(1);
         rates.on_delivered(0);
-        let sample = rates.sample(1, RTT, RTT).unwrap();
+        let sample = rates.sample(1, RTT, RTT, 0).unwrap();
         assert!(!sample.app_limited);
-        rates.on_sent(1, RTT, true);
+        rates.on_sent(1, RTT, true, 0, 0);
         rates.on_delivered(1);
-        assert!(rates.sample(2, 2 * RTT, RTT).unwrap().app_limited);
-        rates.on_sent(2, 2 * RTT, true);
+        assert!(rates.sample(2, 2 * RTT, RTT, 0).unwrap().app_limited);
+        rates.on_sent(2, 2 * RTT, true, 0, 0);
         rates.on_delivered(2);
-        assert!(!rates.sample(3, 3 * RTT, RTT).unwrap().app_limited);
+        assert!(!rates.sample(3, 3 * RTT, RTT, 0).unwrap().app_limited);
     }
 }

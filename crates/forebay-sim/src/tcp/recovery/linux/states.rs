@@ -58,7 +58,7 @@ impl<W: Window> Linux<W> {
             self.enter_recovery(step);
             return Resend::Lost;
         }
-        if news.ece && self.state < State::Reduced {
+        if news.ece && !W::ANSWERS_MARKS && self.state < State::Reduced {
             self.begin_reduction(Signal::Mark, step);
             self.state = State::Reduced;
         }
@@ -133,6 +133,9 @@ impl<W: Window> Linux<W> {
     }
 
     fn end_reduction(&mut self) {
+        if W::CONTROLS {
+            return;
+        }
         self.window.set_cwnd(f64::from(self.window.ssthresh_pkts()));
     }
 
@@ -152,6 +155,9 @@ impl<W: Window> Linux<W> {
 
     /// Reduces the window, or lets it grow (`tcp_cong_control`).
     pub(super) fn set_window(&mut self, news: &News, step: &Step) {
+        if W::CONTROLS {
+            return;
+        }
         if self.reducing() {
             return self.reduce(Progress {
                 delivered: news.delivered,
@@ -172,6 +178,9 @@ impl<W: Window> Linux<W> {
 
     /// One step of the proportional reduction.
     pub(super) fn reduce(&mut self, progress: Progress) {
+        if W::CONTROLS {
+            return;
+        }
         let (in_flight, ssthresh) = (self.board.in_flight(), self.window.ssthresh_pkts());
         if let Some(cwnd) = self.prr.window(progress, in_flight, ssthresh) {
             self.window.set_cwnd(f64::from(cwnd));

@@ -1,10 +1,9 @@
 //! A connection against ACKs written by hand, and RACK and PRR by themselves.
 
 use super::*;
+use crate::tcp::connection::testing::config;
 use crate::tcp::connection::Segment;
-use crate::tcp::receiver::AckPolicy;
 use crate::tcp::window::{Congestion, Growth, LinuxReno, Whole};
-use forebay_core::Ecn;
 
 use board::{Delivery, Sent};
 use prr::Progress;
@@ -12,28 +11,6 @@ use prr::Progress;
 const MS: u64 = 1_000_000;
 /// Of every packet that is not lost.
 const RTT: u64 = 60 * MS;
-
-fn config() -> Config {
-    Config {
-        packet_bytes: 1500,
-        payload_bytes: 1448,
-        window_pkts: 1000,
-        initial_window_pkts: 10,
-        min_rto_ns: 200 * MS,
-        ect: Ecn::Ect0,
-        counts_marks: false,
-        pacing: false,
-        limited_transmit: true,
-        acks: AckPolicy {
-            delayed: true,
-            delay_ns: 40 * MS,
-            quick: 0,
-            counts_marks: false,
-        },
-        sack: true,
-        ns2_reset: false,
-    }
-}
 
 /// A sender and what it has sent.
 struct Host<W = LinuxReno> {
@@ -510,29 +487,34 @@ impl Window for Listening {
 #[test]
 fn a_window_that_asks_is_told_how_fast_packets_arrive() {
     let mut host = Host::<Listening>::connected();
-    // The SYN's own: one packet in a round trip.
-    let rate = |host: &Host<Listening>| *host.tcp.window.rates.last().unwrap();
-    let syn = rate(&host);
-    assert_eq!((syn.delivered_pkts, syn.interval_ns), (1, RTT));
+    // The SYN tells nothing.
+    assert_eq!(host.tcp.window.rates, []);
+    let sample = |host: &Host<Listening>| *host.tcp.window.rates.last().unwrap();
+    let rate = |host: &Host<Listening>| sample(host).rate.unwrap();
     host.now += RTT;
     host.ack(3, &[(4, 5)]);
-    let sample = rate(&host);
-    assert_eq!((sample.delivered_pkts, sample.interval_ns), (3, RTT));
-    assert_eq!((sample.acked_pkts, sample.lost_pkts), (3, 0));
-    assert_eq!(
-        (sample.prior_in_flight_pkts, sample.rtt_ns),
-        (10, Some(RTT))
-    );
+    assert_eq!((rate(&host).pkts, rate(&host).interval_ns), (3, RTT));
+    let first = sample(&host);
+    assert_eq!((first.acked_pkts, first.lost_pkts), (3, 0));
+    assert_eq!((first.prior_in_flight_pkts, first.rtt_ns), (10, Some(RTT)));
+    assert_eq!((first.in_flight_pkts, first.delivered_pkts), (7, 4));
     // 4 ms later 6 more, and packet 3 is lost.
     host.now += 4 * MS;
     host.ack(3, &[(4, 11)]);
-    let sample = rate(&host);
     assert_eq!(
-        (sample.delivered_pkts, sample.interval_ns),
+        (rate(&host).pkts, rate(&host).interval_ns),
         (9, RTT + 4 * MS)
     );
-    assert_eq!((sample.acked_pkts, sample.lost_pkts), (6, 1));
-    assert!(!sample.app_limited);
+    assert!(!rate(&host).app_limited);
+    assert_eq!(
+        (rate(&host).in_flight_then_pkts, rate(&host).lost_since_pkts),
+        (10, 1)
+    );
+    assert_eq!((sample(&host).acked_pkts, sample(&host).lost_pkts), (6, 1));
+    assert_eq!(
+        (sample(&host).total_lost_pkts, sample(&host).repair),
+        (1, Repair::Recovery)
+    );
     // Packet 3's copy and what was sent after it come when the application has stopped.
     host.tcp.connection.close();
     host.now += RTT;
@@ -543,6 +525,5 @@ fn a_window_that_asks_is_told_how_fast_packets_arrive() {
     host.step(|tcp, step| tcp.send(step));
     host.now += RTT;
     host.ack(next + 2, &[]);
-    let sample = rate(&host);
-    assert_eq!((sample.delivered_pkts, sample.app_limited), (2, true));
+    assert_eq!((rate(&host).pkts, rate(&host).app_limited), (2, true));
 }

@@ -20,8 +20,6 @@ const DEFER_NS: u64 = 1_000_000;
 const SOON_NS: u64 = 1_000_000;
 /// Largest segment before it is cut into packets.
 const LARGEST_SEGMENT_BYTES: u64 = 65_536;
-/// Least packets in a segment that need not wait (`tcp_min_tso_segs`).
-const LEAST_SEGMENT_PKTS: u32 = 2;
 /// Part of the window that need not wait, as 1/n (`tcp_tso_win_divisor`).
 const WINDOW_PARTS: u32 = 3;
 
@@ -125,6 +123,9 @@ impl<W: Window> Linux<W> {
     /// Packets in the segments that the stack makes: what the rate gives in about a millisecond,
     /// more where the round trip is short (`tcp_tso_autosize`).
     fn segment_pkts(&self, step: &Step) -> u32 {
+        if !step.config.gso {
+            return 1;
+        }
         let mut bytes = whole_u64(self.bytes_per_s(step.config)) / 1024;
         let halvings = self.rtt.min_ns / 1000 / 512;
         if halvings < 32 {
@@ -132,7 +133,7 @@ impl<W: Window> Linux<W> {
         }
         let bytes = bytes.min(LARGEST_SEGMENT_BYTES);
         let pkts = bytes / u64::from(step.config.payload_bytes.max(1));
-        u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(LEAST_SEGMENT_PKTS))
+        u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(self.window.least_segment_pkts()))
     }
 
     /// Whether a segment cut short by the window waits for the next ACK, to go out whole
@@ -166,14 +167,23 @@ impl<W: Window> Linux<W> {
         }
     }
 
+    /// Tells the window, and the sampler of rates, of a packet that is about to leave.
+    fn tell_sent(&mut self, seq: u32, now: u64) {
+        let in_flight = self.board.in_flight();
+        let mut app_limited = false;
+        if let Some(rates) = &mut self.rates {
+            app_limited = rates.is_app_limited();
+            let idle = self.board.packets_out() == 0;
+            rates.on_sent(seq, now, idle, in_flight, self.board.lost_in_all());
+        }
+        self.window.on_sent(now, in_flight, app_limited);
+    }
+
     /// Sends the next new packet.
     fn transmit(&mut self, step: &mut Step) {
         let now = step.now;
-        self.window.on_sent(now, self.board.in_flight());
+        self.tell_sent(self.connection.next, now);
         let first = self.board.packets_out() == 0;
-        if let Some(rates) = &mut self.rates {
-            rates.on_sent(self.connection.next, now, first);
-        }
         self.board.push(now);
         self.last_sent_ns = now;
         step.out.push(Segment {
@@ -191,10 +201,7 @@ impl<W: Window> Linux<W> {
     /// Sends a packet again, as one that is not ECN-capable (RFC 3168 section 6.1.5).
     fn transmit_again(&mut self, seq: u32, probe: bool, step: &mut Step) {
         let now = step.now;
-        self.window.on_sent(now, self.board.in_flight());
-        if let Some(rates) = &mut self.rates {
-            rates.on_sent(seq, now, false);
-        }
+        self.tell_sent(seq, now);
         self.board.resend(seq, now, probe);
         self.last_sent_ns = now;
         step.out.push(Segment {

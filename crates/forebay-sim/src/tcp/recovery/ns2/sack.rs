@@ -256,6 +256,7 @@ mod tests {
                 ect: Ecn::NotEct,
                 counts_marks: false,
                 pacing: false,
+                gso: true,
                 limited_transmit: true,
                 acks: AckPolicy {
                     delayed: false,
