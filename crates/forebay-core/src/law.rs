@@ -476,7 +476,7 @@ impl LawSpec {
     }
 
     /// As [`Self::in_queue`], where the queue makes several loops of the law's one: its linear
-    /// model, its design rule and its search hold no more.
+    /// model and its design rule hold no more, and a search by them becomes `search`.
     #[must_use]
     pub const fn in_several_queues(
         self,
@@ -484,10 +484,12 @@ impl LawSpec {
         kind: &'static str,
         title: &'static str,
         source: &'static str,
+        search: fn(&Conditions) -> Search,
     ) -> LawSpec {
         LawSpec {
             goals: &[],
-            search: |_| Search::Nothing,
+            slowed_by: None,
+            search,
             linear: |_, _, _| Ok(None),
             design: |_, _, _| Ok(None),
             ..self.in_queue(queue, kind, title, source)

@@ -3,7 +3,7 @@
 
 use crate::cast::{whole_u32, whole_u64};
 use crate::law::{
-    Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict, fits_buffer,
+    fits_buffer, Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict,
 };
 use crate::laws::codel::settings;
 use crate::param::ParamError;
@@ -278,9 +278,9 @@ impl Law for Cobalt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{Happens, Phase, load, packet, phases, probed, site, view};
+    use crate::laws::testing::{load, packet, phases, probed, site, view, Happens, Phase};
     use crate::param::Params;
-    use proptest::prelude::{ProptestConfig, proptest};
+    use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
     /// The functions `cobalt_*` read line by line: signed time, 32-bit fractions.
