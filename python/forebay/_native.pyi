@@ -32,6 +32,8 @@ class RegistryEntry(TypedDict):
     params: list[ParamInfo]
 
 class LawEntry(RegistryEntry):
+    #: kind of the queue discipline that holds the law where none is named
+    queue: str
     #: what people call the law
     short_title: str
     #: whether this is the queue without any law, beside which others are judged

@@ -60,6 +60,7 @@ def test_laws_as_json(cli: Cli) -> None:
             "title",
             "source",
             "params",
+            "queue",
             "short_title",
             "baseline",
             "set_point",
@@ -194,7 +195,7 @@ def test_a_former_result_is_replaced_and_other_files_stay(cli: Cli, scenario: Pa
     [
         (["missing.toml"], ["missing.toml", "no such file"]),
         (["."], [".", "directory"]),
-        (["two.toml", "--law", "pie"], ["--law", "pie", "did you mean"]),
+        (["two.toml", "--law", "pike"], ["--law", "pike", "did you mean"]),
         (["two.toml", "--set", "bottleneck.rate=45"], ["bottleneck.rate", "45", "Mbit/s"]),
         (["two.toml", "--set", "bottleneck.rat=1Mbit/s"], ["bottleneck.rat", "rate"]),
         (["two.toml", "--set", "nonsense"], ["--set", "nonsense", "KEY=VALUE"]),

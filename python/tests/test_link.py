@@ -311,7 +311,7 @@ def test_settings_are_carried_to_another_process_as_they_are() -> None:
         ([], "link: rate: found nothing"),
         (["--rate", "15"], 'link: rate: found "15"'),
         (["--rate", "15Mbit/s", "--rate-up", "x"], 'link: rate-up: found "x"'),
-        (["--rate", "15Mbit/s", "--aqm", "pie"], 'link: aqm: found "pie"'),
+        (["--rate", "15Mbit/s", "--aqm", "pike"], 'link: aqm: found "pike"'),
         (
             ["--rate", "15Mbit/s", "--aqm", "pi", "--set", "target=2000p"],
             "link: aqm pi: target: found",

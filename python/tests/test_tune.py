@@ -220,7 +220,7 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
         ({"flows": "0..5"}, '--flows: found "0..5", allowed: from less to more, above zero'),
         ({"rate": ".."}, '--rate: found "..", allowed: a value, or a range'),
         ({"goal": "speed"}, '--goal: found "speed", allowed: delay, balance, throughput'),
-        ({"laws": ["pie"]}, '--law: found "pie", allowed: droptail'),
+        ({"laws": ["pike"]}, '--law: found "pike", allowed: droptail'),
         ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),
