@@ -27,6 +27,8 @@ METRICS = [
     "delay_p99_s",
     "goodput_bps",
     "jain",
+    "flow_completion_p50_s",
+    "flow_completion_p95_s",
     "forwarded_packets",
     "user_cpu_s",
 ]

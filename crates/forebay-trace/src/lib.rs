@@ -88,7 +88,7 @@ impl Samples {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     pub packets: u32,
-    /// From its first packet until the sender has the ACK of its last.
+    /// From its SYN until the sender has the ACK of its last packet.
     pub took: Span,
 }
 

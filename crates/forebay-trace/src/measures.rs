@@ -148,14 +148,14 @@ pub const METRICS: &[Measure] = &[
         ("flow_completion_p50_s", ""),
         "Completion, median",
         MS,
-        "time that half of the transfers done take at most, from first packet to last ACK",
+        "time that half of the transfers done take at most, from the SYN to the last ACK",
         Of::Run(|m| m.flow_completion_p50_s),
     ),
     metric(
         ("flow_completion_p95_s", ""),
         "Completion, 95th pct.",
         MS,
-        "time that 95 % of the transfers done take at most, from first packet to last ACK",
+        "time that 95 % of the transfers done take at most, from the SYN to the last ACK",
         Of::Run(|m| m.flow_completion_p95_s),
     ),
     metric(
