@@ -173,7 +173,7 @@ def test_advice_says_when_a_difference_may_be_chance() -> None:
     waits = advice.advice(suite)[0]
     assert waits.best.law in ("a", "b")
     assert waits.best.equals == [{"a": "b", "b": "a"}[waits.best.law]]
-    assert waits.best.behind.startswith("c with 5")
+    assert waits.best.behind.startswith("c with 4")
     assert "may be chance; then c" in waits.best.words(5)
     share = next(one for one in advice.advice(suite) if one.metric == "jain")
     assert share.best.law == "c"

@@ -250,10 +250,10 @@ def fitted(document: Mapping[str, Any], settings: Settings, at: Link) -> dict[st
         if not any(name.endswith(".buffer") for name in names):
             continue
         for row in rows:
-            of_row = [v for name, v in zip(names, row, strict=True) if name.endswith(".rtt")]
+            places = [i for i, name in enumerate(names) if name.endswith(".rtt")]
+            for i in places:
+                row[i] = rtt(row[i])
             for i, name in enumerate(names):
                 if name.endswith(".buffer"):
-                    row[i] = buffer(of_row)
-                elif name.endswith(".rtt"):
-                    row[i] = rtt(row[i])
+                    row[i] = buffer([row[place] for place in places])
     return moved
