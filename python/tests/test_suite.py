@@ -180,6 +180,16 @@ def test_advice_says_when_a_difference_may_be_chance() -> None:
     assert advice.advice(suite)[0].single is None or waits.best.law == "a"
 
 
+def test_a_law_that_leaves_the_link_idle_is_no_answer_to_long_waits() -> None:
+    suite = _suite({"idle": [0.001] * 5, "good": [0.010] * 5, "full": [0.1] * 5, "bad": [0.2] * 5})
+    (case,) = suite.cases
+    for law, goodput_bps in [("idle", 5e6), ("good", 9e6), ("full", 9.5e6), ("bad", 9e6)]:
+        for run in case.runs[law].values():
+            run["goodput_bps"] = goodput_bps
+    assert advice.advice(suite)[0].best.law == "good"
+    assert advice.unbeaten(suite) == ["idle", "good", "full"]
+
+
 def test_a_law_without_every_seed_is_in_no_average() -> None:
     suite = _suite({"a": [0.01] * 5, "b": [0.02] * 5})
     assert len(suite.whole()) == 1

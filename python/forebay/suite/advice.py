@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,18 @@ from forebay.suite.results import MORE, Suite
 
 #: What a user may want, and the metric that tells it.
 NEEDS = [
-    ("Short waits for every packet", "delay_p95_s"),
+    ("Short waits", "delay_p95_s"),
     ("Short transfers that end soon beside long ones", "flow_completion_p95_s"),
     ("Equal shares", "jain"),
     ("All of the link", "goodput_bps"),
     ("Few losses", "drop_rate"),
 ]
+
+
+#: A law that leaves more of the link idle than the rest of this share waits little at their cost.
+ENOUGH = 0.9
+#: Laws to be named in one list; the others are counted.
+NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,36 @@ def advice(suite: Suite) -> list[Advice]:
     single = [law for law in suite.laws if law not in suite.divided]
     found = []
     for need, metric in NEEDS:
-        best = _best(suite, suite.laws, metric)
+        waits = metric == "delay_p95_s"
+        laws = _busy(suite) if waits else suite.laws
+        bound = f", with at least {100 * ENOUGH:.0f} % of the most goodput" if waits else ""
+        best = _best(suite, laws, metric)
         if best is None:
             continue
-        other = _best(suite, single, metric) if best.law in suite.divided else None
-        found.append(Advice(need, metric, best, other))
+        alone = [law for law in laws if law in single]
+        other = _best(suite, alone, metric) if best.law in suite.divided else None
+        found.append(Advice(need + bound, metric, best, other))
     return found
+
+
+def unbeaten(suite: Suite) -> list[str]:
+    """Laws that no other beats in both the 95th percentile of the delay and the goodput, by
+    delay."""
+    found: list[str] = []
+    most = -math.inf
+    delay = {law: suite.average(law, "delay_p95_s").mean for law in suite.laws}
+    for law in sorted(suite.laws, key=lambda law: delay[law]):
+        goodput = suite.average(law, "goodput_bps").mean
+        if goodput > most:
+            found.append(law)
+            most = goodput
+    return found
+
+
+def _busy(suite: Suite) -> list[str]:
+    """Laws under which the link carries enough."""
+    goodput = {law: suite.average(law, "goodput_bps").mean for law in suite.laws}
+    return [law for law in suite.laws if goodput[law] >= ENOUGH * max(goodput.values())]
 
 
 def written(suite: Suite, metric: str, law: str) -> str:
@@ -94,5 +125,7 @@ def _best(suite: Suite, laws: Sequence[str], metric: str) -> Best | None:
 
 
 def _list(names: Sequence[str]) -> str:
+    if len(names) > NAMED:
+        names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more"]
     *some, last = names
     return f"{', '.join(some)} and {last}" if some else last

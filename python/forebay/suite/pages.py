@@ -16,7 +16,7 @@ from forebay.report.page import template
 from forebay.run.metrics import METRICS, with_interval
 from forebay.run.stats import LEVEL
 from forebay.suite import results
-from forebay.suite.advice import advice
+from forebay.suite.advice import advice, unbeaten
 
 if TYPE_CHECKING:
     from forebay.run.runs import Cell
@@ -148,6 +148,7 @@ def _shared(suite: Suite, about: About) -> dict[str, object]:
         "seeds": len(suite.seeds),
         "comparison": comparison(suite),
         "advice": advice(suite),
+        "unbeaten": unbeaten(suite),
         "metrics": METRICS,
         "partial": f"Partial result: {suite.made} of {suite.wanted} runs had finished."
         if suite.partial

@@ -30,7 +30,7 @@ def case(of: Case, laws: list[str]) -> Plot:
             if law not in of.runs:
                 continue
             x, y = (METRICS[name].scale * of.cell(law, name).mean for name in (DELAY, GOODPUT))
-            _ellipse(axes, index, of.seconds[law], (x, y))
+            _ellipse(axes, index, of.seconds[law], (x, y), min(0.1, 1 / len(laws)))
             _dot(axes, index, law, x, y, 0.0, 0.0)
         _finish(axes, "Queuing delay, mean [ms]")
         return figure
@@ -76,7 +76,9 @@ def _dot(axes: Axes, index: int, law: str, x: float, y: float, dx: float, dy: fl
     )
 
 
-def _ellipse(axes: Axes, index: int, seconds: Seconds, centre: tuple[float, float]) -> None:
+def _ellipse(
+    axes: Axes, index: int, seconds: Seconds, centre: tuple[float, float], opacity: float
+) -> None:
     if len(seconds.delay_ms) < 2:
         return
     # Half axes: roots of the covariance's eigenvalues, along its eigenvectors.
@@ -90,7 +92,7 @@ def _ellipse(axes: Axes, index: int, seconds: Seconds, centre: tuple[float, floa
             width,
             height,
             angle=angle,
-            facecolor=(colour, 0.1),
+            facecolor=(colour, opacity),
             edgecolor=(colour, 0.7),
             linewidth=0.8,
             zorder=2,
