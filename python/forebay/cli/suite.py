@@ -162,10 +162,11 @@ def _show(found: Suite, where: Path) -> None:
         for row in shown.rows:
             table.add_row(*row)
         screen.print(table)
+        cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
         screen.print(
-            f"means over {len(found.whole())} cases ± half the 95 % confidence interval"
+            f"means over {cases} ± half the 95 % confidence interval"
             if len(found.seeds) > 1
-            else f"means over {len(found.whole())} cases; one seed: no interval",
+            else f"means over {cases}; one seed: no interval",
             style="dim",
         )
     screen.print(f"{found.made} runs in {found.elapsed_s:.0f} s")
