@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench papers reality docs clean help
+.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench papers suite reality docs clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -26,6 +26,7 @@ help:
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
 	@echo "make bench     speed beside ns-2 (needs Debian's ns2); the link beside its prototype"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
+	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (45 min)"
 	@echo "make docs      the generated pages of docs/"
 
@@ -87,6 +88,9 @@ bench: $(STAMPS)/native $(STAMPS)/tools
 
 papers: $(STAMPS)/native
 	$(BIN)/forebay replay all --page docs/papers.md
+
+suite: $(STAMPS)/native
+	$(BIN)/forebay suite rfc7928 --law all --page docs/rfc7928.md
 
 reality: $(STAMPS)/native $(STAMPS)/tools
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \

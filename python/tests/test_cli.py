@@ -27,6 +27,8 @@ METRICS = [
     "delay_p99_s",
     "goodput_bps",
     "jain",
+    "flow_completion_p50_s",
+    "flow_completion_p95_s",
     "forwarded_packets",
     "user_cpu_s",
 ]
@@ -45,7 +47,7 @@ def names(directory: Path) -> list[str]:
 def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
     listed = cli("--help").stdout.partition("Commands")[2]
     commands = re.findall(r"^\W*([a-z]+)  ", listed, re.MULTILINE)
-    order = "laws queues run fluid design map tune replay figure link doctor validate schema"
+    order = "laws queues run fluid design map tune replay suite figure link doctor validate schema"
     assert commands == order.split()
 
 

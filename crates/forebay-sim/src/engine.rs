@@ -17,15 +17,15 @@ mod packets;
 use std::sync::atomic::Ordering;
 
 use forebay_core::cast::whole_u64;
-use forebay_core::{Aqm, Discipline, Ecn, ParamError, Time, TrafficClass};
+use forebay_core::{Aqm, Discipline, Ecn, ParamError, Span, Time, TrafficClass};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
-use forebay_trace::{FlowTotals, Settings, Trace};
+use forebay_trace::{FlowTotals, Settings, Trace, Transfer};
 
 use crate::blocks::{AckOptions, BlockStore};
 use crate::calendar::Calendar;
 use crate::events::{EventQueue, Ties};
 use crate::line::Wire;
-use crate::network::{Class, Hop, Network, Pair, Tcp};
+use crate::network::{Begun, Class, Hop, Network, Pair, Tcp};
 use crate::number::count;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
 use crate::port::{Port, Sent};
@@ -276,9 +276,17 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 traffic: count(traffic),
                 delivered_bytes: delivered[flow],
             };
-            port.record
-                .recorder
-                .finish(crossing(link).map(totals).collect())
+            let recorder = port.record.recorder;
+            let crossed_by = network
+                .classes
+                .iter()
+                .filter(|class| class.links.contains(&link));
+            Trace {
+                transfers: crossed_by
+                    .flat_map(|class| class.transfers.iter().copied())
+                    .collect(),
+                ..recorder.finish(crossing(link).map(totals).collect())
+            }
         });
         let names = self.scenario.all_links().map(|link| link.name.clone());
         let mut traces = traces

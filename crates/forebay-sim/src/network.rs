@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use forebay_core::{Ecn, Rng};
 use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKind};
+use forebay_trace::Transfer;
 
 use crate::line::Wire;
 use crate::number::{count, small};
@@ -77,6 +78,8 @@ pub struct Class {
     /// Connections that carry transfers, beyond one per flow.
     pub extra_connections: u32,
     pub most_connections: u32,
+    /// Those that were done within the window of measurement.
+    pub transfers: Vec<Transfer>,
 }
 
 /// Where a flow runs: pair, sender and class.
@@ -105,8 +108,15 @@ pub struct Flow {
     pub free: u32,
     /// Of a free connection: the next free one of its owner.
     pub next_free: u32,
-    /// Of a connection: a transfer is under way.
-    pub busy: bool,
+    /// Of a connection: the transfer that is under way.
+    pub busy: Option<Begun>,
+}
+
+/// A transfer under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    pub at: u64,
+    pub packets: u32,
 }
 
 /// Everything but the ports.
@@ -339,6 +349,7 @@ impl Network {
                 TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
                 _ => 0,
             },
+            transfers: Vec::new(),
         });
     }
 
@@ -355,7 +366,7 @@ impl Network {
             owner: if owns_itself { number } else { owner },
             free: if owns_itself { number } else { NONE },
             next_free: NONE,
-            busy: false,
+            busy: None,
         });
         self.receivers.push(Receiver::new());
         number
@@ -378,11 +389,11 @@ impl Network {
     }
 
     /// A free connection for a transfer of `flow`; `None` if there are as many as there may be.
-    pub fn take_connection(&mut self, flow: u32) -> Option<u32> {
+    pub fn take_connection(&mut self, flow: u32, transfer: Begun) -> Option<u32> {
         let free = self.flows[flow as usize].free;
         if free != NONE {
             self.flows[flow as usize].free = self.flows[free as usize].next_free;
-            self.flows[free as usize].busy = true;
+            self.flows[free as usize].busy = Some(transfer);
             return Some(free);
         }
         let route = self.routes[flow as usize];
@@ -393,21 +404,19 @@ impl Network {
         class.extra_connections += 1;
         let sender = class.tcp.as_mut().map_or(NONE, |tcp| tcp.add(0.0));
         let number = self.add_connection(Route { sender, ..route }, flow);
-        self.flows[number as usize].busy = true;
+        self.flows[number as usize].busy = Some(transfer);
         Some(number)
     }
 
-    /// Takes back a connection whose transfer is done, and returns its owner; `None` if it had
-    /// none under way.
-    pub fn release_connection(&mut self, number: u32) -> Option<u32> {
+    /// Takes back a connection whose transfer is done, and returns its owner and that transfer;
+    /// `None` if it had none under way.
+    pub fn release_connection(&mut self, number: u32) -> Option<(u32, Begun)> {
         let connection = &mut self.flows[number as usize];
-        if !std::mem::take(&mut connection.busy) {
-            return None;
-        }
+        let transfer = connection.busy.take()?;
         let owner = connection.owner;
         let free = std::mem::replace(&mut self.flows[owner as usize].free, number);
         self.flows[number as usize].next_free = free;
-        Some(owner)
+        Some((owner, transfer))
     }
 }
 

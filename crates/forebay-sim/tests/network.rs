@@ -417,3 +417,41 @@ fn a_trace_of_times_drives_a_link() {
         m.goodput_bps
     );
 }
+
+#[test]
+fn a_transfer_takes_the_round_trips_that_it_needs() {
+    // One for the handshake, one for a window that holds it all, and the packets behind each other
+    // at the bottleneck. Few requests, so that hardly any two meet.
+    let web = r#"
+        [[traffic]]
+        kind = "web"
+        flows = 1
+        requests = 0.5
+        shape = 100.0
+        scale = "990kB"
+        packet = "1000B"
+        tcp = "sack"
+        initial_window = "30p"
+        rtt = "40ms"
+        access = "10Gbit/s"
+    "#;
+    let trace = simulate(&dumbbell("", web));
+    assert!(trace.transfers.len() >= 3, "{:?}", trace.transfers);
+    let packets = sum(&trace.samples.arrivals);
+    let sent: u64 = trace
+        .transfers
+        .iter()
+        .map(|one| u64::from(one.packets))
+        .sum();
+    assert!(sent <= packets);
+    let alone = trace.transfers.iter().filter(|one| one.packets <= 30);
+    for one in alone.clone() {
+        // 0.8 ms for each packet at 10 Mbit/s, 32 us for the ACK on the way back.
+        let expected_s = 0.080 + 0.0008 * f64::from(one.packets);
+        let took_s = one.took.as_secs_f64();
+        assert!((took_s - expected_s).abs() < 0.001, "{one:?}");
+    }
+    assert!(alone.count() >= 2);
+    let metrics = Metrics::of(&trace, None);
+    assert!(metrics.flow_completion_p50_s <= metrics.flow_completion_p95_s);
+}

@@ -26,6 +26,9 @@ pub struct Trace {
     pub delay_ns: Histogram<u64>,
     /// The flows that send data through the queue.
     pub flows: Vec<FlowTotals>,
+    /// The transfers over those flows that were done within the window, in order of time for each
+    /// traffic.
+    pub transfers: Vec<Transfer>,
     /// Packets forwarded in the whole run.
     pub forwarded_packets: u64,
     /// The other queues of the same run.
@@ -79,6 +82,14 @@ impl Samples {
     pub fn time(interval: Span, i: usize) -> Time {
         Time::ZERO + interval * (i as u64 + 1)
     }
+}
+
+/// A transfer of a known size that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    pub packets: u32,
+    /// From its SYN until the sender has the ACK of its last packet.
+    pub took: Span,
 }
 
 /// What one flow got within the window.

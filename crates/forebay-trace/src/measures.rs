@@ -145,6 +145,20 @@ pub const METRICS: &[Measure] = &[
         Of::Run(|m| m.jain),
     ),
     metric(
+        ("flow_completion_p50_s", ""),
+        "Completion, median",
+        MS,
+        "time that half of the transfers done take at most, from the SYN to the last ACK",
+        Of::Run(|m| m.flow_completion_p50_s),
+    ),
+    metric(
+        ("flow_completion_p95_s", ""),
+        "Completion, 95th pct.",
+        MS,
+        "time that 95 % of the transfers done take at most, from the SYN to the last ACK",
+        Of::Run(|m| m.flow_completion_p95_s),
+    ),
+    metric(
         ("forwarded_packets", ""),
         "Forwarded",
         PACKETS,

@@ -25,6 +25,9 @@ pub struct Metrics {
     pub goodput_bps: f64,
     /// Jain's fairness index of the flows' goodputs; NaN when nothing was delivered.
     pub jain: f64,
+    /// Of the transfers that were done within the window; NaN where there were none.
+    pub flow_completion_p50_s: f64,
+    pub flow_completion_p95_s: f64,
     /// In the whole run, not only the window.
     pub forwarded_packets: f64,
 }
@@ -45,6 +48,12 @@ impl Metrics {
         let squares: f64 = delivered.iter().map(|x| x * x).sum();
         let (start, end) = trace.settings.window;
         let seconds = |ns: f64| ns / 1e9;
+        let mut took_s: Vec<f64> = trace
+            .transfers
+            .iter()
+            .map(|transfer| transfer.took.as_secs_f64())
+            .collect();
+        took_s.sort_by(f64::total_cmp);
 
         Metrics {
             queue_mean_pkts: take(measures::queue_mean_pkts),
@@ -59,12 +68,14 @@ impl Metrics {
             delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
             goodput_bps: 8.0 * total / end.since(start).as_secs_f64(),
             jain: total * total / (delivered.len() as f64 * squares),
+            flow_completion_p50_s: nearest_rank(&took_s, 0.5),
+            flow_completion_p95_s: nearest_rank(&took_s, 0.95),
             forwarded_packets: trace.forwarded_packets as f64,
         }
     }
 
     /// Names and values, in the order in which tables show them.
-    pub fn fields(&self) -> [(&'static str, f64); 13] {
+    pub fn fields(&self) -> [(&'static str, f64); 15] {
         [
             ("queue_mean_pkts", self.queue_mean_pkts),
             ("queue_std_pkts", self.queue_std_pkts),
@@ -78,15 +89,23 @@ impl Metrics {
             ("delay_p99_s", self.delay_p99_s),
             ("goodput_bps", self.goodput_bps),
             ("jain", self.jain),
+            ("flow_completion_p50_s", self.flow_completion_p50_s),
+            ("flow_completion_p95_s", self.flow_completion_p95_s),
             ("forwarded_packets", self.forwarded_packets),
         ]
     }
 }
 
+/// The least of the sorted values that a share of `p` of them do not exceed; NaN without values.
+fn nearest_rank(sorted: &[f64], p: f64) -> f64 {
+    let rank = (p * sorted.len() as f64).ceil() as usize;
+    *sorted.get(rank.saturating_sub(1)).unwrap_or(&f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FlowTotals, Recorder, Settings};
+    use crate::{FlowTotals, Recorder, Settings, Transfer};
     use forebay_core::{Drop, Rate, Span, Time};
 
     fn at(ms: u64) -> Time {
@@ -144,6 +163,26 @@ mod tests {
         near(m.goodput_bps, 4000.0 * 8.0 / 0.02);
         near(m.jain, 16.0 / (2.0 * 10.0));
         assert_eq!(m.forwarded_packets, 4.0);
+    }
+
+    #[test]
+    fn completion_times_are_nearest_ranks() {
+        assert!(Metrics::of(&trace(), None).flow_completion_p50_s.is_nan());
+        let transfers = (1..=20).rev().map(|i| Transfer {
+            packets: 10,
+            took: Span::from_millis(100 * i),
+        });
+        let m = Metrics::of(
+            &Trace {
+                transfers: transfers.collect(),
+                ..trace()
+            },
+            None,
+        );
+        assert_eq!(
+            (m.flow_completion_p50_s, m.flow_completion_p95_s),
+            (1.0, 1.9)
+        );
     }
 
     #[test]

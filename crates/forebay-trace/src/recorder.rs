@@ -151,6 +151,7 @@ impl Recorder {
             samples: self.samples,
             delay_ns: self.delay_ns,
             flows,
+            transfers: Vec::new(),
             forwarded_packets: self.forwarded_packets,
             others: Vec::new(),
         }

@@ -24,6 +24,7 @@ from forebay.cli.map import stability_map
 from forebay.cli.replay import replay
 from forebay.cli.run import run
 from forebay.cli.schema import schema
+from forebay.cli.suite import suite
 from forebay.cli.tune import tune
 from forebay.cli.validate import validate
 
@@ -75,6 +76,7 @@ app.command()(design)
 app.command("map")(stability_map)
 app.command()(tune)
 app.command()(replay)
+app.command()(suite)
 app.command()(figure)
 # What follows COMMAND is COMMAND's.
 app.command(context_settings={"allow_interspersed_args": False})(link)

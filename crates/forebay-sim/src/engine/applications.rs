@@ -61,7 +61,10 @@ impl<const ONE: bool> Engine<'_, ONE> {
         // Drawn also for a request that is lost, so that the others' draws stay as they are.
         let class = self.network.routes[flow as usize].class as usize;
         let phase = self.network.classes[class].phases.uniform();
-        let Some(number) = self.network.take_connection(flow) else {
+        let Some(number) = self
+            .network
+            .take_connection(flow, Begun { at: now, packets })
+        else {
             return;
         };
         self.reset_connection(number, phase);
@@ -73,11 +76,18 @@ impl<const ONE: bool> Engine<'_, ONE> {
     /// All that a connection was offered is acknowledged: its flow may have waited for that.
     #[cold]
     pub(super) fn end_transfer(&mut self, now: u64, number: u32) {
-        let Some(flow) = self.network.release_connection(number) else {
+        let Some((flow, begun)) = self.network.release_connection(number) else {
             return;
         };
         let class = self.network.routes[flow as usize].class as usize;
         let class = &mut self.network.classes[class];
+        let (start, end) = self.window;
+        if start < now && now <= end {
+            class.transfers.push(Transfer {
+                packets: begun.packets,
+                took: Span::from_nanos(now - begun.at),
+            });
+        }
         let at = &mut self.network.flows[flow as usize];
         let act = class
             .application

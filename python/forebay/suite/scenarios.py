@@ -1,0 +1,259 @@
+"""The scenarios of a suite, with the laws under test, on its own link or another.
+
+A suite is a folder of scenarios with a `suite.toml`: its link, its laws, and which of them get
+their parameters from their design rule.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomlkit
+
+from forebay import _native, units
+from forebay._native import ScenarioError, quantity
+from forebay.run.experiment import Experiment, beside
+from forebay.run.scenario import ACCESS_BPS, Law
+
+if TYPE_CHECKING:
+    from forebay.run.prototypes import Prototype
+
+SETTINGS = "suite.toml"
+
+#: Least buffer, for links on which less than a few packets are on their way.
+LEAST_BUFFER_PKTS = 4
+#: Least window per flow that laws are designed for: no signal slows TCP down below √2 packets.
+LEAST_WINDOW_PKTS = 4
+
+
+@dataclass(frozen=True)
+class Link:
+    """A bottleneck: its rate, and the delay to its far end, one way."""
+
+    rate_bps: int
+    delay_s: float
+
+    @property
+    def rtt_s(self) -> float:
+        return 2 * self.delay_s
+
+    def __str__(self) -> str:
+        return f"{units.rate(self.rate_bps)},{units.time(self.delay_s)}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A `suite.toml`."""
+
+    folder: Path
+    title: str
+    laws: list[str]
+    link: Link
+    packet: str
+    #: Laws that get their parameters from their design rule, for these flows and this delay.
+    designed: list[str]
+    flows: float
+    target: str
+    #: Scenarios in which Jain's index is a verdict.
+    fairness: list[str]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def flows_at(self, at: Link) -> float:
+        """The flows to design for: fewer where their windows would be too small to control."""
+        packets_per_s = at.rate_bps / (8 * quantity(SETTINGS, self.packet, "size"))
+        round_s = at.rtt_s + quantity(SETTINGS, self.target, "time")
+        return min(self.flows, packets_per_s * round_s / LEAST_WINDOW_PKTS)
+
+    def scenarios(self, names: Sequence[str] | None = None) -> list[Path]:
+        """The scenario files, in order of name; those of these names alone. Raises
+        `ScenarioError`."""
+        files = sorted(path for path in self.folder.glob("*.toml") if path.name != SETTINGS)
+        for name in names or ():
+            if name not in (known := [path.stem for path in files]):
+                allowed = ", ".join(known)
+                raise ScenarioError(f'--scenario: found "{name}", allowed: {allowed}')
+        return [path for path in files if not names or path.stem in names]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario of a suite, ready to run."""
+
+    name: str
+    experiment: Experiment
+    #: Whether Jain's index is a verdict.
+    fairness: bool
+
+
+def find(name: str) -> Settings:
+    """The suite of this name, under `experiments` here or beside this package's source."""
+    roots = [Path("experiments"), Path(__file__).parents[3] / "experiments"]
+    known = [path.parent for root in roots for path in sorted(root.glob(f"*/{SETTINGS}"))]
+    if not known:
+        raise ScenarioError(
+            f"SUITE: found no {SETTINGS} under experiments here, allowed: a folder that has one"
+        )
+    for folder in known:
+        if folder.name == name:
+            return read(folder)
+    names = ", ".join(dict.fromkeys(folder.name for folder in known))
+    raise ScenarioError(f'SUITE: found "{name}", allowed: {names}')
+
+
+def read(folder: Path) -> Settings:
+    """Reads the settings of the suite in a folder. Raises `ScenarioError`."""
+    path = folder / SETTINGS
+    try:
+        document = tomllib.loads(path.read_text())
+        design = document["design"]
+        return Settings(
+            folder=folder,
+            title=document["title"],
+            laws=document["laws"],
+            link=Link(
+                round(quantity(f"{path}: rate", document["rate"], "rate")),
+                quantity(f"{path}: delay", document["delay"], "time"),
+            ),
+            packet=document["packet"],
+            designed=design["laws"],
+            flows=design["flows"],
+            target=design["target"],
+            fairness=document["fairness"]["scenarios"],
+        )
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ScenarioError(f"{path}: {error}") from error
+    except KeyError as error:
+        raise ScenarioError(f"{path}: found nothing, allowed: {error.args[0]}") from error
+
+
+def link(text: str) -> Link:
+    """A link such as "10Mbit/s,50ms"."""
+    rate, comma, delay = text.partition(",")
+    if not comma:
+        raise ScenarioError(
+            f'--link: found "{text}", allowed: a rate and a delay such as 10Mbit/s,50ms'
+        )
+    found = Link(
+        round(quantity("--link", rate.strip(), "rate")),
+        quantity("--link", delay.strip(), "time"),
+    )
+    if found.rate_bps < 1 or found.delay_s <= 0:
+        raise ScenarioError(f'--link: found "{text}", allowed: a rate and a delay above zero')
+    return found
+
+
+def laws(settings: Settings, names: Sequence[str], at: Link) -> list[Law]:
+    """The laws of these names, some designed for the link; names of no law are left out."""
+    # Loads scipy.
+    from forebay.control.design import design
+
+    rate, rtt = units.rate(at.rate_bps), units.time(at.rtt_s)
+    flows = settings.flows_at(at)
+    known = {entry["name"] for entry in _native.laws()}
+    return [
+        Law(
+            name,
+            design(name, rate, flows, rtt, settings.packet, settings.target).params
+            if name in settings.designed
+            else (),
+        )
+        for name in dict.fromkeys(names)
+        if name in known
+    ]
+
+
+def plan(
+    settings: Settings,
+    files: Sequence[Path],
+    chosen: Sequence[str | Prototype],
+    at: Link,
+    seeds: int | None,
+) -> list[Scenario]:
+    """The scenarios in these files under the chosen laws, at a link. Raises `ScenarioError`."""
+    if seeds is not None and not 0 < seeds < 2**32:
+        raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
+    tables = laws(settings, [one for one in chosen if isinstance(one, str)], at)
+    planned = []
+    for path in files:
+        document = fitted(tomllib.loads(path.read_text()), settings, at)
+        if tables:
+            document["law"] = [law.table() for law in tables]
+        text = tomlkit.dumps(document)
+        found = _native.plan(
+            text.encode(), str(path), laws=list(chosen), seeds=seeds, read=beside(path)
+        )
+        name = path.stem
+        experiment = Experiment(found, str(path), text, shlex.join(["forebay", "run", str(path)]))
+        planned.append(Scenario(name, experiment, name in settings.fairness))
+    return planned
+
+
+def fitted(document: Mapping[str, Any], settings: Settings, at: Link) -> dict[str, Any]:
+    """A scenario of the suite's link, moved to another link.
+
+    Rates are scaled, those of calls aside: a call has the rate that it has. The usual round trip
+    becomes that of the link, others stay. Buffers are the product of the rate and the longest
+    round trip (RFC 7928, section 3.2).
+    """
+    moved: dict[str, Any] = tomlkit.parse(tomlkit.dumps(document)).unwrap()
+    if at == settings.link:
+        return moved
+    factor = at.rate_bps / settings.link.rate_bps
+    usual, now = units.time(settings.link.rtt_s), units.time(at.rtt_s)
+    packet_bits = 8 * quantity(SETTINGS, settings.packet, "size")
+
+    def rate(text: str) -> str:
+        return units.rate(max(1.0, factor * quantity("rate", text, "rate")))
+
+    def buffer(rtts: Sequence[str]) -> str:
+        longest_s = max(at.rtt_s, *(quantity("rtt", rtt, "time") for rtt in rtts))
+        return units.packets(max(LEAST_BUFFER_PKTS, round(at.rate_bps * longest_s / packet_bits)))
+
+    def rtt(text: str) -> str:
+        return now if text == usual else text
+
+    traffic = moved["traffic"]
+    for one in traffic:
+        one["rtt"] = (
+            [rtt(text) for text in one["rtt"]] if isinstance(one["rtt"], list) else rtt(one["rtt"])
+        )
+        if "rate" in one and one.get("label") != "voice":
+            one["rate"] = rate(one["rate"])
+        if "requests" in one:
+            one["requests"] = factor * one["requests"]
+        one["access"] = units.rate(max(ACCESS_BPS, 10 * at.rate_bps))
+    all_rtts = [
+        text
+        for one in traffic
+        for text in (one["rtt"] if isinstance(one["rtt"], list) else [one["rtt"]])
+    ]
+    for place in [moved["bottleneck"], *moved.get("link", [])]:
+        place["rate"] = rate(place["rate"])
+        place["delay"] = units.time(
+            min(at.delay_s, quantity("delay", place.get("delay", "0s"), "time"))
+        )
+        place["buffer"] = buffer(all_rtts)
+    for change in moved.get("at", []):
+        for key, value in change["set"].items():
+            if key.endswith(".rate"):
+                change["set"][key] = rate(value)
+    for keys, rows in moved.get("sweep", {}).items():
+        names = [key.strip() for key in keys.split(",")]
+        if not any(name.endswith(".buffer") for name in names):
+            continue
+        for row in rows:
+            places = [i for i, name in enumerate(names) if name.endswith(".rtt")]
+            for i in places:
+                row[i] = rtt(row[i])
+            for i, name in enumerate(names):
+                if name.endswith(".buffer"):
+                    row[i] = buffer([row[place] for place in places])
+    return moved
