@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import linux
-from beside import Comparison, Figure, Row, count_within, metrics, progress, table
+import polars
+from beside import Comparison, Figure, Row, count_within, progress, run, table
 
 SEEDS = 10
 
@@ -50,11 +51,21 @@ def compare(case: Mapping[str, Any], seeds: int) -> list[Comparison]:
         linux.MissingError: the case needs what Forebay does not have.
     """
     start, end = case["window"]
-    ran = metrics(linux.scenario(case["case"], (start, end)), seeds)
+    ran = run(linux.scenario(case["case"], (start, end)), seeds)
+    ours = {figure.key: ran.metrics[figure.key].to_list() for figure in FIGURES}
+    tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
+    ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))
     return [
-        Comparison(figure, theirs(case, figure.reference_key), ran[figure.key].to_list())
+        Comparison(figure, theirs(case, figure.reference_key), ours[figure.key])
         for figure in FIGURES
     ]
+
+
+def jain(flows: polars.DataFrame) -> list[float]:
+    """Jain's index of each seed's flows: the kernel's is that of TCP alone."""
+    goodput = polars.col("goodput_bps")
+    index = goodput.sum() ** 2 / (goodput.count() * (goodput**2).sum())
+    return flows.group_by("seed", maintain_order=True).agg(index)["goodput_bps"].to_list()
 
 
 def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int) -> str:
