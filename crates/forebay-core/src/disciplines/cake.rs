@@ -282,7 +282,11 @@ struct Tin<P> {
 
 impl<P: Packet> Tin<P> {
     fn new(share: &Share, bandwidth: Rate) -> Tin<P> {
-        let rate = bandwidth.as_bps() * share.numerator / share.denominator;
+        let rate = match bandwidth.as_bps() {
+            0 => 0,
+            // `cake_set_rate` has no rate below 64 bytes a second.
+            bits => (bits * share.numerator / share.denominator).max(512),
+        };
         Tin {
             rate: Rate::from_bps(rate),
             queues: (0..QUEUES).map(|_| None).collect(),
