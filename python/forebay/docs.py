@@ -225,14 +225,17 @@ They leave out undo by DSACK and timestamps, the restart after idle and auto-tun
 For the receiver of Linux, set `delayed_ack = true`, `ack_delay = "40ms"` and `quick_acks = 16`;
 `header = "52B"` is the size of its packets' headers.
 
-"dctcp" has the recovery of Linux and reads counts of marked packets, with `ecn = true` as with
-`"l4s"`. With `"l4s"`, every other sender treats new marks in the count as an echo, once per round
+"dctcp", "bbr", "bbr3", "prague" and "ledbat++" have the recovery of Linux. "dctcp" and "prague" read
+counts of marked packets, with `ecn = true` as with `"l4s"`; Prague is meant for `"l4s"`. "bbr" paces at
+the greatest delivery rate of ten round trips and answers no loss; "bbr3" bounds what is in flight by the
+loss that it sees. The BBRs do not answer marks. "ledbat++" keeps the queuing delay below 60 ms and gives
+way to all others. With `"l4s"`, every other sender treats new marks in the count as an echo, once per round
 trip.
 
 With `pacing = true` a sender spreads its segments: after the first ten packets they leave at twice
 the window per smoothed round trip in slow start, and at 1.2 times it afterwards, as with
-`net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. Linux's senders send at least two packets
-at a time, ns-2's one. [new-sender.md](new-sender.md) tells how to add a sender.
+`net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. BBR and Prague always pace, at rates of their
+own. Linux's senders send at least two packets at a time unless `gso = false`, ns-2's one. [new-sender.md](new-sender.md) tells how to add a sender.
 """
 
 

@@ -231,11 +231,7 @@ pub trait Law: Send {
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
 
     /// The discipline has dropped this many packets from the head to make room.
-    fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {
-        for _ in 0..packets {
-            self.on_overflow(now, q);
-        }
-    }
+    fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
 
     /// The link has run out of packets.
     fn on_idle(&mut self, now: Time, q: &QueueView) {}
@@ -488,8 +484,8 @@ impl LawSpec {
         }
     }
 
-    /// As [`Self::in_queue`], where the queue makes several loops of the law's one, so that its
-    /// linear model and its design rule hold no more.
+    /// As [`Self::in_queue`], where the queue makes several loops of the law's one: its linear
+    /// model and its design rule hold no more, and a search by them becomes `search`.
     #[must_use]
     pub const fn in_several_queues(
         self,
@@ -497,9 +493,12 @@ impl LawSpec {
         kind: &'static str,
         title: &'static str,
         source: &'static str,
+        search: fn(&Conditions) -> Search,
     ) -> LawSpec {
         LawSpec {
             goals: &[],
+            slowed_by: None,
+            search,
             linear: |_, _, _| Ok(None),
             design: |_, _, _| Ok(None),
             ..self.in_queue(queue, kind, title, source)

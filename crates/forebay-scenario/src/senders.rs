@@ -119,6 +119,17 @@ senders! {
         paces: true,
         kernel: "bbr",
     }
+    "bbr3" {
+        title: "BBR, version 3",
+        recovery: "as \"linux-reno\"",
+        growth: "as \"bbr\", with bounds on what is in flight that loss lowers \
+                 (draft-ietf-ccwg-bbr)",
+        sack: true,
+        counts_packets: true,
+        counts_marks: false,
+        paces: true,
+        kernel: "bbr",
+    }
     "prague" {
         title: "Prague",
         recovery: "as \"linux-reno\"",

@@ -56,7 +56,8 @@ params! {
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
         /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they
         /// count acknowledged packets, and `min_rto` bounds the deviation's term of the RTO),
-        /// "dctcp" as in RFC 8257 and "bbr" as in Linux, with the recovery of Linux.
+        /// and with the recovery of Linux "dctcp" (RFC 8257), "bbr" as in Linux, "bbr3"
+        /// (draft-ietf-ccwg-bbr), "prague" and "ledbat++" (their drafts).
         tcp: Sender = Sender::default(), 0.0 => 0.0;
         /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
         /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window

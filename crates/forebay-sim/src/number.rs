@@ -11,6 +11,15 @@ pub fn count(len: usize) -> u32 {
     u32::try_from(len).expect("a scenario holds its numbers below 2^32")
 }
 
+/// As [`count`], of events between two that are a round trip apart.
+///
+/// # Panics
+/// Past `u32::MAX`.
+#[inline]
+pub fn count_u64(events: u64) -> u32 {
+    u32::try_from(events).expect("a round trip holds fewer than 2^32 events")
+}
+
 /// The number of a link, a path or a kind of access link, or the size of a packet: a scenario
 /// allows none above `u16::MAX`.
 ///

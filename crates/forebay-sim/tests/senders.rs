@@ -146,6 +146,12 @@ fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
 #[test]
 fn one_bbr_connection_fills_the_link_with_two_products_in_flight_at_most() {
     for (mbit, rtt_ms) in [(10, 20), (10, 100), (50, 50), (200, 10)] {
+        let third = alone("bbr3", mbit, rtt_ms);
+        assert!(third.utilisation > 0.95, "{mbit} {rtt_ms}: {third:?}");
+        assert!(
+            third.delay_p99_s < 1.3e-3 * f64::from(rtt_ms),
+            "{mbit} {rtt_ms}: {third:?}"
+        );
         let run = alone("bbr", mbit, rtt_ms);
         assert!(run.utilisation > 0.95, "{mbit} {rtt_ms}: {run:?}");
         assert_eq!(run.drop_rate, 0.0);

@@ -318,13 +318,7 @@ mod tests {
     struct Always(f64);
 
     impl Law for Always {
-        fn on_dequeue(
-            &mut self,
-            _: Time,
-            _: &QueueView,
-            _: &PacketMeta,
-            rng: &mut Rng,
-        ) -> Verdict {
+        fn on_dequeue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
             match rng.chance(self.0) {
                 true => Verdict::Mark,
                 false => Verdict::Pass,

@@ -170,7 +170,8 @@ impl<P: Packet + Send> Fq<P> {
         let open = self.queues.iter().enumerate();
         let lengths = open.filter_map(|(i, queue)| Some((queue.as_ref()?.band.len_bytes(), i)));
         // The first of those that are equally long.
-        let Some((bytes, longest)) = lengths.max_by_key(|&(bytes, i)| (bytes, std::cmp::Reverse(i)))
+        let Some((bytes, longest)) =
+            lengths.max_by_key(|&(bytes, i)| (bytes, std::cmp::Reverse(i)))
         else {
             return;
         };
@@ -372,7 +373,10 @@ mod tests {
             queue.enqueue(Time::ZERO, packet(id, (id % 2) as u8), &mut gone);
         }
         // A quantum of 1514 bytes lets two packets of 1000 bytes go in a turn.
-        assert_eq!(leave(&mut *queue, 3), [(0, SPARSE), (2, SPARSE), (1, SPARSE)]);
+        assert_eq!(
+            leave(&mut *queue, 3),
+            [(0, SPARSE), (2, SPARSE), (1, SPARSE)]
+        );
         queue.enqueue(Time::ZERO, packet(8, 5), &mut gone);
         // The second flow ends its turn, then comes the third, before what is left of the others.
         let rest: Vec<u32> = leave(&mut *queue, 9).iter().map(|&(id, _)| id).collect();

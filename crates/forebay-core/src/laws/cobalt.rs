@@ -3,7 +3,7 @@
 
 use crate::cast::{whole_u32, whole_u64};
 use crate::law::{
-    Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict, fits_buffer,
+    fits_buffer, Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict,
 };
 use crate::laws::codel::settings;
 use crate::param::ParamError;
@@ -24,6 +24,7 @@ pub const CAKE: LawSpec = LAW.in_several_queues(
     "cake",
     "CAKE: COBALT on a queue for each flow, hosts and flows in turn",
     "Høiland-Jørgensen et al. 2018; Linux tc-cake(8)",
+    |conditions| Search::Listed(settings(conditions)),
 );
 
 params! {
@@ -270,6 +271,13 @@ impl Law for Cobalt {
         }
     }
 
+    /// `cake_drop`
+    fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {
+        for _ in 0..packets {
+            self.on_overflow(now, q);
+        }
+    }
+
     /// An empty flow decays until then (`cake_dequeue`).
     fn rests(&self, now: Time) -> bool {
         self.blue == 0 && self.count == 0 && now.as_nanos() >= self.next
@@ -291,9 +299,9 @@ impl Law for Cobalt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{Happens, Phase, load, packet, phases, probed, site, view};
+    use crate::laws::testing::{load, packet, phases, probed, site, view, Happens, Phase};
     use crate::param::Params;
-    use proptest::prelude::{ProptestConfig, proptest};
+    use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
     /// The functions `cobalt_*` read line by line: signed time, 32-bit fractions.

@@ -2,12 +2,12 @@
 //! packets have waited longer than the target for an interval.
 
 use crate::law::{
-    Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict, fits_buffer,
+    fits_buffer, Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict,
 };
 use crate::param::{ParamError, ParamType, Shape, Value};
 use crate::params;
 use crate::rng::Rng;
-use crate::search::{Conditions, Search, Settings, time};
+use crate::search::{time, Conditions, Search, Settings};
 use crate::units::{Bytes, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
@@ -22,6 +22,7 @@ pub const FQ: LawSpec = LAW.in_several_queues(
     "fq-codel",
     "FQ-CoDel: CoDel on a queue for each flow",
     "RFC 8290",
+    CodelParams::search,
 );
 
 /// In what CoDel counts time, and how it takes a square root.
@@ -344,9 +345,9 @@ impl Law for Codel {
 mod tests {
     use super::*;
     use crate::law::Ecn;
-    use crate::laws::testing::{Happens, Phase, load, packet, phases, site, view};
+    use crate::laws::testing::{load, packet, phases, site, view, Happens, Phase};
     use crate::param::Params;
-    use proptest::prelude::{ProptestConfig, proptest};
+    use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
     /// `codel_dequeue` and what it calls, read line by line: 32-bit time that wraps, a count, and

@@ -3,8 +3,8 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    Design, DesignRequest, Ecn, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView,
-    Signal, Site, Target, Verdict, fits_buffer,
+    fits_buffer, Design, DesignRequest, Ecn, Law, LawParams, LawSpec, PacketMeta, ParamValues,
+    QueueView, Signal, Site, Target, Verdict,
 };
 use crate::laws::pie::PieGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -12,7 +12,7 @@ use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic, Sample};
 use crate::rng::Rng;
-use crate::search::{Axis, Conditions, Search, Space, number, time};
+use crate::search::{number, time, Axis, Conditions, Search, Space};
 use crate::units::{Bytes, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(

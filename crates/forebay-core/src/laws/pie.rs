@@ -4,14 +4,14 @@
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
 use crate::law::{
-    Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView, Signal,
-    Site, Target, Verdict, fits_buffer,
+    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues,
+    QueueView, Signal, Site, Target, Verdict,
 };
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params, Shape, Value};
 use crate::params;
 use crate::rng::Rng;
-use crate::search::{Axis, Conditions, Search, Space, number, time};
+use crate::search::{number, time, Axis, Conditions, Search, Settings, Space};
 use crate::units::{Bytes, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<PieParams>(
@@ -26,7 +26,14 @@ pub const FQ: LawSpec = LAW.in_several_queues(
     "fq-pie",
     "FQ-PIE: PIE on a queue for each flow",
     "RFC 8033; Linux tc-fq_pie(8)",
+    |_| Search::Listed(Vec::from([5, 30].map(target_of))),
 );
+
+/// Shorter and longer than the default, for a queue for each flow has no model to search by.
+fn target_of(ms: u64) -> Settings {
+    let target = SetPoint::Delay(Span::from_millis(ms));
+    vec![("target", target.to_value())]
+}
 
 /// How PIE learns the queuing delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -551,8 +558,8 @@ impl Law for Pie {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::laws::testing::{Happens, Phase, load, packet, phases, probed, site, view};
-    use proptest::prelude::{ProptestConfig, proptest};
+    use crate::laws::testing::{load, packet, phases, probed, site, view, Happens, Phase};
+    use proptest::prelude::{proptest, ProptestConfig};
     use std::collections::VecDeque;
 
     /// sch_pie.c read line by line: ticks of 64 ns, probabilities of 56 bits.

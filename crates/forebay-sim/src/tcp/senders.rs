@@ -203,6 +203,7 @@ const SENDERS: &[(&str, Make)] = &[
     ("linux-cubic", list::<Linux<window::LinuxCubic>>),
     ("dctcp", list::<Linux<window::Dctcp>>),
     ("bbr", list::<Linux<window::Bbr>>),
+    ("bbr3", list::<Linux<window::Bbr3>>),
     ("prague", list::<Linux<window::Prague>>),
     ("ledbat++", list::<Linux<window::Ledbat>>),
 ];

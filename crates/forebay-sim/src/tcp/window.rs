@@ -2,6 +2,7 @@
 //! any recovery.
 
 mod bbr;
+mod bbr3;
 mod cubic;
 mod dctcp;
 mod ledbat;
@@ -13,6 +14,7 @@ mod size;
 mod windowed;
 
 pub use bbr::Bbr;
+pub use bbr3::Bbr3;
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use ledbat::Ledbat;

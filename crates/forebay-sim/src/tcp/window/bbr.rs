@@ -5,6 +5,7 @@
 //!
 //! Arithmetic is the kernel's, in its units and with its rounding.
 
+use forebay_core::cast::whole_u32;
 use forebay_core::{Rate, Rng};
 
 use super::windowed::WindowedMax;
@@ -34,8 +35,8 @@ const CYCLE: [u64; 8] = [
 ];
 /// A cycle begins in one of this many phases: not the one that drains.
 const FIRST_PHASES: f64 = 7.0;
-/// Window of the greatest bandwidth, in round trips.
-const BW_ROUNDS: u32 = CYCLE.len() as u32 + 2;
+/// Window of the greatest bandwidth, in round trips: a cycle and two more.
+const BW_ROUNDS: u32 = 10;
 const MIN_RTT_WINDOW_MS: u64 = 10_000;
 const PROBE_RTT_MS: u64 = 200;
 const LEAST_CWND_PKTS: u32 = 4;
@@ -126,9 +127,14 @@ pub struct Bbr {
     surplus: Surplus,
 }
 
+/// The kernel's counts of packets are of 32 bits.
+fn whole_pkts(pkts: u128) -> u32 {
+    u32::try_from(pkts).unwrap_or(u32::MAX)
+}
+
 /// Packets that a bandwidth delivers in a time.
 fn pkts_in(bw: u64, time_us: u64) -> u32 {
-    ((bw * time_us) >> BW_SCALE) as u32
+    whole_pkts((u128::from(bw) * u128::from(time_us)) >> BW_SCALE)
 }
 
 impl Bbr {
@@ -143,7 +149,7 @@ impl Bbr {
     /// Bytes per second; one percent below what the bandwidth says, so that queues fall.
     fn bytes_per_s_of(&self, bw: u64, gain: u64) -> u64 {
         let scaled = u128::from((bw * self.payload_bytes * gain) >> 8) * 990_000;
-        (scaled >> BW_SCALE) as u64
+        u64::try_from(scaled >> BW_SCALE).unwrap_or(u64::MAX)
     }
 
     fn first_rate(&mut self) {
@@ -178,7 +184,8 @@ impl Bbr {
         let Some(min_rtt_us) = self.min_rtt_us else {
             return INITIAL_CWND_PKTS;
         };
-        ((bw * min_rtt_us * gain) >> 8).div_ceil(BW_UNIT) as u32
+        let product = u128::from(bw) * u128::from(min_rtt_us) * u128::from(gain);
+        whole_pkts((product >> 8).div_ceil(u128::from(BW_UNIT)))
     }
 
     /// Room for three segments on their way through the hosts, even for delayed ACKs.
@@ -215,8 +222,8 @@ impl Bbr {
 
     fn begin_cycle(&mut self, sample: &RateSample) {
         self.mode = Mode::ProbeBw;
-        let skipped = (self.rng.uniform() * FIRST_PHASES) as usize;
-        self.cycle = CYCLE.len() - 1 - skipped;
+        let skipped = whole_u32(self.rng.uniform() * FIRST_PHASES);
+        self.cycle = CYCLE.len() - 1 - skipped as usize;
         self.next_phase(sample);
     }
 
@@ -234,6 +241,7 @@ impl Bbr {
         }
         self.look_for_policer(sample, sample.lost_pkts > 0, rate.app_limited);
         let bw = u64::from(rate.pkts) * BW_UNIT / (rate.interval_ns / 1000).max(1);
+        let bw = bw.min(u32::MAX.into());
         // What the application held back tells only what the path can do at least.
         if !rate.app_limited || bw >= self.bw.get() {
             self.bw.update(BW_ROUNDS, self.rounds, bw);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::number::count_u64;
 use crate::tcp::window::DeliveryRate;
 
 /// What was so when a packet was last sent.
@@ -113,7 +114,7 @@ impl RateSampler {
             app_limited: newest.app_limited,
             prior_delivered_pkts: newest.delivered_pkts,
             in_flight_then_pkts: newest.in_flight_pkts,
-            lost_since_pkts: (lost_pkts - newest.lost_pkts) as u32,
+            lost_since_pkts: count_u64(lost_pkts - newest.lost_pkts),
         })
     }
 }
