@@ -164,6 +164,7 @@ pub struct LawFactory {
     seed: u64,
     stream: String,
     made: u32,
+    site: Option<Site>,
 }
 
 impl LawFactory {
@@ -174,6 +175,7 @@ impl LawFactory {
             seed,
             stream: stream.to_owned(),
             made: 0,
+            site: None,
         }
     }
 
@@ -182,12 +184,13 @@ impl LawFactory {
         Rng::new(self.seed, &format!("{}/salt", self.stream)).next_u64()
     }
 
-    /// The next law and its stream.
+    /// The next law and its stream. All laws are built for the site of the first, where the
+    /// parameters were checked; the view of the queue tells a rate that has moved since.
     ///
     /// # Errors
     /// A parameter that does not fit the others or the site.
     pub fn build(&mut self, site: &Site) -> Result<(Box<dyn Law>, Rng), ParamError> {
-        let law = (self.make)(site)?;
+        let law = (self.make)(self.site.get_or_insert(*site))?;
         let rng = match self.made {
             0 => Rng::new(self.seed, &self.stream),
             n => Rng::new(self.seed, &format!("{}/{n}", self.stream)),

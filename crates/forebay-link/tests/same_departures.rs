@@ -189,7 +189,7 @@ fn capacity() -> impl Strategy<Value = Capacity> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn both_send_mark_and_drop_the_same(
