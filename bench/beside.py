@@ -11,6 +11,7 @@ from pathlib import Path
 import polars
 
 import forebay
+from forebay import Result
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,17 @@ class Comparison:
 Row = tuple[str, list[Comparison]]
 
 
-def metrics(scenario: str, seeds: int) -> polars.DataFrame:
-    """Runs a scenario's text; one row of metrics a seed."""
+def run(scenario: str, seeds: int) -> Result:
+    """Runs a scenario's text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
         path.write_text(scenario)
-        return forebay.run(path, seeds=seeds).metrics
+        return forebay.run(path, seeds=seeds)
+
+
+def metrics(scenario: str, seeds: int) -> polars.DataFrame:
+    """Runs a scenario's text; one row of metrics a seed."""
+    return run(scenario, seeds).metrics
 
 
 def table(rows: Sequence[Row], figures: Sequence[Figure]) -> str:

@@ -30,18 +30,21 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
     other = {"gso", "mtu", "burst", "sysctl", "pre", "hook"} & set(case)
     if other:
         raise MissingError(f"option {', '.join(sorted(other))}")
-    shaper = case.get("shaper", "tbf")
-    if shaper not in ("tbf", "htb"):
-        raise MissingError(f"shaper {shaper}")
+    if shaper(case) not in ("tbf", "htb", "cake"):
+        raise MissingError(f"shaper {shaper(case)}")
     kind, *words = case["qdisc"].split()
     if kind not in QDISCS:
         raise MissingError(f"queue {kind}")
     # tbf keeps the packet that it sends in its qdisc.
-    held = Held(1, transmission_s(case)) if shaper == "tbf" else Held(0, 0.0)
+    held = Held(1, transmission_s(case)) if shaper(case) == "tbf" else Held(0, 0.0)
     given = options(words)
+    if kind == "cake":
+        # The harness gives it the rate.
+        given["bandwidth"] = f"{case['rate_mbit'] * 1e6:.0f}bit/s"
     buffer, law = QDISCS[kind](given, held)
     blocks = [group_lines(group) for group in case["groups"]]
-    ecn = "ecn" in given and any(group.get("ecn") for group in case["groups"])
+    marks = "noecn" not in given and ("ecn" in given or kind in MARKING)
+    ecn = marks and any(group.get("ecn") for group in case["groups"])
     return "\n".join(
         [
             f'title = "Linux: {case["id"]}"',
@@ -61,6 +64,11 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
     )
 
 
+def shaper(case: Mapping[str, Any]) -> str:
+    """What holds the bottleneck to its rate."""
+    return "cake" if case["qdisc"].startswith("cake") else case.get("shaper", "tbf")
+
+
 def options(words: list[str]) -> dict[str, str]:
     """`limit 150 min 3 ecn` as a mapping; a flag has no value."""
     given = {}
@@ -72,8 +80,11 @@ def options(words: list[str]) -> dict[str, str]:
 
 def group_lines(group: Mapping[str, Any]) -> list[str]:
     """The `[[traffic]]` of a group: a sender's and a receiver's defaults are the kernel's."""
+    if group["cc"] == "udp":
+        return udp_lines(group)
     if group["cc"] not in SENDERS:
         raise MissingError(f"sender {group['cc']}")
+    ecn = '"l4s"' if group.get("ect1") else "true" if group.get("ecn") else "false"
     start, until = group.get("start", [0, 1])
     lines = [
         "[[traffic]]",
@@ -93,12 +104,27 @@ def group_lines(group: Mapping[str, Any]) -> list[str]:
         "quick_acks = 16",
         # The harness has it off.
         "gso = false",
-        f"ecn = {'true' if group.get('ecn') else 'false'}",
+        f"ecn = {ecn}",
         f'start = {{ uniform = ["{start}s", "{until}s"] }}',
     ]
     if "stop" in group:
         lines.append(f'stop = "{group["stop"]}s"')
     return lines
+
+
+def udp_lines(group: Mapping[str, Any]) -> list[str]:
+    """A constant rate, which begins half a second after the start."""
+    start = group.get("start", [0.5])[0]
+    return [
+        "[[traffic]]",
+        'kind = "cbr"',
+        "flows = 1",
+        f'rate = "{group["mbit"] * 1e6:.0f}bit/s"',
+        f'packet = "{group.get("size", PACKET_BYTES)}B"',
+        f'rtt = "{group["rtt_ms"]}ms"',
+        'access = "1Tbit/s"',
+        f'start = "{start}s"',
+    ]
 
 
 class Held(NamedTuple):
@@ -160,9 +186,67 @@ def pie(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
     ]
 
 
-def limit(given: Mapping[str, str], held: Held) -> str:
-    """The buffer; 1000 packets by default."""
-    return f"{int(given.get('limit', '1000')) - held.packets}p"
+def fq_codel(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    """CoDel's backlog is that of all flows, without the packet that leaves."""
+    _, law = codel(given, held)
+    return limit(given, held, 10240), [*law, f"queue = {fq(given)}"]
+
+
+def fq_pie(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    """A flow's backlog does not count the packet being sent."""
+    _, law = pie(given, Held(0, held.seconds))
+    return limit(given, held, 10240), [*law, f"queue = {fq(given)}"]
+
+
+def fq(given: Mapping[str, str]) -> str:
+    """The quantum is the device's MTU with its header."""
+    keys = {
+        "queues": given.get("flows", "1024"),
+        "quantum": f'"{given.get("quantum", PACKET_BYTES)}B"',
+        "drop_batch": given.get("drop_batch", "64"),
+    }
+    return table("fq", keys)
+
+
+def dualpi2(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
+    """Gains as `tc` rounds its defaults."""
+    keys = {"step_least": given.get("min_qlen_step", "0")}
+    if "any_ect" in given:
+        keys["any_ect"] = "true"
+    return limit(given, held, 10000), [
+        'kind = "dualpi2"',
+        f'target = "{given.get("target", "15ms")}"',
+        f'interval = "{given.get("tupdate", "16ms")}"',
+        "alpha = 0.15625",
+        "beta = 3.195312",
+        f'least_backlog = "{2 * PACKET_BYTES}B"',
+        f"queue = {table('dualpi2', keys)}",
+    ]
+
+
+def cake(given: Mapping[str, str], _held: Held) -> tuple[str, list[str]]:
+    """Its buffer is in bytes of memory: 4 MB at the rates of the reference."""
+    keys = {"bandwidth": f'"{given["bandwidth"]}"'}
+    for word in given:
+        if word in CAKE_TINS:
+            keys["tins"] = f'"{word}"'
+        if word in CAKE_ISOLATION:
+            keys["isolation"] = f'"{word}"'
+    return f"{CAKE_BUFFER_BYTES // CAKE_PACKET_MEMORY * PACKET_BYTES}B", [
+        'kind = "cake"',
+        f"queue = {table('cake', keys)}",
+    ]
+
+
+def table(kind: str, keys: Mapping[str, str]) -> str:
+    """A queue with its keys, as a scenario writes it."""
+    fields = [f'kind = "{kind}"', *(f"{key} = {value}" for key, value in keys.items())]
+    return f"{{ {', '.join(fields)} }}"
+
+
+def limit(given: Mapping[str, str], held: Held, default: int = 1000) -> str:
+    """The buffer in packets."""
+    return f"{int(given.get('limit', default)) - held.packets}p"
 
 
 def seconds(text: str) -> float:
@@ -186,7 +270,26 @@ def red_weight(least_pkts: float, burst_pkts: float) -> float:
 Qdisc = Callable[[Mapping[str, str], Held], tuple[str, list[str]]]
 
 #: qdisc: the buffer and the lines of the law
-QDISCS: dict[str, Qdisc] = {"pfifo": pfifo, "bfifo": bfifo, "red": red, "codel": codel, "pie": pie}
+QDISCS: dict[str, Qdisc] = {
+    "pfifo": pfifo,
+    "bfifo": bfifo,
+    "red": red,
+    "codel": codel,
+    "pie": pie,
+    "fq_codel": fq_codel,
+    "fq_pie": fq_pie,
+    "dualpi2": dualpi2,
+    "cake": cake,
+}
+
+#: those that mark where nothing else is said
+MARKING = {"fq_codel", "dualpi2", "cake"}
+
+CAKE_TINS = {"besteffort", "precedence", "diffserv3", "diffserv4"}
+CAKE_ISOLATION = {"flowblind", "flows", "hosts", "srchost", "dsthost", "triple-isolate"}
+CAKE_BUFFER_BYTES = 4 << 20
+#: what the kernel counts of memory for a packet of 1500 bytes
+CAKE_PACKET_MEMORY = 2304
 
 #: words of tc without a value
 FLAGS = {
@@ -196,12 +299,15 @@ FLAGS = {
     "nobytemode",
     "dq_rate_estimator",
     "no_dq_rate_estimator",
+    "any_ect",
+    *CAKE_TINS,
+    *CAKE_ISOLATION,
 }
 
 
 def transmission_s(case: Mapping[str, Any]) -> float:
     """How long the bottleneck sends a full packet; `delay_ms` of the reference contains it under
-    tbf, not under htb."""
-    if case.get("shaper") == "htb":
+    tbf, not under htb or cake."""
+    if shaper(case) != "tbf":
         return 0.0
     return PACKET_BYTES * 8 / (float(case["rate_mbit"]) * 1e6)

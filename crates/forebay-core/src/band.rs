@@ -175,6 +175,16 @@ impl<P: Packet> Band<P> {
         Some(packet)
     }
 
+    /// Tells the law that this many of its oldest packets made room for others.
+    pub fn trimmed(&mut self, now: Time, packets: u32) {
+        self.law.on_trim(now, &self.view, packets);
+    }
+
+    /// Whether the law has nothing left to decay while this is empty.
+    pub fn rests(&self, now: Time) -> bool {
+        self.law.rests(now)
+    }
+
     /// The link found nothing to send here.
     pub fn idle(&mut self, now: Time) {
         self.view.idle_since = Some(now);

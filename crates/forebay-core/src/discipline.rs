@@ -35,6 +35,11 @@ pub trait Packet: Copy {
     fn ecn(&self) -> Ecn;
     /// The differentiated services code point, 0 to 63 (RFC 2474 section 3).
     fn dscp(&self) -> u8;
+    /// Tells apart the hosts that a packet comes from and goes to. Where they are not known, each
+    /// flow has two of its own.
+    fn hosts(&self) -> (u64, u64) {
+        (self.flow(), self.flow())
+    }
     /// Whether TCP carries it.
     fn tcp(&self) -> bool {
         true

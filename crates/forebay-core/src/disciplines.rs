@@ -38,6 +38,7 @@ disciplines! {
     priority: PriorityParams;
     fq: FqParams;
     dualpi2: DualPi2Params;
+    cake: CakeParams;
 }
 
 /// The discipline named `kind`.

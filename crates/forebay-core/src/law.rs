@@ -230,8 +230,17 @@ pub trait Law: Send {
     /// An arrival found the buffer full; called after `on_enqueue` for the same packet.
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
 
+    /// The discipline has dropped this many packets from the head to make room.
+    fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
+
     /// The link has run out of packets.
     fn on_idle(&mut self, now: Time, q: &QueueView) {}
+
+    /// Whether the law has nothing left to decay while its queue is empty. A discipline of many
+    /// queues goes on to call [`on_idle`](Law::on_idle) until it has.
+    fn rests(&self, now: Time) -> bool {
+        true
+    }
 
     /// When the law wants to be called next, if it keeps a clock.
     fn poll_timeout(&self) -> Option<Time> {

@@ -27,7 +27,7 @@ laws! {
     codel: LAW, FQ;
     pie: LAW, FQ;
     pi2: LAW, DUAL;
-    cobalt: LAW;
+    cobalt: LAW, CAKE;
 }
 
 /// The law named `kind`.

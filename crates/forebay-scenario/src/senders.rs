@@ -19,6 +19,8 @@ pub struct SenderSpec {
     pub counts_packets: bool,
     /// It needs counts of marked packets, also with `ecn = true`.
     pub counts_marks: bool,
+    /// Its receiver acknowledges at once where marks begin and where they end.
+    pub echoes_changes: bool,
     /// It always paces its packets.
     pub paces: bool,
     /// The Linux kernel's name of the congestion control that is most like it.
@@ -45,6 +47,7 @@ senders! {
         sack: false,
         counts_packets: false,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "reno",
     }
@@ -55,6 +58,7 @@ senders! {
         sack: false,
         counts_packets: false,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "reno",
     }
@@ -65,6 +69,7 @@ senders! {
         sack: true,
         counts_packets: false,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "reno",
     }
@@ -75,6 +80,7 @@ senders! {
         sack: true,
         counts_packets: false,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "cubic",
     }
@@ -85,6 +91,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "reno",
     }
@@ -95,6 +102,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "cubic",
     }
@@ -105,6 +113,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: true,
+        echoes_changes: true,
         paces: false,
         kernel: "dctcp",
     }
@@ -116,6 +125,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        echoes_changes: false,
         paces: true,
         kernel: "bbr",
     }
@@ -127,6 +137,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        echoes_changes: false,
         paces: true,
         kernel: "bbr",
     }
@@ -139,6 +150,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: true,
+        echoes_changes: false,
         paces: true,
         kernel: "prague",
     }
@@ -150,6 +162,7 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: false,
+        echoes_changes: false,
         paces: false,
         kernel: "ledbat++",
     }

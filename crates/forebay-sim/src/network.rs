@@ -465,6 +465,7 @@ fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Co
             delay_ns: tcp.ack_delay.as_nanos(),
             quick: tcp.quick_acks,
             counts_marks,
+            echoes_changes: tcp.sender.echoes_changes,
         },
         sack: tcp.sender.sack,
         ns2_reset,

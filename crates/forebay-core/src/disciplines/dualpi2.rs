@@ -28,8 +28,11 @@ params! {
         /// Sojourn time by which the share of marks grows from nothing to one, above `step`; 0 is
         /// the step itself (RFC 9332, appendix A.1).
         ramp: Span = Span::ZERO, 0.0 => 10.0;
-        /// Packets that the low latency queue holds at an arrival before the step can mark it.
-        step_least: u32 = 0, 0.0 => 1e6;
+        /// Packets that the low latency queue holds at an arrival before the step can mark it, so
+        /// that a slow link may hold two; Linux's default is 0.
+        step_least: u32 = 2, 0.0 => 1e6;
+        /// Packets of ECT(0) go to the low latency queue as well.
+        any_ect: bool = false, 0.0 => 1.0;
         /// Share of the link that the classic queue keeps while both hold packets (RFC 9332,
         /// section 4.2.2).
         classic_share: f64 = 0.1, 0.0 => 1.0;
@@ -172,7 +175,12 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
             .buffer
             .has_room(self.len_packets(), self.len_bytes(), bytes);
         // The L4S identifier (RFC 9331 section 5). A queue that does not mark has one class.
-        let low = self.site.ecn && matches!(packet.ecn(), Ecn::Ect1 | Ecn::Ce);
+        let low = self.site.ecn
+            && match packet.ecn() {
+                Ecn::Ect1 | Ecn::Ce => true,
+                Ecn::Ect0 => self.params.any_ect,
+                Ecn::NotEct => false,
+            };
         self.see_other_queue();
         if !low {
             return self.classic.offer(now, packet, room, sink);

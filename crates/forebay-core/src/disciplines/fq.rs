@@ -165,7 +165,7 @@ impl<P: Packet + Send> Fq<P> {
     }
 
     /// Drops from the head of the queue with the most bytes: half of it, and no more packets than
-    /// a batch (RFC 8290 section 4.1.2).
+    /// a batch (RFC 8290 section 4.1.2). The law is told.
     fn drop_from_longest(&mut self, now: Time, sink: &mut dyn Sink<P>) {
         let open = self.queues.iter().enumerate();
         let lengths = open.filter_map(|(i, queue)| Some((queue.as_ref()?.band.len_bytes(), i)));
@@ -185,6 +185,9 @@ impl<P: Packet + Send> Fq<P> {
             (dropped, dropped_bytes) = (dropped + 1, dropped_bytes + size);
             (self.packets, self.bytes) = (self.packets - 1, self.bytes - size);
             sink.dropped(now, packet, Drop::Overflow);
+        }
+        if let Some(queue) = &mut self.queues[longest] {
+            queue.band.trimmed(now, dropped);
         }
     }
 

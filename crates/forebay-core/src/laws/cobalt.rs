@@ -18,6 +18,15 @@ pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
     "Palmei et al. 2019; arithmetic and defaults of CAKE in Linux (sch_cake.c)",
 );
 
+/// CAKE.
+pub const CAKE: LawSpec = LAW.in_several_queues(
+    "cake",
+    "cake",
+    "CAKE: COBALT on a queue for each flow, hosts and flows in turn",
+    "Høiland-Jørgensen et al. 2018; Linux tc-cake(8)",
+    |conditions| Search::Listed(settings(conditions)),
+);
+
 params! {
     /// COBALT's parameters.
     pub struct CobaltParams {
@@ -260,6 +269,18 @@ impl Law for Cobalt {
             self.count -= 1;
             self.step(self.count, times.interval);
         }
+    }
+
+    /// `cake_drop`
+    fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {
+        for _ in 0..packets {
+            self.on_overflow(now, q);
+        }
+    }
+
+    /// An empty flow decays until then (`cake_dequeue`).
+    fn rests(&self, now: Time) -> bool {
+        self.blue == 0 && self.count == 0 && now.as_nanos() >= self.next
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

@@ -315,6 +315,11 @@ impl Law for Codel {
         verdict
     }
 
+    /// `fq_codel_drop`: what was dropped to make room raises the rate of signals.
+    fn on_trim(&mut self, _: Time, _: &QueueView, packets: u32) {
+        self.count = self.count.wrapping_add(packets);
+    }
+
     fn on_idle(&mut self, _now: Time, _q: &QueueView) {
         self.first_above = None;
         self.signalling = false;

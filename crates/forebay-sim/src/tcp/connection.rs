@@ -179,6 +179,7 @@ pub mod testing {
                 delay_ns: 40_000_000,
                 quick: 0,
                 counts_marks: false,
+                echoes_changes: false,
             },
             sack: true,
             ns2_reset: false,

@@ -22,6 +22,8 @@ pub struct AckPolicy {
     pub quick: u8,
     /// ACKs carry the number of marked packets (RFC 9768).
     pub counts_marks: bool,
+    /// And leave at once where marks end, too (RFC 8257 section 3.2).
+    pub echoes_changes: bool,
 }
 
 /// ACKs that are not delayed after a mark, where a receiver has quick ACKs: the sender's window
@@ -126,8 +128,9 @@ impl Receiver {
             self.quick = self.quick.max(QUICK_AFTER_MARK);
         }
         self.see_ecn(ce, packet.flags);
-        // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1).
-        let marks_begin = acks.counts_marks && ce && !self.last_ce;
+        // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
+        // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
+        let marks_change = acks.counts_marks && ce != self.last_ce && (ce || acks.echoes_changes);
         self.last_ce = ce;
         let before = self.next;
         let fills_gap = !self.held.is_empty();
@@ -147,7 +150,7 @@ impl Receiver {
             && packet.seq != 0
             && self.ack_due == u64::MAX
             && self.quick == 0
-            && !marks_begin;
+            && !marks_change;
         if may_wait {
             self.ack_due = now + acks.delay_ns;
             return (Reply::Later, delivered);
@@ -217,6 +220,7 @@ mod tests {
         delay_ns: 100_000_000,
         quick: 0,
         counts_marks: false,
+        echoes_changes: false,
     };
     const DELAYED: AckPolicy = AckPolicy {
         delayed: true,
@@ -312,17 +316,20 @@ mod tests {
             counts_marks: true,
             ..DELAYED
         };
-        let mut r = Receiver::new();
-        let replies = (0..8).map(|seq| {
-            let mut packet = data(seq);
-            let ecn = match seq {
-                3..=5 => Ecn::Ce,
-                _ => Ecn::Ect1,
+        let replies_of = |policy: AckPolicy| {
+            let mut r = Receiver::new();
+            let reply = |seq| {
+                let mut packet = data(seq);
+                let ecn = match seq {
+                    3..=5 => Ecn::Ce,
+                    _ => Ecn::Ect1,
+                };
+                packet.traffic_class = TrafficClass::new(0, ecn);
+                (r.receive(0, &packet, policy).0, r.ce_pkts())
             };
-            packet.traffic_class = TrafficClass::new(0, ecn);
-            (r.receive(0, &packet, counting).0, r.ce_pkts())
-        });
-        let replies: Vec<_> = replies.collect();
+            (0..8).map(reply).collect::<Vec<_>>()
+        };
+        let replies = replies_of(counting);
         let want = [
             (Now, 0),
             (Later, 0),
@@ -335,11 +342,21 @@ mod tests {
             (Now, 3),
         ];
         assert_eq!(replies, want);
+        // The end of the marks too, where DCTCP asks for it.
+        let dctcp = replies_of(AckPolicy {
+            echoes_changes: true,
+            ..counting
+        });
+        assert_eq!(dctcp[..6], want[..6]);
+        assert_eq!(dctcp[6..], [(Now, 3), (Later, 3)]);
         // A copy is counted like any packet.
+        let mut r = Receiver::new();
         let mut copy = data(5);
         copy.traffic_class = TrafficClass::new(0, Ecn::Ce);
-        r.receive(0, &copy, counting);
-        assert_eq!(r.ce_pkts(), 4);
+        for count in 1..=2 {
+            r.receive(0, &copy, counting);
+            assert_eq!(r.ce_pkts(), count);
+        }
         r.reset(1);
         assert_eq!(r.ce_pkts(), 0);
     }

@@ -263,6 +263,7 @@ mod tests {
                     delay_ns: 0,
                     quick: 0,
                     counts_marks: false,
+                    echoes_changes: false,
                 },
                 sack: true,
                 ns2_reset,
