@@ -189,10 +189,7 @@ impl Tins {
             // CS4 and CS5 besides.
             (Tins::Diffserv4, 32 | 40 | 44 | 46 | 48 | 56) => 3,
             // The low delay of RFC 1349, CS2, CS3, and AF2x to AF4x.
-            (
-                Tins::Diffserv4,
-                4 | 16 | 18 | 20 | 22 | 24 | 26 | 28 | 30 | 34 | 36 | 38,
-            ) => 2,
+            (Tins::Diffserv4, 4 | 16 | 18 | 20 | 22 | 24 | 26 | 28 | 30 | 34 | 36 | 38) => 2,
             _ => 0,
         }
     }
@@ -313,11 +310,15 @@ impl<P: Packet> Tin<P> {
     }
 
     fn set_of(&self, number: usize) -> Set {
-        self.queues[number].as_ref().map_or(Set::Resting, |queue| queue.set)
+        self.queues[number]
+            .as_ref()
+            .map_or(Set::Resting, |queue| queue.set)
     }
 
     fn queue(&mut self, number: usize) -> &mut Queue<P> {
-        self.queues[number].as_mut().expect("a queue in a list exists")
+        self.queues[number]
+            .as_mut()
+            .expect("a queue in a list exists")
     }
 
     /// The queue for a flow: one that is kept for it, else a free one of its set, else one that it
@@ -693,7 +694,10 @@ impl<P: Packet + Send> Cake<P> {
     }
 
     fn bands_mut(&mut self) -> impl Iterator<Item = &mut Band<P>> {
-        let queues = self.tins.iter_mut().flat_map(|tin| tin.queues.iter_mut().flatten());
+        let queues = self
+            .tins
+            .iter_mut()
+            .flat_map(|tin| tin.queues.iter_mut().flatten());
         queues.map(|queue| &mut queue.band).chain(&mut self.spare)
     }
 
@@ -990,7 +994,9 @@ mod tests {
     #[test]
     fn hosts_share_before_their_flows() {
         // One flow of host 1, nine of host 2.
-        let kinds: Vec<Sent> = (0..10).map(|i| sent(i, if i == 0 { 1 } else { 2 }, 0)).collect();
+        let kinds: Vec<Sent> = (0..10)
+            .map(|i| sent(i, if i == 0 { 1 } else { 2 }, 0))
+            .collect();
         let of_first = |isolation| {
             let params = CakeParams {
                 isolation,
@@ -1018,7 +1024,10 @@ mod tests {
                 tins,
                 ..at(Rate::from_bps(80_000_000))
             };
-            let left = second(&mut *queue(&params, 100), &[sent(0, 0, 0), sent(1, 1, dscp)]);
+            let left = second(
+                &mut *queue(&params, 100),
+                &[sent(0, 0, 0), sent(1, 1, dscp)],
+            );
             share_of(&left, |packet| packet.dscp == dscp)
         };
         // Background, video and voice beside best effort; EF has no tin of its own in the last.
