@@ -22,7 +22,9 @@ from forebay.run import experiment, stats
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(
-    path for path in EXPERIMENTS.glob("*/*.toml") if not path.name.endswith(claims.SUFFIX)
+    path
+    for path in EXPERIMENTS.glob("*/*.toml")
+    if not path.name.endswith((claims.SUFFIX, "suite.toml"))
 )
 
 CLAIMS = """\
