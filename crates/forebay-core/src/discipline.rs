@@ -23,6 +23,22 @@ impl Buffer {
             Buffer::Bytes(limit) => queued_bytes + u64::from(bytes) <= limit,
         }
     }
+
+    /// Whether this is more than it can hold.
+    #[inline]
+    pub fn is_exceeded(self, queued_packets: u32, queued_bytes: u64) -> bool {
+        match self {
+            Buffer::Packets(limit) => queued_packets > limit,
+            Buffer::Bytes(limit) => queued_bytes > limit,
+        }
+    }
+}
+
+/// A mix of all bits, to deal flows over queues (the finalizer of MurmurHash3, Appleby 2011).
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
 }
 
 /// What a discipline needs of a packet, simulated or real: a small plain value. The bytes of a real

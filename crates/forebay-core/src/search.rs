@@ -6,7 +6,7 @@ use std::ops::Index;
 
 use crate::linear::OperatingPoint;
 use crate::param::Value;
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Rate, Span};
 
 /// With fewer packets in flight, timeouts take more than about a tenth of a flow's throughput
 /// (Padhye et al. 1998, eq. 30, with an RTO of 1.5 R), which the linear model leaves out.
@@ -266,6 +266,28 @@ pub fn time(seconds: f64, precision: usize) -> Value {
 fn digits(x: f64, precision: usize) -> f64 {
     let text = format!("{x:.0$e}", precision - 1);
     text.parse().unwrap_or(x)
+}
+
+/// A PI on the queuing delay: its target, its gain `beta` between these over the longest and the
+/// shortest round trip, and `alpha` by the zero of the loop.
+pub fn pi_on_delay(conditions: &Conditions, interval: Span, least: f64, most: f64) -> Search {
+    let interval_s = interval.as_secs_f64();
+    let middle = conditions.capacity_pkts_per_s(&conditions.middle);
+    let (shortest_s, longest_s) = conditions.rtts_s();
+    let gain = Axis::new("beta", least / longest_s, most / shortest_s);
+    let axes = [conditions.delay(), gain, conditions.zero()];
+    Search::Space(Space::new(
+        axes,
+        move |x| x["delay"] * middle,
+        move |x| {
+            let alpha = x["beta"] * x["zero"] * interval_s;
+            vec![
+                ("target", time(x["delay"], 4)),
+                ("alpha", number(alpha.min(1e3))),
+                ("beta", number(x["beta"].min(1e3))),
+            ]
+        },
+    ))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::band::Band;
 use crate::discipline::{
-    Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
+    mix, Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 use crate::law::Others;
 use crate::param::{ParamError, ParamType, Shape, Value};
@@ -465,13 +465,6 @@ struct Cake<P> {
     set_point: Option<SetPoint>,
 }
 
-/// A mix of all bits (the finalizer of MurmurHash3, Appleby 2011).
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    x ^ (x >> 33)
-}
-
 impl<P: Packet + Send> Cake<P> {
     /// A tin's laws see its share of the shaper's rate, or the link's.
     fn rate_of(&self, tin: usize) -> Rate {
@@ -646,10 +639,7 @@ impl<P: Packet + Send> Cake<P> {
     }
 
     fn overfull(&self) -> bool {
-        match self.site.buffer {
-            Buffer::Packets(limit) => self.packets > limit,
-            Buffer::Bytes(limit) => self.bytes > limit,
-        }
+        self.site.buffer.is_exceeded(self.packets, self.bytes)
     }
 
     /// The longest queue loses its oldest packet (`cake_drop`).

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::band::Band;
 use crate::discipline::{
-    Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
+    mix, Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 use crate::law::Others;
 use crate::param::ParamError;
@@ -101,13 +101,6 @@ fn others(bytes: u64) -> Others {
     }
 }
 
-/// A mix of all bits (the finalizer of MurmurHash3, Appleby 2011).
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    x = (x ^ (x >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    x ^ (x >> 33)
-}
-
 impl<P: Packet + Send> Fq<P> {
     fn queue_of(&self, packet: &P) -> u32 {
         (mix(packet.flow() ^ self.salt) % u64::from(self.params.queues)) as u32
@@ -158,10 +151,7 @@ impl<P: Packet + Send> Fq<P> {
     }
 
     fn overfull(&self) -> bool {
-        match self.site.buffer {
-            Buffer::Packets(limit) => self.packets > limit,
-            Buffer::Bytes(limit) => self.bytes > limit,
-        }
+        self.site.buffer.is_exceeded(self.packets, self.bytes)
     }
 
     /// Drops from the head of the queue with the most bytes: half of it, and no more packets than

@@ -12,7 +12,7 @@ use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::{Controller, Periodic, Sample};
 use crate::rng::Rng;
-use crate::search::{number, time, Axis, Conditions, Search, Space};
+use crate::search::{pi_on_delay, Conditions, Search};
 use crate::units::{Bytes, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
@@ -69,26 +69,8 @@ impl LawParams for Pi2Params {
     }
 
     fn search(conditions: &Conditions) -> Search {
-        let interval_s = Pi2Params::defaults().interval.as_secs_f64();
-        let middle = conditions.capacity_pkts_per_s(&conditions.middle);
-        let (shortest_s, longest_s) = conditions.rtts_s();
         // RFC 9332 appendix A.1 has 0.3/R.
-        let gain = Axis::new("beta", 0.03 / longest_s, 3.0 / shortest_s);
-        let axes = [conditions.delay(), gain, conditions.zero()];
-        Search::Space(Space::new(
-            axes,
-            move |x| x["delay"] * middle,
-            move |x| {
-                vec![
-                    ("target", time(x["delay"], 4)),
-                    (
-                        "alpha",
-                        number((x["beta"] * x["zero"] * interval_s).min(1e3)),
-                    ),
-                    ("beta", number(x["beta"].min(1e3))),
-                ]
-            },
-        ))
+        pi_on_delay(conditions, Pi2Params::defaults().interval, 0.03, 3.0)
     }
 
     const SLOWED_BY: Option<&'static str> = Some("crossover");

@@ -11,7 +11,7 @@ use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params, Shape, Value};
 use crate::params;
 use crate::rng::Rng;
-use crate::search::{number, time, Axis, Conditions, Search, Settings, Space};
+use crate::search::{pi_on_delay, Conditions, Search, Settings};
 use crate::units::{Bytes, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<PieParams>(
@@ -221,25 +221,7 @@ impl LawParams for PieParams {
     }
 
     fn search(conditions: &Conditions) -> Search {
-        let interval_s = PieParams::defaults().interval.as_secs_f64();
-        let middle = conditions.capacity_pkts_per_s(&conditions.middle);
-        let (shortest_s, longest_s) = conditions.rtts_s();
-        let gain = Axis::new("beta", 0.05 / longest_s, 10.0 / shortest_s);
-        let axes = [conditions.delay(), gain, conditions.zero()];
-        Search::Space(Space::new(
-            axes,
-            move |x| x["delay"] * middle,
-            move |x| {
-                vec![
-                    ("target", time(x["delay"], 4)),
-                    (
-                        "alpha",
-                        number((x["beta"] * x["zero"] * interval_s).min(1e3)),
-                    ),
-                    ("beta", number(x["beta"].min(1e3))),
-                ]
-            },
-        ))
+        pi_on_delay(conditions, PieParams::defaults().interval, 0.05, 10.0)
     }
 
     const SLOWED_BY: Option<&'static str> = Some("crossover");
