@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench papers suite reality docs clean help
+.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -24,10 +24,11 @@ help:
 	@echo "make golden    renew the golden results where numbers are meant to move"
 	@echo "make lint      formatters, linters and type checks"
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
-	@echo "make bench     speed beside ns-2 (needs Debian's ns2); the link beside its prototype"
+	@echo "make bench     speed beside ns-2 and ns-3 (Debian's ns2, libns3-dev); the link beside its prototype"
+	@echo "make costs     instructions per packet of laws, queues and senders (needs valgrind)"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
-	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (45 min)"
+	@echo "make reality   docs/reality.md: the simulator beside real flows, in real time (70 min)"
 	@echo "make docs      the generated pages of docs/"
 
 run: $(STAMPS)/native
@@ -86,7 +87,13 @@ TRACES ?= ../shared/traces
 
 bench: $(STAMPS)/native $(STAMPS)/tools
 	$(BIN)/python bench/speed.py --reference $(REFERENCE)
+	$(BIN)/python bench/ns3.py
 	$(BIN)/python bench/link.py --reference $(REFERENCE) --traces $(TRACES)
+
+# Instructions per packet of laws, queues and senders (needs valgrind).
+costs: $(STAMPS)/venv
+	cargo build --release --quiet -p forebay-sim --example simulate
+	$(BIN)/python bench/costs.py
 
 papers: $(STAMPS)/native
 	$(BIN)/forebay replay all --page docs/papers.md
@@ -95,7 +102,7 @@ suite: $(STAMPS)/native
 	$(BIN)/forebay suite rfc7928 --law all --page docs/rfc7928.md
 
 reality: $(STAMPS)/native $(STAMPS)/tools
-	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
+	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml modern.toml) \
 	  --repeats 5 --links 2 --page docs/reality.md --out results/reality
 
 docs: $(STAMPS)/native

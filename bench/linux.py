@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 #: A full packet as `tc` counts it, with its Ethernet header, and what of it is not data.
 PACKET_BYTES = 1500
 HEADER_BYTES = 66
+#: The harness's default for tbf and htb.
+TOKENS_BYTES = 3000
 
 SENDERS = {"reno": "linux-reno", "cubic": "linux-cubic", "dctcp": "dctcp", "bbr": "bbr"}
 
@@ -27,7 +29,7 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
     Raises:
         MissingError: the case needs what Forebay does not have.
     """
-    other = {"gso", "mtu", "burst", "sysctl", "pre", "hook"} & set(case)
+    other = {"gso", "mtu", "sysctl", "pre", "hook"} & set(case)
     if other:
         raise MissingError(f"option {', '.join(sorted(other))}")
     if shaper(case) not in ("tbf", "htb", "cake"):
@@ -52,6 +54,7 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
             f'measure = ["{window_s[0]}s", "{window_s[1]}s"]',
             "[bottleneck]",
             f'rate = "{case["rate_mbit"] * 1e6:.0f}bit/s"',
+            f'burst = "{burst_bytes(case)}B"',
             # Both halves of a round trip are in the access links there.
             'delay = "0ns"',
             f'buffer = "{buffer}"',
@@ -67,6 +70,11 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
 def shaper(case: Mapping[str, Any]) -> str:
     """What holds the bottleneck to its rate."""
     return "cake" if case["qdisc"].startswith("cake") else case.get("shaper", "tbf")
+
+
+def burst_bytes(case: Mapping[str, Any]) -> int:
+    """Depth of the shaper's token bucket; cake has none."""
+    return 0 if shaper(case) == "cake" else case.get("burst", TOKENS_BYTES)
 
 
 def options(words: list[str]) -> dict[str, str]:

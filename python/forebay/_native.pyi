@@ -127,6 +127,7 @@ class LinkInfo:
         from_node: str,
         to_node: str,
         rate_bps: int,
+        burst_bytes: int,
         trace: tuple[int, float] | None,
         delay_s: tuple[float, float],
         buffer_pkts: int | None,
@@ -140,6 +141,8 @@ class LinkInfo:
     to_node: str
     #: what laws are told
     rate_bps: int
+    #: what may leave at once after a pause
+    burst_bytes: int
     #: where recorded times drive it: their mean rate in bit/s, and their length in s
     trace: tuple[int, float] | None
     #: one way: least and most, by flow

@@ -1,24 +1,38 @@
-//! The end of a link that takes packets from a queue: at a constant rate, or as a recorded trace
-//! lets it. It knows when it is next free and when a packet is out; packets stay with the caller.
+//! The end of a link that takes packets from a queue: at a constant rate, from a token bucket, or
+//! as a recorded trace lets it. It knows when it is next free and when a packet is out; packets stay with the caller.
 
 use std::sync::Arc;
 
 use crate::discipline::{Departure, Dequeued, Discipline, Packet, Sink};
 use crate::rate_trace::RateTrace;
-use crate::units::{Rate, Time};
+use crate::units::{Bytes, Rate, Span, Time};
 
 /// What a link can carry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
     Constant(Rate),
+    /// A constant rate that saves what a pause leaves unused, up to `burst`: it leaves at once
+    /// after the pause, as from Linux's `tbf`.
+    Bucket {
+        rate: Rate,
+        burst: Bytes,
+    },
     Recorded(Arc<RateTrace>),
 }
 
 impl Capacity {
+    /// A constant rate, saved up where `burst` is not zero.
+    pub fn of(rate: Rate, burst: Bytes) -> Capacity {
+        match burst {
+            Bytes(0) => Capacity::Constant(rate),
+            burst => Capacity::Bucket { rate, burst },
+        }
+    }
+
     /// Over all of it. A law is told this rate, unless a scenario names one.
     pub fn mean_rate(&self) -> Rate {
         match self {
-            Capacity::Constant(rate) => *rate,
+            Capacity::Constant(rate) | Capacity::Bucket { rate, .. } => *rate,
             Capacity::Recorded(trace) => trace.mean_rate(),
         }
     }
@@ -26,7 +40,7 @@ impl Capacity {
     /// Rate at all times; zero where the link carries a packet now and then.
     pub fn steady_rate(&self) -> Rate {
         match self {
-            Capacity::Constant(rate) => *rate,
+            Capacity::Constant(rate) | Capacity::Bucket { rate, .. } => *rate,
             Capacity::Recorded(_) => Rate::from_bps(0),
         }
     }
@@ -34,8 +48,16 @@ impl Capacity {
     /// Bits that it can carry from the start up to and at `end`, besides the steady rate.
     pub fn recorded_bits(&self, end: Time) -> u64 {
         match self {
-            Capacity::Constant(_) => 0,
+            Capacity::Constant(_) | Capacity::Bucket { .. } => 0,
             Capacity::Recorded(trace) => trace.bits_until(end),
+        }
+    }
+
+    /// The rate from here on; a recorded link has a constant one then.
+    pub fn set_rate(&mut self, to: Rate) {
+        match self {
+            Capacity::Bucket { rate, .. } => *rate = to,
+            Capacity::Constant(_) | Capacity::Recorded(_) => *self = Capacity::Constant(to),
         }
     }
 }
@@ -63,6 +85,7 @@ enum Pace {
         /// Rest of the rounding to ns, so that the long-run rate is exact.
         remainder: u64,
     },
+    Bucket(Bucket),
     Recorded(Box<Opportunities>),
 }
 
@@ -77,6 +100,7 @@ impl Transmitter {
         Transmitter {
             pace: match capacity {
                 Capacity::Constant(rate) => Pace::constant(*rate),
+                Capacity::Bucket { rate, burst } => Pace::Bucket(Bucket::new(*rate, *burst)),
                 Capacity::Recorded(trace) => {
                     Pace::Recorded(Box::new(Opportunities::new(Arc::clone(trace))))
                 }
@@ -103,7 +127,7 @@ impl Transmitter {
     #[inline(always)]
     pub fn arrived(&mut self, now: Time) -> bool {
         match &mut self.pace {
-            Pace::Constant { .. } => self.free,
+            Pace::Constant { .. } | Pace::Bucket(_) => self.free,
             Pace::Recorded(opportunities) => {
                 if self.free {
                     opportunities.skip_until(now);
@@ -143,6 +167,10 @@ impl Transmitter {
                 self.due = now + span;
                 self.due
             }
+            Pace::Bucket(bucket) => {
+                self.due = bucket.send(now, bytes);
+                self.due
+            }
             Pace::Recorded(opportunities) => {
                 let (out, due) = opportunities.send(now, bytes);
                 self.due = due;
@@ -162,6 +190,7 @@ impl Transmitter {
                 *remainder = 0;
                 until.max(Time::from_nanos(now.as_nanos() + 1))
             }
+            Pace::Bucket(_) => until.max(Time::from_nanos(now.as_nanos() + 1)),
             Pace::Recorded(opportunities) => {
                 // The opportunity of `now` is lost.
                 opportunities.skip_until(now);
@@ -172,13 +201,64 @@ impl Transmitter {
 
     /// From here on the rate is constant; the packet that is being sent keeps its time.
     pub fn set_rate(&mut self, rate: Rate) {
-        self.pace = Pace::constant(rate);
+        match &mut self.pace {
+            Pace::Bucket(bucket) => bucket.set_rate(rate),
+            Pace::Constant { .. } | Pace::Recorded(_) => self.pace = Pace::constant(rate),
+        }
     }
 }
 
 impl Pace {
     fn constant(rate: Rate) -> Pace {
         Pace::Constant { rate, remainder: 0 }
+    }
+}
+
+/// A token bucket as Linux's `tbf`: a packet is out when there are tokens for all of it.
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    burst: Bytes,
+    /// In which it fills.
+    depth: Span,
+    /// When it held no tokens; it has filled at the rate since then.
+    empty: Time,
+    /// Rest of the rounding to ns, so that the long-run rate is exact.
+    remainder: u64,
+}
+
+impl Bucket {
+    /// It fills from time zero on.
+    fn new(rate: Rate, burst: Bytes) -> Bucket {
+        let mut bucket = Bucket {
+            rate,
+            burst,
+            depth: Span::ZERO,
+            empty: Time::ZERO,
+            remainder: 0,
+        };
+        bucket.set_rate(rate);
+        bucket
+    }
+
+    /// Tokens stay, as the time in which they came.
+    fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+        let depth_ns = u128::from(self.burst.0) * 8 * 1_000_000_000 / u128::from(rate.as_bps());
+        self.depth = Span::from_nanos(u64::try_from(depth_ns).unwrap_or(u64::MAX));
+    }
+
+    /// Takes a packet's tokens; when the packet is out.
+    fn send(&mut self, now: Time, bytes: u32) -> Time {
+        // A full bucket takes no more.
+        if now.since(self.empty) > self.depth {
+            self.empty = Time::from_nanos(now.as_nanos() - self.depth.as_nanos());
+            self.remainder = 0;
+        }
+        let (span, left) = self.rate.transmission(bytes, self.remainder);
+        self.empty = self.empty + span;
+        self.remainder = left;
+        self.empty.max(now)
     }
 }
 
@@ -345,6 +425,28 @@ mod tests {
         assert_eq!(bench.out[0], (0, 1000, 1088));
         assert_eq!(bench.out[8].2, 1800);
         assert!(bench.link.is_free() && bench.link.due() == Time::MAX);
+    }
+
+    #[test]
+    fn a_bucket_lets_out_at_once_what_a_pause_has_saved() {
+        // 1000 bytes take 1 ms; it saves two of them.
+        let rate = Rate::from_bps(8_000_000);
+        let burst = Bytes(2000);
+        let mut bench = Bench::new(&Capacity::Bucket { rate, burst });
+        for _ in 0..4 {
+            bench.arrive(at_ms(10), 1000);
+        }
+        // Half a millisecond's tokens; then, after 30 ms, two packets' and no more.
+        bench.arrive(Time::from_nanos(12_500_000), 1000);
+        for _ in 0..3 {
+            bench.arrive(at_ms(42), 1000);
+        }
+        bench.run(at_ms(100));
+        let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| *out).collect();
+        assert_eq!(
+            out,
+            [10_000, 10_000, 11_000, 12_000, 13_000, 42_000, 42_000, 43_000]
+        );
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl Direction {
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
         self.account(now);
         self.carried_bits = 0;
-        self.capacity = Capacity::Constant(rate);
+        self.capacity.set_rate(rate);
         self.transmitter.set_rate(rate);
         self.discipline.set_rate(rate);
         self.recorder.rate_changed(now, rate);

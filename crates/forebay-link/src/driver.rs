@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use forebay_core::{Bytes, Capacity, SetPoint, Span, Time};
+use forebay_core::{Bytes, SetPoint, Span, Time};
 use forebay_trace::{Metrics, Trace};
 use nix::errno::Errno;
 use nix::libc;
@@ -520,7 +520,7 @@ impl Driver<'_> {
                     let mut asked = [&self.settings.up, &self.settings.down][*way].clone();
                     let way = &mut self.ways[*way];
                     asked.law = law.clone();
-                    asked.capacity = Capacity::Constant(way.rate());
+                    asked.capacity.set_rate(way.rate());
                     let seed = self.settings.seed ^ now.as_nanos();
                     // A law that does not fit the queue is refused.
                     let Ok(discipline) = asked.discipline(self.settings.mtu, seed, "changed law")

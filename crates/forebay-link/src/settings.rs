@@ -111,7 +111,7 @@ impl DirectionSettings {
         Ok(DirectionSettings {
             capacity: match &choice.trace {
                 Some(trace) => Capacity::Recorded(trace.clone()),
-                None => Capacity::Constant(choice.mean_rate()),
+                None => Capacity::of(choice.mean_rate(), options.burst),
             },
             path: Path {
                 delays: options.delay,

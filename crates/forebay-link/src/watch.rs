@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::laws::LAWS;
 use forebay_core::param::Value;
-use forebay_core::{Capacity, Rate, SetPoint, Span, Time};
+use forebay_core::{Rate, SetPoint, Span, Time};
 use forebay_scenario::LawChoice;
 use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -186,7 +186,7 @@ impl View {
     fn scale_rate(&mut self, factor: f64) {
         let rate = self.ways[self.way].capacity.mean_rate().as_bps() as f64 * factor;
         let rate = rounded(rate.clamp(1e3, 1e11));
-        self.ways[self.way].capacity = Capacity::Constant(rate);
+        self.ways[self.way].capacity.set_rate(rate);
         self.note = format!("{}: {rate}", WAYS[self.way]);
         let _ = self.changes.send(Change::Rate(self.way, rate));
     }
@@ -436,6 +436,7 @@ fn name(flow: &Flow) -> String {
 )]
 mod tests {
     use super::*;
+    use forebay_core::Capacity;
     use forebay_scenario::LinkOptions;
     use ratatui::backend::TestBackend;
     use ratatui::Terminal;

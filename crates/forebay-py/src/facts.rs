@@ -82,6 +82,8 @@ record! {
         to_node: String,
         /// What laws are told.
         rate_bps: u64,
+        /// What may leave at once after a pause.
+        burst_bytes: u64,
         /// Mean rate in bit/s of the recorded times at which it sends, and their length in s.
         trace: Option<(u64, f64)>,
         /// One way: least and most, by flow.
@@ -106,6 +108,7 @@ impl LinkInfo {
             from_node: link.from.clone(),
             to_node: link.to.clone(),
             rate_bps: link.rate.as_bps(),
+            burst_bytes: link.burst.0,
             trace: link.trace.as_deref().map(trace),
             delay_s: (delay_s, delay_s),
             buffer_pkts,

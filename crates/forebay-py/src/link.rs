@@ -166,6 +166,7 @@ impl LinkSettings {
             from_node: from.to_owned(),
             to_node: to.to_owned(),
             rate_bps: choice.mean_rate().as_bps(),
+            burst_bytes: options.burst.0,
             trace: choice.trace.as_deref().map(facts::trace),
             delay_s: (
                 options.delay.least.as_secs_f64(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{unknown_key, ParamType, Shape, Value};
 use forebay_core::{
-    params, ParamError, ParamSpec, Params, QueueChoice, Rate, RateTrace, Span, Time,
+    params, Bytes, ParamError, ParamSpec, Params, QueueChoice, Rate, RateTrace, Span, Time,
 };
 
 use crate::law_choice::{law_kinds, law_named, LawChoice};
@@ -18,6 +18,8 @@ params! {
     pub struct DirectionOptions {
         /// Rate, such as 15Mbit/s; it counts the bits of whole IP packets.
         rate: Maybe<Rate> = Maybe(None), 1e3 => 1e11;
+        /// Bytes that may leave at once after a pause, such as 3000B: a token bucket, as tbf has.
+        burst: Bytes = Bytes(0), 0.0 => 1e9;
         /// Delay after the queue, one way, such as 30ms; 20..200ms gives each flow a delay in
         /// that range.
         delay: DelayRange = DelayRange::of(Span::ZERO), 0.0 => 60.0;
@@ -239,6 +241,10 @@ impl DirectionChoice {
             // One replaces the other.
             (options.rate, options.trace) = (Maybe(None), Maybe(None));
         }
+        if has("trace") {
+            // Of a link with a rate.
+            options.burst = Bytes(0);
+        }
         let mut params = None;
         for (name, value) in given {
             match (*name, value) {
@@ -266,6 +272,10 @@ impl DirectionChoice {
                 return Err(ParamError::new("rate", found, allowed));
             }
         };
+        if trace.is_some() && options.burst != Bytes(0) {
+            let allowed = "none beside a trace, which saves nothing";
+            return Err(ParamError::new("burst", options.burst.to_value(), allowed));
+        }
         let queue = options.queue.0.clone().map(|queue| queue.0);
         let law = match other {
             Some(other) if !has("aqm") && params.is_none() => match has("queue") {
@@ -536,7 +546,8 @@ mod tests {
     }
 
     fn read(options: &[(&str, &str)]) -> Result<LinkOptions, ParamError> {
-        let files = [("a.down".to_owned(), b"1\nx\n".to_vec())];
+        let file = |name: &str, text: &[u8]| (name.to_owned(), text.to_vec());
+        let files = [file("a.down", b"1\nx\n"), file("c.down", b"1\n")];
         LinkOptions::read(&given(options), &files)
     }
 
@@ -573,7 +584,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         type Case = (&'static [(&'static str, &'static str)], &'static str);
-        let cases: [Case; 15] = [
+        let cases: [Case; 16] = [
             (&[], "rate: found nothing"),
             (&[("rate", "15")], "rate: found \"15\""),
             (&[("rate", "1bit/s")], "rate: found \"1bit/s\""),
@@ -590,6 +601,10 @@ mod tests {
                 "trace-up: found \"x\" in line 2 of \"a.down\", allowed: a whole number",
             ),
             (&[("trace", "b.down")], "trace: found \"b.down\""),
+            (
+                &[("trace", "c.down"), ("burst", "3000B")],
+                "burst: found \"3000B\", allowed: none beside a trace",
+            ),
             (
                 &[("rate", "1Mbit/s"), ("delay", "200..20ms")],
                 "delay: found",

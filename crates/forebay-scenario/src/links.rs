@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
-use forebay_core::{params, ParamSpec, Params, Rate, RateTrace, Span};
+use forebay_core::{params, Bytes, ParamSpec, Params, Rate, RateTrace, Span};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
@@ -21,6 +21,8 @@ params! {
     pub struct LinkKeys {
         /// Rate of the link. Where `rate_trace` drives the link, the rate that its law is told.
         rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
+        /// Bytes that may leave at once after a pause: a token bucket, as Linux's tbf has.
+        burst: Bytes = Bytes(0), 0.0 => 1e9;
         /// File of a recorded link, in the format of cellular traces: each line is a time in whole
         /// ms at which 1500 bytes can leave. At its end it starts again.
         rate_trace: Maybe<Text> = Maybe(None), 0.0 => 0.0;
@@ -87,6 +89,7 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
             from: from.0,
             to: to.0,
             rate: keys.rate,
+            burst: burst(section, &keys)?,
             trace: match &keys.rate_trace.0 {
                 Some(Text(file)) => Some(trace(section, file, options)?),
                 None => None,
@@ -119,6 +122,16 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
         links.push(link);
     }
     Ok(links)
+}
+
+fn burst(section: &Section, keys: &LinkKeys) -> Result<Bytes, Fault> {
+    match (&keys.rate_trace.0, keys.burst) {
+        (Some(_), Bytes(1..)) => {
+            let allowed = format!("none beside {FILE_KEY}, which saves nothing");
+            Err(section.fault("burst", keys.burst.to_value(), allowed))
+        }
+        (_, burst) => Ok(burst),
+    }
 }
 
 /// The trace in the file of this name.

@@ -42,6 +42,8 @@ pub struct Link {
     pub to: String,
     /// What the law is told, and the rate of the line back, where `trace` drives the link.
     pub rate: Rate,
+    /// What may leave at once after a pause; zero is none.
+    pub burst: Bytes,
     /// When the link can send, in place of `rate`.
     pub trace: Option<Arc<RateTrace>>,
     /// One way.
@@ -54,11 +56,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// Its capacity: the trace, or the rate where there is none.
+    /// Its capacity: the trace, or the rate where there is none, saved up where it has a burst.
     pub fn capacity(&self) -> Capacity {
         match &self.trace {
             Some(trace) => Capacity::Recorded(Arc::clone(trace)),
-            None => Capacity::Constant(self.rate),
+            None => Capacity::of(self.rate, self.burst),
         }
     }
 }

@@ -83,8 +83,8 @@ impl Port {
     /// The packet being sent is finished at the old rate. A recorded link only tells its law.
     pub fn set_rate(&mut self, now: u64, rate: Rate) {
         self.discipline.set_rate(rate);
-        if let Capacity::Constant(constant) = &mut self.capacity {
-            *constant = rate;
+        if !matches!(self.capacity, Capacity::Recorded(_)) {
+            self.capacity.set_rate(rate);
             self.transmitter.set_rate(rate);
             let now = Time::from_nanos(now);
             self.record.recorder.rate_changed(now, rate);

@@ -342,6 +342,7 @@ def _settings(one: LinkDirectionSettings) -> dict[str, Any]:
     return {
         "rate": None if one.trace else units.rate(link.rate_bps),
         "trace": one.trace,
+        "burst": units.size(link.burst_bytes),
         "delay": "..".join(units.time(end) for end in dict.fromkeys(link.delay_s)),
         "buffer": units.buffer(link.buffer_pkts, link.buffer_bytes),
         "loss": one.loss,
@@ -358,4 +359,5 @@ def _texts(params: Sequence[tuple[str, Parameter]]) -> list[tuple[str, str]]:
 def _capacity(one: LinkDirectionSettings) -> str:
     if one.trace:
         return f"as recorded in {Path(one.trace).name}"
-    return words.rate(one.link.rate_bps)
+    burst = one.link.burst_bytes
+    return words.rate(one.link.rate_bps) + (f" (bursts of {units.size(burst)})" if burst else "")

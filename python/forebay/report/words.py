@@ -231,6 +231,8 @@ def _link(link: LinkInfo) -> str:
             f"that follows a recorded trace of {length_s:g} s again and again, "
             f"{rate(mean_bps)} on average (its law is told {rate(link.rate_bps)}),"
         )
+    elif link.burst_bytes:
+        capacity += f" that saves {units.size(link.burst_bytes)} in a pause,"
     ecn = ", marking ECN-capable packets" if link.ecn else ""
     return (
         f"a link {capacity} with a one-way delay of {delay(link.delay_s)} and a buffer of "

@@ -57,6 +57,7 @@ class LinkPlan:
     point: int
     law: int
     rate: str
+    burst: str
     #: One way, after the queue.
     delay: str
     buffer: str
@@ -81,6 +82,7 @@ class LinkPlan:
             delay=self.delay,
             buffer=RETURN_BUFFER,
             rate_up=self.rate,
+            burst_up=self.burst,
             buffer_up=self.buffer,
             aqm_up=self.aqm,
             params_up=self.params,
@@ -208,6 +210,7 @@ def _plan(file: str, index: int, point: PointInfo, number: int, law: LawInfo) ->
         point=index,
         law=number,
         rate=units.rate(bottleneck.rate_bps),
+        burst=units.size(bottleneck.burst_bytes),
         delay=units.time(rtt_s / 2),
         buffer=units.buffer(bottleneck.buffer_pkts, bottleneck.buffer_bytes),
         ecn=bottleneck.ecn,
