@@ -1,17 +1,15 @@
 //! `[bottleneck]` and `[[link]]`: the queues of a network and the links they feed.
 
-use std::sync::Arc;
-
 use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
-use forebay_core::{params, ParamSpec, Params, Rate, RateTrace, Span};
+use forebay_core::{params, ParamSpec, Params, Rate, Span};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
+use crate::files::Files;
 use crate::law_choice::{law_named, LawChoice};
 use crate::limits::check_law;
 use crate::model::{Link, Scenario};
-use crate::options::Options;
 use crate::path::link_names;
 use crate::tree::Section;
 use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text};
@@ -75,7 +73,7 @@ pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 ///
 /// # Errors
 /// A key that is wrong; a name or a pair of nodes that another link has.
-pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> {
+pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
     let section = Section {
         table: &document.bottleneck,
         name: "bottleneck",
@@ -88,7 +86,7 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
             to: to.0,
             rate: keys.rate,
             trace: match &keys.rate_trace.0 {
-                Some(Text(file)) => Some(trace(section, file, options)?),
+                Some(Text(file)) => Some(files.trace(section, file)?),
                 None => None,
             },
             delay: keys.delay,
@@ -119,16 +117,6 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
         links.push(link);
     }
     Ok(links)
-}
-
-/// The trace in the file of this name.
-fn trace(section: &Section, file: &str, options: &Options) -> Result<Arc<RateTrace>, Fault> {
-    let Some((_, text)) = options.files.iter().find(|(name, _)| name == file) else {
-        let allowed = "a file that can be read, named as from this one's folder";
-        return Err(section.fault(FILE_KEY, format!("{file:?}"), allowed));
-    };
-    let read = RateTrace::parse(text, FILE_KEY, file);
-    read.map(Arc::new).map_err(|error| section.locate(error))
 }
 
 fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fault> {
