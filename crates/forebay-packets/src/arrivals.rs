@@ -5,10 +5,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::Hash;
 
-use forebay_core::{ParamError, TrafficClass};
+use forebay_core::TrafficClass;
 
 use crate::prefix::Prefix;
-use crate::{capture, list};
 
 /// Most packets that are kept, and most flows: what a run has memory for.
 const MOST_PACKETS: usize = 20_000_000;
@@ -62,7 +61,7 @@ impl Selection {
     }
 
     /// "from 10.0.0.0/8 to ::/0"
-    fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let mut words = String::new();
         for (which, prefixes) in [("from", &self.source), ("to", &self.destination)] {
             for (i, prefix) in prefixes.iter().enumerate() {
@@ -83,44 +82,6 @@ pub(crate) struct Wrong {
 }
 
 impl Arrivals {
-    /// Reads a capture (pcap, pcapng) or a list (CSV) of packets; the contents tell which it is.
-    /// `key` and `file` only name it in errors.
-    ///
-    /// # Errors
-    /// A file of neither format, broken, cut off, not in order of time, without packets, or with
-    /// too many packets or flows; a selection that leaves none.
-    pub fn parse(
-        contents: &[u8],
-        selection: &Selection,
-        key: &str,
-        file: &str,
-    ) -> Result<Arrivals, ParamError> {
-        let fault = |found: String, allowed: &str| Err(ParamError::new(key, found, allowed));
-        let no_addresses = !selection.source.is_empty() || !selection.destination.is_empty();
-        let read = match capture::Format::of(contents) {
-            Some(format) => capture::read(contents, format, selection),
-            None if no_addresses && list::is_one(contents) => {
-                let found = format!("{:?} with packets {}", file, selection.in_words());
-                return fault(found, "a capture: a list of packets has no addresses");
-            }
-            None => list::read(contents, selection),
-        };
-        match read {
-            Ok(builder) if builder.packets.is_empty() => {
-                let of = selection.in_words();
-                match builder.passed_over {
-                    Some((from, to)) => fault(
-                        format!("no packet {of} in {file:?}"),
-                        &format!("addresses of its packets, such as {from} to {to}"),
-                    ),
-                    None => fault(format!("{file:?} without IP packets"), FORMATS),
-                }
-            }
-            Ok(builder) => Ok(builder.finish()),
-            Err(Wrong { found, allowed }) => fault(format!("{found} in {file:?}"), allowed),
-        }
-    }
-
     /// From the first packet of the file until the last one that is taken.
     pub fn length_ns(&self) -> u64 {
         self.packets.last().map_or(0, |packet| packet.at_ns)
@@ -158,13 +119,13 @@ pub(crate) struct Builder<K> {
 pub(crate) struct Built {
     flows: u32,
     hosts: Vec<(u16, u16)>,
-    packets: Vec<Arrival>,
+    pub packets: Vec<Arrival>,
     largest_bytes: u16,
-    passed_over: Option<(std::net::IpAddr, std::net::IpAddr)>,
+    pub passed_over: Option<(std::net::IpAddr, std::net::IpAddr)>,
 }
 
 impl Built {
-    fn finish(mut self) -> Arrivals {
+    pub fn finish(mut self) -> Arrivals {
         self.packets.shrink_to_fit();
         Arrivals {
             packets: self.packets,

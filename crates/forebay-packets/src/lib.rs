@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod capture;
+mod file;
 pub mod ip;
 mod link_layer;
 mod list;

@@ -10,7 +10,10 @@ use forebay_packets::{Arrivals, Selection};
 use crate::error::Fault;
 use crate::options::Options;
 use crate::tree::Section;
-use crate::{links, traffic};
+
+/// The key of a link that names a file, and that of traffic.
+pub const TRACE_KEY: &str = "rate_trace";
+pub const ARRIVALS_KEY: &str = "file";
 
 /// Their contents come with the call; nothing is opened.
 pub struct Files<'a> {
@@ -43,7 +46,7 @@ impl<'a> Files<'a> {
         if let Some(trace) = self.traces.borrow().get(file) {
             return Ok(Arc::clone(trace));
         }
-        let key = links::FILE_KEY;
+        let key = TRACE_KEY;
         let contents = self.contents(section, key, file)?;
         let trace = RateTrace::parse(contents, key, file).map_err(|error| section.locate(error))?;
         let trace = Arc::new(trace);
@@ -63,7 +66,7 @@ impl<'a> Files<'a> {
         if let Some(arrivals) = self.arrivals.borrow().get(&which) {
             return Ok(Arc::clone(arrivals));
         }
-        let key = traffic::FILE_KEY;
+        let key = ARRIVALS_KEY;
         let contents = self.contents(section, key, file)?;
         let arrivals = Arrivals::parse(contents, &which.1, key, file)
             .map_err(|error| section.locate(error))?;

@@ -58,9 +58,6 @@ params! {
     }
 }
 
-/// The key that names a file.
-pub const FILE_KEY: &str = "rate_trace";
-
 /// Most `[[link]]`s: a link has two stations, and a packet under way carries a station's number.
 const MOST_LINKS: usize = 100;
 

@@ -7,7 +7,7 @@ use forebay_core::{ParamError, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin, ScenarioError};
-use crate::files::Files;
+use crate::files::{Files, ARRIVALS_KEY, TRACE_KEY};
 use crate::law_choice::LawChoice;
 use crate::model::Scenario;
 use crate::options::Options;
@@ -66,12 +66,12 @@ fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault
     laws::choose(&mut document, options)?;
     let fixed = apply_sets(&mut document, options)?;
     let tables = std::iter::once(&document.bottleneck).chain(&document.links);
-    let traces = tables.filter_map(|table| table.text(links::FILE_KEY));
+    let traces = tables.filter_map(|table| table.text(TRACE_KEY));
     let tables = document.traffic.iter();
-    let arrivals = tables.filter_map(|table| table.text(traffic::FILE_KEY));
+    let arrivals = tables.filter_map(|table| table.text(ARRIVALS_KEY));
     let mut names: BTreeSet<String> = traces.chain(arrivals).map(Into::into).collect();
     for settings in sweep::points(&document, &fixed)? {
-        for key in [links::FILE_KEY, traffic::FILE_KEY] {
+        for key in [TRACE_KEY, ARRIVALS_KEY] {
             names.extend(settings.texts(key).map(str::to_owned));
         }
     }

@@ -16,7 +16,6 @@ use crate::model::{
 use crate::path::unique_labels;
 use crate::tree::Section;
 
-pub use arrivals::FILE_KEY;
 use checks::{check, check_group, path};
 pub use keys::FlowKeys;
 use keys::{ArrivalsKeys, CbrKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys, TcpKeys, WebKeys};

@@ -11,9 +11,6 @@ use crate::model::{KeyNumber, Link, Recorded, Traffic, TrafficKind};
 use crate::tree::Section;
 use crate::types::Text;
 
-/// The key that names a file.
-pub const FILE_KEY: &str = "file";
-
 /// Of the way from the last queue to the sink: as good as none.
 const ACCESS: Rate = Rate::from_bps(1_000_000_000_000);
 
