@@ -2,7 +2,7 @@
 #![no_main]
 
 use forebay_core::Ecn;
-use forebay_link::ip::{set_ce, Headers};
+use forebay_packets::ip::{set_ce, Headers};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|packet: &[u8]| {

@@ -172,6 +172,7 @@ class TrafficInfo:
         tcp: str | None,
         ecn: str,
         pacing: bool,
+        file: str | None,
         numbers: dict[str, float],
     ) -> None: ...
     label: str
@@ -192,6 +193,8 @@ class TrafficInfo:
     #: "off", "classic" (RFC 3168) or "l4s"
     ecn: str
     pacing: bool
+    #: name of the file with its packets, where they came once
+    file: str | None
     #: numbers that belong to the kind, by the scenario's keys with their unit, such as "on_s";
     #: absent ones are left out
     numbers: dict[str, float]

@@ -20,10 +20,10 @@ use pcap_file::{DataLink, PcapError};
 
 use crate::direction::Counts;
 use crate::due::Due;
-use crate::ip::bytes_u32;
 use crate::namespace::End;
 use crate::offload;
 use crate::pool::{Pool, PREFIX_BYTES};
+use forebay_packets::ip::bytes_u32;
 
 /// Written to the disk in pieces of this size.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -120,7 +120,7 @@ impl Message {
     fn request(family: u8) -> Message {
         let mut bytes = vec![0; REQUEST_BYTES];
         bytes[0] = family;
-        bytes[1] = crate::ip::TCP;
+        bytes[1] = forebay_packets::ip::TCP;
         bytes[2] = 1 << (INFO - 1) | 1 << (CONG - 1);
         bytes[4..8].copy_from_slice(&STATES.to_ne_bytes());
         Message(bytes)

@@ -11,9 +11,9 @@ use nix::sys::uio::writev;
 use nix::unistd::read;
 
 use crate::due::Due;
-use crate::ip;
 use crate::offload;
 use crate::pool::{Pool, PREFIX_BYTES};
+use forebay_packets::ip;
 
 /// Name of the link's device in both namespaces.
 pub const NAME: &str = "forebay0";

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use forebay_trace::FlowTotals;
 
-use crate::ip::{Flow, Headers, TCP};
+use forebay_packets::ip::{Flow, Headers, TCP};
 
 /// Most flows that are counted one by one; the link carries later ones without counting them.
 const MOST_FLOWS: usize = 1 << 16;
@@ -159,8 +159,8 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ip::{Tcp, UDP};
     use forebay_core::TrafficClass;
+    use forebay_packets::ip::{Tcp, UDP};
 
     fn data(protocol: u8) -> Headers {
         Headers {

@@ -23,7 +23,6 @@ mod driver;
 mod due;
 mod error;
 pub mod flows;
-pub mod ip;
 pub mod lateness;
 pub mod live;
 mod namespace;

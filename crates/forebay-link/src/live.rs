@@ -7,7 +7,7 @@ use forebay_scenario::LawChoice;
 use nix::sys::signal::Signal;
 
 use crate::direction::Counts;
-use crate::ip::Flow;
+use forebay_packets::ip::Flow;
 
 /// One direction, as it is now.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@
 //! again. Otherwise the parts leave one by one; their payload stays where it is in the slot.
 
 use crate::due::Due;
-use crate::ip::{bytes_u16, bytes_u32, folded, set_ce, Headers};
 use crate::pool::{Cut, Slot, PREFIX_BYTES};
+use forebay_packets::ip::{bytes_u16, bytes_u32, folded, set_ce, Headers};
 
 /// linux/virtio_net.h
 const NEEDS_CHECKSUM: u8 = 1;
@@ -88,7 +88,8 @@ pub fn part(whole: &[u8], slot: &Slot, cut: &Cut, due: &Due) -> Part {
 
     let addresses = if v4 { 12..20 } else { 8..40 };
     // The sum of the pseudo-header; the device adds the rest.
-    let pseudo = sum(&headers[addresses]) + u32::from(crate::ip::TCP) + bytes_u32(tcp_bytes);
+    let pseudo =
+        sum(&headers[addresses]) + u32::from(forebay_packets::ip::TCP) + bytes_u32(tcp_bytes);
     let tcp = &mut headers[transport..];
     let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
     let seq = seq.wrapping_add(u32::from(due.first) * cut.payload_bytes);

@@ -2,7 +2,7 @@
 
 use forebay_core::{Ecn, Packet, TrafficClass};
 
-use crate::ip::{bytes_u32, Headers};
+use forebay_packets::ip::{bytes_u32, Headers};
 
 /// Bytes before each packet for the header with which a device describes a super-packet.
 pub const PREFIX_BYTES: usize = 10;

@@ -22,9 +22,9 @@ use ratatui::text::{Line, Span as Words};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::Frame;
 
-use crate::ip::{Flow, TCP, UDP};
 use crate::live::{Change, Now, Picture, Shared};
 use crate::settings::{DirectionSettings, Settings};
+use forebay_packets::ip::{Flow, TCP, UDP};
 
 /// Pictures that the curves go back.
 const HISTORY: usize = 300;

@@ -5,7 +5,7 @@ use forebay_core::discipline::Buffer;
 use forebay_core::Site;
 use forebay_scenario::{
     Change, EcnChoice, Instant, KeyNumber, LawChoice, Link, LinkSetting, Point, RateTrace,
-    Scenario, Setting, Traffic,
+    Scenario, Setting, Traffic, TrafficKind,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -188,6 +188,8 @@ record! {
         /// "off", "classic" (RFC 3168) or "l4s".
         ecn: String,
         pacing: bool,
+        /// Name of the file with its packets, where they came once.
+        file: Option<String>,
         /// Numbers that belong to the kind, by the scenario's keys with their unit: "on_s".
         numbers: Py<PyDict>,
     }
@@ -220,6 +222,10 @@ impl TrafficInfo {
             }
             .to_owned(),
             pacing: tcp.is_some_and(|tcp| tcp.pacing),
+            file: match &traffic.kind {
+                TrafficKind::Arrivals(recorded) => Some(recorded.file.clone()),
+                _ => None,
+            },
             numbers: numbers.unbind(),
         })
     }

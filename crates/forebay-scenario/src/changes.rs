@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::links::LinkKeys;
 use crate::model::{Change, LinkSetting, Setting};
 use crate::path::TableId;
-use crate::traffic::FlowKeys;
+use crate::traffic::{self, FlowKeys};
 use crate::tree::{Data, Entry, Section};
 
 params! {
@@ -87,7 +87,7 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
             link: 1 + i,
             what: link_setting(key, &value)?,
         }),
-        (TableId::Traffic(traffic), "flows") => {
+        (TableId::Traffic(traffic), "flows") if counts_flows(document, traffic) => {
             // Unlike a declared number of flows, this one may be 0.
             if value == Value::Integer(0) {
                 return Ok(Setting::Flows { traffic, flows: 0 });
@@ -103,6 +103,15 @@ fn setting(document: &Document, entry: &Entry) -> Result<Setting, ParamError> {
             changeable(),
         )),
     }
+}
+
+/// Whether a traffic's number of flows is a key. One of no kind is told of elsewhere.
+fn counts_flows(document: &Document, traffic: usize) -> bool {
+    let section = Section {
+        table: &document.traffic[traffic],
+        name: "",
+    };
+    traffic::spec(&section).map_or(true, traffic::TrafficSpec::counts_flows)
 }
 
 fn link_setting(key: &str, value: &Value) -> Result<LinkSetting, ParamError> {

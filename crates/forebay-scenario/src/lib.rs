@@ -9,6 +9,7 @@
 mod changes;
 mod document;
 mod error;
+mod files;
 mod keys;
 mod law_choice;
 mod laws;

@@ -99,6 +99,12 @@ fn packets(scenario: &Scenario) -> f64 {
                 }
                 TrafficKind::Cbr { rate, .. } => flows * sent(*rate),
                 TrafficKind::OnOff(onoff) => flows * sent(onoff.rate),
+                TrafficKind::Arrivals(recorded) => {
+                    let period = recorded
+                        .period
+                        .map(|period| duration_s / period.as_secs_f64());
+                    recorded.packets.packets.len() as f64 * (1.0 + period.unwrap_or(0.0))
+                }
                 TrafficKind::Web(web) => flows * web.requests_per_s * duration_s,
                 TrafficKind::Pages(pages) => {
                     let page_s = pages.page_gap.max(pages.object_gap).as_secs_f64();

@@ -1,17 +1,15 @@
 //! `[bottleneck]` and `[[link]]`: the queues of a network and the links they feed.
 
-use std::sync::Arc;
-
 use forebay_core::discipline::Buffer;
 use forebay_core::param::ParamType;
-use forebay_core::{params, Bytes, ParamSpec, Params, Rate, RateTrace, Span};
+use forebay_core::{params, Bytes, ParamSpec, Params, Rate, Span};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
+use crate::files::{Files, TRACE_KEY};
 use crate::law_choice::{law_named, LawChoice};
 use crate::limits::check_law;
 use crate::model::{Link, Scenario};
-use crate::options::Options;
 use crate::path::link_names;
 use crate::tree::Section;
 use crate::types::{check_buffer, BufferSize, FixedLaw, Label, Maybe, Queue, Text};
@@ -62,9 +60,6 @@ params! {
     }
 }
 
-/// The key that names a file.
-pub const FILE_KEY: &str = "rate_trace";
-
 /// Most `[[link]]`s: a link has two stations, and a packet under way carries a station's number.
 const MOST_LINKS: usize = 100;
 
@@ -77,7 +72,7 @@ pub const OTHER: &[&[ParamSpec]] = &[OtherLinkKeys::SPECS, LinkKeys::SPECS];
 ///
 /// # Errors
 /// A key that is wrong; a name or a pair of nodes that another link has.
-pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> {
+pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
     let section = Section {
         table: &document.bottleneck,
         name: "bottleneck",
@@ -91,7 +86,7 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
             rate: keys.rate,
             burst: burst(section, &keys)?,
             trace: match &keys.rate_trace.0 {
-                Some(Text(file)) => Some(trace(section, file, options)?),
+                Some(Text(file)) => Some(files.trace(section, file)?),
                 None => None,
             },
             delay: keys.delay,
@@ -127,21 +122,11 @@ pub fn read(document: &Document, options: &Options) -> Result<Vec<Link>, Fault> 
 fn burst(section: &Section, keys: &LinkKeys) -> Result<Bytes, Fault> {
     match (&keys.rate_trace.0, keys.burst) {
         (Some(_), Bytes(1..)) => {
-            let allowed = format!("none beside {FILE_KEY}, which saves nothing");
+            let allowed = format!("none beside {TRACE_KEY}, which saves nothing");
             Err(section.fault("burst", keys.burst.to_value(), allowed))
         }
         (_, burst) => Ok(burst),
     }
-}
-
-/// The trace in the file of this name.
-fn trace(section: &Section, file: &str, options: &Options) -> Result<Arc<RateTrace>, Fault> {
-    let Some((_, text)) = options.files.iter().find(|(name, _)| name == file) else {
-        let allowed = "a file that can be read, named as from this one's folder";
-        return Err(section.fault(FILE_KEY, format!("{file:?}"), allowed));
-    };
-    let read = RateTrace::parse(text, FILE_KEY, file);
-    read.map(Arc::new).map_err(|error| section.locate(error))
 }
 
 fn check_ends(section: &Section, link: &Link, before: &[Link]) -> Result<(), Fault> {

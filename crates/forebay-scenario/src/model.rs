@@ -6,6 +6,8 @@ use forebay_core::{
     Buffer, Bytes, Capacity, QueueSite, Rate, RateTrace, SetPoint, Site, Span, Time,
 };
 
+use forebay_packets::Arrivals as Packets;
+
 use crate::law_choice::LawChoice;
 use crate::senders::SenderSpec;
 
@@ -141,6 +143,8 @@ pub enum TrafficKind {
     Web(Web),
     Pages(Pages),
     OnOff(OnOff),
+    /// Packets as they came once; they come to the first queue itself.
+    Arrivals(Recorded),
 }
 
 impl TrafficKind {
@@ -153,6 +157,7 @@ impl TrafficKind {
             TrafficKind::Web(_) => "web",
             TrafficKind::Pages(_) => "pages",
             TrafficKind::OnOff(_) => "onoff",
+            TrafficKind::Arrivals(_) => "arrivals",
         }
     }
 
@@ -172,7 +177,7 @@ impl TrafficKind {
             TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => Some(tcp),
             TrafficKind::Web(web) => Some(&web.tcp),
             TrafficKind::Pages(pages) => Some(&pages.tcp),
-            TrafficKind::Cbr { .. } | TrafficKind::OnOff(_) => None,
+            TrafficKind::Cbr { .. } | TrafficKind::OnOff(_) | TrafficKind::Arrivals(_) => None,
         }
     }
 }
@@ -219,6 +224,18 @@ pub struct OnOff {
     /// absent.
     pub arrivals: Option<Arrivals>,
     pub ecn: bool,
+}
+
+/// Packets of a capture or a list. Times count from the start of the traffic.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Its name as the scenario has it.
+    pub file: String,
+    pub packets: Arc<Packets>,
+    /// Factor on times.
+    pub scale: f64,
+    /// The file starts again at each multiple of it.
+    pub period: Option<Span>,
 }
 
 /// Poisson arrivals at the rate `per_s`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).

@@ -7,6 +7,7 @@ use forebay_core::{ParamError, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin, ScenarioError};
+use crate::files::{Files, ARRIVALS_KEY, TRACE_KEY};
 use crate::law_choice::LawChoice;
 use crate::model::Scenario;
 use crate::options::Options;
@@ -65,10 +66,14 @@ fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault
     laws::choose(&mut document, options)?;
     let fixed = apply_sets(&mut document, options)?;
     let tables = std::iter::once(&document.bottleneck).chain(&document.links);
-    let written = tables.filter_map(|table| table.text(links::FILE_KEY));
-    let mut names: BTreeSet<String> = written.map(Into::into).collect();
+    let traces = tables.filter_map(|table| table.text(TRACE_KEY));
+    let tables = document.traffic.iter();
+    let arrivals = tables.filter_map(|table| table.text(ARRIVALS_KEY));
+    let mut names: BTreeSet<String> = traces.chain(arrivals).map(Into::into).collect();
     for settings in sweep::points(&document, &fixed)? {
-        names.extend(settings.texts(links::FILE_KEY).map(str::to_owned));
+        for key in [TRACE_KEY, ARRIVALS_KEY] {
+            names.extend(settings.texts(key).map(str::to_owned));
+        }
     }
     Ok(names)
 }
@@ -77,12 +82,13 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
     let mut document = Document::read(text)?;
     let chosen = laws::choose(&mut document, options)?;
     let fixed = apply_sets(&mut document, options)?;
+    let files = Files::of(options);
     let mut points = Vec::new();
     for settings in sweep::points(&document, &fixed)? {
         let mut here = document.clone();
         settings.apply(&mut here);
         let both = |document: &Document| {
-            let scenario = scenario(document, options)?;
+            let scenario = scenario(document, &files)?;
             let laws = laws::read(document, &chosen, &scenario, options)?;
             Ok((scenario, laws))
         };
@@ -139,10 +145,10 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
     Ok(fixed)
 }
 
-fn scenario(document: &Document, options: &Options) -> Result<Scenario, Fault> {
+fn scenario(document: &Document, files: &Files) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
-    let mut links = links::read(document, options)?;
-    let traffic = traffic::read(document, &links)?;
+    let mut links = links::read(document, files)?;
+    let traffic = traffic::read(document, &links, files)?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {
         measure: top.window(),

@@ -48,6 +48,8 @@ enum Alarm {
     Act(u32),
     /// Flows of this traffic may arrive.
     Arrival(u32),
+    /// Packets of this traffic come by themselves.
+    Coming(u32),
 }
 
 /// Packets from pairs of like links arrive in the order in which they were sent: a delay line for
@@ -205,6 +207,8 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         for class in 0..engine.network.classes.len() {
             let first = engine.network.classes[class].application.first_arrival();
             engine.schedule_arrival(count(class), first.unwrap_or(NEVER));
+            let first = engine.network.classes[class].application.first_coming();
+            engine.schedule_coming(count(class), first);
         }
         engine.agenda.look();
         engine
@@ -344,6 +348,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             Some(Alarm::DelayedAck(flow)) => self.check_delayed_ack(now, flow),
             Some(Alarm::Act(flow)) => self.act(now, flow),
             Some(Alarm::Arrival(class)) => self.arrive(now, class),
+            Some(Alarm::Coming(class)) => self.take_coming(class),
             None => {}
         }
         let network = &self.network;

@@ -12,7 +12,8 @@ pub const NO_BLOCKS: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     pub flow: u32,
-    /// Of data: its number. Of an ACK: the number expected next.
+    /// Of data: its number. Of an ACK: the number expected next. Of packets that came once, with
+    /// [`Flags::hosts`]: the numbers of source and destination in 16 bits each.
     pub seq: u32,
     /// Where an ACK's SACK blocks are kept.
     pub blocks: u32,
@@ -32,6 +33,7 @@ pub struct Flags(u8);
 impl Flags {
     const UDP: u8 = 1;
     const ECN_SIGNAL: u8 = 2;
+    const HOSTS: u8 = 4;
 
     /// Of a source without congestion control.
     pub const fn of_udp() -> Flags {
@@ -42,6 +44,16 @@ impl Flags {
     /// that the congestion window was reduced (CWR).
     pub const fn of_tcp(ecn_signal: bool) -> Flags {
         Flags(if ecn_signal { Flags::ECN_SIGNAL } else { 0 })
+    }
+
+    /// Of a packet whose hosts are known: [`Packet::seq`] holds their numbers.
+    pub const fn with_hosts(self) -> Flags {
+        Flags(self.0 | Flags::HOSTS)
+    }
+
+    #[inline]
+    pub const fn hosts(self) -> bool {
+        self.0 & Flags::HOSTS != 0
     }
 
     #[inline]
@@ -67,6 +79,12 @@ impl discipline::Packet for Packet {
     }
     fn dscp(&self) -> u8 {
         self.traffic_class.dscp()
+    }
+    fn hosts(&self) -> (u64, u64) {
+        match self.flags.hosts() {
+            true => (u64::from(self.seq >> 16), u64::from(self.seq & 0xffff)),
+            false => (self.flow(), self.flow()),
+        }
     }
     fn tcp(&self) -> bool {
         !self.flags.udp()

@@ -1,6 +1,7 @@
 //! Applications: when a flow's connection opens and closes, when a transfer
 //! begins, and when a source without congestion control sends. One kind a file.
 
+mod arrivals;
 mod cbr;
 mod ftp;
 mod mice;
@@ -10,7 +11,7 @@ mod web;
 
 use crate::number::{count, small};
 use forebay_core::cast::{whole_u32, whole_u64};
-use forebay_core::Rng;
+use forebay_core::{Rng, TrafficClass};
 use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
 
 /// An act of an application on its connection.
@@ -33,6 +34,18 @@ pub enum Action {
 pub struct Act {
     pub at: u64,
     pub action: Action,
+}
+
+/// A packet that comes to the first queue of its path by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    pub at: u64,
+    pub flow: u32,
+    pub bytes: u16,
+    pub class: TrafficClass,
+    pub tcp: bool,
+    /// Numbers of the hosts that it comes from and goes to, where they are known.
+    pub hosts: Option<(u16, u16)>,
 }
 
 /// A look at flows that arrive.
@@ -71,6 +84,17 @@ pub trait Application: Send {
         }
     }
 
+    /// When to ask for coming packets first, where packets come by themselves.
+    fn first_coming(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Gives the next coming packets, in order of time, and when to ask again: no later than the
+    /// packet after these.
+    fn coming(&mut self, _give: &mut dyn FnMut(Coming)) -> Option<u64> {
+        None
+    }
+
     /// The first `flows` flows are in use, the others are not.
     fn set_active(&mut self, _flows: u32) {}
 }
@@ -84,6 +108,9 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Web(web) => Box::new(web::Web::new(web, traffic.payload(), rng)),
         TrafficKind::Pages(pages) => {
             Box::new(pages::Pages::new(pages, traffic.payload(), flows, rng))
+        }
+        TrafficKind::Arrivals(recorded) => {
+            Box::new(arrivals::Arrivals::new(recorded, traffic, rng))
         }
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }

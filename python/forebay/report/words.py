@@ -240,7 +240,29 @@ def _link(link: LinkInfo) -> str:
     )
 
 
+def _arrivals(traffic: TrafficInfo, path: str) -> str:
+    """Packets that came once."""
+    params = {key: _number(key, number) for key, number in traffic.numbers.items()}
+    flows = f"{traffic.flows} {'flow' if traffic.flows == 1 else 'flows'}"
+    parts = [f"packets of at most {params['mtu_bytes']}", f"in {params['length_s']}"]
+    if traffic.numbers["scale"] != 1:
+        parts[-1] += f" (times {params['scale']})"
+    if "period_s" in params:
+        parts.append(f"anew every {params['period_s']}")
+    parts.append(f"starting {_when(traffic.start_s)}")
+    if traffic.stop_s:
+        parts.append(f"stopping {_when(traffic.stop_s)}")
+    name = "" if traffic.label == traffic.kind else f" ({traffic.label})"
+    return (
+        f"{params['packets']} packets of {flows} from {traffic.file}{name}{path}, as they came: "
+        f"{', '.join(parts)}."
+    )
+
+
 def _traffic(traffic: TrafficInfo, with_path: bool) -> str:
+    path = f", from {' over '.join(traffic.path[:-1])} to {traffic.path[-1]}" if with_path else ""
+    if traffic.file is not None:
+        return _arrivals(traffic, path)
     parts = [TCP.get(traffic.tcp or "", "no congestion control")]
     if traffic.pacing:
         parts.append("paced")
@@ -255,7 +277,6 @@ def _traffic(traffic: TrafficInfo, with_path: bool) -> str:
     most = "At most " if "arrivals" in traffic.numbers else ""
     flows = f"{traffic.kind} {'flow' if traffic.flows == 1 else 'flows'}"
     name = flows if traffic.label == traffic.kind else f"{flows} ({traffic.label})"
-    path = f", from {' over '.join(traffic.path[:-1])} to {traffic.path[-1]}" if with_path else ""
     return f"{most}{traffic.flows} {name}{path}: {', '.join(parts)}."
 
 

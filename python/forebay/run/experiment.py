@@ -40,6 +40,10 @@ class Description:
     others: list[str] = field(default_factory=list)
 
 
+#: Largest file that a scenario may name, in bytes: it is held in memory while it is read.
+LARGEST_FILE = 10**9
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A scenario that has been read and checked, with what was chosen on top of the file."""
@@ -135,15 +139,27 @@ def read(
 
 
 def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
-    """A reader of the files that a scenario at `path` names; None for what cannot be read."""
+    """A reader of the files that a scenario at `path` names; None for what cannot be read.
+
+    The reader raises `ScenarioError` for a file that is too large.
+    """
 
     def read(name: str) -> bytes | None:
         file = Path(path).parent / name
         try:
             # What is no file, such as a pipe, might never end.
-            return file.read_bytes() if file.is_file() else None
+            if not file.is_file():
+                return None
+            size = file.stat().st_size
+            if size <= LARGEST_FILE:
+                return file.read_bytes()
         except (OSError, ValueError):
             return None
+        found = f"a file of {size / 1e9:.1f} GB"
+        allowed = (
+            f"at most {LARGEST_FILE / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
+        )
+        raise ScenarioError(f"{os.fspath(path)}: {name}: found {found}, allowed: {allowed}")
 
     return read
 

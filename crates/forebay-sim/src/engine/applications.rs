@@ -114,6 +114,52 @@ impl<const ONE: bool> Engine<'_, ONE> {
         self.schedule_arrival(class, arrival.next);
     }
 
+    pub(super) fn schedule_coming(&mut self, class: u32, at: Option<u64>) {
+        if let Some(at) = at {
+            self.set_alarm(at, Alarm::Coming(class));
+        }
+    }
+
+    /// The next packets that come by themselves enter the network at their times.
+    pub(super) fn take_coming(&mut self, class: u32) {
+        let Engine {
+            network,
+            inside,
+            agenda,
+            inside_ahead_ns,
+            ..
+        } = self;
+        let at = &mut network.classes[class as usize];
+        let (first, mut earliest) = (at.first, NEVER);
+        let station = network.pairs[network.routes[first as usize].pair as usize].data_enters;
+        let next = at.application.coming(&mut |coming| {
+            let flags = match coming.tcp {
+                true => Flags::of_tcp(false),
+                false => Flags::of_udp(),
+            };
+            let (flags, seq) = match coming.hosts {
+                Some((from, to)) => (flags.with_hosts(), u32::from(from) << 16 | u32::from(to)),
+                None => (flags, 0),
+            };
+            earliest = earliest.min(coming.at);
+            inside.push(
+                coming.at,
+                Packet {
+                    flow: first + coming.flow,
+                    seq,
+                    blocks: NO_BLOCKS,
+                    bytes: coming.bytes,
+                    connection: 0,
+                    traffic_class: coming.class,
+                    flags,
+                    station,
+                },
+            );
+        });
+        agenda.inside_by(earliest.saturating_add(*inside_ahead_ns));
+        self.schedule_coming(class, next);
+    }
+
     /// One packet of a source without congestion control.
     pub(super) fn send_plain(&mut self, now: u64, flow: u32) {
         let at = self.network.routes[flow as usize];

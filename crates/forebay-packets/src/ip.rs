@@ -101,11 +101,22 @@ impl Hash for Flow {
 impl Headers {
     /// Reads a packet.
     pub fn read(packet: &[u8]) -> Option<Headers> {
-        match packet.first()? >> 4 {
-            4 => v4(packet),
-            6 => v6(packet),
+        Headers::read_start(packet, packet.len())
+    }
+
+    /// Reads a packet of `length` bytes of which `start` alone is there, as in a capture that keeps
+    /// the first bytes of each.
+    pub fn read_start(start: &[u8], length: usize) -> Option<Headers> {
+        match start.first()? >> 4 {
+            4 => v4(start, length),
+            6 => v6(start, length),
             _ => None,
         }
+    }
+
+    /// Bytes of the IP header and of the TCP or UDP header above it.
+    pub fn header_bytes(&self) -> u32 {
+        self.bytes - self.payload_bytes()
     }
 
     pub fn is_tcp(&self) -> bool {
@@ -138,24 +149,24 @@ fn u128_at(bytes: &[u8], at: usize) -> Option<u128> {
     ))
 }
 
-fn v4(packet: &[u8]) -> Option<Headers> {
+fn v4(packet: &[u8], length: usize) -> Option<Headers> {
     let header = usize::from(packet[0] & 0xf) * 4;
     if header < 20 || packet.len() < header {
         return None;
     }
     // A super-packet of 64 KiB or more has length 0.
     let bytes = match usize::from(u16_at(packet, 2)?) {
-        0 => packet.len(),
-        length => length,
+        0 => length,
+        bytes => bytes,
     };
-    if bytes < header || bytes > packet.len() {
+    if bytes < header || bytes > length {
         return None;
     }
     // More fragments, or an offset.
     let fragment = u16_at(packet, 6)? & 0x3fff != 0;
     let mapped = |address: u32| 0xffff_0000_0000 | u128::from(address);
     Some(above(
-        &packet[..bytes],
+        (&packet[..bytes.min(packet.len())], bytes),
         header,
         packet[9],
         fragment,
@@ -164,22 +175,22 @@ fn v4(packet: &[u8]) -> Option<Headers> {
     ))
 }
 
-fn v6(packet: &[u8]) -> Option<Headers> {
+fn v6(packet: &[u8], length: usize) -> Option<Headers> {
     if packet.len() < 40 {
         return None;
     }
     // A jumbogram (RFC 2675), or a super-packet, has length 0.
     let bytes = match usize::from(u16_at(packet, 4)?) {
-        0 if packet.len() > 40 => packet.len(),
-        length => 40 + length,
+        0 if length > 40 => length,
+        bytes => 40 + bytes,
     };
-    if bytes > packet.len() {
+    if bytes > length {
         return None;
     }
-    let packet = &packet[..bytes];
+    let packet = &packet[..bytes.min(packet.len())];
     let (protocol, transport, fragment) = transport_of_v6(packet);
     Some(above(
-        packet,
+        (packet, bytes),
         transport,
         protocol,
         fragment,
@@ -221,7 +232,7 @@ fn transport_of_v6(packet: &[u8]) -> (u8, usize, bool) {
 }
 
 fn above(
-    packet: &[u8],
+    (packet, bytes): (&[u8], usize),
     transport: usize,
     protocol: u8,
     fragment: bool,
@@ -241,15 +252,16 @@ fn above(
             destination_port: port(2).unwrap_or(0),
         },
         transport: bytes_u16(transport),
-        bytes: bytes_u32(packet.len()),
-        tcp: tcp(payload).filter(|_| protocol == TCP && !fragment),
+        bytes: bytes_u32(bytes),
+        tcp: tcp(payload, bytes.saturating_sub(transport)).filter(|_| protocol == TCP && !fragment),
     }
 }
 
-fn tcp(segment: &[u8]) -> Option<Tcp> {
+/// `bytes` is the length of the segment, of which the start may be all there is.
+fn tcp(segment: &[u8], bytes: usize) -> Option<Tcp> {
     let offset_and_flags = u16_at(segment, 12)?;
     let header_bytes = (offset_and_flags >> 12) * 4;
-    let payload = segment.get(usize::from(header_bytes)..)?;
+    let payload_bytes = bytes.checked_sub(usize::from(header_bytes))?;
     if header_bytes < 20 {
         return None;
     }
@@ -259,7 +271,7 @@ fn tcp(segment: &[u8]) -> Option<Tcp> {
         ack: (offset_and_flags & 0x10 != 0).then_some(ack),
         syn: offset_and_flags & 0x02 != 0,
         header_bytes,
-        payload_bytes: bytes_u32(payload.len()),
+        payload_bytes: bytes_u32(payload_bytes),
     })
 }
 
@@ -441,6 +453,17 @@ mod tests {
         let mut packet = v4_tcp(0, 0, 100);
         packet[2..4].fill(0);
         assert_eq!(Headers::read(&packet).unwrap().bytes as usize, packet.len());
+    }
+
+    #[test]
+    fn the_start_of_a_packet_tells_as_much_as_all_of_it() {
+        for packet in [v4_tcp(0b01, 8, 1400), v6_tcp(0b01, &[], 1400)] {
+            let whole = Headers::read(&packet).unwrap();
+            let start = Headers::read_start(&packet[..80], packet.len());
+            assert_eq!(start, Some(whole));
+            assert_eq!(Headers::read(&packet[..80]), None);
+            assert_eq!(whole.header_bytes() + 1400, whole.bytes);
+        }
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! Lists of packets: CSV with the columns time_s, size_bytes and flow, and ecn and dscp if wanted.
+
+use csv::{ByteRecord, ReaderBuilder, Trim};
+use forebay_core::TrafficClass;
+
+use crate::arrivals::{Builder, Built, Found, Selection, Wrong, FORMATS};
+
+/// Longest name of a flow, in bytes.
+const LONGEST_NAME: usize = 200;
+
+const HEADER: &str = "columns time_s, size_bytes and flow, and ecn and dscp if wanted, each once";
+const TIME: &str = "time_s: a decimal number of s, such as 12.000345";
+const SIZE: &str = "size_bytes: a whole number from 1 to 65535";
+const FLOW: &str = "flow: a name or number of 1 to 200 characters";
+const ECN: &str = "ecn: 0 (not ECN-capable), 1 (ECT(1)), 2 (ECT(0)) or 3 (CE)";
+const DSCP: &str = "dscp: a whole number from 0 to 63";
+
+/// Where the columns are.
+struct Columns {
+    time: usize,
+    size: usize,
+    flow: usize,
+    ecn: Option<usize>,
+    dscp: Option<usize>,
+}
+
+impl Columns {
+    fn of(header: &ByteRecord) -> Option<Columns> {
+        let names = ["time_s", "size_bytes", "flow", "ecn", "dscp"];
+        let known = |name: &[u8]| names.iter().any(|known| known.as_bytes() == name);
+        let place = |name: &str| {
+            let mut places = header.iter().enumerate();
+            let first = places.find(|(_, it)| *it == name.as_bytes());
+            let twice = places.any(|(_, it)| it == name.as_bytes());
+            first.map(|(place, _)| place).filter(|_| !twice)
+        };
+        let columns = Columns {
+            time: place("time_s")?,
+            size: place("size_bytes")?,
+            flow: place("flow")?,
+            ecn: place("ecn"),
+            dscp: place("dscp"),
+        };
+        let wanted = 3 + usize::from(columns.ecn.is_some()) + usize::from(columns.dscp.is_some());
+        (header.iter().all(known) && header.len() == wanted).then_some(columns)
+    }
+}
+
+/// Whether the first line looks like that of a list.
+pub fn is_one(contents: &[u8]) -> bool {
+    let line = contents.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+    line.windows(6).any(|word| word == b"time_s")
+}
+
+pub fn read(contents: &[u8], selection: &Selection) -> Result<Built, Wrong> {
+    let mut reader = ReaderBuilder::new()
+        .trim(Trim::All)
+        .comment(Some(b'#'))
+        .from_reader(contents);
+    let header = reader.byte_headers().ok();
+    let Some(columns) = header.and_then(Columns::of) else {
+        return Err(Wrong {
+            found: "a first line that is no list's".into(),
+            allowed: if is_one(contents) { HEADER } else { FORMATS },
+        });
+    };
+    let mut builder: Builder<Vec<u8>> = Builder::new(selection);
+    let (mut record, mut zero_ns) = (ByteRecord::new(), None);
+    loop {
+        match reader.read_byte_record(&mut record) {
+            Ok(false) => return Ok(builder.build()),
+            Ok(true) => {}
+            Err(error) => {
+                let line = error.position().map_or(0, csv::Position::line);
+                return Err(Wrong {
+                    found: format!("line {line} with another number of columns"),
+                    allowed: "as many values in each line as in the first",
+                });
+            }
+        }
+        packet(&record, &columns, &mut zero_ns, &mut builder).map_err(|wrong| {
+            let line = record.position().map_or(0, csv::Position::line);
+            Wrong {
+                found: format!("{} (line {line})", wrong.found),
+                ..wrong
+            }
+        })?;
+    }
+}
+
+fn packet(
+    record: &ByteRecord,
+    columns: &Columns,
+    zero_ns: &mut Option<i128>,
+    builder: &mut Builder<Vec<u8>>,
+) -> Result<(), Wrong> {
+    let field = |column: usize| record.get(column).unwrap_or(&[]);
+    let number = |column: usize, least: u32, most: u32, allowed: &'static str| {
+        let text = std::str::from_utf8(field(column)).ok();
+        let number = text.and_then(|text| text.parse::<u32>().ok());
+        number
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| wrong(field(column), allowed))
+    };
+    let at_ns = nanos(field(columns.time)).ok_or_else(|| wrong(field(columns.time), TIME))?;
+    let name = field(columns.flow);
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return Err(wrong(name, FLOW));
+    }
+    let bits = |column: Option<usize>, most, allowed| match column {
+        Some(column) => number(column, 0, most, allowed),
+        None => Ok(0),
+    };
+    let class = bits(columns.dscp, 63, DSCP)? << 2 | bits(columns.ecn, 3, ECN)?;
+    let found = Found {
+        at_ns: at_ns - *zero_ns.get_or_insert(at_ns),
+        bytes: number(columns.size, 1, 65_535, SIZE)?,
+        header_bytes: 0,
+        class: TrafficClass(u8::try_from(class).unwrap_or(0)),
+        tcp: false,
+    };
+    let flow = builder.flow(name.to_vec(), None)?;
+    builder.push(flow, &found)
+}
+
+fn wrong(field: &[u8], allowed: &'static str) -> Wrong {
+    let text = String::from_utf8_lossy(field);
+    let short: String = text.chars().take(40).collect();
+    Wrong {
+        found: format!("{short:?}"),
+        allowed,
+    }
+}
+
+/// A decimal number of seconds in ns; digits beyond the ninth are cut.
+fn nanos(text: &[u8]) -> Option<i128> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 18 || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let kept = &fraction[..fraction.len().min(9)];
+    let scale = 10_i128.pow(9 - u32::try_from(kept.len()).ok()?);
+    let fraction: i128 = if kept.is_empty() {
+        0
+    } else {
+        kept.parse().ok()?
+    };
+    Some(whole.parse::<i128>().ok()? * 1_000_000_000 + fraction * scale)
+}

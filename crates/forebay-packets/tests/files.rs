@@ -1,0 +1,400 @@
+//! Captures and lists in every form, sound and not.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use forebay_core::{Ecn, TrafficClass};
+use forebay_packets::{Arrival, Arrivals, Selection};
+use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::section_header::SectionHeaderBlock;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::{DataLink, Endianness, TsResolution};
+use proptest::prelude::*;
+
+const UDP: u8 = 17;
+const TCP: u8 = 6;
+
+/// A packet of `bytes` bytes in IPv4 from 10.0.0.`from` to 10.0.1.`to`, of which 60 bytes are kept.
+fn v4(from: u8, to: u8, protocol: u8, tos: u8, bytes: u16) -> Vec<u8> {
+    let mut packet = vec![0; usize::from(bytes)];
+    packet[0] = 0x45;
+    packet[1] = tos;
+    packet[2..4].copy_from_slice(&bytes.to_be_bytes());
+    packet[8] = 64;
+    packet[9] = protocol;
+    packet[12..16].copy_from_slice(&[10, 0, 0, from]);
+    packet[16..20].copy_from_slice(&[10, 0, 1, to]);
+    packet[20..24].copy_from_slice(&[0x13, 0x88, 0, 80]);
+    if protocol == TCP {
+        packet[32] = 5 << 4;
+    }
+    packet.truncate(60);
+    packet
+}
+
+fn v6(class: u8, bytes: u16) -> Vec<u8> {
+    let mut packet = vec![0; usize::from(bytes)];
+    packet[0] = 0x60 | class >> 4;
+    packet[1] = class << 4;
+    packet[4..6].copy_from_slice(&(bytes - 40).to_be_bytes());
+    packet[6] = UDP;
+    packet[8..24].fill(1);
+    packet[24..40].fill(2);
+    packet.truncate(60);
+    packet
+}
+
+/// Times in us, packets, and their lengths: two flows, one of them over IPv6, and an ARP frame.
+fn frames() -> Vec<(u64, Vec<u8>, u32)> {
+    let ethernet = |kind: [u8; 2], packet: Vec<u8>| [&[0; 12], &kind[..], &packet].concat();
+    vec![
+        (1_600_000_000_000_007, ethernet([8, 6], vec![0; 28]), 42),
+        (
+            1_600_000_000_000_010,
+            ethernet([8, 0], v4(1, 2, TCP, 0b10, 1400)),
+            1414,
+        ),
+        (
+            1_600_000_000_000_010,
+            ethernet([0x86, 0xdd], v6(46 << 2, 200)),
+            214,
+        ),
+        (
+            1_600_000_002_500_000,
+            ethernet([8, 0], v4(1, 2, TCP, 0b01, 60)),
+            74,
+        ),
+    ]
+}
+
+fn arrival(at_us: u64, flow: u32, bytes: u16, dscp: u8, ecn: Ecn, tcp: bool) -> Arrival {
+    Arrival {
+        at_ns: 1000 * at_us,
+        flow,
+        bytes,
+        class: TrafficClass::new(dscp, ecn),
+        tcp,
+    }
+}
+
+/// What all forms of [`frames`] hold.
+fn expected() -> Vec<Arrival> {
+    vec![
+        arrival(3, 0, 1400, 0, Ecn::Ect0, true),
+        arrival(3, 1, 200, 46, Ecn::NotEct, false),
+        arrival(2_499_993, 0, 60, 0, Ecn::Ect1, true),
+    ]
+}
+
+fn all() -> Selection {
+    Selection {
+        source: Vec::new(),
+        destination: Vec::new(),
+        mtu: 1500,
+    }
+}
+
+fn parse(contents: &[u8], selection: &Selection) -> Result<Arrivals, String> {
+    Arrivals::parse(contents, selection, "file", "my.pcap").map_err(|error| error.to_string())
+}
+
+fn fault(contents: &[u8]) -> String {
+    parse(contents, &all()).expect_err("it is wrong")
+}
+
+fn pcap(endianness: Endianness, ts_resolution: TsResolution, link: DataLink) -> Vec<u8> {
+    let header = PcapHeader {
+        endianness,
+        ts_resolution,
+        datalink: link,
+        // Less than the packets had: they were not captured whole.
+        snaplen: 74,
+        ..PcapHeader::default()
+    };
+    let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
+    for (at_us, frame, length) in frames() {
+        let fraction = (at_us % 1_000_000) as u32;
+        let raw = RawPcapPacket {
+            ts_sec: (at_us / 1_000_000) as u32,
+            ts_frac: match ts_resolution {
+                TsResolution::MicroSecond => fraction,
+                TsResolution::NanoSecond => 1000 * fraction,
+            },
+            incl_len: frame.len() as u32,
+            orig_len: length,
+            data: Cow::Owned(frame),
+        };
+        writer.write_raw_packet(&raw).unwrap();
+    }
+    writer.into_writer()
+}
+
+fn section(endianness: Endianness) -> SectionHeaderBlock<'static> {
+    SectionHeaderBlock {
+        endianness,
+        ..SectionHeaderBlock::default()
+    }
+}
+
+/// With a clock of `10^-resolution` s, or of 2^-20 s.
+fn pcapng(endianness: Endianness, resolution: Option<u8>) -> Vec<u8> {
+    let writer = PcapNgWriter::with_section_header(Vec::new(), section(endianness));
+    let mut writer = writer.unwrap();
+    let options = resolution.map(InterfaceDescriptionOption::IfTsResol);
+    let interface = InterfaceDescriptionBlock {
+        linktype: DataLink::ETHERNET,
+        snaplen: 0,
+        options: options.into_iter().collect(),
+    };
+    writer.write_pcapng_block(interface).unwrap();
+    let ticks_per_us = 10_u64.pow(u32::from(resolution.unwrap_or(6)) - 6);
+    for (at_us, frame, length) in frames() {
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(ticks_per_us * at_us),
+            original_len: length,
+            data: Cow::Owned(frame),
+            options: Vec::new(),
+        };
+        writer.write_pcapng_block(block).unwrap();
+    }
+    writer.into_inner()
+}
+
+#[test]
+fn pcap_is_read_in_all_four_variants() {
+    for endianness in [Endianness::Big, Endianness::Little] {
+        for resolution in [TsResolution::MicroSecond, TsResolution::NanoSecond] {
+            let contents = pcap(endianness, resolution, DataLink::ETHERNET);
+            let read = parse(&contents, &all()).unwrap();
+            assert_eq!(read.packets, expected());
+            assert_eq!((read.flows, read.largest_bytes), (2, 1400));
+            assert_eq!(read.hosts, [(0, 1), (2, 3)]);
+        }
+    }
+}
+
+#[test]
+fn pcapng_is_read_with_any_clock() {
+    for endianness in [Endianness::Big, Endianness::Little] {
+        for resolution in [None, Some(6), Some(9)] {
+            let read = parse(&pcapng(endianness, resolution), &all()).unwrap();
+            assert_eq!(read.packets, expected());
+        }
+    }
+}
+
+#[test]
+fn a_list_is_read() {
+    let list = "# from a router\ntime_s, size_bytes, flow, dscp, ecn\n\
+                1600000000.000000001, 1400, web, 0, 2\n\
+                1600000000.5,200,call,46,0\n1600000000.5,60,web,0,3\n";
+    let read = parse(list.as_bytes(), &all()).unwrap();
+    assert_eq!(
+        read.packets,
+        [
+            arrival(0, 0, 1400, 0, Ecn::Ect0, false),
+            Arrival {
+                at_ns: 499_999_999,
+                ..arrival(0, 1, 200, 46, Ecn::NotEct, false)
+            },
+            Arrival {
+                at_ns: 499_999_999,
+                ..arrival(0, 0, 60, 0, Ecn::Ce, false)
+            },
+        ]
+    );
+    assert_eq!((read.flows, read.length_ns()), (2, 499_999_999));
+    assert!(read.hosts.is_empty());
+    // The order of columns is free, and two of them are.
+    let bare = parse(b"flow,time_s,size_bytes\na,0,9\n", &all()).unwrap();
+    assert_eq!(bare.packets, [arrival(0, 0, 9, 0, Ecn::NotEct, false)]);
+}
+
+#[test]
+fn a_selection_takes_some_addresses() {
+    let contents = pcapng(Endianness::Little, None);
+    let to = |prefix: &str| Selection {
+        destination: vec![prefix.parse().unwrap()],
+        ..all()
+    };
+    let some = parse(&contents, &to("10.0.1.0/24")).unwrap();
+    // Time zero is that of the file.
+    assert_eq!(some.packets, [expected()[0], expected()[2]]);
+    assert_eq!(some.flows, 1);
+    assert_eq!(
+        parse(&contents, &to("10.0.0.0/24")).unwrap_err(),
+        "file: found no packet to 10.0.0.0/24 in \"my.pcap\", \
+         allowed: addresses of its packets, such as 10.0.0.1 to 10.0.1.2"
+    );
+    assert_eq!(
+        parse(b"time_s,size_bytes,flow\n0,9,a\n", &to("10.0.0.0/8")).unwrap_err(),
+        "file: found \"my.pcap\" with packets to 10.0.0.0/8, \
+         allowed: a capture: a list of packets has no addresses"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_capture_is_said_in_a_line() {
+    let whole = pcapng(Endianness::Little, None);
+    let mut late = frames();
+    late.swap(0, 3);
+    let cut = &whole[..whole.len() - 30];
+    assert_eq!(
+        fault(cut),
+        "file: found frame 4 cut off in \"my.pcap\", \
+         allowed: a whole capture (editcap repairs one that ends early)"
+    );
+    let plain = pcap(
+        Endianness::Little,
+        TsResolution::MicroSecond,
+        DataLink::ETHERNET,
+    );
+    assert!(fault(&plain[..plain.len() - 1]).contains("frame 4 cut off"));
+    // A header alone, and one with half of it.
+    assert!(fault(&plain[..24]).contains("without IP packets"));
+    assert!(fault(&plain[..20]).contains("frame 1 cut off"));
+    let mut broken = whole.clone();
+    let length = whole.len();
+    broken[length - 4..].fill(9);
+    assert!(fault(&broken).contains("frame 4 broken: Block: initial_length != trailer_length"));
+    let radio = pcap(
+        Endianness::Big,
+        TsResolution::MicroSecond,
+        DataLink::IEEE802_11,
+    );
+    assert_eq!(
+        fault(&radio),
+        "file: found link type 105 in \"my.pcap\", \
+         allowed: Ethernet, raw IP, Linux cooked or loopback"
+    );
+    assert!(fault(b"\x1f\x8b\x08compressed").contains("a capture (pcap or pcapng), or a list"));
+    assert!(fault(b"").contains("a capture (pcap or pcapng), or a list"));
+}
+
+#[test]
+fn a_capture_out_of_order_is_refused() {
+    // The times of the last frame: before the first.
+    let mut contents = pcap(
+        Endianness::Big,
+        TsResolution::MicroSecond,
+        DataLink::ETHERNET,
+    );
+    let at = contents.len() - (16 + 14 + 60);
+    contents[at..at + 4].copy_from_slice(&1_600_000_000_u32.to_be_bytes());
+    contents[at + 4..at + 8].copy_from_slice(&8_u32.to_be_bytes());
+    assert_eq!(
+        fault(&contents),
+        "file: found a packet 0.000002 s before the one ahead of it (frame 4) in \"my.pcap\", \
+         allowed: packets in order of time (reordercap sorts a capture)"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_list_is_said_in_a_line() {
+    for (list, found, allowed) in [
+        (
+            "time_s,size_bytes\n1,2\n",
+            "a first line that is no list's",
+            "columns time_s",
+        ),
+        (
+            "time_s,size_bytes,flow,color\n",
+            "a first line that is no list's",
+            "columns time_s",
+        ),
+        (
+            "time_s,size_bytes,flow,flow\n",
+            "a first line that is no list's",
+            "each once",
+        ),
+        ("a,b,c\n", "a first line that is no list's", "a capture"),
+        (
+            "time_s,size_bytes,flow\n",
+            "without IP packets",
+            "a capture",
+        ),
+        (
+            "time_s,size_bytes,flow\n1,2\n",
+            "line 2 with another number",
+            "as many values",
+        ),
+        (
+            "time_s,size_bytes,flow\n1,2,a\n1e3,2,a\n",
+            "\"1e3\" (line 3)",
+            "time_s: a decimal",
+        ),
+        (
+            "time_s,size_bytes,flow\n-1,2,a\n",
+            "\"-1\" (line 2)",
+            "time_s: a decimal",
+        ),
+        (
+            "time_s,size_bytes,flow\n1,0,a\n",
+            "\"0\" (line 2)",
+            "size_bytes: a whole",
+        ),
+        (
+            "time_s,size_bytes,flow\n1,70000,a\n",
+            "\"70000\" (line 2)",
+            "size_bytes: a whole",
+        ),
+        (
+            "time_s,size_bytes,flow\n1,2,\n",
+            "\"\" (line 2)",
+            "flow: a name",
+        ),
+        (
+            "time_s,size_bytes,flow,ecn\n1,2,a,4\n",
+            "\"4\" (line 2)",
+            "ecn: 0",
+        ),
+        (
+            "time_s,size_bytes,flow,dscp\n1,2,a,64\n",
+            "\"64\" (line 2)",
+            "dscp: a whole",
+        ),
+        (
+            "time_s,size_bytes,flow\n2,2,a\n1.5,2,a\n",
+            "0.5 s before the one ahead of it (line 3)",
+            "order of time",
+        ),
+    ] {
+        let line = fault(list.as_bytes());
+        assert!(
+            line.contains(found) && line.contains(allowed),
+            "{list}: {line}"
+        );
+    }
+}
+
+proptest! {
+    /// Changes and cuts of sound files: an answer, and no panic; errors are one line.
+    #[test]
+    fn any_bytes_are_safe(
+        which in 0..3,
+        at in 0usize..500,
+        byte: u8,
+        keep in 0usize..600,
+        tail in proptest::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let mut contents = match which {
+            0 => pcap(Endianness::Big, TsResolution::MicroSecond, DataLink::ETHERNET),
+            1 => pcapng(Endianness::Little, Some(9)),
+            _ => b"time_s,size_bytes,flow\n1,2,a\n1.5,3,b\n".to_vec(),
+        };
+        contents.truncate(keep);
+        let last = contents.len().saturating_sub(1);
+        if let Some(place) = contents.get_mut(at.min(last)) {
+            *place = byte;
+        }
+        contents.extend(tail);
+        if let Err(line) = parse(&contents, &all()) {
+            prop_assert!(!line.contains('\n'), "{}", line);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `kind = "arrivals"`: packets as they came once.
+
+use forebay_core::{Bytes, Rate};
+use forebay_packets::Selection;
+
+use super::checks::{path, path_delay};
+use super::keys::ArrivalsKeys;
+use crate::error::Fault;
+use crate::files::Files;
+use crate::model::{KeyNumber, Link, Recorded, Traffic, TrafficKind};
+use crate::tree::Section;
+use crate::types::Text;
+
+/// Of the way from the last queue to the sink: as good as none.
+const ACCESS: Rate = Rate::from_bps(1_000_000_000_000);
+
+pub fn read(
+    section: &Section,
+    label: String,
+    links: &[Link],
+    files: &Files,
+) -> Result<Traffic, Fault> {
+    let keys: ArrivalsKeys = section.read()?;
+    let Text(file) = keys.file;
+    let selection = Selection {
+        source: keys.source.0.unwrap_or_default(),
+        destination: keys.destination.0.unwrap_or_default(),
+        mtu: keys.mtu.0 as u16,
+    };
+    let packets = files.arrivals(section, &file, selection)?;
+    let length_s = packets.length_ns() as f64 / 1e9 * keys.scale;
+    if let Some(period) = keys.period.0.filter(|it| it.as_secs_f64() < length_s) {
+        let allowed = format!("at least \"{length_s}s\", which the packets of {file:?} take");
+        return Err(section.fault("period", format!("\"{period}\""), allowed));
+    }
+    let path = path(section, keys.path.0, links)?;
+    let number = |name, unit, number| KeyNumber { name, unit, number };
+    let mut numbers = vec![
+        number("packets", "", packets.packets.len() as f64),
+        number("length", "s", length_s),
+        number("mtu", "B", keys.mtu.0 as f64),
+        number("scale", "", keys.scale),
+    ];
+    numbers.extend(
+        keys.period
+            .0
+            .map(|it| number("period", "s", it.as_secs_f64())),
+    );
+    Ok(Traffic {
+        label,
+        flows: packets.flows,
+        packet: Bytes(u64::from(packets.largest_bytes)),
+        header: Bytes(0),
+        rtts: vec![path_delay(&path, links)],
+        path,
+        access: ACCESS,
+        dscp: 0,
+        // All on one way, for they wait at queues alone.
+        pairs: Some(1),
+        group: None,
+        start: keys.start,
+        stop: keys.stop.0,
+        numbers,
+        kind: TrafficKind::Arrivals(Recorded {
+            file,
+            packets,
+            scale: keys.scale,
+            period: keys.period.0,
+        }),
+    })
+}

@@ -1,0 +1,135 @@
+//! Where a traffic's flows run, and whether its keys fit the links and one another.
+
+use forebay_core::{Rate, Span};
+
+use crate::error::Fault;
+use crate::model::{Link, Traffic};
+use crate::tree::Section;
+use crate::types::Label;
+
+/// The links along the nodes that `nodes` names.
+pub fn path(
+    section: &Section,
+    nodes: Option<Vec<Label>>,
+    links: &[Link],
+) -> Result<Vec<usize>, Fault> {
+    let Some(nodes) = nodes else {
+        return Ok(vec![0]);
+    };
+    if nodes.len() < 2 {
+        let found = section
+            .table
+            .entry("path")
+            .map(|entry| entry.node.to_value());
+        let found = found.map_or(String::new(), |value| value.to_string());
+        return Err(section.fault("path", found, "a list of two nodes or more"));
+    }
+    if let Some(i) = (1..nodes.len()).find(|i| nodes[..*i].contains(&nodes[*i])) {
+        let found = format!("{:?} twice", nodes[i].0);
+        return Err(section.fault("path", found, "each node once"));
+    }
+    let hop = |pair: &[Label]| {
+        let joins = |link: &Link| (&link.from, &link.to) == (&pair[0].0, &pair[1].0);
+        links.iter().position(joins).ok_or_else(|| {
+            let known = links
+                .iter()
+                .map(|link| format!("{:?} to {:?}", link.from, link.to));
+            let known: Vec<String> = known.collect();
+            section.fault(
+                "path",
+                format!("{:?} to {:?}, which no link joins", pair[0].0, pair[1].0),
+                known.join(", "),
+            )
+        })
+    };
+    nodes.windows(2).map(hop).collect()
+}
+
+/// Propagation over the links of a path and back: on the way back over the links that there
+/// are, else over lines like those of the way there.
+pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
+    let back = |link: &Link| {
+        let opposite = |other: &&Link| (&other.to, &other.from) == (&link.from, &link.to);
+        links.iter().find(opposite).unwrap_or(link).delay
+    };
+    let both = path.iter().map(|i| links[*i].delay + back(&links[*i]));
+    both.fold(Span::ZERO, |sum, delay| sum + delay)
+}
+
+pub fn check(section: &Section, traffic: &Traffic, links: &[Link]) -> Result<(), Fault> {
+    if traffic.header >= traffic.packet {
+        let allowed = format!("less than the packet, \"{}\"", traffic.packet);
+        return Err(section.fault("header", format!("\"{}\"", traffic.header), allowed));
+    }
+    // The access links share what the path leaves of the round trip.
+    let least = path_delay(&traffic.path, links);
+    if let Some(short) = traffic.rtts.iter().find(|rtt| **rtt < least) {
+        let allowed = match links.len() {
+            1 => format!("at least twice the bottleneck's delay, \"{least}\""),
+            _ => format!("at least its path's delay both ways, \"{least}\""),
+        };
+        return Err(section.fault("rtt", format!("\"{short}\""), allowed));
+    }
+    if let Some(stop) = traffic.stop {
+        let (latest_start, earliest_stop) = (traffic.start.bounds().1, stop.bounds().0);
+        if earliest_stop <= latest_start {
+            return Err(section.fault(
+                "stop",
+                format!("\"{earliest_stop}\""),
+                format!("a time after the last start, \"{latest_start}\""),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Traffic of one group shares its pairs, so it must agree in all that makes a pair.
+pub fn check_group(
+    section: &Section,
+    traffic: &Traffic,
+    before: &[Traffic],
+    links: &[Link],
+) -> Result<(), Fault> {
+    let Some(group) = &traffic.group else {
+        return Ok(());
+    };
+    let Some(pairs) = traffic.pairs else {
+        let allowed = "a whole number: the pairs that the group shares";
+        return Err(section.fault("pairs", "nothing", allowed));
+    };
+    let Some(first) = before
+        .iter()
+        .find(|other| other.group.as_ref() == Some(group))
+    else {
+        return Ok(());
+    };
+    let differs = |key: &str, found: String, theirs: String| {
+        let allowed = format!("{theirs}, as in {:?} of the same group", first.label);
+        Err(section.fault(key, found, allowed))
+    };
+    let list = |rtts: &[Span]| {
+        let rtts: Vec<String> = rtts.iter().map(|rtt| format!("\"{rtt}\"")).collect();
+        rtts.join(", ")
+    };
+    if first.pairs != Some(pairs) {
+        let theirs = first.pairs.map_or("none".into(), |pairs| pairs.to_string());
+        return differs("pairs", pairs.to_string(), theirs);
+    }
+    if first.path != traffic.path {
+        let hops = |path: &[usize]| {
+            let nodes = path.iter().map(|link| format!("{:?}", links[*link].to));
+            let first = format!("{:?}", links[path[0]].from);
+            let nodes: Vec<String> = std::iter::once(first).chain(nodes).collect();
+            format!("[{}]", nodes.join(", "))
+        };
+        return differs("path", hops(&traffic.path), hops(&first.path));
+    }
+    if first.rtts != traffic.rtts {
+        return differs("rtt", list(&traffic.rtts), list(&first.rtts));
+    }
+    if first.access != traffic.access {
+        let quoted = |rate: Rate| format!("\"{rate}\"");
+        return differs("access", quoted(traffic.access), quoted(first.access));
+    }
+    Ok(())
+}

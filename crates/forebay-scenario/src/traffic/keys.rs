@@ -1,0 +1,201 @@
+//! The keys of `[[traffic]]`.
+
+use forebay_core::{params, Bytes, Rate, Span, Time};
+use forebay_packets::Prefix;
+
+use crate::model::{EcnChoice, Instant};
+use crate::senders::Sender;
+use crate::types::{Label, Maybe, Text, WholePackets};
+
+params! {
+    /// Keys of every kind of traffic.
+    pub struct FlowKeys {
+        /// Name in reports; by default the kind.
+        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        /// Number of flows.
+        flows: u32 = 100, 1.0 => 5e6, required;
+        /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
+        packet: Bytes = Bytes(1000), 40.0 => 65535.0;
+        /// Headers of every data packet, such as the 52 bytes of TCP over IPv4 with timestamps.
+        /// Goodput does not count them; with 0 it counts whole packets.
+        header: Bytes = Bytes(0), 0.0 => 65534.0;
+        /// Nodes that the data passes, such as ["left", "right"]; ACKs come back the same way.
+        /// By default the bottleneck's two ends.
+        path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
+        /// Propagation time both ways, access links and bottleneck together; flows (or pairs)
+        /// take a list in turn.
+        rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 1e3, required;
+        /// Differentiated services code point of every packet, ACKs included (RFC 2474).
+        dscp: u32 = 0, 0.0 => 63.0;
+        /// Rate of the access links at both ends.
+        access: Rate = Rate::from_bps(100_000_000), 1.0 => 1e12;
+        /// Number of source and sink pairs that the flows share in turn; by default one for each
+        /// flow.
+        pairs: Maybe<u32> = Maybe(None), 1.0 => 5e6;
+        /// Name of a group; traffic of one group shares its pairs.
+        group: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        /// Start of each flow, or the interval from which each flow draws its start.
+        start: Instant = Instant::At(Time::ZERO), 0.0 => 1e7;
+        /// Time at which each flow stops offering data; by default at the end of the run.
+        stop: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
+    }
+}
+
+params! {
+    /// Keys of traffic over TCP. The defaults are those of ns-2.35, except the window, which ns-2's
+    /// scripts set.
+    pub struct TcpKeys {
+        /// Sender, a recovery from loss and a window: "reno", "newreno" and "sack" as in
+        /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
+        /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they
+        /// count acknowledged packets, and `min_rto` bounds the deviation's term of the RTO),
+        /// and with the recovery of Linux "dctcp" (RFC 8257), "bbr" as in Linux, "bbr3"
+        /// (draft-ietf-ccwg-bbr), "prague" and "ledbat++" (their drafts).
+        tcp: Sender = Sender::default(), 0.0 => 0.0;
+        /// Send ECN-capable packets: with true ECT(0), and marks are echoed (RFC 3168); with
+        /// "l4s" ECT(1), and ACKs carry counts of marked packets (RFC 9331, RFC 9768). A window
+        /// that reads no shares of marks falls once per round trip in either case.
+        ecn: EcnChoice = EcnChoice::Off, 0.0 => 0.0;
+        /// Send packets spread over the round trip, as Linux paces them: at 2 times the window
+        /// per round trip in slow start, and at 1.2 times it afterwards. Without pacing, packets
+        /// leave as ACKs come.
+        pacing: bool = false, 0.0 => 1.0;
+        /// Let the senders of Linux make segments of several packets, about a millisecond's, that
+        /// leave together (generic segmentation offload).
+        gso: bool = true, 0.0 => 1.0;
+        /// Receiver's window, and so the initial slow-start threshold.
+        window: WholePackets = WholePackets(10_000), 1.0 => 1e6;
+        /// Window after the handshake (RFC 5681, section 3.1).
+        initial_window: WholePackets = WholePackets(2), 1.0 => 1e3;
+        /// Least retransmission timeout (RFC 6298).
+        min_rto: Span = Span::from_millis(200), 1e-3 => 60.0;
+        /// Acknowledge every second packet, or after `ack_delay` (RFC 5681, section 4.2).
+        delayed_ack: bool = false, 0.0 => 1.0;
+        /// Longest wait of a delayed ACK for a second packet; Linux waits 40ms.
+        ack_delay: Span = Span::from_millis(100), 1e-3 => 0.5;
+        /// Number of initial ACKs sent without delay; Linux sends 16.
+        quick_acks: u32 = 0, 0.0 => 255.0;
+        /// Send a new packet on each of the first two duplicate ACKs (RFC 3042); the senders of
+        /// Linux always do.
+        limited_transmit: bool = true, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of mice.
+    pub struct MiceKeys {
+        /// Mean time of sending, exponential.
+        on: Span = Span::from_secs(1), 1e-6 => 1e6;
+        /// Mean time of silence, exponential.
+        off: Span = Span::from_secs(1), 1e-6 => 1e6;
+        /// Keep from one connection to the next what ns-2's agents do not reset (window inflation,
+        /// the packet being timed), for comparisons with ns-2.
+        ns2_reset: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of web sessions that request at random times.
+    pub struct WebKeys {
+        /// Requests per second of each session, at Poisson times; each is answered over a new
+        /// connection.
+        requests: f64 = 10.0, 1e-6 => 1e6;
+        /// Most connections at one time, all sessions together; a request beyond them is lost.
+        connections: u32 = 100_000, 1.0 => 5e6;
+    }
+}
+
+params! {
+    /// Keys of web sessions of pages, as in ns-2's PagePool/WebTraf.
+    pub struct PagesKeys {
+        /// Pages that each session loads; by default without end.
+        pages: Maybe<u32> = Maybe(None), 1.0 => 1e9;
+        /// Mean time from the end of a page to the start of the next, exponential.
+        page_gap: Span = Span::from_secs(1), 1e-6 => 1e6;
+        /// Objects of each page, each sent over a new connection.
+        objects: u32 = 1, 1.0 => 1e4;
+        /// Mean time between the starts of a page's objects, exponential.
+        object_gap: Span = Span::from_millis(10), 1e-6 => 1e6;
+    }
+}
+
+params! {
+    /// Keys of the sizes of what is sent: Pareto of the second kind (Lomax).
+    pub struct SizeKeys {
+        /// Shape of the size: P(size > x) = (1 + x/scale)^-shape.
+        shape: f64 = 1.2, 0.1 => 100.0;
+        /// Scale of the size; the mean is scale/(shape - 1). A transfer has the packets that hold
+        /// it.
+        scale: Bytes = Bytes(1000), 1.0 => 1e9;
+    }
+}
+
+params! {
+    /// Keys of bursts of packets without congestion control.
+    pub struct OnOffKeys {
+        /// Rate of a flow during a burst, headers included.
+        rate: Rate = Rate::from_bps(20_000_000), 1.0 => 1e12, required;
+        /// Mean length of a burst.
+        on: Span = Span::from_millis(200), 1e-6 => 1e6;
+        /// Shape of the bursts' Pareto lengths; by default exponential.
+        on_shape: Maybe<f64> = Maybe(None), 1.001 => 100.0;
+        /// Mean time between bursts, exponential.
+        off: Span = Span::from_millis(200), 1e-6 => 1e6;
+        /// Mean number of bursts of a flow, geometric; by default without end.
+        bursts: Maybe<f64> = Maybe(None), 1.0 => 1e9;
+        /// Flows that arrive per second, at Poisson times; `flows` then bounds their number at one
+        /// time, and arrivals beyond it are lost. By default all flows start at `start`.
+        arrivals: Maybe<f64> = Maybe(None), 1e-6 => 1e6;
+        /// Amplitude of the cosine swing of the arrival rate, as a share of its mean.
+        swing: f64 = 0.0, 0.0 => 1.0;
+        /// Period of the swing.
+        period: Span = Span::from_secs(400), 1e-3 => 1e7;
+        /// A time at which arrivals are most frequent.
+        peak: Span = Span::ZERO, 0.0 => 1e7;
+        /// Send ECN-capable packets; a mark changes nothing.
+        ecn: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of traffic at a constant rate.
+    pub struct CbrKeys {
+        /// Rate of each flow, headers included.
+        rate: Rate = Rate::from_bps(1_000_000), 1.0 => 1e12, required;
+        /// Send ECN-capable packets; a mark changes nothing.
+        ecn: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of packets that came once. Their flows, sizes and traffic classes are the file's.
+    pub struct ArrivalsKeys {
+        /// Name in reports; by default the kind.
+        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        /// File with the packets, named as from this one's folder: a capture (pcap or pcapng), or
+        /// CSV with the columns time_s, size_bytes and flow, and ecn (0 to 3) and dscp (0 to 63)
+        /// if wanted. In a capture, packets of like addresses, ports and protocol are a flow;
+        /// frames without IP are passed over.
+        file: Text = Text(String::new()), 0.0 => 0.0, required;
+        /// Take packets from these addresses alone, such as "10.0.0.0/8" or a list.
+        source: Maybe<Vec<Prefix>> = Maybe(None), 0.0 => 0.0;
+        /// Take packets to these addresses alone. A capture of both directions needs one of both.
+        destination: Maybe<Vec<Prefix>> = Maybe(None), 0.0 => 0.0;
+        /// A larger packet comes as several of this size, all at its time: captures on a host show
+        /// packets before the network card cuts them.
+        mtu: Bytes = Bytes(1500), 256.0 => 65535.0;
+        /// Nodes that the packets pass, such as ["left", "right"]. By default the bottleneck's two
+        /// ends.
+        path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
+        /// Time at which the file's first packet comes to the first queue of the path; the others
+        /// follow as in the file.
+        start: Instant = Instant::At(Time::ZERO), 0.0 => 1e7;
+        /// Time from which no more packets come; by default the end of the run.
+        stop: Maybe<Instant> = Maybe(None), 0.0 => 1e7;
+        /// Factor on the times between packets: with 0.5 they come twice as fast.
+        scale: f64 = 1.0, 1e-6 => 1e6;
+        /// Start the file anew each time that this has passed, which is no shorter than its
+        /// packets take; by default they come once.
+        period: Maybe<Span> = Maybe(None), 1e-6 => 1e7;
+    }
+}

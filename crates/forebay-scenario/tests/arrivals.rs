@@ -1,0 +1,99 @@
+//! Packets that came once, as a scenario names them.
+
+use std::sync::Arc;
+
+use forebay_core::{Bytes, Span};
+use forebay_scenario::{parse, Experiment, Options, ScenarioError, TrafficKind};
+
+const LIST: &[u8] = b"time_s,size_bytes,flow\n5,100,a\n5.5,2000,b\n7,300,a\n";
+
+fn text(keys: &str, more: &str) -> String {
+    format!(
+        r#"
+        duration = "10s"
+        [bottleneck]
+        rate = "10Mbit/s"
+        delay = "5ms"
+        buffer = "100p"
+        [[traffic]]
+        kind = "arrivals"
+        file = "list.csv"
+        {keys}
+        [[law]]
+        kind = "droptail"
+        {more}
+        "#
+    )
+}
+
+fn options() -> Options {
+    let file = |name: &str| (name.to_owned(), LIST.to_vec());
+    Options {
+        files: vec![file("list.csv"), file("other.csv")],
+        ..Options::default()
+    }
+}
+
+fn read(keys: &str, more: &str) -> Result<Experiment, ScenarioError> {
+    parse(text(keys, more).as_bytes(), "x.toml", &options())
+}
+
+#[test]
+fn flows_and_sizes_are_those_of_the_file() {
+    let experiment = read("scale = 2\nperiod = \"4s\"", "").unwrap();
+    let traffic = &experiment.points[0].scenario.traffic[0];
+    assert_eq!((traffic.flows, traffic.packet), (2, Bytes(1500)));
+    assert_eq!(traffic.rtts, [Span::from_millis(10)]);
+    let TrafficKind::Arrivals(recorded) = &traffic.kind else {
+        panic!("{traffic:?}")
+    };
+    let sizes: Vec<u16> = recorded.packets.packets.iter().map(|it| it.bytes).collect();
+    assert_eq!(sizes, [100, 1500, 500, 300]);
+    let number = |name| {
+        traffic
+            .numbers
+            .iter()
+            .find(|it| it.name == name)
+            .unwrap()
+            .number
+    };
+    assert_eq!((number("packets"), number("length")), (4.0, 4.0));
+}
+
+#[test]
+fn files_are_known_before_and_read_once() {
+    let sweep = "[sweep]\n\"traffic.arrivals.file\" = [\"list.csv\", \"other.csv\"]\n\
+                 \"bottleneck.rate\" = [\"1Mbit/s\", \"2Mbit/s\"]";
+    let text = text("", sweep);
+    let names = forebay_scenario::files(text.as_bytes(), "x.toml", &Options::default()).unwrap();
+    assert!(names.iter().eq(["list.csv", "other.csv"]));
+    let points = parse(text.as_bytes(), "x.toml", &options()).unwrap().points;
+    let packets = |point: usize| match &points[point].scenario.traffic[0].kind {
+        TrafficKind::Arrivals(recorded) => Arc::clone(&recorded.packets),
+        other => panic!("{other:?}"),
+    };
+    assert!(Arc::ptr_eq(&packets(0), &packets(1)));
+    assert!(!Arc::ptr_eq(&packets(0), &packets(2)));
+}
+
+#[test]
+fn what_does_not_fit_is_said_in_a_line() {
+    let line = |keys: &str, more: &str| match read(keys, more) {
+        Ok(_) => panic!("no error"),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(
+        line("period = \"1s\"", ""),
+        "x.toml:10: traffic.0.period: found \"1s\", allowed: at least \"2s\", which the packets \
+         of \"list.csv\" take"
+    );
+    assert!(line("source = \"10.0.0.1\"", "").contains("a list of packets has no addresses"));
+    assert!(line(
+        "",
+        "[[at]]\ntime = \"1s\"\nset = { \"traffic.0.flows\" = 3 }"
+    )
+    .contains("at.0.set.traffic.0.flows: found a key that cannot change"),);
+    assert!(
+        line("", "[sweep]\n\"traffic.0.file\" = [\"none\"]").contains("a file that can be read")
+    );
+}

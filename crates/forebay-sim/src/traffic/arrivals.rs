@@ -1,0 +1,161 @@
+//! Packets as they came once: each comes to the first queue at its time, in any state of the
+//! network.
+
+use std::sync::Arc;
+
+use forebay_core::cast::whole_u64;
+use forebay_core::Rng;
+use forebay_packets as packets;
+use forebay_scenario::{Recorded, Traffic};
+
+use super::{draw, Act, Application, Coming};
+
+/// So many packets come at a time: it saves the search for the next event.
+const TOGETHER: usize = 64;
+
+pub struct Arrivals {
+    packets: Arc<packets::Arrivals>,
+    scale: f64,
+    period_ns: Option<u64>,
+    stop: u64,
+    /// When this round of the file began.
+    round: u64,
+    /// The next packet of this round.
+    next: usize,
+}
+
+impl Arrivals {
+    pub fn new(recorded: &Recorded, traffic: &Traffic, mut rng: Rng) -> Arrivals {
+        let start = draw(traffic.start, &mut rng);
+        let stop = traffic.stop.map(|stop| draw(stop, &mut rng));
+        Arrivals {
+            packets: Arc::clone(&recorded.packets),
+            scale: recorded.scale,
+            period_ns: recorded.period.map(|period| period.as_nanos()),
+            stop: stop.unwrap_or(u64::MAX),
+            round: start,
+            next: 0,
+        }
+    }
+
+    /// The next packet's time; after the last packet that of the next round's first.
+    fn due(&mut self) -> Option<u64> {
+        if self.next == self.packets.packets.len() {
+            self.round = self.round.saturating_add(self.period_ns?);
+            self.next = 0;
+        }
+        let at_ns = self.packets.packets[self.next].at_ns;
+        // Unscaled times keep their bits.
+        let at_ns = match self.scale {
+            1.0 => at_ns,
+            scale => whole_u64(at_ns as f64 * scale),
+        };
+        let at = self.round.saturating_add(at_ns);
+        (at < self.stop).then_some(at)
+    }
+}
+
+impl Application for Arrivals {
+    fn first(&mut self, _flow: u32, _start: u64, _stop: Option<u64>) -> Option<Act> {
+        None
+    }
+
+    fn next(&mut self, _flow: u32, _done: Act, _stop: Option<u64>) -> Option<Act> {
+        None
+    }
+
+    fn first_coming(&mut self) -> Option<u64> {
+        self.due()
+    }
+
+    fn coming(&mut self, give: &mut dyn FnMut(Coming)) -> Option<u64> {
+        for _ in 0..TOGETHER {
+            let at = self.due()?;
+            let packet = self.packets.packets[self.next];
+            self.next += 1;
+            give(Coming {
+                at,
+                flow: packet.flow,
+                bytes: packet.bytes,
+                class: packet.class,
+                tcp: packet.tcp,
+                hosts: self.packets.hosts.get(packet.flow as usize).copied(),
+            });
+        }
+        self.due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::{Bytes, Rate, Span, Time};
+    use forebay_packets::Selection;
+    use forebay_scenario::{Instant, TrafficKind};
+
+    const LIST: &[u8] = b"time_s,size_bytes,flow\n5,100,a\n5.001,200,b\n5.004,300,a\n";
+
+    fn times(scale: f64, period: Option<Span>, stop: Option<u64>) -> Vec<(u64, u32, u16)> {
+        let all = Selection {
+            source: Vec::new(),
+            destination: Vec::new(),
+            mtu: 1500,
+        };
+        let packets = packets::Arrivals::parse(LIST, &all, "file", "list").unwrap();
+        let recorded = Recorded {
+            file: "list".into(),
+            packets: Arc::new(packets),
+            scale,
+            period,
+        };
+        let at = |ns| Instant::At(Time::from_nanos(ns));
+        let traffic = Traffic {
+            label: "arrivals".into(),
+            flows: 2,
+            packet: Bytes(300),
+            header: Bytes(0),
+            path: vec![0],
+            rtts: vec![Span::ZERO],
+            access: Rate::from_bps(1),
+            dscp: 0,
+            pairs: Some(1),
+            group: None,
+            start: at(1_000_000_000),
+            stop: stop.map(at),
+            kind: TrafficKind::Arrivals(recorded.clone()),
+            numbers: Vec::new(),
+        };
+        let mut arrivals = Arrivals::new(&recorded, &traffic, Rng::new(1, "arrivals"));
+        let mut found = Vec::new();
+        let mut due = arrivals.first_coming();
+        while due.is_some() && found.len() < 64 {
+            let first = found.len();
+            let next = arrivals.coming(&mut |it| found.push((it.at, it.flow, it.bytes)));
+            assert_eq!(due, found.get(first).map(|(at, ..)| *at));
+            due = next;
+        }
+        found
+    }
+
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn packets_come_at_their_times_once() {
+        let want = [(S, 0, 100), (S + MS, 1, 200), (S + 4 * MS, 0, 300)];
+        assert_eq!(times(1.0, None, None), want);
+        let slower = times(2.5, None, None);
+        assert_eq!(slower[2], (S + 10 * MS, 0, 300));
+    }
+
+    #[test]
+    fn a_period_starts_the_file_anew_until_the_stop() {
+        let found = times(1.0, Some(Span::from_millis(10)), Some(S + 14 * MS));
+        let at: Vec<u64> = found.iter().map(|(at, ..)| (at - S) / MS).collect();
+        assert_eq!(at, [0, 1, 4, 10, 11]);
+        let endless = times(1.0, Some(Span::from_millis(4)), None);
+        let at: Vec<u64> = endless.iter().map(|(at, ..)| (at - S) / MS).collect();
+        assert_eq!(at[..7], [0, 1, 4, 4, 5, 8, 8]);
+        assert_eq!(endless.len(), 64);
+    }
+}

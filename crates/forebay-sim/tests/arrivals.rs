@@ -1,0 +1,161 @@
+//! Packets that came once, through whole runs.
+
+use forebay_core::Rng;
+use forebay_scenario::{parse, Options};
+use forebay_sim::{run, Watch};
+use forebay_trace::{Metrics, Trace};
+
+/// A run over the packets of `list`; `law` has the keys of the law, `traffic` more of the traffic.
+fn simulate(list: &str, traffic: &str, law: &str) -> Trace {
+    let text = format!(
+        r#"
+        duration = "20s"
+        measure = ["0s", "20s"]
+        [bottleneck]
+        rate = "10Mbit/s"
+        buffer = "1000p"
+        [[traffic]]
+        kind = "arrivals"
+        file = "list.csv"
+        {traffic}
+        [[law]]
+        {law}
+        "#
+    );
+    let options = Options {
+        files: vec![("list.csv".into(), list.as_bytes().to_vec())],
+        ..Options::default()
+    };
+    let point = parse(text.as_bytes(), "test", &options)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .points
+        .remove(0);
+    let aqm = point.laws[0].aqm();
+    run(&point.scenario, &aqm, 1, &Watch::default())
+        .unwrap()
+        .unwrap()
+}
+
+const DROPTAIL: &str = "kind = \"droptail\"";
+
+/// Poisson times and sizes of 40 to 1500 bytes: about 0.9 of 10 Mbit/s. In ns and bytes.
+fn poisson(n: usize) -> Vec<(u64, u32)> {
+    let mut rng = Rng::new(4, "list");
+    let mut at_ns = 3_000_000_000;
+    let draw = |_| {
+        at_ns += rng.exponential(684_000.0) as u64;
+        (at_ns, rng.uniform_in(40.0, 1500.0) as u32)
+    };
+    (0..n).map(draw).collect()
+}
+
+fn list(packets: &[(u64, u32)], more: impl Fn(usize) -> String) -> String {
+    let mut text = "time_s,size_bytes,flow,ecn,dscp\n".to_owned();
+    for (i, (at_ns, bytes)) in packets.iter().enumerate() {
+        let at_s = format!("{}.{:09}", at_ns / 1_000_000_000, at_ns % 1_000_000_000);
+        text += &format!("{at_s},{bytes},{}\n", more(i));
+    }
+    text
+}
+
+#[test]
+fn packets_wait_as_lindley_says() {
+    let packets = poisson(20_000);
+    let trace = simulate(&list(&packets, |i| format!("{},0,0", i % 7)), "", DROPTAIL);
+    // W(n + 1) = max(0, W(n) + S(n) - A(n)), with 0.8 us a byte.
+    let (mut wait_ns, mut sum_ns, mut longest_ns) = (0_i64, 0_i64, 0_i64);
+    for (now, next) in packets.iter().zip(packets.iter().skip(1)) {
+        sum_ns += wait_ns;
+        longest_ns = longest_ns.max(wait_ns);
+        wait_ns = (wait_ns + 800 * i64::from(now.1) - (next.0 - now.0) as i64).max(0);
+    }
+    sum_ns += wait_ns;
+    longest_ns = longest_ns.max(wait_ns);
+    let mean_s = sum_ns as f64 / packets.len() as f64 / 1e9;
+    let found = Metrics::of(&trace, None);
+    assert_eq!(trace.forwarded_packets, 20_000);
+    // The recorder's histogram has three digits, and from 1 us on.
+    assert!(
+        (found.delay_mean_s / mean_s - 1.0).abs() < 1e-3,
+        "{found:?} {mean_s}"
+    );
+    let longest = trace.delay_ns.max() as f64;
+    assert!(
+        (longest / longest_ns as f64 - 1.0).abs() < 2e-3,
+        "{longest} {longest_ns}"
+    );
+    let bytes: u64 = packets.iter().map(|packet| u64::from(packet.1)).sum();
+    let delivered: u64 = trace.flows.iter().map(|flow| flow.delivered_bytes).sum();
+    assert_eq!((trace.flows.len(), delivered), (7, bytes));
+}
+
+#[test]
+fn a_scale_and_a_period_multiply_the_load() {
+    let packets = poisson(4_000);
+    let list = list(&packets, |_| "a,0,0".into());
+    let once = Metrics::of(&simulate(&list, "", DROPTAIL), None);
+    let dense = Metrics::of(&simulate(&list, "scale = 0.7", DROPTAIL), None);
+    assert!(
+        dense.delay_mean_s > 10.0 * once.delay_mean_s,
+        "{dense:?} {once:?}"
+    );
+    let again = simulate(&list, "period = \"5s\"\nstop = \"19s\"", DROPTAIL);
+    assert_eq!(again.forwarded_packets, 16_000);
+    let late = simulate(&list, "start = \"1s\"\nstop = \"1.5s\"", DROPTAIL);
+    let within = packets
+        .iter()
+        .filter(|(at_ns, _)| at_ns - packets[0].0 < 500_000_000);
+    assert_eq!(late.forwarded_packets, within.count() as u64);
+}
+
+#[test]
+fn queues_see_codepoints_as_they_were() {
+    // 1.5 times the link's rate.
+    let packets: Vec<(u64, u32)> = (0..20_000).map(|i| (i * 800_000, 1500)).collect();
+    let red = "kind = \"red\"\nmin_th = \"5p\"\nmax_th = \"900p\"\nmax_p = 0.4";
+    let (marked, dropped) = {
+        let of = |ecn: u8| {
+            let list = list(&packets, |_| format!("a,{ecn},0"));
+            Metrics::of(&simulate(&list, "", red), None)
+        };
+        (of(2), of(0))
+    };
+    assert!(
+        marked.mark_rate > 0.01 && marked.early_drop_rate == 0.0,
+        "{marked:?}"
+    );
+    assert!(
+        dropped.early_drop_rate > 0.01 && dropped.mark_rate == 0.0,
+        "{dropped:?}"
+    );
+    // DualPI2 lets ECT(1) pass first, the priority queue DSCP 46: a tenth of what comes.
+    for (law, one, other) in [
+        ("kind = \"dualpi2\"", "a,1,0", "b,0,0"),
+        (
+            "kind = \"droptail\"\nqueue = \"priority\"",
+            "a,0,46",
+            "b,0,0",
+        ),
+    ] {
+        let list = list(&packets, |i| if i % 10 == 0 { one } else { other }.into());
+        let trace = simulate(&list, "", law);
+        let early = trace.delay_ns.value_at_quantile(0.05) as f64 / 1e9;
+        let late = trace.delay_ns.value_at_quantile(0.9) as f64 / 1e9;
+        assert!(late > 5.0 * early, "{law} {early} {late}");
+    }
+}
+
+#[test]
+fn flows_are_told_apart() {
+    // Flow b sends nine times what flow a does, and more than the link carries.
+    let packets: Vec<(u64, u32)> = (0..20_000).map(|i| (i * 800_000, 1500)).collect();
+    let list = list(&packets, |i| {
+        if i % 10 == 0 { "a,0,0" } else { "b,0,0" }.into()
+    });
+    let all = |law: &str| {
+        let trace = simulate(&list, "", law);
+        trace.flows[0].delivered_bytes as f64 / (2_000.0 * 1500.0)
+    };
+    assert!(all("kind = \"fq-codel\"") > 0.999);
+    assert!(all("kind = \"codel\"") < 0.95);
+}
