@@ -62,12 +62,12 @@ pub fn files(
 
 fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault> {
     let mut document = Document::read(text)?;
-    laws::choose(&mut document, options)?;
+    let chosen = laws::choose(&mut document, options)?;
     let fixed = apply_sets(&mut document, options)?;
     let tables = std::iter::once(&document.bottleneck).chain(&document.links);
     let written = tables.filter_map(|table| table.text(links::FILE_KEY));
     let mut names: BTreeSet<String> = written.map(Into::into).collect();
-    for settings in sweep::points(&document, &fixed)? {
+    for settings in sweep::points(&document, &fixed, &chosen)? {
         names.extend(settings.texts(links::FILE_KEY).map(str::to_owned));
     }
     Ok(names)
@@ -78,7 +78,7 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
     let chosen = laws::choose(&mut document, options)?;
     let fixed = apply_sets(&mut document, options)?;
     let mut points = Vec::new();
-    for settings in sweep::points(&document, &fixed)? {
+    for settings in sweep::points(&document, &fixed, &chosen)? {
         let mut here = document.clone();
         settings.apply(&mut here);
         let both = |document: &Document| {
