@@ -41,10 +41,10 @@ def stability_map(
     from forebay.control import maps
     from forebay.control.design import Link
     from forebay.control.figures import draw_map
-    from forebay.report import files
+    from forebay.report import place
 
     out = out or Path("results") / f"map-{law}"
-    files.check(out)
+    place.check(out)
     fewest, most = _range("--flows", flows)
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
