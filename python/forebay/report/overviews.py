@@ -100,8 +100,7 @@ def _number_axis(panel: Axes, axis: Axis) -> None:
         panel.set_xscale("log")
     # Few enough not to stand on each other.
     step = math.ceil(len(axis.numbers) / 16)
-    shown = axis.numbers[::step]
-    panel.set_xticks(shown, [f"{value:.9g}" for value in shown])
+    panel.set_xticks(axis.numbers[::step], axis.short[::step])
     panel.set_xticks([], minor=True)
 
 
@@ -143,18 +142,14 @@ def _maps(result: Runs, names: Sequence[str], swept: Sequence[Axis]) -> plots.Pl
                 _write(panel, values[i], low, high)
             if name == names[0]:
                 panel.set_title(laws[i])
-            panel.set_xticks(range(shape[1]), _texts(across), rotation=90 if shape[1] > 6 else 0)
-            panel.set_yticks(range(shape[0]), _texts(down))
+            panel.set_xticks(range(shape[1]), across.short, rotation=90 if shape[1] > 6 else 0)
+            panel.set_yticks(range(shape[0]), down.short)
         figure.colorbar(image, ax=list(row), label=metric.heading)
     for panel in grid[-1]:
         panel.set_xlabel(_label(result, across))
     for row in grid:
         row[0].set_ylabel(_label(result, down))
     return figure
-
-
-def _texts(axis: Axis) -> list[str]:
-    return [f"{value:.9g}" for value in axis.numbers] if axis.numbers else axis.texts
 
 
 def _write(panel: Axes, values: NDArray[np.float64], low: float, high: float) -> None:

@@ -220,7 +220,7 @@ def _overview(result: Runs) -> Overview:
     keys = [words.axis(axis, points[0][1]) for axis in swept] or [("point", "")]
     rows = [
         [
-            *([axis.short(p) for axis in swept] or [words.point(point) or point.label]),
+            *([axis.of(p) for axis in swept] or [words.point(point) or point.label]),
             *([point.links[k].name] if linked else []),
             row.law,
             *row.cells,

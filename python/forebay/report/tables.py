@@ -81,7 +81,7 @@ def results(console: Console, result: Runs) -> None:
         ]
         order = sorted(points, key=lambda one: [axis.places[one[0]] for axis in swept])
         rows = [
-            [*(axis.short(p) for axis in swept), *row]
+            [*(axis.of(p) for axis in swept), *row]
             for p, _ in order
             for row in _rows(result, p, 0, shown)
         ]

@@ -119,9 +119,8 @@ def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
 
 def axis(found: Axis, info: PointInfo) -> tuple[str, str]:
     """Name and unit of an axis of the sweep, at any of its points."""
-    swept = _swept(info, {key: info.settings[key] for key in found.keys})
-    name = ", ".join(dict.fromkeys(one.name for one in swept))
-    return name, found.unit
+    names = [_swept(info, {key: info.settings[key]})[0].name for key in found.keys]
+    return " / ".join(dict.fromkeys(names)), found.unit if found.one else ""
 
 
 def _swept(info: PointInfo, settings: Mapping[str, Any] | None = None) -> list[Swept]:

@@ -39,10 +39,19 @@ class Axis:
     texts: list[str]
     places: dict[int, int]
 
-    def short(self, point: int) -> str:
-        """The value of a point, without the unit where it has a number."""
-        place = self.places[point]
-        return f"{self.numbers[place]:.9g}" if self.numbers else self.texts[place]
+    @property
+    def one(self) -> bool:
+        """Whether a number says all of a value: of one key, or of several that are alike."""
+        return bool(self.numbers) and all(len(set(map(_text, v))) == 1 for v in self.values)
+
+    @property
+    def short(self) -> list[str]:
+        """Each value, without the unit where a number says all."""
+        return [f"{number:.9g}" for number in self.numbers] if self.one else self.texts
+
+    def of(self, point: int) -> str:
+        """The value of a point, by its index, as `short` has it."""
+        return self.short[self.places[point]]
 
 
 def sweep_axes(points: Mapping[int, Mapping[str, object]]) -> list[Axis]:
@@ -93,7 +102,7 @@ def _axis(keys: list[str], points: Mapping[int, Mapping[str, object]]) -> Axis:
         values,
         plain,
         unit,
-        [" / ".join(_text(one) for one in value) for value in values],
+        [" / ".join(dict.fromkeys(_text(one) for one in value)) for value in values],
         {i: place[json.dumps(value)] for i, value in of_point.items()},
     )
 

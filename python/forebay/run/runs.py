@@ -108,7 +108,9 @@ class Runs:
     @cached_property
     def warnings(self) -> list[tuple[Finding, int]]:
         """What a reader must know of the means: see `forebay.run.settled.warnings`."""
-        return settled.warnings(self)
+        return settled.warnings(
+            (p, point, law, self.of(p, i)) for p, point in self.points() for i, law in self.laws(p)
+        )
 
     @cached_property
     def samples(self) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,12 @@ from forebay.run import designed
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, Run
-    from forebay.run.runs import Runs
 
 #: A link is full, and a set-point missed, beyond these shares.
 FULL, MISSED = 0.9, 0.25
 #: A trend counts where the queue moves by this share of its mean, and by this many standard
 #: errors, over the window, which is cut into so many parts.
-MOVED, ERRORS, PARTS = 0.2, 4.0, 8
+MOVED, ERRORS, PARTS = 0.2, 3.0, 8
 #: Time constants of the slowest root that a start and a window must have: e⁻³ is 5 %.
 CONSTANTS = 3.0
 #: Pairs of point and law that the linear model is asked about.
@@ -44,28 +43,30 @@ class Finding:
     command: str = ""
 
 
-def warnings(result: Runs) -> list[tuple[Finding, int]]:
+#: A law at a point, by its index, and its runs.
+Group = tuple[int, "PointInfo", "LawInfo", Sequence["Run"]]
+
+
+def warnings(groups: Iterable[Group]) -> list[tuple[Finding, int]]:
     """Laws that were measured before they had settled, or that missed their set-point: for each
     law and fault the first point, and at how many points it is so."""
     by_kind: dict[tuple[str, str], list[Finding]] = defaultdict(list)
-    for found in _findings(result):
+    for found in _findings(groups):
         by_kind[found.kind, found.law].append(found)
     return [(some[0], len(some)) for some in by_kind.values()]
 
 
-def _findings(result: Runs) -> Iterator[Finding]:
+def _findings(groups: Iterable[Group]) -> Iterator[Finding]:
     asked = 0
-    for p, point in result.points():
-        for i, law in result.laws(p):
-            runs = result.of(p, i)
-            if trend := _trend(point, runs):
-                yield Finding(law.label, p, "trend", trend)
-            if missed := _missed(point, law, runs):
-                yield Finding(law.label, p, "missed", *missed)
-            if asked < MOST_MODELS and law.kind is not None:
-                asked += 1
-                if short := _short(point, law):
-                    yield Finding(law.label, p, "short", short)
+    for p, point, law, runs in groups:
+        if trend := _trend(point, runs):
+            yield Finding(law.label, p, "trend", trend)
+        if missed := _missed(point, law, runs):
+            yield Finding(law.label, p, "missed", *missed)
+        if asked < MOST_MODELS and law.kind is not None:
+            asked += 1
+            if short := _short(point, law):
+                yield Finding(law.label, p, "short", short)
 
 
 def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
@@ -108,9 +109,10 @@ def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None
 
 
 def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
-    """A law's own set-point on a full link, and the command that designs the law for it."""
+    """The set-point of a law that integrates the distance to it, on a full link, and the command
+    that designs the law for the link. Others, such as P and CoDel, rest elsewhere by design."""
     target_pkts = law.target_pkts
-    if not target_pkts or any(change.aqm for change in point.changes):
+    if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))
