@@ -128,7 +128,9 @@ $(STAMPS)/venv: requirements-dev.lock | $(VENV)/bin/python
 	@touch $@
 
 $(STAMPS)/native: $(STAMPS)/venv $(RUST)
-	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
+	@echo "building the Rust core: two to three minutes the first time"
+	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet \
+	  > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@touch $@
 
 clean:

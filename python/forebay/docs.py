@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay import _native
+from forebay.run.metrics import COST
 
 if TYPE_CHECKING:
     from forebay._native import KeyInfo, RegistryEntry
@@ -90,7 +91,7 @@ def queues() -> str:
 
 def metrics() -> str:
     """The measures of a run."""
-    of_runs = {entry["name"] for entry in _native.metrics()}
+    of_runs = {entry["name"] for entry in _native.metrics()} - {COST}
     rows = [
         [
             f"`{entry['claim']}`",
@@ -105,8 +106,9 @@ def metrics() -> str:
         "# Metrics and measures\n\n"
         "Written from the declarations by `make docs`. The code is `crates/forebay-trace`;\n"
         "[new-measure.md](new-measure.md) tells how to add to it.\n\n"
-        "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1. A paper's\n"
-        "[claims](replay.md) take metrics and measures over any window.\n\n"
+        "Every run has the metrics, in `metrics.json` in s, bit/s and shares of 1; `costs.json`\n"
+        "has what differs from call to call, as `user_cpu_s`. A paper's [claims](replay.md) take\n"
+        "metrics and measures over any window.\n\n"
     )
     return head + table(["in claims", "in metrics.json", "title", "unit", "meaning"], rows)
 

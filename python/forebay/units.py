@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 TIMES = [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)]
@@ -44,6 +45,11 @@ def plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def toml(value: object) -> str:
+    """A value as `--set KEY=` takes it; lists and tables as in TOML."""
+    return json.dumps(value) if isinstance(value, list | dict) else plain(value)
 
 
 def _in_largest(count: int, units: Sequence[tuple[str, int]]) -> str:

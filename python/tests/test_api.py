@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
+import tomllib
+import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import polars as pl
@@ -15,7 +19,7 @@ from scipy import stats
 
 import forebay
 from forebay.report.result import Result
-from forebay.run import experiment
+from forebay.run import experiment, progress
 
 
 def test_tables(scenario: Path) -> None:
@@ -65,7 +69,7 @@ def test_summary_is_students_interval(scenario: Path) -> None:
 def test_the_same_on_any_number_of_threads_and_again(scenario: Path) -> None:
     def tables(threads: int) -> list[pl.DataFrame]:
         result = forebay.run(scenario, threads=threads)
-        return [result.metrics.drop("user_cpu_s"), result.samples, result.delays, result.flows]
+        return [result.metrics, result.samples, result.delays, result.flows]
 
     first = tables(1)
     for other in (tables(2), tables(2)):
@@ -139,3 +143,38 @@ def test_functions_keep_their_names_whatever_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == "forebay.run.api forebay.link.net\n[]\n"
+
+
+def test_a_scenario_may_be_a_text_or_tables(scenario: Path) -> None:
+    text = scenario.read_text()
+    by_file = forebay.run(scenario, seeds=1)
+    by_text = forebay.run(text, seeds=1)
+    by_tables = forebay.run(tomllib.loads(text), seeds=1)
+    for other in (by_text, by_tables):
+        assert_frame_equal(by_file.samples, other.samples, check_exact=True)
+    with pytest.raises(forebay.ScenarioError, match=r"^scenario:\d+: bottleneck.rate: found"):
+        forebay.run(text.replace("10Mbit/s", "-1Mbit/s"))
+    with pytest.raises(forebay.ScenarioError, match=r"^scenario: found "):
+        forebay.run({"duration": object()})
+
+
+def test_tab_completion_finds_every_name() -> None:
+    look = "import forebay; print(sorted({'run', 'link', 'Result'} - set(dir(forebay))))"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_notebook_shows_a_line_and_needs_no_widgets(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setattr(progress, "NOTEBOOK_EVERY_S", 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forebay.run(scenario)
+    errors = capsys.readouterr().err
+    assert re.search(r"\r\d of 8 runs, \d+ %", errors)
+    # The line is wiped at the end.
+    assert errors.endswith("\r") and errors.split("\r")[-2].strip() == ""
+    assert "\n" not in errors
+    assert "ipywidgets" not in sys.modules

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,10 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import SCENARIO, Cli, command
+
+import forebay
+from forebay.run import experiment, memory
+from forebay.run import metrics as run_metrics
 
 #: What programs that read `--json` rely on, in this order.
 METRICS = [
@@ -30,10 +36,12 @@ METRICS = [
     "flow_completion_p50_s",
     "flow_completion_p95_s",
     "forwarded_packets",
-    "user_cpu_s",
 ]
 POINTS = ["traffic.0.flows = 5", "traffic.0.flows = 20"]
-TABLES = ["delays.parquet", "flows.parquet", "metrics.json", "metrics.parquet", "samples.parquet"]
+TABLES = [
+    *("costs.json", "delays.parquet", "flows.parquet"),
+    *("metrics.json", "metrics.parquet", "samples.parquet"),
+]
 
 
 def runs(text: str) -> list[dict[str, Any]]:
@@ -121,7 +129,7 @@ def test_run_as_json(cli: Cli, scenario: Path) -> None:
         (point, law, seed) for point in POINTS for law in ("pi", "droptail") for seed in (1, 2)
     ]
     for line in lines:
-        assert list(line) == ["law", "point", "seed", "metrics"]
+        assert list(line) == ["law", "point", "seed", "metrics", "costs"]
         metrics = line["metrics"]
         assert list(metrics) == METRICS
         # DropTail has no set-point: NaN, which JSON has not.
@@ -130,7 +138,7 @@ def test_run_as_json(cli: Cli, scenario: Path) -> None:
         assert 0 <= metrics["drop_rate"] < 1
         assert metrics["delay_p95_s"] <= metrics["delay_p99_s"]
         assert metrics["forwarded_packets"] > 1000
-        assert metrics["user_cpu_s"] >= 0
+        assert line["costs"]["user_cpu_s"] >= 0
     assert names(scenario.parent) == ["two.toml"]
 
 
@@ -138,7 +146,7 @@ def test_results_do_not_depend_on_threads(cli: Cli, scenario: Path) -> None:
     def metrics(threads: int) -> list[dict[str, Any]]:
         lines = runs(cli("run", scenario, "--json", "--threads", threads).stdout)
         for line in lines:
-            del line["metrics"]["user_cpu_s"]
+            del line["costs"]
         return lines
 
     assert len(metrics(1)) == 8
@@ -152,7 +160,7 @@ def test_run_leaves_a_report(cli: Cli, scenario: Path) -> None:
     assert names(out) == sorted([*TABLES, "figures", "report.html"])
     assert names(out.parent) == ["two"]
     assert "results/two/report.html" in done.stdout
-    for expected in ["Two laws, two loads", "pi", "droptail", "5 ftp flows", "20 ftp flows", "±"]:
+    for expected in ["Two laws, two loads", "pi", "droptail", "ftp flows", "Goodput", "±"]:
         assert expected in done.stdout
     samples = pl.read_parquet(out / "samples.parquet")
     assert samples.columns[:5] == ["law", "point", "seed", "link", "time_s"]
@@ -185,10 +193,10 @@ def test_a_former_result_is_replaced_and_other_files_stay(cli: Cli, scenario: Pa
     assert cli(*quick).returncode == 0
     assert "queue-2.png" in names(out / "figures")
     (out / "notes.txt").write_text("mine")
-    assert cli(*quick, "--set", "traffic.0.flows=5").returncode == 0
+    assert cli(*quick, "--set", "traffic.0.flows=5", "--force").returncode == 0
     assert "queue-2.png" not in names(out / "figures")
     assert (out / "notes.txt").read_text() == "mine"
-    assert cli(*quick, "--no-report").returncode == 0
+    assert cli(*quick, "--no-report", "--force").returncode == 0
     assert names(out) == sorted([*TABLES, "notes.txt"])
 
 
@@ -266,3 +274,207 @@ def test_a_full_disk_is_one_line(scenario: Path) -> None:
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_result_of_another_command_stays(cli: Cli, scenario: Path) -> None:
+    out = scenario.parent / "results" / "two"
+    assert cli("run", scenario, "--no-report").returncode == 0
+    before = {name: (out / name).read_bytes() for name in names(out)}
+    smaller = cli("run", scenario, "--no-report", "--law", "pi", "--seeds", 1)
+    assert (smaller.returncode, smaller.stdout, smaller.stderr.count("\n")) == (2, "", 1)
+    for text in ["results/two", f"forebay run {scenario}", "--force", "another directory"]:
+        assert text in smaller.stderr
+    assert {name: (out / name).read_bytes() for name in names(out)} == before
+    # The same command, and an edited scenario, replace it.
+    scenario.write_text(SCENARIO.replace("seeds    = 2", "seeds    = 1"))
+    assert cli("run", scenario, "--no-report", "--threads", 1).returncode == 0
+    assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 4
+    forced = cli("run", scenario, "--no-report", "--law", "pi", "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 2
+
+
+def test_identical_runs_have_identical_files(cli: Cli, scenario: Path) -> None:
+    outs = [scenario.parent / name for name in ("a", "b")]
+    for out in outs:
+        assert cli("run", scenario, "--out", out).returncode == 0
+    for name in names(outs[0]):
+        if name not in ("costs.json", "figures"):
+            assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes(), name
+    costs = json.loads((outs[0] / "costs.json").read_text())
+    assert costs["elapsed_s"] > 0
+    assert [run["user_cpu_s"] >= 0 for run in costs["runs"]] == [True] * 8
+
+
+def width(line: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(line)
+
+
+@pytest.mark.parametrize("columns", [120, 80, 60, 40, 24])
+def test_a_table_fits_and_cuts_nothing(
+    cli: Cli, scenario: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """A number that does not fit is left out whole, and its column is named."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = scenario.read_text().replace(
+        'kind   = "droptail"', 'kind = "droptail"\nlabel = "a queue"'
+    )
+    scenario.write_text(text)
+    done = cli("run", scenario, "--no-report", "--set", "traffic.0.flows=20")
+    assert done.returncode == 0, done.stderr
+    table = done.stdout.partition("mean ± half")[0]
+    assert max(map(width, table.splitlines())) <= columns
+    result = forebay.run(scenario, sets=["traffic.0.flows=20"])
+    left_out = table.partition("No room here for:")[2].replace("\n", " ")
+    for name in result.compared():
+        metric = run_metrics.METRICS[name]
+        for law in range(2):
+            cell = result.cell(0, law, name)
+            number = run_metrics.with_interval(
+                metric.scale * cell.mean, metric.scale * cell.half_width
+            )
+            assert number == "–" or (number in table) != (metric.title in left_out), name
+    for first in ("pi", "a queue", "Goodput", "Delay,"):
+        assert first in table
+        assert first not in left_out
+    assert ("No room" in table) == (columns in (80, 60, 40))
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_terminal_has_its_width(scenario: Path, columns: int) -> None:
+    """A real terminal, whose width the kernel knows."""
+    line = f"stty cols {columns}; exec {shlex.join(command('run', scenario, '--no-report'))}"
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "xterm"}
+    done = subprocess.run(
+        ["script", "-qec", line, "/dev/null"],
+        cwd=scenario.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", done.stdout).replace("\r", "")
+    table = shown.partition("Two laws")[2].partition("mean ± half")[0]
+    assert "Goodput" in table
+    assert max(map(width, table.splitlines())) <= columns
+    for number in ("99.9", "pi", "droptail"):
+        assert number in shown or number == "99.9"
+
+
+def test_standard_input_is_a_scenario(scenario: Path) -> None:
+    done = subprocess.run(
+        command("run", "-", "--json", "--seeds", 1),
+        input=scenario.read_text(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(runs(done.stdout)) == 4
+
+
+def test_what_never_ends_is_refused(cli: Cli) -> None:
+    done = cli("run", "/dev/zero")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("/dev/zero: found more than 16 MiB, allowed: a scenario file in TOML\n")
+
+
+def test_too_many_samples_are_refused_in_total(
+    scenario: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda: 1e9)
+    read = experiment.read(scenario, sets=["sample=1us"], seeds=10)
+    with pytest.raises(forebay.ScenarioError) as refused:
+        experiment.execute(read, 2)
+    line = str(refused.value)
+    assert line.startswith('sample: found "1us", about 18.5 GB of samples in 40 runs, allowed: ')
+    # What it names does fit, and hardly more.
+    fits = experiment.read(scenario, sets=[line.split("--set ")[1].split(" or ")[0]], seeds=10)
+    memory.check(fits.plan, 2, samples=True)
+    finer = experiment.read(scenario, sets=["sample=20us"], seeds=10)
+    with pytest.raises(forebay.ScenarioError, match="or --seeds 8"):
+        memory.check(finer.plan, 2, samples=True)
+    memory.check(finer.plan, 2, samples=False)
+
+
+def closed(scenario: Path, redirection: str, *options: str) -> subprocess.CompletedProcess[str]:
+    line = f"{shlex.join(command('run', scenario, *options))} {redirection}"
+    return subprocess.run(
+        ["bash", "-c", line], cwd=scenario.parent, capture_output=True, text=True, check=False
+    )
+
+
+def test_without_standard_output_nothing_runs(scenario: Path) -> None:
+    done = closed(scenario, ">&-")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output: found closed" in done.stderr
+    assert names(scenario.parent) == ["two.toml"]
+
+
+def test_without_standard_error_it_runs(scenario: Path) -> None:
+    done = closed(scenario, "2>&-", "--no-report")
+    assert done.returncode == 0
+    assert "Tables: results/two" in done.stdout
+    assert names(scenario.parent / "results" / "two") == TABLES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["run", "two.toml", "--out", ""], '--out: found "", allowed: a path'),
+        (["run", "two.toml", "--out="], '--out: found "", allowed: a path'),
+        (["suite", "rfc7928", "--page", ""], '--page: found "", allowed: a path'),
+        (["run", "two.toml", "--law", "pike"], '--law: found "pike", allowed: '),
+        (["run", "two.toml", "--aqm", "pike"], '--law: found "pike", allowed: '),
+        (["run", "two.toml", "--seeds", "0"], "--seeds: found 0, allowed: 1 to 10000"),
+        (["laws", "pie", "pike"], 'NAME: found "pike", allowed: droptail, '),
+    ],
+)
+def test_an_option_is_named_once(cli: Cli, scenario: Path, arguments: list[str], line: str) -> None:
+    done = cli(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(line), done.stderr
+    assert names(scenario.parent) == ["two.toml"]
+
+
+def test_a_sweep_of_a_law_that_does_not_run_is_refused(cli: Cli, scenario: Path) -> None:
+    text = SCENARIO.split("[sweep]")[0]
+    scenario.write_text(f'{text}[sweep]\n"law.pi.target" = ["20p", "40p"]\n')
+    done = cli("run", scenario, "--law", "red")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "sweep.law.pi.target: found a law that does not run" in done.stderr
+    assert cli("run", scenario, "--law", "red", "--set", "law.pi.target=30p").returncode == 0
+    # Beside a law that runs, the others are the same at every point.
+    both = cli("run", scenario, "--law", "pi", "--law", "red", "--seeds", 1, "--out", "both")
+    assert both.returncode == 0, both.stderr
+
+
+def test_a_value_that_is_swept_twice_is_refused(cli: Cli, scenario: Path) -> None:
+    scenario.write_text(SCENARIO.replace("[5, 20]", "[5, 5]"))
+    done = cli("run", scenario)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "sweep.traffic.0.flows: found 5 twice, allowed: each value once" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["", "run", "link", "suite"])
+def test_help_is_short_for_h_and_flags_take_no_value(cli: Cli, name: str) -> None:
+    short = cli(*filter(None, [name]), "-h")
+    assert (short.returncode, short.stdout) == (0, cli(*filter(None, [name]), "--help").stdout)
+    assert "<bool>" not in short.stdout
+
+
+def test_some_laws(cli: Cli) -> None:
+    done = cli("laws", "pi", "red")
+    assert done.returncode == 0
+    assert "max_p" in done.stdout
+    assert "PI-PD" not in done.stdout
+    assert [law["name"] for law in json.loads(cli("laws", "--json", "pi").stdout)] == ["pi"]
+    assert "flows" in cli("queues", "fq").stdout
+
+
+def test_one_name_of_an_option_is_as_good_as_the_other(cli: Cli, scenario: Path) -> None:
+    both = [cli("run", scenario, name, "red", "--json").stdout for name in ("--law", "--aqm")]
+    for text in both:
+        assert {line["law"] for line in runs(text)} == {"red"}
+    assert "--aqm,--law" in cli("link", "--help").stdout

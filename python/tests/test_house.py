@@ -99,7 +99,6 @@ OTHERWISE = {
     ("crates/forebay-core/src/disciplines/dualpi2.rs", "dualpi2"),  # the queue of that name
     ("crates/forebay-core/src/disciplines/cake.rs", "cake"),
     ("crates/forebay-py/src/link.rs", "pid"),  # the number of a process
-    ("python/forebay/cli/replay.py", "red"),  # a colour
 }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +21,10 @@ from forebay.run import experiment
 LONG = ["--seeds", 1000, "--set", "duration=300s", "--set", "sample=100ms"]
 
 
-def interrupt(scenario: Path, wanted: int, *options: object) -> tuple[int, str, str]:
-    """Sends SIGINT once `wanted` runs have ended; returns status, output and errors."""
+def interrupt(
+    scenario: Path, wanted: int, *options: object, number: signal.Signals = signal.SIGINT
+) -> tuple[int, str, str]:
+    """Sends a signal once `wanted` runs have ended; returns status, output and errors."""
     process = subprocess.Popen(
         command("run", scenario, *options),
         cwd=scenario.parent,
@@ -35,7 +39,7 @@ def interrupt(scenario: Path, wanted: int, *options: object) -> tuple[int, str, 
         lines.append(line)
         if int(line.split()[0]) >= wanted:
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, errors = process.communicate()
     return process.returncode, out, "".join(lines) + errors
 
@@ -54,6 +58,81 @@ def test_finished_runs_are_kept(scenario: Path) -> None:
     page = (results / "two" / "report.html").read_text()
     assert f"Partial result: {len(written['runs'])} of 4000 runs" in page
     assert "Report: results/two/report.html" in out
+
+
+#: Sixty figures, which take longer to draw than the test waits.
+MANY = ["--seeds", 1, "--law", "red", "--set", "duration=30s", "--set", "sample=1ms"]
+POINTS = '"traffic.0.flows" = [5, 20, 21, 22]'
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_figures_are_drawn_loses_no_run(
+    scenario: Path, number: signal.Signals
+) -> None:
+    scenario.write_text(scenario.read_text().replace('"traffic.0.flows" = [5, 20]', POINTS))
+    out = scenario.parent / "results" / "two"
+    process = subprocess.Popen(
+        command("run", scenario, *MANY),
+        cwd=scenario.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # The table is shown when the numbers are there, and before the first figure.
+    assert process.stdout is not None
+    shown = ""
+    while "processor time" not in shown:
+        shown += process.stdout.readline()
+    assert json.loads((out / "metrics.json").read_text())["partial"] is False
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    kept = "interrupted while drawing: tables and finished figures are in results/two"
+    assert kept in errors
+    assert "Traceback" not in errors
+    assert len(json.loads((out / "metrics.json").read_text())["runs"]) == 4
+    assert not (out / "report.html").exists()
+    assert [path.name for path in out.parent.iterdir()] == ["two"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_keep_finished_runs(scenario: Path, number: signal.Signals) -> None:
+    status, _, errors = interrupt(scenario, 1, *LONG, "--no-report", number=number)
+    assert status == 128 + number, errors
+    assert "Traceback" not in errors
+    written = json.loads((scenario.parent / "results" / "two" / "metrics.json").read_text())
+    assert written["partial"] is True
+
+
+def test_a_terminal_that_goes_away_takes_no_run_with_it(scenario: Path) -> None:
+    """Closing the window of a terminal sends SIGHUP, and refuses whatever is written then."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(scenario.parent)
+        words = command("run", scenario, *LONG, "--no-report")
+        os.execv(words[0], words)
+    seen = b""
+    while not re.search(rb"[1-9]\d* of 4000", seen):
+        seen += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
+    written = json.loads((scenario.parent / "results" / "two" / "metrics.json").read_text())
+    assert len(written["runs"]) >= 1
+
+
+def test_a_part_does_not_replace_the_whole(scenario: Path) -> None:
+    whole = [*LONG[:1], 30, *LONG[2:], "--no-report"]
+    done = subprocess.run(
+        command("run", scenario, *whole), cwd=scenario.parent, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    numbers = scenario.parent / "results" / "two" / "metrics.json"
+    before = numbers.read_bytes()
+    status, _, errors = interrupt(scenario, 1, *whole)
+    assert status == 130, errors
+    assert "results/two has these runs and more, and is left as it is" in errors
+    assert numbers.read_bytes() == before
 
 
 def test_with_json_too(scenario: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -165,7 +166,7 @@ def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     runs.make(jobs, 2)
     stored = runs.result(read, jobs)
     made = forebay.run(path)
-    columns = [name for name in made.metrics.columns if name != "user_cpu_s"]
+    columns = made.metrics.columns
     assert stored.metrics.select(columns).equals(made.metrics.select(columns))
     assert stored.samples.equals(made.samples)
     assert stored.delays.equals(made.delays)
@@ -242,7 +243,15 @@ def test_what_is_published_has_its_unit(published: float | str, unit: str, text:
 )
 def test_verdicts(published: float | str, ours: float, ci95: float, verdict: str) -> None:
     nothing: measures.Measured = None  # type: ignore[assignment]
-    assert verdicts._verdict(claim(published), ours, ci95, nothing) == verdict
+    found = verdicts._verdict(claim(published), ours, ci95, nothing, one_seed=False)
+    assert found == verdict
+
+
+def test_one_seed_reproduces_no_bound() -> None:
+    nothing: measures.Measured = None  # type: ignore[assignment]
+    one = claim("< 1")
+    assert verdicts._verdict(one, 0.8, math.nan, nothing, one_seed=True) == verdicts.IN_DIRECTION
+    assert "one seed has no interval" in verdicts._why(one, verdicts.IN_DIRECTION, one_seed=True)
 
 
 @pytest.mark.parametrize(

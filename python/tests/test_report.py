@@ -67,8 +67,8 @@ def test_the_page_is_self_contained(out: Path) -> None:
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
-    # QACD, loss and utilisation; queue, loss and delay at each of two points
-    assert page.tags.count("svg") == 8
+    # Goodput and delay, QACD, loss and utilisation; queue, loss and delay at each of two points
+    assert page.tags.count("svg") == 9
     assert len(text) < 6_000_000
 
 
@@ -107,7 +107,7 @@ def test_the_same_result_gives_the_same_page(out: Path, result: Result, tmp_path
 def test_pictures_show_every_law(out: Path) -> None:
     pictures = sorted(path.name for path in (out / "figures").iterdir())
     assert pictures == [
-        *("delay-1.png", "delay-2.png", "load.png", "loss-1.png", "loss-2.png"),
+        *("delay-1.png", "delay-2.png", "goodput.png", "load.png", "loss-1.png", "loss-2.png"),
         *("qacd.png", "queue-1.png", "queue-2.png"),
     ]
     for name in pictures:
@@ -146,9 +146,14 @@ def test_no_two_laws_look_alike(scenario: Path) -> None:
     assert len(lines) > 2 * len(plots.COLOURS)
     looks = {(line.get_color(), str(line._dash_pattern)) for line in lines}  # type: ignore[attr-defined]
     assert len(looks) == len(lines)
-    containers: list[Any] = result.plot("load").axes[0].containers
-    dots = [container.lines[0] for container in containers]
-    looks = {(d.get_color(), f"{d.get_marker()}{d.get_markerfacecolor()}") for d in dots}
+    curves: list[Any] = list(result.plot("load").axes[0].lines)
+    looks = {(c.get_color(), f"{c._dash_pattern}{c.get_marker()}") for c in curves}
+    assert len(looks) == len(laws)
+    # Without an axis of numbers there are dots.
+    dots = forebay.run(scenario, laws=laws, sets=["bottleneck.buffer=800p", "traffic.0.flows=5"])
+    containers: list[Any] = dots.plot("load").axes[0].containers
+    points = [container.lines[0] for container in containers]
+    looks = {(d.get_color(), f"{d.get_marker()}{d.get_markerfacecolor()}") for d in points}
     assert len(looks) == len(laws)
 
 

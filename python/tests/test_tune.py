@@ -165,6 +165,11 @@ def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
     assert "DropTail has" in text
 
 
+def test_a_tuning_shows_its_choice(tuned: tuning.Tuning) -> None:
+    assert len(repr(tuned)) < 300
+    assert repr(tuned).startswith(f"<Tuning for {tuned.ranges}: {tuned.chosen.candidate.law} with ")  # type: ignore[union-attr]
+
+
 def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
     alone = tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=1)
     assert values.as_json(alone) == values.as_json(tuned)

@@ -73,11 +73,6 @@ impl ScenarioError {
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let file = one_line(&self.file, usize::MAX);
-        match self.fault.origin {
-            Origin::File => write!(f, "{file}: ")?,
-            Origin::Line(line) => write!(f, "{file}:{line}: ")?,
-            Origin::Option(option) => write!(f, "{option}: ")?,
-        }
         let ParamError {
             key,
             found,
@@ -86,7 +81,16 @@ impl fmt::Display for ScenarioError {
         let key = if key.is_empty() { "\"\"" } else { key };
         let (key, found) = (one_line(key, EXCERPT), one_line(found, EXCERPT));
         let allowed = one_line(allowed, usize::MAX);
-        write!(f, "{key}: found {found}, allowed: {allowed}")
+        match self.fault.origin {
+            Origin::File => write!(f, "{file}: {key}")?,
+            Origin::Line(line) => write!(f, "{file}:{line}: {key}")?,
+            // An option that is named after its key names it well enough.
+            Origin::Option(option) if option.strip_prefix("--") == Some(&key) => {
+                write!(f, "{option}")?;
+            }
+            Origin::Option(option) => write!(f, "{option}: {key}")?,
+        }
+        write!(f, ": found {found}, allowed: {allowed}")
     }
 }
 

@@ -63,14 +63,14 @@ pub fn files(
 
 fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault> {
     let mut document = Document::read(text)?;
-    laws::choose(&mut document, options)?;
+    let chosen = laws::choose(&mut document, options)?;
     let fixed = apply_sets(&mut document, options)?;
     let tables = std::iter::once(&document.bottleneck).chain(&document.links);
     let traces = tables.filter_map(|table| table.text(TRACE_KEY));
     let tables = document.traffic.iter();
     let arrivals = tables.filter_map(|table| table.text(ARRIVALS_KEY));
     let mut names: BTreeSet<String> = traces.chain(arrivals).map(Into::into).collect();
-    for settings in sweep::points(&document, &fixed)? {
+    for settings in sweep::points(&document, &fixed, &chosen)? {
         for key in [TRACE_KEY, ARRIVALS_KEY] {
             names.extend(settings.texts(key).map(str::to_owned));
         }
@@ -84,7 +84,7 @@ fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
     let fixed = apply_sets(&mut document, options)?;
     let files = Files::of(options);
     let mut points = Vec::new();
-    for settings in sweep::points(&document, &fixed)? {
+    for settings in sweep::points(&document, &fixed, &chosen)? {
         let mut here = document.clone();
         settings.apply(&mut here);
         let both = |document: &Document| {

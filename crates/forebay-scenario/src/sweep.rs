@@ -1,5 +1,7 @@
 //! `[sweep]`: the points of an experiment.
 
+use std::collections::HashSet;
+
 use forebay_core::param::Value;
 use forebay_core::ParamError;
 
@@ -32,11 +34,8 @@ pub struct Settings {
 impl Settings {
     /// "traffic.0.flows = 100"; empty where nothing is swept.
     pub fn label(&self) -> String {
-        let written = |(key, _, node): &(String, Target, Node)| match node.to_value() {
-            Value::Text(text) => format!("{key} = {text}"),
-            value => format!("{key} = {value}"),
-        };
-        let all: Vec<String> = self.settings.iter().map(written).collect();
+        let line = |(key, _, node): &(String, Target, Node)| format!("{key} = {}", text(node));
+        let all: Vec<String> = self.settings.iter().map(line).collect();
         all.join(", ")
     }
 
@@ -69,10 +68,16 @@ impl Settings {
 }
 
 /// The cross product of all swept keys, the last varying fastest; keys of `fixed` are not swept.
+/// `laws` are the numbers of those that run.
 ///
 /// # Errors
-/// A key that leads nowhere or cannot be swept, values that are not a list, too many points.
-pub fn points(document: &Document, fixed: &[Target]) -> Result<Vec<Settings>, Fault> {
+/// A key that leads nowhere or cannot be swept, or is of a law that does not run, values that are
+/// not a list or occur twice, too many points.
+pub fn points(
+    document: &Document,
+    fixed: &[Target],
+    laws: &[usize],
+) -> Result<Vec<Settings>, Fault> {
     let lines = document.sweep.entries.len();
     if lines > MOST_LINES {
         let found = format!("{lines} lines");
@@ -94,6 +99,7 @@ pub fn points(document: &Document, fixed: &[Target]) -> Result<Vec<Settings>, Fa
             return Err(Fault::new(entry.origin, key, found, "each key once"));
         }
         dimension.release(fixed);
+        dimension.of_laws_that_run(entry, laws)?;
         if !dimension.keys.is_empty() {
             dimensions.push(dimension);
         }
@@ -136,7 +142,24 @@ fn point(dimensions: &[Dimension], mut index: usize) -> Settings {
 }
 
 impl Dimension {
-    /// Takes out the keys that the command line has fixed.
+    /// Refuses keys of laws that do not run, all of them: their points would be the same.
+    fn of_laws_that_run(&self, entry: &Entry, laws: &[usize]) -> Result<(), Fault> {
+        let idle = |(_, target): &(String, Target)| match target.table {
+            TableId::Law(law) => !laws.contains(&law),
+            _ => false,
+        };
+        match self.keys.first() {
+            Some((key, _)) if self.keys.iter().all(idle) => Err(Fault::new(
+                entry.origin,
+                format!("sweep.{}", entry.name),
+                "a law that does not run",
+                format!("a law that runs; or --set {key}=VALUE, which ends this sweep"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes out the keys that the command line has fixed, and what is then there twice.
     fn release(&mut self, fixed: &[Target]) {
         for column in (0..self.keys.len()).rev() {
             if fixed.contains(&self.keys[column].1) {
@@ -146,6 +169,21 @@ impl Dimension {
                 }
             }
         }
+        let mut seen = HashSet::new();
+        self.rows.retain(|row| seen.insert(written(row)));
+    }
+}
+
+/// A row as its point's label has it.
+fn written(row: &[Node]) -> String {
+    let texts: Vec<String> = row.iter().map(text).collect();
+    texts.join(", ")
+}
+
+fn text(node: &Node) -> String {
+    match node.to_value() {
+        Value::Text(text) => text,
+        value => value.to_string(),
     }
 }
 
@@ -194,16 +232,19 @@ fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
             format!("{shape}, not empty"),
         );
     }
-    if names.len() == 1 {
-        let rows = items.iter().map(|item| vec![item.clone()]).collect();
-        return Ok(Dimension { keys, rows });
-    }
     let mut rows = Vec::with_capacity(items.len());
+    let mut seen = HashSet::new();
     for item in items {
-        match &item.data {
-            Data::List(row) if row.len() == names.len() => rows.push(row.clone()),
+        let row = match &item.data {
+            _ if names.len() == 1 => vec![item.clone()],
+            Data::List(row) if row.len() == names.len() => row.clone(),
             _ => return fault(item.origin, item.to_value().to_string(), shape),
+        };
+        if !seen.insert(written(&row)) {
+            let found = format!("{} twice", item.to_value());
+            return fault(item.origin, found, "each value once".into());
         }
+        rows.push(row);
     }
     Ok(Dimension { keys, rows })
 }

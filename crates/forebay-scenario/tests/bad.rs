@@ -150,7 +150,7 @@ fn faults_of_the_command_line_name_its_option() {
                 seeds: Some(0),
                 ..Options::default()
             }),
-            "--seeds: seeds: found 0, allowed: 1 to 10000",
+            "--seeds: found 0, allowed: 1 to 10000",
         ),
         (
             fault(Options {
@@ -166,7 +166,7 @@ fn faults_of_the_command_line_name_its_option() {
     }
     let unknown = law("Holot");
     assert!(
-        unknown.starts_with("--law: law: found \"Holot\", allowed: red, red 2, Hollot, "),
+        unknown.starts_with("--law: found \"Holot\", allowed: red, red 2, Hollot, "),
         "{unknown}"
     );
     assert!(
@@ -216,4 +216,43 @@ fn a_scenario_has_bounds() {
         };
         assert!(error.to_string().ends_with(wanted), "{error}");
     }
+}
+
+#[test]
+fn a_sweep_is_of_laws_that_run() {
+    let text = |keys: &str, values: &str| {
+        let good = String::from_utf8(GOOD.into()).unwrap();
+        let (head, _) = good.split_once("[sweep]").unwrap_or((&good, ""));
+        format!("{head}\n[sweep]\n{keys} = {values}\n")
+    };
+    let read = |text: &str, laws: &[&str], sets: &[(&str, &str)]| {
+        let options = Options {
+            laws: laws.iter().map(ToString::to_string).collect(),
+            sets: sets
+                .iter()
+                .map(|(k, v)| ((*k).into(), (*v).into()))
+                .collect(),
+            ..Options::default()
+        };
+        parse(text.as_bytes(), "sweep.toml", &options).map(|experiment| experiment.points.len())
+    };
+    let one = text("\"law.red.max_p\"", "[0.1, 0.2]");
+    assert_eq!(read(&one, &["red"], &[]).unwrap(), 2);
+    let refused = read(&one, &["pi"], &[]).unwrap_err().to_string();
+    assert!(
+        refused.contains("sweep.law.red.max_p: found a law that does not run"),
+        "{refused}"
+    );
+    assert_eq!(read(&one, &["pi"], &[("law.red.max_p", "0.1")]).unwrap(), 1);
+    // Together with a key of a law that runs, it only sets nothing.
+    let both = text(
+        "\"law.red.max_p, traffic.0.flows\"",
+        "[[0.1, 5], [0.2, 6], [0.2, 5]]",
+    );
+    assert_eq!(read(&both, &["pi"], &[]).unwrap(), 3);
+    // Of what is fixed, equal points are one.
+    assert_eq!(
+        read(&both, &["red"], &[("law.red.max_p", "0.3")]).unwrap(),
+        2
+    );
 }

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
 from forebay.cli.design import design
@@ -38,8 +38,26 @@ def _told() -> Iterator[None]:
         raise typer.Abort from None
 
 
+def _plain(params: list[Any]) -> list[Any]:
+    """Flags without the name of a type in the help: a flag takes no value."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+class Command(TyperCommand):
+    """One of the commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+
 class Commands(TyperGroup):
     """The commands; reading their options takes time, too."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _told():
@@ -56,6 +74,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -68,18 +87,18 @@ def front(
         raise typer.Exit
 
 
-app.command()(laws)
-app.command()(queues)
-app.command()(run)
-app.command()(fluid)
-app.command()(design)
-app.command("map")(stability_map)
-app.command()(tune)
-app.command()(replay)
-app.command()(suite)
-app.command()(figure)
+app.command(cls=Command)(laws)
+app.command(cls=Command)(queues)
+app.command(cls=Command)(run)
+app.command(cls=Command)(fluid)
+app.command(cls=Command)(design)
+app.command("map", cls=Command)(stability_map)
+app.command(cls=Command)(tune)
+app.command(cls=Command)(replay)
+app.command(cls=Command)(suite)
+app.command(cls=Command)(figure)
 # What follows COMMAND is COMMAND's.
-app.command(context_settings={"allow_interspersed_args": False})(link)
-app.command()(doctor)
-app.command()(validate)
-app.command()(schema)
+app.command(cls=Command, context_settings={"allow_interspersed_args": False})(link)
+app.command(cls=Command)(doctor)
+app.command(cls=Command)(validate)
+app.command(cls=Command)(schema)

@@ -47,12 +47,12 @@ def design(
 ) -> None:
     """Design a law for a link: gains, margins, and why."""
     from forebay.control.design import design as designed
-    from forebay.report import files
+    from forebay.report import place
 
     if out is None and not as_json:
         out = Path("results") / f"design-{law}"
     if out is not None:
-        files.check(out)
+        place.check(out)
     result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_))
     written = _write(result, out) if out is not None else []
     if as_json:

@@ -11,7 +11,7 @@ from forebay.cli.options import console
 
 #: Exit status where no link can be made, or where a device's queue is no bottleneck.
 FAILED = 1
-MARKS = {"yes": "[green]yes[/]", "partly": "[yellow]partly[/]", "no": "[red]no[/]"}
+STYLES = {"yes": "green", "partly": "yellow", "no": "bold"}
 
 
 def doctor(
@@ -26,22 +26,30 @@ def doctor(
     """Find out what this machine can do: rootless links, timing, offloads; or whether a queue
     really is the bottleneck."""
     from forebay.link import doctor as doctors
+    from forebay.run import progress
 
-    found = [doctors.queue(device)] if device else list(doctors.findings())
+    with progress.status("looking at this machine"):
+        found = [doctors.queue(device)] if device else list(doctors.findings())
     if as_json:
         import json
 
         print(json.dumps([asdict(one) for one in found], indent=1))
     else:
-        from rich import box
-        from rich.markup import escape
-        from rich.table import Table
+        from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD)
-        for heading in ["what", "", "found", "what to do"]:
-            table.add_column(heading)
-        for one in found:
-            table.add_row(one.name, MARKS[one.verdict], escape(one.found), escape(one.advice))
-        console().print(table)
+        from forebay.report import screen
+        from forebay.report.screen import Cell, Column, Group
+
+        columns = [
+            Column("what", left=True),
+            Column("verdict", left=True),
+            Column("found", sentence=True),
+            Column("what to do", sentence=True),
+        ]
+        rows: list[list[Cell]] = [
+            [one.name, Text(one.verdict, style=STYLES[one.verdict]), one.found, one.advice]
+            for one in found
+        ]
+        screen.show(console(), columns, [Group(rows)])
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

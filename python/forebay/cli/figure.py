@@ -19,7 +19,7 @@ def figure(
 ) -> None:
     """Draw the papers' control figures from our own code."""
     from forebay.control.figures import FIGURES
-    from forebay.report import files
+    from forebay.report import place
 
     if not name:
         for known, draw in FIGURES.items():
@@ -28,7 +28,7 @@ def figure(
     for each in name:
         if each not in FIGURES:
             raise ScenarioError(f'NAME: found "{each}", allowed: {", ".join(FIGURES)}')
-    files.check(out)
+    place.check(out)
     drawn = {each: FIGURES[each]().png() for each in name}
     out.mkdir(parents=True, exist_ok=True)
     for each, png in drawn.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.cli import options
 from forebay.cli.options import ScenarioFile, ScenarioKeys, console, settings
 
 if TYPE_CHECKING:
@@ -26,12 +27,7 @@ DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2}
 def fluid(
     file: ScenarioFile,
     law: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Take this law instead of the file's: its kind or label. May be given several "
-            "times.",
-            metavar="KIND",
-        ),
+        list[str] | None, options.laws("Take this law instead of the file's: its kind or label.")
     ] = None,
     set_: ScenarioKeys = None,
     sawtooth: Annotated[
@@ -72,13 +68,13 @@ def fluid(
 ) -> None:
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
     from forebay.fluid import api
-    from forebay.report import files, words
+    from forebay.report import place, words
     from forebay.run import experiment
 
     if out is None and not as_json:
         out = Path("results") / f"{file.stem}-fluid"
     if out is not None:
-        files.check(out)
+        place.check(out)
     sets = list(settings(set_).items())
     plan = experiment.read(file, laws=law or (), sets=set_ or ()).plan
     rows: list[Row]
@@ -161,16 +157,14 @@ def _figure(traces: list[FluidTrace], plan: Plan) -> Plot:
 
 
 def _print(rows: list[Row]) -> None:
-    from rich import box
-    from rich.table import Table
+    from forebay.report import screen
+    from forebay.report.screen import Column, Group
 
-    columns = [key for key in rows[0] if any(row[key] != "" for row in rows)]
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("law", "point", "by") else "right")
-    for row in rows:
-        table.add_row(*(_text(column, row[column]) for column in columns))
-    console().print(table)
+    names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
+    keys = [name for name in names if name in ("law", "point", "by")]
+    columns = [Column(name, left=name in keys) for name in names]
+    cells = [[_text(name, row[name]) for name in names] for row in rows]
+    screen.show(console(), columns, [Group(cells)], keys=len(keys))
 
 
 def _text(column: str, value: str | float | None) -> str:

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.cli.options import console
 
 if TYPE_CHECKING:
+    from typer.models import ArgumentInfo
+
     from forebay._native import RegistryEntry
+
+Entry = TypeVar("Entry", bound="RegistryEntry")
+
+
+def _names(what: str) -> ArgumentInfo:
+    text = f"Only these {what}; all of them if none is named."
+    return cast("ArgumentInfo", typer.Argument(help=text, metavar="[NAME]..."))
 
 
 def laws(
+    name: Annotated[list[str] | None, _names("laws")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the laws with their parameters, defaults and ranges."""
     from forebay import _native
 
-    _list(_native.laws(), as_json, "forebay run FILE --law pi --set law.pi.target=150p")
+    entries = _chosen(_native.laws(), name)
+    _list(entries, as_json, "forebay run FILE --law pi --set law.pi.target=150p")
 
 
 def queues(
+    name: Annotated[list[str] | None, _names("queues")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the queue disciplines, which hold laws, with their parameters."""
     from forebay import _native
 
-    _list(_native.queues(), as_json, "forebay run FILE --law pi --set law.pi.queue=priority")
+    entries = _chosen(_native.queues(), name)
+    _list(entries, as_json, "forebay run FILE --law pi --set law.pi.queue=priority")
+
+
+def _chosen(entries: Sequence[Entry], names: list[str] | None) -> list[Entry]:
+    known = [entry["name"] for entry in entries]
+    for name in names or ():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f' (did you mean "{near[0]}"?)' if near else ""
+            raise ScenarioError(f'NAME: found "{name}", allowed: {", ".join(known)}{hint}')
+    return [entry for entry in entries if not names or entry["name"] in names]
 
 
 def _list(entries: Sequence[RegistryEntry], as_json: bool, example: str) -> None:
@@ -44,6 +69,4 @@ def _list(entries: Sequence[RegistryEntry], as_json: bool, example: str) -> None
         return
     from forebay.report import tables
 
-    screen = console()
-    for table in tables.registry(entries, example):
-        screen.print(table)
+    tables.registry(console(), entries, example)

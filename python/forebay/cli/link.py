@@ -14,8 +14,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from forebay import _native
-from forebay.cli.options import FAILED, INTERRUPTED, NoReport
+from forebay.cli.options import FAILED, NoReport
 from forebay.cli.options import settings as parameters
+from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay._native import LinkOptionInfo, LinkReady
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Where help shows each group of options.
 PANELS = {"link": "Link", "up": "Client to server, where it differs", "run": None}
+AQM = "aqm"
 KINDS = {"flag": bool, "integer": int, "text": str, "table": list[str]}
 
 
@@ -30,7 +32,11 @@ def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
     """An option of the command, as it is declared in Rust."""
     kind: Any = KINDS[option["type"]]
     default = option["default"]
+    flag = option["name"].replace("_", "-")
+    # The other commands call a law --law.
+    both = [f"--{flag}", f"--{flag.replace(AQM, 'law')}"] if flag.startswith(AQM) else []
     shown = typer.Option(
+        *both,
         help=" ".join(option["doc"].split()),
         metavar=None if option["type"] == "flag" else option["placeholder"],
         rich_help_panel=PANELS[option["group"]],
@@ -103,14 +109,14 @@ def link(
     """Run COMMAND behind a bottleneck, without root, and report on the queue."""
     from forebay import _native
     from forebay.link.settings import OPTIONS, settings
-    from forebay.report import files
+    from forebay.report import files, place
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
     names = {option: name for name, option in OPTIONS.items()}
     wanted = settings(**{names.get(name, name): value for name, value in options.items()})
     if out is not None:
-        files.check(out)
+        place.check(out)
     # The live view takes the terminal; what the programs write waits in a file.
     view = watch and sys.stdin.isatty() and sys.stdout.isatty()
     if view and not command:
@@ -127,7 +133,7 @@ def link(
                 print(f"forebay link: http://{ready.metrics}/metrics", file=sys.stderr)
 
     if pcap is not None:
-        files.check(pcap, "--pcap")
+        place.check(pcap, "--pcap")
         pcap.mkdir(parents=True, exist_ok=True)
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"
@@ -168,7 +174,7 @@ def link(
             found.write(out, report=not no_report)
         except KeyboardInterrupt:
             print("interrupted: no report is left", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(signals.status()) from None
         if not quiet:
             where = out if no_report else out / files.REPORT
             print(f"forebay link: {where}", file=sys.stderr)

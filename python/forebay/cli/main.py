@@ -11,16 +11,48 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from forebay.run import signals
+
 if TYPE_CHECKING:
     import typer
 
 #: Exit statuses.
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, BAD_INPUT = 1, 2
+#: It passes signals on to its program.
+PASSES_ON = "link"
 
 
 def main() -> None:
     """Entry point of the command `forebay`."""
+    if not _open():
+        sys.exit(BAD_INPUT)
+    if sys.argv[1:2] != [PASSES_ON]:
+        signals.catch()
     sys.exit(run_command(sys.argv[1:]))
+
+
+def _open() -> bool:
+    """Opens what the shell has closed, or files that are opened later would get its number.
+
+    False, after a line on it, without standard output: tables and results would go nowhere, which
+    one finds out better before the runs than after them.
+    """
+    closed = []
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            # The lowest free number is this one.
+            os.open(os.devnull, os.O_RDWR)
+            closed.append(fd)
+    if 2 in closed:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    if 1 in closed:
+        print(
+            "forebay: standard output: found closed, allowed: open; > /dev/null for none",
+            file=sys.stderr,
+        )
+    return 1 not in closed
 
 
 def run_command(arguments: list[str]) -> int:
@@ -30,7 +62,7 @@ def run_command(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         # A command writes when all is done; one that keeps what had finished says so itself.
         print("interrupted: nothing is left", file=sys.stderr)
-        return INTERRUPTED
+        return signals.status()
 
 
 def _run(arguments: list[str]) -> int:
@@ -40,6 +72,7 @@ def _run(arguments: list[str]) -> int:
     from forebay.cli.app import app
 
     try:
+        _no_empty_path(arguments)
         return app(arguments, prog_name="forebay", standalone_mode=False) or 0
     except ScenarioError as error:
         print(error, file=sys.stderr)
@@ -62,6 +95,21 @@ def _run(arguments: list[str]) -> int:
             raise
         print(f"forebay: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return FAILED
+
+
+#: Options that name a file or a folder; an empty text would be the present folder.
+PATHS = ("--out", "--page", "--pcap", "--experiments")
+
+
+def _no_empty_path(arguments: list[str]) -> None:
+    """Raises `ScenarioError` for a path that is empty, as of a shell variable that is not set."""
+    from forebay._native import ScenarioError
+
+    # What follows belongs to the command behind a link.
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for option, value in zip(own, [*own[1:], None], strict=True):
+        if option.rstrip("=") in PATHS and (value == "" or option.endswith("=")):
+            raise ScenarioError(f'{option.rstrip("=")}: found "", allowed: a path')
 
 
 def wrong_option(error: typer.TyperException) -> str:

@@ -41,10 +41,11 @@ def stability_map(
     from forebay.control import maps
     from forebay.control.design import Link
     from forebay.control.figures import draw_map
-    from forebay.report import files
+    from forebay.report import place
+    from forebay.run import progress
 
     out = out or Path("results") / f"map-{law}"
-    files.check(out)
+    place.check(out)
     fewest, most = _range("--flows", flows)
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
@@ -71,11 +72,13 @@ def stability_map(
         given.get("target", "1p"),
         buffer,
     )
-    drawn = maps.stability_map(
-        law, link, list(given.items()), counts, axis, (bounds[0], bounds[1]), points
-    )
+    with progress.status("finding where the loop is stable"):
+        drawn = maps.stability_map(
+            law, link, list(given.items()), counts, axis, (bounds[0], bounds[1]), points
+        )
     if simulate:
-        drawn = maps.simulate(drawn, list(given.items()), simulate)
+        with progress.status("running packets at some of the cells"):
+            drawn = maps.simulate(drawn, list(given.items()), simulate)
     png = draw_map(drawn).png()
     out.mkdir(parents=True, exist_ok=True)
     (out / "map.png").write_bytes(png)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typer.models import OptionInfo
 
-#: Exit statuses beside 0.
-FAILED, INTERRUPTED = 1, 130
+#: Exit status of a command that failed; `forebay.run.signals.status` has that of a stopped one.
+FAILED = 1
 
 
 def buffer(default: str) -> OptionInfo:
@@ -37,8 +38,20 @@ def sets(what: str) -> OptionInfo:
     return cast("OptionInfo", typer.Option("--set", help=text, metavar="KEY=VALUE"))
 
 
+def laws(what: str, metavar: str = "KIND") -> OptionInfo:
+    """`--law`, which may be given several times; `forebay link` calls it `--aqm`, and either name
+    does everywhere."""
+    text = f"{what} May be given several times."
+    return cast("OptionInfo", typer.Option("--law", "--aqm", help=text, metavar=metavar))
+
+
 #: Options that mean the same in every command that has them.
-ScenarioFile = Annotated[Path, typer.Argument(help="Scenario in TOML.", metavar="FILE")]
+ScenarioFile = Annotated[
+    Path, typer.Argument(help="Scenario in TOML; - reads it from standard input.", metavar="FILE")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace a result of another command in the same folder.")
+]
 ScenarioKeys = Annotated[
     list[str] | None,
     sets("Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s."),
@@ -70,7 +83,9 @@ def settings(sets: Sequence[str] | None) -> dict[str, str]:
 
 
 def console(width: int = 120) -> Console:
-    """Standard output for tables, `width` columns wide where no terminal gives a width."""
+    """Standard output for tables, `width` columns wide where neither a terminal nor COLUMNS gives
+    a width."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else width, highlight=False)
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Console(width=None if known else width, highlight=False)

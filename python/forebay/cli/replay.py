@@ -5,14 +5,17 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
+import shlex
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._native import ScenarioError
-from forebay.cli.options import FAILED, INTERRUPTED, Threads, console, settings
+from forebay.cli.options import FAILED, Threads, console, settings
+from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay.replay.claims import Paper
@@ -63,7 +66,7 @@ def replay(
     Runs are kept, so that a second call makes only what has changed.
     """
     from forebay.replay import claims, runs, summary, verdicts
-    from forebay.report import files
+    from forebay.report import place
     from forebay.run import progress
     from forebay.run.experiment import cores
 
@@ -71,19 +74,19 @@ def replay(
     if out is None and not as_json:
         out = Path("results") / "replay"
     if out is not None:
-        files.check(out)
+        place.check(out)
     if page is not None:
         if paper != "all":
             raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
-        files.check_file(page, "--page")
+        place.check_file(page, "--page")
     cache = runs.cache_directory()
     runs.check_cache(cache)
     sets = settings(set_)
     planned = {one.name: verdicts.plan(one, cache, seeds=seeds, sets=sets) for one in papers}
     jobs = [
         job
-        for of_paper in planned.values()
-        for experiment in of_paper
+        for experiments_of in planned.values()
+        for experiment in experiments_of
         for reading in experiment.readings.values()
         for job in reading.jobs
     ]
@@ -92,22 +95,25 @@ def replay(
             runs.make(jobs, threads or cores(), watch)
         found: list[Verdict] = []
         for one in papers:
-            parts = []
+            of_paper = []
             for experiment in planned[one.name]:
                 of_reading = verdicts.results(experiment)
                 judged = verdicts.judge(one, experiment, of_reading)
+                of_paper.append((experiment, of_reading, judged))
                 found += judged
                 if as_json:
                     for verdict in judged:
                         print(verdict.line(), flush=True)
-                if out is not None:
+            if not as_json:
+                _show(one, [verdict for *_, judged in of_paper for verdict in judged])
+            if out is not None:
+                with progress.status(f"drawing the page of {one.name}"):
                     from forebay.replay import pages  # draws, which takes a while to load
 
-                    parts.append(pages.part(experiment, of_reading, judged))
-            if out is not None:
-                where = pages.write(one, parts, out)
+                    parts = [pages.part(*each) for each in of_paper]
+                    where = pages.write(one, parts, out, _command(one.name, seeds, set_))
                 if not as_json:
-                    _show(one, [verdict for verdict in found if verdict.paper == one.name], where)
+                    print(f"Page: {where}")
         if page is not None:
             page.write_text(summary.page(papers, found), encoding="utf-8")
     except runs.RunFailedError as failed:
@@ -116,7 +122,16 @@ def replay(
     except KeyboardInterrupt:
         kept = sum(runs.is_stored(job) for job in jobs)
         print(f"interrupted: {kept} of {len(jobs)} runs are kept", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(signals.status()) from None
+
+
+def _command(paper: str, seeds: int | None, sets: list[str] | None) -> str:
+    words = ["forebay", "replay", paper]
+    if seeds is not None:
+        words += ["--seeds", str(seeds)]
+    for one in sets or ():
+        words += ["--set", one]
+    return shlex.join(words)
 
 
 def _chosen(name: str, papers: list[Paper]) -> list[Paper]:
@@ -127,32 +142,33 @@ def _chosen(name: str, papers: list[Paper]) -> list[Paper]:
     return chosen
 
 
-def _show(paper: Paper, found: list[Verdict], where: Path) -> None:
-    from rich import box
-    from rich.table import Table
+def _show(paper: Paper, found: list[Verdict]) -> None:
     from rich.text import Text
 
     from forebay.replay import verdicts
+    from forebay.report import screen
+    from forebay.report.screen import Cell, Column, Group
 
-    screen = console(140)
-    table = Table(box=box.SIMPLE_HEAD, title=paper.title, title_justify="left")
-    table.add_column("claim")
-    for name in ("published", "ours ± 95 %", "ns-2"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict")
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
-    experiment = ""
-    for one in found:
-        if one.experiment != experiment:
-            experiment = one.experiment
-            table.add_section()
-            table.add_row(Text(experiment, style="bold"))
-        says = Text.assemble(f"{one.claim.where}: {one.claim.says}")
-        if one.why:
-            says.append(f"\n{one.why}", style="dim")
-        ns2 = "" if one.claim.ns2 is None else f"{one.claim.ns2:g}"
-        verdict = Text(one.verdict, style=style.get(one.verdict, "red"))
-        table.add_row(says, one.published(), one.text(), ns2, verdict)
-    screen.print(table)
-    screen.print(f"{len(found)} claims: {verdicts.count(found)}")
-    screen.print(f"Page: {where}", soft_wrap=True)
+    columns = [
+        Column("claim", sentence=True),
+        Column("ours", "± 95 %"),
+        Column("published"),
+        Column("verdict", sentence=True),
+        Column("ns-2"),
+    ]
+    groups = []
+    for experiment, some in groupby(found, key=lambda one: one.experiment):
+        rows: list[list[Cell]] = []
+        for one in some:
+            says = Text(f"{one.claim.where}: {one.claim.says}")
+            if one.why:
+                says.append(f"\n{one.why}", style="dim")
+            ns2 = "" if one.claim.ns2 is None else f"{one.claim.ns2:g}"
+            verdict = Text(one.verdict, style=style.get(one.verdict, "bold"))
+            rows.append([says, one.text(), one.published(), verdict, ns2])
+        groups.append(Group(rows, experiment))
+    terminal = console(140)
+    terminal.print(Text(paper.title, style="bold"))
+    screen.show(terminal, columns, groups)
+    terminal.print(f"{len(found)} claims: {verdicts.count(found)}")

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.cli import options
 from forebay.cli.options import (
     FAILED,
-    INTERRUPTED,
+    Force,
     NoReport,
     ScenarioFile,
     ScenarioKeys,
     Threads,
     console,
 )
+from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay.report.result import Result
@@ -29,10 +31,9 @@ def run(
     file: ScenarioFile,
     law: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a "
-            "prototype in Python. May be given several times.",
-            metavar="KIND",
+        options.laws(
+            "Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a "
+            "prototype in Python."
         ),
     ] = None,
     set_: ScenarioKeys = None,
@@ -54,18 +55,23 @@ def run(
         ),
     ] = False,
     no_report: NoReport = False,
+    force: Force = False,
 ) -> None:
-    """Run every law at every point with every seed, and report on them."""
-    from forebay.report import files
+    """Run every law at every point with every seed, and report on them.
+
+    The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished.
+    """
+    from forebay.report import files, place
     from forebay.run import experiment, progress, prototypes
 
     read = experiment.read(
         file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
     )
     if out is None and not as_json:
-        out = Path("results") / file.stem
+        out = Path("results") / ("stdin" if str(file) == experiment.STDIN else file.stem)
     if out is not None:
-        files.check(out)
+        place.check(out)
+        place.claim(out, read.command, force=force)
     with progress.bar() as watch:
         execution = experiment.execute(read, threads, watch, samples=out is not None)
 
@@ -74,14 +80,12 @@ def run(
     if as_json:
         for finished in execution.runs:
             print(files.line(read.plan, finished))
+    interrupted = execution.interrupted
     if execution.runs and out is not None:
         from forebay.report.result import Result
 
         result = Result(read, execution)
-        with progress.status("writing the report"):
-            files.write(result, out, report=not no_report)
-        if not as_json:
-            _show(result, out, no_report)
+        interrupted |= _keep(result, out, show=not as_json, report=not no_report)
     if len(execution.runs) < read.runs:
         why = "interrupted" if execution.interrupted else "stopped"
         print(
@@ -89,15 +93,38 @@ def run(
             f"{' and are reported' if execution.runs else ''}",
             file=sys.stderr,
         )
-        raise typer.Exit(INTERRUPTED if execution.interrupted else FAILED)
+        raise typer.Exit(signals.status() if execution.interrupted else FAILED)
+    if interrupted:
+        raise typer.Exit(signals.status())
 
 
-def _show(result: Result, out: Path | None, no_report: bool) -> None:
+def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
+    """Writes the numbers, shows them, and draws; whether that was interrupted."""
     from forebay.report import files, tables
+    from forebay.run import progress
 
-    screen = console()
-    screen.print(tables.results(result))
-    screen.print(tables.cost(result))
-    if out is not None:
-        where = out if no_report else out / files.REPORT
-        screen.print(f"{'Tables' if no_report else 'Report'}: {where}", soft_wrap=True)
+    try:
+        if result.partial and files.has_more(out, result):
+            print(f"{out} has these runs and more, and is left as it is", file=sys.stderr)
+            report = False
+        else:
+            with signals.held() as interrupted, progress.status("writing the tables"):
+                files.write_tables(result, out)
+            if interrupted:
+                raise KeyboardInterrupt
+        if show:
+            screen = console()
+            tables.results(screen, result)
+            screen.print(tables.cost(result))
+        if report:
+            with progress.bar(what="figures") as watch:
+                files.write_report(result, out, watch)
+    except KeyboardInterrupt:
+        print(
+            f"interrupted while drawing: tables and finished figures are in {out}", file=sys.stderr
+        )
+        return True
+    if show:
+        where = out / files.REPORT if report else out
+        print(f"{'Report' if report else 'Tables'}: {where}")
+    return False

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import FAILED, INTERRUPTED, Threads, console
+from forebay.cli import options
+from forebay.cli.options import FAILED, Force, Threads, console
+from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay.suite.results import Suite
 
-#: Metrics that fit a terminal of 80 columns; the page has more.
-SHOWN = ["delay_mean_s", "goodput_bps", "jain", "flow_completion_p95_s"]
+#: First those that a narrow terminal shows; the page has all.
+SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
 
 #: Stands for every law that there is.
 ALL = "all"
@@ -29,10 +31,9 @@ def suite(
     name: Annotated[str, typer.Argument(help="A suite, such as rfc7928.", metavar="SUITE")],
     law: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Run this law instead of the suite's: its kind, all, or FILE.py:CLASS for a "
-            "prototype in Python. May be given several times.",
-            metavar="KIND",
+        options.laws(
+            "Run this law instead of the suite's: its kind, all, or FILE.py:CLASS for a "
+            "prototype in Python."
         ),
     ] = None,
     scenario: Annotated[
@@ -70,20 +71,23 @@ def suite(
             help="Print one JSON object per law and scenario; files are written only with --out.",
         ),
     ] = False,
+    force: Force = False,
 ) -> None:
     """Run every scenario of RFC 7928 under every law, and compare the laws."""
     from forebay import _native
-    from forebay.report import files
+    from forebay.report import files, place
     from forebay.run import progress, prototypes
     from forebay.suite import running, scenarios
 
     settings = scenarios.find(name)
+    command = _command(name, law, scenario, link, seeds, page)
     if out is None and not as_json:
         out = Path("results") / settings.name
     if out is not None:
-        files.check(out)
+        place.check(out)
+        place.claim(out, command, force=force)
     if page is not None:
-        files.check_file(page, "--page")
+        place.check_file(page, "--page")
     chosen = [entry["name"] for entry in _native.laws()] if law == [ALL] else law or settings.laws
     at = settings.link if link is None else scenarios.link(link)
     files_chosen = settings.scenarios(scenario)
@@ -100,12 +104,21 @@ def suite(
     if found.cases and (out is not None or page is not None):
         from forebay.suite import pages
 
-        about = pages.About(settings, at, _command(name, law, scenario, link, seeds, page))
+        about = pages.About(settings, at, command)
         if out is not None:
-            with progress.status("writing the report"):
-                where = pages.write(found, about, out)
+            pages.write_numbers(found, about, out)
+        try:
             if not as_json:
-                _show(found, where)
+                _show(found)
+            if out is not None:
+                with progress.bar(what="figures") as watch:
+                    where = pages.write(found, about, out, watch)
+                if not as_json:
+                    print(f"Report: {where}")
+        except KeyboardInterrupt:
+            kept = f"{out / files.NUMBERS} has the numbers" if out else "nothing is left"
+            print(f"interrupted while drawing: {kept}", file=sys.stderr)
+            raise typer.Exit(signals.status()) from None
         if page is not None:
             page.write_text(pages.markdown(found, about), encoding="utf-8")
     if found.partial:
@@ -115,7 +128,7 @@ def suite(
             f"{' and are reported' if found.cases else ''}",
             file=sys.stderr,
         )
-        raise typer.Exit(INTERRUPTED if found.interrupted else FAILED)
+        raise typer.Exit(signals.status() if found.interrupted else FAILED)
 
 
 def _command(
@@ -140,34 +153,21 @@ def _command(
     return shlex.join(words)
 
 
-def _show(found: Suite, where: Path) -> None:
-    from rich import box
-    from rich.table import Table
-
+def _show(found: Suite) -> None:
+    from forebay.report import screen
+    from forebay.report.screen import Column, Group
     from forebay.suite import pages
 
-    screen = console(80)
+    terminal = console()
     if found.whole():
-        shown = pages.comparison(found, SHOWN)
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        for i, head in enumerate(shown.heads):
-            title, _, unit = head.partition(" [")
-            # Wide titles break at their comma.
-            lines = [*title.split(", "), unit.removesuffix("]")]
-            table.add_column(
-                "\n".join(lines).rstrip(),
-                justify="right" if i else "left",
-                no_wrap=True,
-            )
-        for row in shown.rows:
-            table.add_row(*row)
-        screen.print(table)
+        table = pages.comparison(found, SHOWN)
+        columns = [Column("law", left=True), *map(Column.of, table.heads[1:])]
+        screen.show(terminal, columns, [Group(table.rows)])
         cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
-        screen.print(
+        terminal.print(
             f"means over {cases} ± half the 95 % confidence interval"
             if len(found.seeds) > 1
             else f"means over {cases}; one seed: no interval",
             style="dim",
         )
-    screen.print(f"{found.made} runs in {found.elapsed_s:.0f} s")
-    screen.print(f"Report: {where}", soft_wrap=True)
+    terminal.print(f"{found.made} runs in {found.elapsed_s:.0f} s")

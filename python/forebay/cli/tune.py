@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, INTERRUPTED, AsJson, Packet, Threads, console
+from forebay.cli.options import FAILED, AsJson, Force, Packet, Threads, console
+from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay.run.experiment import Progress
@@ -34,11 +35,7 @@ def tune(
     ] = "balance",
     law: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Choose from this law; all of `forebay laws` if none is given. May be given "
-            "several times.",
-            metavar="KIND",
-        ),
+        options.laws("Choose from this law; all of `forebay laws` if none is given."),
     ] = None,
     packet: Packet = "1000B",
     buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
@@ -49,24 +46,31 @@ def tune(
     threads: Threads = None,
     out: Annotated[Path | None, options.out("the page and the pictures", "results/tune")] = None,
     as_json: AsJson = False,
+    force: Force = False,
 ) -> None:
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
-    from forebay.report import files
+    from forebay.report import place
     from forebay.run import progress
     from forebay.tune import page, values
     from forebay.tune import tune as tuned
 
+    command = shlex.join(["forebay", *sys.argv[1:]])
     if out is None and not as_json:
         out = Path("results") / "tune"
     if out is not None:
-        files.check(out)
+        place.check(out)
+        place.claim(out, command, force=force, numbers=page.JSON)
     with _watch() as watch:
         result = tuned(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch
         )
     if out is not None and result.searched:
-        with progress.status("writing the page"):
-            page.write(result, out, shlex.join(["forebay", *sys.argv[1:]]))
+        try:
+            with progress.status("writing the page"):
+                page.write(result, out, command)
+        except KeyboardInterrupt:
+            print(f"interrupted while drawing: {out / page.JSON} has the numbers", file=sys.stderr)
+            raise typer.Exit(signals.status()) from None
     if as_json:
         print(json.dumps(values.as_json(result)))
     elif result.screened:
@@ -75,7 +79,7 @@ def tune(
         print(fault, file=sys.stderr)
     if result.interrupted:
         print(f"interrupted: {_done(result)}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(signals.status())
     if result.faults:
         raise typer.Exit(FAILED)
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli.options import FAILED, INTERRUPTED, ScenarioKeys
+from forebay.cli import options
+from forebay.cli.options import FAILED, Force, ScenarioKeys, console
+from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay.validate.comparison import Comparison
@@ -23,10 +25,7 @@ def validate(
         typer.Argument(help="Scenarios in TOML, with ftp, mice or web traffic.", metavar="FILE…"),
     ],
     law: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this law instead of the file's. May be given several times.", metavar="LAW"
-        ),
+        list[str] | None, options.laws("Only this law instead of the file's.", "LAW")
     ] = None,
     set_: ScenarioKeys = None,
     seeds: Annotated[
@@ -66,25 +65,28 @@ def validate(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per law instead of tables.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Run a scenario simulated and with real flows on a link, and lay both side by side.
 
     Ctrl-C keeps what has finished.
     """
-    from forebay.report import files
+    from forebay.report import place
     from forebay.report.result import Result
     from forebay.run import experiment, progress
     from forebay.validate import comparison, mapping, real
 
+    command = shlex.join(["forebay", *sys.argv[1:]])
     read = [experiment.read(one, laws=law, sets=set_ or (), seeds=seeds) for one in file]
     plans = [mapping.link_plans(one) for one in read]
     # All files are checked before the first run takes its time.
     for plan in (plan for of_file in plans for plan in of_file):
         plan.settings(1, void_lateness, void_rate)
     if page is not None:
-        files.check_file(page, "--page")
+        place.check_file(page, "--page")
     if out is not None:
-        files.check(out)
+        place.check(out)
+        place.claim(out, command, force=force)
     if any(plan.flows for of_file in plans for plan in of_file) and shutil.which("iperf3") is None:
         print("forebay validate: iperf3 is not here: apt-get install iperf3", file=sys.stderr)
         raise typer.Exit(FAILED)
@@ -116,14 +118,17 @@ def validate(
         if interrupted or failure:
             break
     if found:
-        command = shlex.join(["forebay", *sys.argv[1:]])
         if page is not None or out is not None:
             from forebay.validate import page as pages
 
             # First what has the runs.
             if out is not None:
-                with progress.status("writing the report"):
-                    pages.write(found, out, command, void_lateness, void_rate)
+                try:
+                    with progress.status("writing the report"):
+                        pages.write(found, out, command, void_lateness, void_rate)
+                except KeyboardInterrupt:
+                    print(f"interrupted while drawing: {out} has the numbers", file=sys.stderr)
+                    raise typer.Exit(signals.status()) from None
             if page is not None:
                 text = pages.markdown(found, command, void_lateness, void_rate)
                 page.write_text(text, encoding="utf-8")
@@ -141,7 +146,7 @@ def validate(
             f"run{'' if wanted == 1 else 's'} had finished{' and are reported' if found else ''}",
             file=sys.stderr,
         )
-        raise typer.Exit(INTERRUPTED if interrupted else FAILED)
+        raise typer.Exit(signals.status() if interrupted else FAILED)
 
 
 def _print(found: Comparison, as_json: bool) -> None:
@@ -155,29 +160,28 @@ def _print(found: Comparison, as_json: bool) -> None:
             }
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
+    from forebay.report import screen
+    from forebay.report.screen import Column, Group
     from forebay.validate.comparison import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
-    table = Table(box=box.SIMPLE_HEAD, title=found.title, title_justify="left")
-    table.add_column("law")
-    table.add_column("")
-    for name in shown:
-        metric = METRICS[name]
-        table.add_column(f"{metric.title}\n{metric.unit}", justify="right")
-    table.add_column("verdict")
+    columns = [
+        Column("law", left=True),
+        Column("", left=True),
+        Column("verdict", sentence=True),
+        *(Column(METRICS[name].title, METRICS[name].unit) for name in shown),
+    ]
+    rows = []
     for row in found.rows:
-        table.add_row(row.name, "simulated", *(row.simulated.text(name) for name in shown), "")
-        table.add_row("", "real", *(row.real.text(name) for name in shown), "")
         verdict = row.verdict + (" (VOID)" if row.counts_void else "")
-        differences = (row.difference_text(name) for name in shown)
-        table.add_row("", "difference", *differences, verdict, end_section=True)
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    console.print(table)
-    console.print(f"{found.count()}.")
+        rows += [
+            [row.name, "simulated", "", *(row.simulated.text(name) for name in shown)],
+            ["", "real", "", *(row.real.text(name) for name in shown)],
+            ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
+        ]
+    terminal = console(160)
+    screen.show(terminal, columns, [Group(rows, found.title)], keys=2)
+    terminal.print(f"{found.count()}.")
     for row in found.rows:
         if row.void:
             reasons = "; ".join(row.reasons)

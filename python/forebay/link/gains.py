@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from forebay import units
-from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.link.outcome import Outcome
-
-#: A link is full, and a set-point missed, beyond these shares.
-FULL, MISSED = 0.9, 0.25
+from forebay.run.designed import command
+from forebay.run.settled import FULL, MISSED
 
 
 def missed(found: Outcome, index: int) -> str:
@@ -28,21 +25,21 @@ def missed(found: Outcome, index: int) -> str:
         or abs(queue_pkts / target_pkts - 1) < MISSED
     ):
         return ""
-    packet_bytes = found.settings.mtu
-    try:
-        model = LawModel(one.aqm, one.params, link.rate_bps, packet_bytes, one.buffer_mtu_pkts)
-        per_s = model.capacity_pkts_per_s
-        point = OperatingPoint(flows, rtt_s + target_pkts / per_s, per_s)
-        designed = model.design(point, target_pkts, [])
-    except ScenarioError:
-        return ""
+    designed, chosen = command(
+        one.aqm,
+        one.params,
+        rate_bps=link.rate_bps,
+        packet_bytes=found.settings.mtu,
+        rtt_s=rtt_s,
+        flows=flows,
+        target_pkts=target_pkts,
+        room_pkts=one.buffer_mtu_pkts,
+        buffer_pkts=link.buffer_pkts,
+    )
     own = {name for name, _ in one.params} - {"target", "interval"}
-    if designed is None or own & {name for name, _ in designed["params"]}:
+    if own & chosen or not designed:
         return ""
-    buffer = f" --buffer {link.buffer_pkts}p" if link.buffer_pkts is not None else ""
     return (
         f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}: the default gains are "
-        f"for another link; for this one: `forebay design {one.aqm} --rate "
-        f"{units.rate(link.rate_bps)} --packet {units.size(packet_bytes)} --rtt {1e3 * rtt_s:g}ms "
-        f"--flows {flows} --target {target_pkts:g}p{buffer}`"
+        f"for another link; for this one: `{designed}`"
     )

@@ -12,7 +12,7 @@ import numpy as np
 from forebay._native import ScenarioError
 from forebay.replay.claims import Figure, Window
 from forebay.replay.measures import MEASURES, Measured
-from forebay.report import plots
+from forebay.report import overviews, plots
 from forebay.report.result import Result
 from forebay.run import stats
 from forebay.run.experiment import Execution
@@ -58,9 +58,9 @@ def _of_laws(result: Result, laws: list[int]) -> Result:
 def _over_time(figure: Figure, result: Result, point: int) -> Plot:
     """A figure of `forebay.report.plots`, of a part of the time where the figure has a window."""
     if figure.window is None:
-        return plots.draw(result, figure.kind, point)
+        return overviews.draw(result, figure.kind, point)
     runs: list[Any] = [_Part(run, figure.window) for run in result.runs if run.point == point]
-    plot = plots.draw(
+    plot = overviews.draw(
         Result(result.experiment, Execution(runs, [], False, 0.0)), figure.kind, point
     )
     for axes in plot.axes[::2]:

@@ -69,8 +69,8 @@ def part(planned: Planned, of_reading: Mapping[str, Result], verdicts: list[Verd
     )
 
 
-def write(paper: Paper, parts: list[Part], directory: Path) -> Path:
-    """Writes the page, and returns where it is."""
+def write(paper: Paper, parts: list[Part], directory: Path, command: str) -> Path:
+    """Writes the page, with the command that makes it again, and returns where it is."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{paper.name}.html"
     verdicts = [verdict for part in parts for verdict in part.verdicts]
@@ -78,7 +78,7 @@ def write(paper: Paper, parts: list[Part], directory: Path) -> Path:
         paper=paper,
         parts=parts,
         count=count(verdicts),
-        command=f"forebay replay {paper.name}",
+        command=command,
     )
     path.write_text(page, encoding="utf-8")
     return path

@@ -136,11 +136,12 @@ def judge(paper: Paper, planned: Planned, of_reading: Mapping[str, Result]) -> l
     for claim in one.claims.claims:
         try:
             ours, ci95 = _value(claim, measured[""])
-            verdict = _verdict(claim, ours, ci95, measured[""])
+            one_seed = of_reading[""].seeds == 1
+            verdict = _verdict(claim, ours, ci95, measured[""], one_seed=one_seed)
             texts = {name: with_interval(*_value(claim, measured[name])) for name in claim.variants}
         except (ScenarioError, KeyError, ValueError, TypeError) as error:
             raise ScenarioError(f"{one.claims.path}: claim {claim.id}: {error}") from error
-        why = " ".join(text for text in (_why(claim, verdict), claim.note) if text)
+        why = " ".join(text for text in (_why(claim, verdict, one_seed), claim.note) if text)
         for name, text in texts.items():
             why = why.replace(f"{{{name}}}", text)
         verdicts.append(Verdict(paper.name, one.name, claim, ours, ci95, verdict, why))
@@ -158,7 +159,7 @@ def _value(claim: Claim, measured: Measured) -> tuple[float, float]:
     return stats.mean_and_interval(measured.evaluate(claim.value, claim.point, claim.window))
 
 
-def _verdict(claim: Claim, ours: float, ci95: float, measured: Measured) -> str:
+def _verdict(claim: Claim, ours: float, ci95: float, measured: Measured, *, one_seed: bool) -> str:
     if math.isnan(ours):
         return NOT_REPRODUCED
     if claim.bound:
@@ -166,8 +167,10 @@ def _verdict(claim: Claim, ours: float, ci95: float, measured: Measured) -> str:
         margin = number - ours if sign == "<" else ours - number
         if margin <= 0:
             return NOT_REPRODUCED
-        # Better than the bound, but is it more than chance?
-        return IN_DIRECTION if margin < ci95 else REPRODUCED
+        # Better than the bound, but is it more than chance? One seed cannot tell; a number that
+        # is over all seeds has no interval of its own, and is itself a test.
+        chance = one_seed if math.isnan(ci95) else margin < ci95
+        return IN_DIRECTION if chance else REPRODUCED
     published = float(claim.published)
     if abs(ours - published) <= max(claim.within, claim.tolerance * abs(published)):
         return REPRODUCED
@@ -178,12 +181,15 @@ def _verdict(claim: Claim, ours: float, ci95: float, measured: Measured) -> str:
     return NOT_REPRODUCED
 
 
-def _why(claim: Claim, verdict: str) -> str:
+def _why(claim: Claim, verdict: str, one_seed: bool) -> str:
     if verdict == REPRODUCED:
         return ""
     text = claim.why or ("No cause found." if verdict == NOT_REPRODUCED else "")
     if claim.bound and verdict == IN_DIRECTION:
-        text = f"May be chance: the interval includes {claim.bound[1]:g}. {text}".rstrip()
+        doubt = (
+            "one seed has no interval" if one_seed else f"the interval includes {claim.bound[1]:g}"
+        )
+        text = f"May be chance: {doubt}. {text}".rstrip()
     return text
 
 

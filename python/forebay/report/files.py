@@ -2,87 +2,99 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import shutil
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay._native import ScenarioError, __version__
+from forebay._native import __version__
+from forebay.report import place
+from forebay.run.experiment import Progress
+from forebay.run.metrics import COST
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
+    from forebay.run.experiment import Experiment
     from forebay.run.runs import Runs
 
 REPORT = "report.html"
 FIGURES = "figures"
+NUMBERS, COSTS = "metrics.json", "costs.json"
 TABLES = ["metrics", "samples", "delays", "flows"]
 #: Every file that a result may have; a new one replaces or removes those of a former one.
-NAMES = [REPORT, FIGURES, "metrics.json", *(f"{table}.parquet" for table in TABLES)]
-
-
-def check(out: str | os.PathLike[str], option: str = "--out") -> None:
-    """Refuses a directory that cannot be written to, before the time is spent.
-
-    `option` is its name in errors. Raises `ScenarioError`.
-    """
-
-    def refuse(found: str, allowed: str) -> ScenarioError:
-        return ScenarioError(f'{option}: found "{out}", {found}, allowed: {allowed}')
-
-    path = Path(out).absolute()
-    try:
-        if path.exists() and not path.is_dir():
-            raise refuse("a file", "a directory, new or not")
-        existing = next(parent for parent in [path, *path.parents] if parent.exists())
-        # Permissions prove nothing: root has all of them, and cannot write in /proc.
-        with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
-            pass
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise refuse(reason, "a directory that can be written to") from error
-
-
-def check_file(path: Path, option: str) -> None:
-    """Refuses a file that cannot be written, before the time is spent.
-
-    `option` is its name in errors. Raises `ScenarioError`.
-    """
-    new = not path.exists()
-    try:
-        # Permissions prove nothing: root has all of them.
-        with path.open("ab"):
-            pass
-        if new:
-            path.unlink()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(
-            f'{option}: found "{path}", {reason}, allowed: a file that can be written, in a '
-            "directory that exists"
-        ) from error
+NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{table}.parquet" for table in TABLES)]
 
 
 def write(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
     """Writes the tables, and with `report` the page and the figures, to the directory `out`.
 
-    It writes to a directory beside `out` first. It replaces or removes the files of a former
-    result, and leaves other files in `out` alone.
+    It replaces or removes the files of a former result, and leaves other files in `out` alone.
     """
-    check(out)
-    path = Path(out).absolute()
+    place.check(out)
+    write_tables(result, out)
+    if report:
+        write_report(result, out)
+
+
+def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
+    """Writes the numbers: what a result is, without its pictures. A former report goes."""
+    with _written(Path(out).absolute(), NAMES) as temporary:
+        for table in TABLES:
+            getattr(result, table).write_parquet(temporary / f"{table}.parquet")
+        (temporary / NUMBERS).write_text(json.dumps(as_json(result), indent=1) + "\n")
+        (temporary / COSTS).write_text(json.dumps(costs(result), indent=1) + "\n")
+
+
+def write_report(
+    result: Runs,
+    out: str | os.PathLike[str],
+    watch: Callable[[Progress], None] | None = None,
+) -> None:
+    """Draws the figures and writes the page beside the tables, which are there already.
+
+    `watch` hears of the progress. An interruption keeps the figures that were drawn.
+    """
+    from forebay.report import page as report
+
+    with _written(Path(out).absolute(), [REPORT, FIGURES]) as temporary:
+        figures = temporary / FIGURES
+        figures.mkdir()
+        start = time.monotonic()
+        overviews, by_point = report.pictures(result)
+        pictures = [*overviews, *(one for some in by_point.values() for one in some)]
+        room = report.MOST_BYTES
+        for done, picture in enumerate(pictures):
+            if watch:
+                elapsed_s = time.monotonic() - start
+                watch(Progress(done / len(pictures), done, len(pictures), elapsed_s))
+            png, room = picture.render(room)
+            (figures / f"{picture.name}.png").write_bytes(png)
+        page = report.html(result, overviews, by_point)
+        (temporary / REPORT).write_text(page, encoding="utf-8")
+
+
+@contextmanager
+def _written(path: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A directory beside `path`, whose files go there at its end, also where it is interrupted;
+    what is not among its `names` is removed there."""
     made = _make_parents(path.parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         temporary.chmod(0o777 & ~_umask())
-        for table in TABLES:
-            getattr(result, table).write_parquet(temporary / f"{table}.parquet")
-        (temporary / "metrics.json").write_text(json.dumps(as_json(result), indent=1) + "\n")
-        if report:
-            _write_report(result, temporary)
-        _publish(temporary, path)
+        yield temporary
+        _publish(temporary, path, names)
+    except KeyboardInterrupt:
+        # Figures are whole files, of tables that are there.
+        if FIGURES in names and NUMBERS not in names and any((temporary / FIGURES).glob("*")):
+            _publish(temporary, path, names)
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         # Innermost first: parents made for nothing are empty, others stay.
@@ -99,6 +111,7 @@ def as_json(result: Runs) -> dict[str, Any]:
         "title": plan.title,
         "source": plan.source,
         "command": result.experiment.command,
+        "inputs": inputs(result.experiment),
         "partial": result.partial,
         "runs": [
             {
@@ -113,6 +126,43 @@ def as_json(result: Runs) -> dict[str, Any]:
     }
 
 
+def inputs(experiment: Experiment) -> str:
+    """A hash of the scenario and of the files that it names; the command has the rest."""
+    whole = json.dumps([experiment.text, experiment.files], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def has_more(out: Path, result: Runs) -> bool:
+    """Whether `out` already has more runs of the same inputs, which are the same bit by bit."""
+    try:
+        former = json.loads((out / NUMBERS).read_bytes())
+        return (
+            former["command"] == result.experiment.command
+            and former["inputs"] == inputs(result.experiment)
+            and former["forebay"] == __version__
+            and len(former["runs"]) > len(result.runs)
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def costs(result: Runs) -> dict[str, Any]:
+    """The whole of costs.json: what differs from call to call."""
+    plan = result.plan
+    return {
+        "elapsed_s": result.elapsed_s,
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "seed": run.seed,
+                COST: run.metrics[COST],
+            }
+            for run in result.runs
+        ],
+    }
+
+
 def line(plan: Plan, run: Run) -> str:
     """A run as one line of JSON, as `forebay run --json` prints it."""
     return json.dumps(
@@ -121,6 +171,7 @@ def line(plan: Plan, run: Run) -> str:
             "point": plan.points[run.point].label,
             "seed": run.seed,
             **_metrics(run),
+            "costs": {COST: run.metrics[COST]},
         }
     )
 
@@ -132,27 +183,20 @@ def _metrics(run: Run) -> dict[str, Any]:
 
 
 def finite(metrics: dict[str, float]) -> dict[str, float | None]:
-    """JSON has no NaN: a metric that does not apply is null."""
-    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+    """Metrics without costs. JSON has no NaN: a metric that does not apply is null."""
+    return {
+        name: value if math.isfinite(value) else None
+        for name, value in metrics.items()
+        if name != COST
+    }
 
 
-def _write_report(result: Runs, directory: Path) -> None:
-    from forebay.report import page as report
-
-    overviews, by_point = report.pictures(result)
-    page = report.html(result, overviews, by_point)
-    (directory / REPORT).write_text(page, encoding="utf-8")
-    (directory / FIGURES).mkdir()
-    for picture in [*overviews, *(one for some in by_point.values() for one in some)]:
-        (directory / FIGURES / f"{picture.name}.png").write_bytes(picture.figure.png())
-
-
-def _publish(temporary: Path, path: Path) -> None:
+def _publish(temporary: Path, path: Path, names: Sequence[str]) -> None:
     """Moves the files to their place: at once if it is free, else name by name."""
     if not path.exists():
         temporary.rename(path)
         return
-    for name in NAMES:
+    for name in names:
         old, new = path / name, temporary / name
         if old.is_dir() and not old.is_symlink():
             shutil.rmtree(old)

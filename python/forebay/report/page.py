@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from forebay import units
 from forebay.report import words
+from forebay.run.axes import sweep_axes
 from forebay.run.metrics import METRICS, with_interval
 from forebay.run.stats import LEVEL
 
@@ -18,20 +22,41 @@ if TYPE_CHECKING:
     from forebay.run.runs import Runs
 
 #: Figures beyond this many bytes are not in the page but beside it.
-MOST_BYTES = 5_500_000
+MOST_BYTES = 3_500_000
+#: Points that have a section each.
+MOST_SECTIONS = 4
 
 
 @dataclass
 class Picture:
-    """A figure of the report."""
+    """A figure of a page."""
 
     #: Name of its file, without the ending.
     name: str
     figure: Plot
     title: str
     caption: str
+    svg: str = ""
+
+
+@dataclass
+class Sketch:
+    """A figure of the report, which is drawn when its turn comes: many would fill the memory."""
+
+    #: Name of its file, without the ending.
+    name: str
+    draw: Callable[[], Plot]
+    title: str
+    caption: str
     #: Empty where the page has no room for it.
     svg: str = ""
+
+    def render(self, room: int) -> tuple[bytes, int]:
+        """Draws it: the PNG, and what is left of `room` bytes after its SVG."""
+        figure = self.draw()
+        svg = figure.svg()
+        self.svg = svg if len(svg) <= room else ""
+        return figure.png(), room - len(self.svg)
 
 
 @dataclass
@@ -58,34 +83,44 @@ class Section:
     #: for each link its name, empty where there is one, and a row per law
     tables: list[tuple[str, list[Row]]]
     notes: Notes
-    pictures: list[Picture]
+    pictures: list[Sketch]
 
 
-def pictures(result: Runs) -> tuple[list[Picture], dict[int, list[Picture]]]:
-    """The figures over all points, and those of each point by its index."""
+def pictures(result: Runs) -> tuple[list[Sketch], dict[int, list[Sketch]]]:
+    """The figures over all points, and those of each point by its index.
+
+    Beyond `MOST_SECTIONS` points those of single points are left out.
+    """
+    from forebay.report import overviews as over
     from forebay.report import plots
 
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     overviews = [
-        Picture(kind, plots.draw(result, kind), *_overview_caption(kind, result))
-        for kind in plots.OVERVIEWS
+        Sketch(kind, partial(over.draw, result, kind), *_overview_caption(kind, result))
+        for kind in over.OVERVIEWS
         # A single dot would compare nothing.
         if sum(len(list(result.laws(i))) for i in busy) > 1
         and (kind != "qacd" or "qacd_pkts" in result.compared())
     ]
     by_point = {
         i: [
-            Picture(
+            Sketch(
                 _name(kind, i if len(result.plan.points) > 1 else None, link),
-                plots.draw(result, kind, i, link),
+                partial(over.draw, result, kind, i, link),
                 *_caption(kind, result, point, link),
             )
             for kind in plots.KINDS
             for link in range(len(point.links) if kind == "queue" else 1)
         ]
         for i, point in result.points()
+        if not is_sweep(result)
     }
     return overviews, by_point
+
+
+def is_sweep(result: Runs) -> bool:
+    """Whether there are too many points for a section each: then one table has all of them."""
+    return len(list(result.points())) > MOST_SECTIONS
 
 
 def _name(kind: str, point: int | None, link: int) -> str:
@@ -95,14 +130,8 @@ def _name(kind: str, point: int | None, link: int) -> str:
     return kind + of_point + of_link
 
 
-def html(result: Runs, overviews: list[Picture], by_point: dict[int, list[Picture]]) -> str:
-    """The page."""
-    room = MOST_BYTES
-    for picture in [*overviews, *(p for some in by_point.values() for p in some)]:
-        svg = picture.figure.svg()
-        if len(svg) <= room:
-            picture.svg = svg
-            room -= len(svg)
+def html(result: Runs, overviews: list[Sketch], by_point: dict[int, list[Sketch]]) -> str:
+    """The page, with the figures that have been rendered."""
     plan = result.plan
     return template("report.html.j2").render(
         title=plan.title or result.experiment.path,
@@ -115,7 +144,11 @@ def html(result: Runs, overviews: list[Picture], by_point: dict[int, list[Pictur
         value=words.value,
         metrics=[METRICS[name] for name in result.compared()],
         all_metrics=METRICS.values(),
-        sections=list(_sections(result, by_point)),
+        warnings=words.warnings(result),
+        sections=[] if is_sweep(result) else list(_sections(result, by_point)),
+        overview=_overview(result) if len(list(result.points())) > 1 else None,
+        seeds=result.seeds,
+        example=_of_one_point(result) if is_sweep(result) else "",
         overviews=overviews,
         level=f"{100 * LEVEL:.0f} %",
     )
@@ -126,6 +159,7 @@ def summary_html(result: Runs) -> str:
     return template("summary.html.j2").render(
         title=result.plan.title,
         partial=_partial(result),
+        warnings=words.warnings(result),
         metrics=[METRICS[name] for name in result.compared()],
         sections=[
             (words.place(point, link), list(_rows(result, i, link)))
@@ -157,7 +191,7 @@ def _partial(result: Runs) -> str:
     return f"Partial result: {len(result.runs)} of {count} runs finished before it was stopped."
 
 
-def _sections(result: Runs, by_point: dict[int, list[Picture]]) -> Iterator[Section]:
+def _sections(result: Runs, by_point: dict[int, list[Sketch]]) -> Iterator[Section]:
     for i, point in result.points():
         yield Section(
             title=words.point(point) or "Metrics",
@@ -168,6 +202,42 @@ def _sections(result: Runs, by_point: dict[int, list[Picture]]) -> Iterator[Sect
             notes=_notes(result, i),
             pictures=by_point[i],
         )
+
+
+@dataclass
+class Overview:
+    """One table over all points and links: what names a row, and rows of texts."""
+
+    keys: list[tuple[str, str]]
+    rows: list[list[str]]
+
+
+def _overview(result: Runs) -> Overview:
+    points = list(result.points())
+    swept = sweep_axes({i: point.settings for i, point in points})
+    order = sorted(points, key=lambda one: [axis.places[one[0]] for axis in swept])
+    linked = max(len(point.links) for _, point in points) > 1
+    keys = [words.axis(axis, points[0][1]) for axis in swept] or [("point", "")]
+    rows = [
+        [
+            *([axis.of(p) for axis in swept] or [words.point(point) or point.label]),
+            *([point.links[k].name] if linked else []),
+            row.law,
+            *row.cells,
+        ]
+        for p, point in order
+        for k in range(len(point.links))
+        for row in _rows(result, p, k)
+    ]
+    return Overview([*keys, *([("link", "")] if linked else []), ("law", "")], rows)
+
+
+def _of_one_point(result: Runs) -> str:
+    """The command whose report has the figures of the first point."""
+    _, point = next(result.points())
+    sets = [f"{key}={units.toml(value)}" for key, value in point.settings.items()]
+    words_of = [word for one in sets for word in ("--set", one)]
+    return f"{result.experiment.command} {shlex.join([*words_of, '--out', 'results/one-point'])}"
 
 
 def _rows(result: Runs, point: int, link: int) -> Iterator[Row]:
@@ -244,11 +314,17 @@ def _caption(kind: str, result: Runs, point: PointInfo, link: int) -> tuple[str,
 
 def _overview_caption(kind: str, result: Runs) -> tuple[str, str]:
     bars = (
-        f"bars are {100 * LEVEL:.0f} % confidence intervals of the mean over "
-        f"{result.seeds} seeds (Student's t)."
+        f"bars and bands are {100 * LEVEL:.0f} % confidence intervals of the mean over "
+        f"{result.seeds} seeds (Student's t); a map has the means alone."
         if result.seeds > 1
         else "one seed gives no interval."
     )
+    if kind == "goodput":
+        return (
+            "Goodput and delay",
+            "Data handed to the receivers, and the time that 95 % of the packets wait less than; "
+            f"{bars}",
+        )
     if kind == "qacd":
         return (
             "Distance from the set-point",

@@ -1,4 +1,4 @@
-"""Figures of a result. The report shows them as SVG, and as PNG beside it."""
+"""Figures of one link at one point. The report shows them as SVG, and as PNG beside it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from forebay.report import words
-from forebay.run.metrics import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,15 +93,6 @@ class Plot(Figure):
         return self.png()
 
 
-def draw(result: Runs, kind: str, point: int = 0, link: int = 0) -> Plot:
-    """Draws one figure of `KINDS` or `OVERVIEWS`; the former take indices of point and link."""
-    if kind not in KINDS and kind not in OVERVIEWS:
-        known = ", ".join([*KINDS, *OVERVIEWS])
-        raise ValueError(f'kind: found "{kind}", allowed: {known}')
-    with mpl.rc_context(STYLE):
-        return KINDS[kind](result, point, link) if kind in KINDS else OVERVIEWS[kind](result)
-
-
 def queue(result: Runs, point: int, link: int) -> Plot:
     """Queue against time, one row per law; beside it how often each length was seen."""
     info = result.plan.points[point]
@@ -116,11 +106,11 @@ def queue(result: Runs, point: int, link: int) -> Plot:
 
     def over_time(axes: Axes, index: int, one: Observed) -> None:
         queue_pkts = one.samples["queue_pkts"].astype(float)
-        _curve(axes, one.samples["time_s"], queue_pkts, _colour(index), steps_of(result))
+        _curve(axes, one.samples["time_s"], queue_pkts, colour(index), steps_of(result))
 
     def spread(axes: Axes, index: int, observed: list[Observed]) -> None:
         values = np.concatenate([_measured(info, one, "queue_pkts") for one in observed])
-        _histogram(axes, values, bins, _colour(index))
+        _histogram(axes, values, bins, colour(index))
 
     return _time_and_spread(
         result,
@@ -147,14 +137,14 @@ def loss(result: Runs, point: int, link: int) -> Plot:
 
     def over_time(axes: Axes, index: int, one: Observed) -> None:
         times, rate = series[id(one)]
-        _curve(axes, times, rate, _colour(index), steps_of(result))
+        _curve(axes, times, rate, colour(index), steps_of(result))
 
     def spread(axes: Axes, index: int, observed: list[Observed]) -> None:
         inside = [
             rate[(times - interval_s > start - TINY_S) & (times < end + TINY_S)]
             for times, rate in (series[id(one)] for one in observed)
         ]
-        _histogram(axes, np.concatenate(inside), bins, _colour(index))
+        _histogram(axes, np.concatenate(inside), bins, colour(index))
 
     return _time_and_spread(
         result,
@@ -180,8 +170,8 @@ def delay(result: Runs, point: int, link: int) -> Plot:
         axes.plot(
             delay_ms,
             longer,
-            color=_colour(index),
-            linestyle=DASHES[_round(index) % len(DASHES)],
+            color=colour(index),
+            linestyle=DASHES[round_of(index) % len(DASHES)],
             label=law.label,
         )
     axes.set_yscale("log")
@@ -211,25 +201,12 @@ def waited_longer(observed: Sequence[Observed], least: float) -> tuple[Floats, F
     return delay_ms[order][shown], longer[shown]
 
 
-def qacd(result: Runs) -> Plot:
-    """QACD with its 95 % interval, by point and law."""
-    return _by_point(result, ["qacd_pkts"])
-
-
-def load(result: Runs) -> Plot:
-    """Drop rate and utilisation with their 95 % intervals, by point and law."""
-    return _by_point(result, ["drop_rate", "utilisation"])
-
-
 #: Figures of one link at one point.
 KINDS: dict[str, Callable[[Runs, int, int], Plot]] = {
     "queue": queue,
     "loss": loss,
     "delay": delay,
 }
-#: Figures over all points.
-OVERVIEWS: dict[str, Callable[[Runs], Plot]] = {"qacd": qacd, "load": load}
-
 #: Times are compared with this much slack.
 TINY_S = 1e-9
 
@@ -261,11 +238,11 @@ def target_pkts(point: PointInfo, law: LawInfo, link: LinkInfo) -> float | None:
     return law.target_pkts if point.target_pkts is None else point.target_pkts
 
 
-def _colour(law: int) -> str:
+def colour(law: int) -> str:
     return COLOURS[law % len(COLOURS)]
 
 
-def _round(law: int) -> int:
+def round_of(law: int) -> int:
     """How often the colours have been used up."""
     return law // len(COLOURS)
 
@@ -395,95 +372,6 @@ def _legend(
         handles.append(Line2D([], [], label=label, **CHANGE_STYLE))
     if handles:
         figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
-
-
-def _by_point(result: Runs, names: list[str]) -> Plot:
-    """Dots with intervals: points along the axis, laws side by side at each.
-
-    With one point, the laws are along the axis.
-    """
-    points = list(result.points())
-    laws = result.plan.laws
-    width = min(16.0, max(10.0, 3.0 + 0.25 * len(points) * len(laws)))
-    figure = Plot(figsize=(width, 0.7 + 2.4 * len(names)), layout="constrained")
-    grid = figure.subplots(len(names), 1, sharex=True, squeeze=False)
-    for name, (axes,) in zip(names, grid, strict=True):
-        metric = METRICS[name]
-        all_means: list[float] = []
-        for i, label in enumerate(laws):
-            places = [place for place, (p, _) in enumerate(points) if result.of(p, i)]
-            cells = [result.cell(points[place][0], i, name) for place in places]
-            means = [metric.scale * cell.mean for cell in cells]
-            all_means += means
-            axes.errorbar(
-                [place + _aside(i, result) for place in places],
-                means,
-                yerr=[metric.scale * np.nan_to_num(cell.half_width) for cell in cells],
-                # Shifted in every round, so that no law looks like another of its colour.
-                fmt=MARKERS[(i + _round(i)) % len(MARKERS)],
-                color=_colour(i),
-                markerfacecolor="white" if _round(i) % 2 else _colour(i),
-                label=label,
-                markersize=5,
-                capsize=3,
-                linewidth=1.2,
-            )
-        axes.set_ylabel(metric.heading)
-        _scale(axes, all_means)
-        axes.grid(axis="x", visible=False)
-        for place in range(1, len(points)):
-            axes.axvline(place - 0.5, color="#e4e4e4", linewidth=0.8)
-        axes.set_xlim(-0.5, len(points) - 0.5)
-    bottom = grid[-1][0]
-    if len(points) == 1:
-        _ticks(bottom, [_aside(i, result) for i in range(len(laws))], laws, 0.8 * width)
-        return figure
-    ticks, label = words.points_axis([point for _, point in points])
-    _ticks(bottom, range(len(points)), ticks, width)
-    bottom.set_xlabel(label)
-    grid[0][0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
-
-
-def _ticks(axes: Axes, at: Sequence[float], texts: list[str], width: float) -> None:
-    """Texts along the axis, aslant where `width` inches have no room for them side by side."""
-    axes.set_xticks(at, texts)
-    if sum(max(map(len, text.split("\n"))) + 2 for text in texts) > 11 * width:
-        axes.tick_params(axis="x", labelrotation=45)
-        for text in axes.get_xticklabels():
-            text.set(horizontalalignment="right", rotation_mode="anchor")
-
-
-def _aside(law: int, result: Runs) -> float:
-    """Where a law stands within the room of its point, from −0.4 to 0.4."""
-    laws = len(result.plan.laws)
-    return (law - (laws - 1) / 2) * 0.8 / laws
-
-
-def _scale(axes: Axes, means: list[float]) -> None:
-    """Chooses an axis that shows differences and does not magnify noise."""
-    means = [mean for mean in means if not math.isnan(mean)]
-    if not means:
-        return
-    low, high = min(means), max(means)
-    if low > 0 and high > 8 * low:
-        axes.set_yscale("log")
-        axes.set_ylabel(f"{axes.get_ylabel()}\n(logarithmic)")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        axes.yaxis.set_minor_formatter(FuncFormatter(lambda _y, _p: ""))
-        return
-    bottom, top = axes.get_ylim()
-    if low < 0.9 * high:
-        # Values are never negative; a dot at zero still needs a little room.
-        bottom, top = (-0.03 * top if low < 0.03 * top else 0.0), 1.05 * top
-    # Differences of less than a percent must not fill the axis.
-    elif (missing := 0.02 * abs(high) - (top - bottom)) > 0:
-        bottom, top = bottom - missing / 2, top + missing / 2
-    if "%" in axes.get_ylabel():
-        top = min(top, 100 + 0.05 * (100 - bottom))
-    axes.set_ylim(bottom, top)
-    axes.ticklabel_format(axis="y", useOffset=False)
 
 
 def _compact(svg: str) -> str:

@@ -19,13 +19,14 @@ class Result(Runs):
     """
 
     def plot(self, kind: str = "queue", point: int = 0, link: int = 0) -> Plot:
-        """A figure: "queue", "loss" or "delay" of a link at a point, "qacd" or "load" over all.
+        """A figure: "queue", "loss" or "delay" of a link at a point, "goodput", "qacd" or
+        "load" over all.
 
         point, link: indices in the plan; link 0 is the bottleneck.
         """
-        from forebay.report import plots
+        from forebay.report import overviews
 
-        return plots.draw(self, kind, point, link)
+        return overviews.draw(self, kind, point, link)
 
     def report(self, out: str | os.PathLike[str]) -> None:
         """Writes report.html, the figures, and the tables as Parquet and JSON to `out`."""
@@ -41,7 +42,7 @@ class Result(Runs):
 
         screen = Console(width=120, highlight=False)
         with screen.capture() as capture:
-            screen.print(tables.results(self))
+            tables.results(screen, self)
         return capture.get().rstrip()
 
     def _repr_html_(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay import units
 from forebay._native import __version__, laws, senders
@@ -14,6 +14,7 @@ from forebay.run.experiment import Description
 
 if TYPE_CHECKING:
     from forebay._native import ChangeInfo, LawEntry, LinkInfo, PointInfo, TrafficInfo
+    from forebay.run.axes import Axis
     from forebay.run.runs import Runs
 
 UNITS = {"p": "packets", "B": "bytes"}
@@ -95,6 +96,17 @@ def place(info: PointInfo, link: int) -> str:
     return ", at ".join(filter(None, [point(info), name]))
 
 
+def warnings(result: Runs) -> list[tuple[str, str]]:
+    """What a reader must know of the means: a sentence each, and a command that helps or ""."""
+    points = dict(result.points())
+    said = []
+    for found, count in result.warnings:
+        at = f" at {point(points[found.point])}" if len(points) > 1 else ""
+        others = f" ({count} of {len(points)} points)" if len(points) > 1 else ""
+        said.append((f"{found.law}{at}: {found.text}{others}.", found.command))
+    return said
+
+
 def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
     """Texts of the points along an axis, and the label of the axis."""
     swept = [_swept(one) for one in points]
@@ -105,11 +117,18 @@ def points_axis(points: Sequence[PointInfo]) -> tuple[list[str], str]:
     return [text or label for text, label in zip(texts, labels, strict=True)], ""
 
 
-def _swept(info: PointInfo) -> list[Swept]:
-    """Flows of all traffic together, laws that get the same value together."""
+def axis(found: Axis, info: PointInfo) -> tuple[str, str]:
+    """Name and unit of an axis of the sweep, at any of its points."""
+    names = [_swept(info, {key: info.settings[key]})[0].name for key in found.keys]
+    return " / ".join(dict.fromkeys(names)), found.unit if found.one else ""
+
+
+def _swept(info: PointInfo, settings: Mapping[str, Any] | None = None) -> list[Swept]:
+    """Flows of all traffic together, laws that get the same value together; of some `settings`, or
+    of all."""
     flows: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
-    for path, found in info.settings.items():
+    for path, found in (info.settings if settings is None else settings).items():
         section, _, rest = path.partition(".")
         table, _, key = rest.rpartition(".")
         value = " / ".join(
@@ -119,17 +138,17 @@ def _swept(info: PointInfo) -> list[Swept]:
         if section == "traffic":
             labels = [one.label for one in info.traffic]
             kinds = [one.kind for one in info.traffic]
-            label = labels[_index(table, labels, kinds)]
+            label = _named(table, labels, kinds)
             if key == "flows":
                 flows.append((value, label))
             else:
                 others.setdefault((key, value), []).append(label)
         elif section == "link":
             names = [link.name for link in info.links[1:]]
-            others.setdefault((key, value), []).append(names[_index(table, names)])
+            others.setdefault((key, value), []).append(_named(table, names))
         elif section == "law":
             labels = [law.label for law in info.laws]
-            others.setdefault((key, value), []).append(labels[_index(table, labels)])
+            others.setdefault((key, value), []).append(_named(table, labels))
         else:
             others.setdefault((rest or path, value), [])
     swept = []
@@ -147,11 +166,14 @@ def _swept(info: PointInfo) -> list[Swept]:
     return swept
 
 
-def _index(name: str, labels: list[str], kinds: list[str] | None = None) -> int:
-    """A table by its number, its label or its kind, as paths in a scenario name it."""
+def _named(name: str, labels: list[str], kinds: list[str] | None = None) -> str:
+    """The label of a table that a path names by its number, its label or its kind; the name itself
+    where only some of the tables take part."""
     if name.isdigit() and int(name) < len(labels):
-        return int(name)
-    return (labels if name in labels else kinds or labels).index(name)
+        return labels[int(name)]
+    if kinds is not None and name not in labels and name in kinds:
+        return labels[kinds.index(name)]
+    return name
 
 
 def describe(result: Runs) -> Description:

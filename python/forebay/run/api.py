@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from forebay.run import experiment, progress
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan
+    from forebay.run.experiment import Source
     from forebay.run.prototypes import Prototype
 
 
@@ -41,7 +41,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def run(
-    path: str | os.PathLike[str],
+    scenario: Source,
     laws: Sequence[str | Prototype] | None = None,
     sets: Mapping[str, Any] | Sequence[str] | None = None,
     seeds: int | None = None,
@@ -49,7 +49,7 @@ def run(
 ) -> Result:
     """Runs every law at every point with every seed, and returns the result.
 
-    path: a scenario file in TOML.
+    scenario: a file in TOML, a text of several lines of TOML, or its tables as a dict.
     laws: names of laws, and classes like `forebay.Controller`; the file's if None.
     sets: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
     seeds: number of seeds, 1 to `seeds`; the file's if None.
@@ -61,7 +61,7 @@ def run(
     """
     if isinstance(sets, Mapping):
         sets = [f"{key}={_value(value)}" for key, value in sets.items()]
-    read = experiment.read(path, laws=laws, sets=sets or (), seeds=seeds)
+    read = experiment.read(scenario, laws=laws, sets=sets or (), seeds=seeds)
     with progress.bar(only_on_terminal=True) as watch:
         execution = experiment.execute(read, threads, watch)
     result = Result(read, execution)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from forebay import _native
 from forebay._native import ScenarioError
+from forebay.run import memory, signals
 
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
@@ -96,29 +93,33 @@ class Execution:
     elapsed_s: float
 
 
+#: A scenario file may have so many bytes; what never ends, such as /dev/zero, has more.
+MOST_BYTES = 16 << 20
+#: Stands for standard input.
+STDIN = "-"
+
+#: A file, "-" for standard input, TOML in a text of several lines, or its tables.
+Source = str | os.PathLike[str] | Mapping[str, Any]
+
+
 def read(
-    path: str | os.PathLike[str],
+    source: Source,
     *,
     laws: Sequence[str | Prototype] | None = None,
     sets: Sequence[str] = (),
     seeds: int | None = None,
 ) -> Experiment:
-    """Reads and checks a scenario file.
+    """Reads and checks a scenario.
 
     `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
     file's; `sets` are "KEY=VALUE" texts, `seeds` the number of seeds. Raises `ScenarioError`,
     with one line that says what is wrong and what is allowed.
     """
-    name = os.fspath(path)
     if seeds is not None and not 0 <= seeds < 2**32:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
-    try:
-        text = Path(path).read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    name, text = _text(source)
     files: dict[str, str] = {}
-    read_beside = beside(path)
+    read_beside = beside(name)
 
     def read_and_note(file: str) -> bytes | None:
         contents = read_beside(file)
@@ -136,6 +137,31 @@ def read(
     )
     command = _command(name, laws or (), sets, seeds)
     return Experiment(plan, name, text.decode(), command, files=files)
+
+
+def _text(source: Source) -> tuple[str, bytes]:
+    """Name and text of a scenario."""
+    if isinstance(source, Mapping):
+        from forebay.run.scenario import toml  # loads tomlkit
+
+        return "scenario", toml(source).encode()
+    name = os.fspath(source)
+    if "\n" in name:
+        return "scenario", name.encode()
+    try:
+        if name == STDIN:
+            text = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with Path(name).open("rb") as file:
+                text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    if len(text) > MOST_BYTES:
+        raise ScenarioError(
+            f"{name}: found more than {MOST_BYTES >> 20} MiB, allowed: a scenario file in TOML"
+        )
+    return name, text
 
 
 def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
@@ -206,17 +232,18 @@ def execute(
     """Makes every run of `experiment` on `threads` threads (all cores if None).
 
     `watch` hears of the progress now and then. Without `samples`, runs keep only their
-    metrics, which takes far less memory. Ctrl-C, and a run that fails, stop the others;
+    metrics, which takes far less memory. Ctrl-C, as other signals in a command, and a run that
+    fails, stop the others;
     what had finished by then is returned.
     """
     start = time.monotonic()
+    memory.check(experiment.plan, threads or cores(), samples=samples)
     batch = experiment.plan.start(threads or cores(), samples=samples)
     runs: list[Run] = []
     faults: list[Fault] = []
-    interrupted = threading.Event()
-    with _on_interrupt(interrupted):
+    with signals.held() as interrupted:
         try:
-            while not batch.done and not faults and not interrupted.is_set():
+            while not (batch.done or faults or interrupted):
                 time.sleep(POLL_S)
                 _take(batch, runs, faults)
                 if watch:
@@ -230,7 +257,7 @@ def execute(
         _take(batch, runs, faults)
     runs.sort(key=lambda run: (run.point, run.law, run.seed))
     faults.sort(key=lambda fault: (fault.point, fault.law, fault.seed))
-    return Execution(runs, faults, interrupted.is_set(), time.monotonic() - start)
+    return Execution(runs, faults, bool(interrupted), time.monotonic() - start)
 
 
 def _take(batch: Batch, runs: list[Run], faults: list[Fault]) -> None:
@@ -239,39 +266,14 @@ def _take(batch: Batch, runs: list[Run], faults: list[Fault]) -> None:
     faults += some_faults
 
 
-@contextmanager
-def _on_interrupt(interrupted: threading.Event) -> Iterator[None]:
-    """Ctrl-C sets `interrupted` instead of raising, so that it loses no finished run.
-
-    A second one raises. Where signals do not come (another thread) or are ignored (a job in
-    the background), all is left as it is.
-    """
-    former = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or former == signal.SIG_IGN:
-        yield
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if interrupted.is_set():
-            signal.default_int_handler(number, frame)
-        interrupted.set()
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, former)
-
-
 def unbroken(native: Callable[[], T]) -> T:
     """What native code gives that makes numpy's arrays, which panics on a Ctrl-C in the middle.
 
     Raises the Ctrl-C afterwards.
     """
-    interrupted = threading.Event()
-    with _on_interrupt(interrupted):
+    with signals.held() as interrupted:
         found = native()
-    if interrupted.is_set():
+    if interrupted:
         raise KeyboardInterrupt
     return found
 

@@ -1,10 +1,11 @@
-"""How far the runs are, on standard error: a bar on a terminal, a line now and then elsewhere."""
+"""How far the runs are, on standard error: a bar on a terminal, a line that moves in a notebook, a
+line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Least time between two lines where there is no terminal.
 LINE_EVERY_S = 2.0
+#: A notebook, whose own bars would need ipywidgets; there a line is written over.
+NOTEBOOK, NOTEBOOK_EVERY_S = "ipykernel", 0.2
 
 
 @contextmanager
@@ -25,32 +28,49 @@ def bar(
     if console is not None:
         from rich import progress
 
-        with progress.Progress(
+        shown = progress.Progress(
             progress.TextColumn("{task.fields[runs]}"),
             progress.BarColumn(),
             progress.TaskProgressColumn(),
             progress.TextColumn("{task.fields[left]}"),
             console=console,
             transient=True,
-        ) as shown:
-            task = shown.add_task("", total=1.0, runs="", left="")
+        )
+        task = shown.add_task("", total=1.0, runs="", left="")
 
-            def update(now: Progress) -> None:
-                shown.update(task, completed=now.fraction, runs=_count(now, what), left=_left(now))
+        def update(now: Progress) -> None:
+            shown.update(task, completed=now.fraction, runs=_count(now, what), left=_left(now))
 
+        # A terminal that goes away must take no run with it.
+        with suppress(OSError):
+            shown.start()
+        try:
             yield update
+        finally:
+            with suppress(OSError):
+                shown.stop()
         return
 
     last_s = 0.0
+    in_notebook = NOTEBOOK in sys.modules
 
     def line(now: Progress) -> None:
         nonlocal last_s
-        if not only_on_terminal and now.elapsed_s - last_s >= LINE_EVERY_S:
+        every_s = LINE_EVERY_S if not in_notebook else NOTEBOOK_EVERY_S
+        if (in_notebook or not only_on_terminal) and now.elapsed_s - last_s >= every_s:
             last_s = now.elapsed_s
-            text = f"{_count(now, what)}, {100 * now.fraction:.0f} %, {_left(now)}"
-            print(text.rstrip(", "), file=sys.stderr, flush=True)
+            text = f"{_count(now, what)}, {100 * now.fraction:.0f} %, {_left(now)}".rstrip(", ")
+            # A notebook's cell has one line, which is written over.
+            _say(f"\r{text:60}" if in_notebook else f"{text}\n")
 
     yield line
+    if in_notebook and last_s:
+        _say(f"\r{'':60}\r")
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def status(text: str) -> AbstractContextManager[object]:
@@ -60,13 +80,13 @@ def status(text: str) -> AbstractContextManager[object]:
 
 
 def _terminal() -> Console | None:
-    """Where something can move: a terminal or a notebook. Loads rich only if it may be one."""
-    if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+    """A terminal, where something can move. Loads rich only if it may be one."""
+    if not sys.stderr.isatty():
         return None
     from rich.console import Console
 
     console = Console(stderr=True)
-    return console if console.is_terminal or console.is_jupyter else None
+    return console if console.is_terminal and not console.is_jupyter else None
 
 
 def _count(now: Progress, what: str) -> str:

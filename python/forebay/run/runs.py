@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from forebay.run import metrics, stats
+from forebay.run import axes, metrics, settled, stats
 from forebay.run.metrics import METRICS
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Observed, Plan, PointInfo, Run
     from forebay.run.experiment import Execution, Experiment
+    from forebay.run.settled import Finding
     from forebay.run.stats import Comparison
 
 
@@ -77,7 +78,7 @@ class Runs:
     def metrics(self) -> pl.DataFrame:
         """A row per run and link: law, point, what the sweep set, seed, link, every metric.
 
-        `user_cpu_s` is the run's: it stands with the bottleneck alone.
+        Texts that the sweep set, such as "100ms", sort by their value.
         """
         rows = [(run, link) for run in self.runs for link in [run, *run.others]]
         points = [self.plan.points[run.point] for run, _ in rows]
@@ -92,6 +93,24 @@ class Runs:
         for name in METRICS:
             columns[name] = [link.metrics.get(name) for _, link in rows]
         return self._keyed(pl.DataFrame(columns))
+
+    @cached_property
+    def costs(self) -> pl.DataFrame:
+        """A row per run: law, point, seed, and user_cpu_s, which no two calls have alike."""
+        columns = {
+            "law": [self.plan.laws[run.law] for run in self.runs],
+            "point": [self.plan.points[run.point].label for run in self.runs],
+            "seed": pl.Series([run.seed for run in self.runs], dtype=pl.UInt64),
+            metrics.COST: [run.metrics[metrics.COST] for run in self.runs],
+        }
+        return pl.DataFrame(columns).with_columns(*self._labels())
+
+    @cached_property
+    def warnings(self) -> list[tuple[Finding, int]]:
+        """What a reader must know of the means: see `forebay.run.settled.warnings`."""
+        return settled.warnings(
+            (p, point, law, self.of(p, i)) for p, point in self.points() for i, law in self.laws(p)
+        )
 
     @cached_property
     def samples(self) -> pl.DataFrame:
@@ -142,7 +161,6 @@ class Runs:
             for law_index, law in self.laws(p)
             for k, link in enumerate(point.links)
             for name in METRICS
-            if k == 0 or name != "user_cpu_s"
             for cell in [self.cell(p, law_index, name, k)]
         ]
         return self._keyed(pl.DataFrame(rows))
@@ -168,13 +186,15 @@ class Runs:
 
     def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """As Enum the labels sort in the order of the plan, and take little room."""
-        laws = pl.Enum(self.plan.laws)
-        points = pl.Enum([point.label for point in self.plan.points])
         return frame.with_columns(
-            pl.col("law").cast(laws),
-            pl.col("point").cast(points),
+            *self._labels(),
             pl.col("link").cast(pl.Enum(self.links)),
         )
+
+    def _labels(self) -> list[pl.Expr]:
+        laws = pl.Enum(self.plan.laws)
+        points = pl.Enum([point.label for point in self.plan.points])
+        return [pl.col("law").cast(laws), pl.col("point").cast(points)]
 
     def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
         frames = []
@@ -193,4 +213,7 @@ def _settings_column(values: list[object]) -> pl.Series:
     """Numbers as they are; anything else as text, since a sweep may mix lists with texts."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return pl.Series(values=values, strict=False)
-    return pl.Series([value if isinstance(value, str) else json.dumps(value) for value in values])
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    if (order := axes.sorted_texts(texts)) is not None:
+        return pl.Series(texts, dtype=pl.Enum(order))
+    return pl.Series(texts)

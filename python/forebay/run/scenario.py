@@ -10,11 +10,22 @@ from typing import Any
 # Writes TOML with comments; the standard library only reads it.
 import tomlkit
 
+from forebay._native import ScenarioError
+
 #: A value of a scenario; a quantity is a text with its unit.
 Value = bool | int | float | str
 
 #: Least rate of the access links; they are also twice as fast as any bottleneck.
 ACCESS_BPS = 10**8
+
+
+def toml(tables: Mapping[str, Any]) -> str:
+    """A scenario from its tables, as `tomllib` would read it. Raises `ScenarioError`."""
+    try:
+        return tomlkit.dumps(tables)
+    except (TypeError, ValueError) as error:
+        # tomlkit names the type.
+        raise ScenarioError(f"scenario: found {error}, allowed: what TOML can hold") from error
 
 
 def typed(text: str) -> Value:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import shutil
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +15,14 @@ from typing import TYPE_CHECKING
 from forebay._native import __version__
 from forebay.report import files
 from forebay.report.page import template
+from forebay.run.experiment import Progress
 from forebay.run.metrics import METRICS, with_interval
 from forebay.run.stats import LEVEL
 from forebay.suite import results
 from forebay.suite.advice import advice, unbeaten
 
 if TYPE_CHECKING:
+    from forebay.report.plots import Plot
     from forebay.run.runs import Cell
     from forebay.suite.results import Case, Suite
     from forebay.suite.scenarios import Link, Settings
@@ -89,18 +93,11 @@ def score_sheet(suite: Suite, law: str) -> Table:
     )
 
 
-def write(suite: Suite, about: About, out: Path) -> Path:
-    """Writes report.html, its figures and metrics.json; returns where the report is."""
-    from forebay.suite import pictures
-
-    figures = out / files.FIGURES
-    figures.mkdir(parents=True, exist_ok=True)
-    overview = pictures.overview(suite) if suite.whole() else None
-    drawn = [pictures.case(case, suite.laws) for case in suite.cases]
-    if overview is not None:
-        (figures / "overview.png").write_bytes(overview.png())
-    for i, (case, figure) in enumerate(zip(suite.cases, drawn, strict=True)):
-        (figures / f"{i + 1:02}-{case.scenario}.png").write_bytes(figure.png())
+def write_numbers(suite: Suite, about: About, out: Path) -> None:
+    """Writes metrics.json, before anything is drawn; a former report goes."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / files.REPORT).unlink(missing_ok=True)
+    shutil.rmtree(out / files.FIGURES, ignore_errors=True)
     numbers = {
         "forebay": __version__,
         "title": about.settings.title,
@@ -109,14 +106,40 @@ def write(suite: Suite, about: About, out: Path) -> Path:
         "partial": suite.partial,
         "cases": suite.lines(),
     }
-    (out / "metrics.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    (out / files.NUMBERS).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+def write(
+    suite: Suite, about: About, out: Path, watch: Callable[[Progress], None] | None = None
+) -> Path:
+    """Writes report.html and its figures; returns where the report is. `watch` hears of the
+    progress."""
+    from forebay.suite import pictures
+
+    start, wanted = time.monotonic(), len(suite.cases) + 1
+    figures = out / files.FIGURES
+    figures.mkdir(parents=True, exist_ok=True)
+
+    def drawn(name: str, figure: Plot, number: int) -> str:
+        (figures / f"{name}.png").write_bytes(figure.png())
+        if watch:
+            watch(Progress(number / wanted, number, wanted, time.monotonic() - start))
+        return figure.svg()
+
+    whole = bool(suite.whole())
+    overview = drawn("overview", pictures.overview(suite), 1) if whole else ""
+    cases = [
+        (
+            case,
+            drawn(f"{i:02}-{case.scenario}", pictures.case(case, suite.laws), i + 1),
+            of_case(case, suite.laws),
+        )
+        for i, case in enumerate(suite.cases, start=1)
+    ]
     page = template("suite.html.j2").render(
         **_shared(suite, about),
-        overview=overview.svg() if overview is not None else "",
-        cases=[
-            (case, figure.svg(), of_case(case, suite.laws))
-            for case, figure in zip(suite.cases, drawn, strict=True)
-        ],
+        overview=overview,
+        cases=cases,
         sheets=[(law, score_sheet(suite, law)) for law in suite.laws],
     )
     path = out / files.REPORT

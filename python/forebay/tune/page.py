@@ -28,9 +28,7 @@ NAMES = [PAGE, LAW, CORNERS, JSON, *(f"{picture}.png" for picture in PICTURES)]
 
 def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
     """Every file by its name; `out` is where they go."""
-    found: dict[str, str | bytes] = {
-        JSON: json.dumps(values.as_json(tuning), indent=1) + "\n",
-    }
+    found: dict[str, str | bytes] = {JSON: numbers(tuning, command)}
     shown = pictures(tuning)
     found[PAGE] = html(tuning, shown, out, command)
     for picture in shown:
@@ -48,10 +46,18 @@ def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
     return found
 
 
+def numbers(tuning: Tuning, command: str) -> str:
+    """The whole of tune.json."""
+    return json.dumps({"command": command, **values.as_json(tuning)}, indent=1) + "\n"
+
+
 def write(tuning: Tuning, out: Path, command: str) -> None:
-    """Writes all files to a directory, made if need be, after all of them have been composed."""
-    found = contents(tuning, out, command)
+    """Writes all files to a directory, made if need be: the numbers before anything is drawn."""
     out.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        (out / name).unlink(missing_ok=True)
+    (out / JSON).write_text(numbers(tuning, command))
+    found = contents(tuning, out, command)
     for name in NAMES:
         content = found.get(name)
         if content is None:

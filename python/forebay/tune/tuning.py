@@ -50,7 +50,7 @@ class Against:
         return self.p < 1 - stats.LEVEL
 
 
-@dataclass
+@dataclass(repr=False)
 class Tuning:
     """The outcome of a tuning.
 
@@ -75,6 +75,14 @@ class Tuning:
     left_out: list[tuple[Candidate, str]] = field(default_factory=list)
     interrupted: bool = False
     faults: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """The choice; `forebay.tune.words.reasons` says why."""
+        if self.chosen is None:
+            return f"<Tuning for {self.ranges}: no law chosen, {len(self.screened)} checked>"
+        one = self.chosen.candidate
+        params = ", ".join(f"{name} = {value}" for name, value in one.params)
+        return f"<Tuning for {self.ranges}: {one.law} with {params or 'its defaults'}>"
 
     @property
     def seeds(self) -> int:

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,19 +106,25 @@ def as_json(found: Sequence[Comparison], command: str) -> dict[str, Any]:
     }
 
 
-def contents(
+def numbers(found: Sequence[Comparison], command: str) -> dict[str, bytes]:
+    """The files that have the numbers, by name."""
+    return {
+        JSON: (json.dumps(as_json(found, command), indent=1) + "\n").encode(),
+        RUNS: _parquet(runs_table(found)),
+        DELAYS: _parquet(delays_table(found)),
+    }
+
+
+def drawings(
     found: Sequence[Comparison], command: str, void_lateness: str, void_rate: str
 ) -> dict[str, bytes]:
-    """Every file of `--out` by its name."""
+    """The page and its figures, by name."""
     from forebay.validate import pictures  # draws, which takes a while to load
 
     shown = [pictures.pictures(one, number) for number, one in enumerate(found, start=1)]
     page = html(found, shown, command, void_lateness, void_rate)
     return {
         REPORT: page.encode(),
-        JSON: (json.dumps(as_json(found, command), indent=1) + "\n").encode(),
-        RUNS: _parquet(runs_table(found)),
-        DELAYS: _parquet(delays_table(found)),
         **{f"{one.name}.png": one.figure.png() for some in shown for one in some},
     }
 
@@ -126,11 +132,15 @@ def contents(
 def write(
     found: Sequence[Comparison], out: Path, command: str, void_lateness: str, void_rate: str
 ) -> None:
-    """Writes all files to a directory, made if need be, after all of them have been composed."""
-    files = contents(found, command, void_lateness, void_rate)
+    """Writes all files to a directory, made if need be: the numbers before anything is drawn."""
     out.mkdir(parents=True, exist_ok=True)
-    for old in [*out.glob("agreement-*.png"), *out.glob("delays-*.png")]:
-        old.unlink()
+    for old in [*out.glob("agreement-*.png"), *out.glob("delays-*.png"), out / REPORT]:
+        old.unlink(missing_ok=True)
+    _put(out, numbers(found, command))
+    _put(out, drawings(found, command, void_lateness, void_rate))
+
+
+def _put(out: Path, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         part = out / f".{name}.part"
         part.write_bytes(data)

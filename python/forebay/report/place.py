@@ -1,0 +1,92 @@
+"""Whether a place for files can be written to, and what it already holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+from pathlib import Path
+
+from forebay._native import ScenarioError
+
+
+def check(out: str | os.PathLike[str], option: str = "--out") -> None:
+    """Refuses a directory that cannot be written to, before the time is spent.
+
+    `option` is its name in errors. Raises `ScenarioError`.
+    """
+
+    def refuse(found: str, allowed: str) -> ScenarioError:
+        return ScenarioError(f'{option}: found "{out}", {found}, allowed: {allowed}')
+
+    path = Path(out).absolute()
+    try:
+        if path.exists() and not path.is_dir():
+            raise refuse("a file", "a directory, new or not")
+        existing = next(parent for parent in [path, *path.parents] if parent.exists())
+        # Permissions prove nothing: root has all of them, and cannot write in /proc.
+        with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
+            pass
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise refuse(reason, "a directory that can be written to") from error
+
+
+def check_file(path: Path, option: str) -> None:
+    """Refuses a file that cannot be written, before the time is spent.
+
+    `option` is its name in errors. Raises `ScenarioError`.
+    """
+    new = not path.exists()
+    try:
+        # Permissions prove nothing: root has all of them.
+        with path.open("ab"):
+            pass
+        if new:
+            path.unlink()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ScenarioError(
+            f'{option}: found "{path}", {reason}, allowed: a file that can be written, in a '
+            "directory that exists"
+        ) from error
+
+
+def claim(out: Path, command: str, *, force: bool, numbers: str = "metrics.json") -> None:
+    """Refuses a directory that has the result of another command, before the time is spent.
+
+    The same command replaces its result, also after its scenario was edited. numbers: the file
+    that has the command of a result. Raises `ScenarioError`.
+    """
+    former = _command(out / numbers)
+    if force or not former or _words(former) == _words(command):
+        return
+    raise ScenarioError(
+        f'--out: found "{out}", which has the result of `{former}`, allowed: --force to replace '
+        "it, or another directory"
+    )
+
+
+def _command(numbers: Path) -> str:
+    """What made a result; empty where there is none."""
+    try:
+        found = json.loads(numbers.read_bytes())
+    except (OSError, ValueError):
+        return ""
+    return str(found.get("command", "")) if isinstance(found, dict) else ""
+
+
+#: Options that change no number; those that take a value, and those that do not.
+ELSEWHERE, ASIDE = ("--out", "--page", "--threads"), ("--no-report", "--force", "--json")
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command that change a number; two ways to name a file are the same."""
+    words, found = iter(shlex.split(command)), []
+    for word in words:
+        if word in ELSEWHERE:
+            next(words, None)
+        elif word not in ASIDE and word.partition("=")[0] not in ELSEWHERE:
+            found.append(os.path.normpath(word) if "/" in word else word)
+    return found

@@ -1,0 +1,113 @@
+"""Warnings of loops that were measured before they had settled, or that missed their set-point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+import forebay
+from forebay.report import words
+from forebay.report.result import Result
+
+#: PI with the gains of the paper, which are for another link: it takes a minute to settle here.
+SLOW = """\
+title    = "A slow start"
+duration = "{duration}"
+measure  = ["{start}", "{duration}"]
+
+[bottleneck]
+rate   = "15Mbit/s"
+delay  = "10ms"
+buffer = "750p"
+
+[[traffic]]
+kind   = "ftp"
+flows  = 60
+packet = "500B"
+rtt    = "200ms"
+
+[[law]]
+kind   = "pi"
+target = "200p"
+{gains}
+"""
+
+
+def result(start: str, duration: str, gains: str = "", seeds: int = 2, more: str = "") -> Result:
+    return forebay.run(SLOW.format(start=start, duration=duration, gains=gains) + more, seeds=seeds)
+
+
+def kinds(found: Result) -> list[str]:
+    return [finding.kind for finding, _ in found.warnings]
+
+
+def test_a_law_that_still_starts_is_named() -> None:
+    early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7")
+    assert kinds(early) == ["trend", "missed", "short"]
+    trend, missed, short = (text for text, _ in words.warnings(early))
+    assert trend.startswith("pi: the queue still moves while it is measured, from ")
+    assert "set-point 200" in missed
+    assert "by the linear model its loop takes" in short
+    assert "measuring begins after 7s" in short
+    shown = str(early)
+    assert "Warning: pi: the queue still moves" in shown
+    assert "\n  gains for this link: forebay design pi --rate 15Mbit/s --packet 500B" in shown
+    assert "the queue still moves" in early._repr_html_()
+
+
+def test_a_settled_law_is_not() -> None:
+    assert kinds(result("60s", "200s", "a = 1.822e-5\nb = 1.816e-5")) == []
+
+
+def test_one_seed_tells_a_trend_too() -> None:
+    early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", seeds=1)
+    assert "trend" in kinds(early)
+
+
+def test_the_design_line_helps(cli: Cli, tmp_path: Path) -> None:
+    """What a user does next: run the line, and take its gains."""
+    gains = "a = 1e-6\nb = 9.9e-7"
+    (line,) = [line for _, line in words.warnings(result("7s", "15s", gains)) if line]
+    done = cli(*line.split()[1:], "--out", "designed")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "designed" / "pi.toml").read_text()
+    law = text.partition("[[law]]")[2]
+    better = forebay.run(
+        SLOW.format(start="30s", duration="90s", gains="").partition("[[law]]")[0]
+        + "[[law]]"
+        + law,
+        seeds=2,
+    )
+    assert "missed" not in kinds(better)
+    assert "trend" not in kinds(better)
+
+
+def test_a_change_within_the_window_is_no_trend() -> None:
+    step = '\n[[at]]\ntime = "40s"\nset = { "traffic.0.flows" = 120 }\n'
+    assert "trend" not in kinds(result("20s", "60s", "", more=step))
+
+
+def test_a_law_without_a_set_point_misses_none() -> None:
+    text = SLOW.format(start="30s", duration="60s", gains="")
+    laws = ["droptail", "codel"]
+    assert "missed" not in kinds(forebay.run(text, laws=laws, seeds=2))
+
+
+def test_a_sweep_names_each_fault_once() -> None:
+    more = '\n[sweep]\n"traffic.0.flows" = [50, 60, 70]\n'
+    early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", more=more)
+    assert kinds(early) == ["trend", "missed", "short"]
+    for text, _ in words.warnings(early):
+        assert text.startswith("pi at 50 ftp flows: ")
+        assert "points)" in text
+
+
+@pytest.mark.parametrize("start", ["20s", "80s"])
+def test_the_first_example_of_the_readme_has_settled(start: str) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    text = readme.partition("```toml\n")[2].partition("```")[0]
+    assert 'measure  = ["80s", "240s"]' in text
+    found = forebay.run(text.replace('["80s"', f'["{start}"'), seeds=2, laws=["pi", "pi-pd"])
+    assert bool(found.warnings) == (start == "20s")
