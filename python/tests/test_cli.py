@@ -33,7 +33,10 @@ METRICS = [
     "user_cpu_s",
 ]
 POINTS = ["traffic.0.flows = 5", "traffic.0.flows = 20"]
-TABLES = ["delays.parquet", "flows.parquet", "metrics.json", "metrics.parquet", "samples.parquet"]
+TABLES = [
+    *("delays.parquet", "flows.parquet", "goodput.parquet"),
+    *("metrics.json", "metrics.parquet", "samples.parquet"),
+]
 
 
 def runs(text: str) -> list[dict[str, Any]]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from forebay.report import words
-from forebay.run.metrics import METRICS, with_interval
+from forebay.run.metrics import CLASS_METRICS, METRICS, with_interval
 from forebay.run.stats import LEVEL
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo
+    from forebay.report.classes import Row as ClassRow
     from forebay.report.plots import Plot
     from forebay.run.runs import Runs
 
@@ -57,13 +58,15 @@ class Section:
     title: str
     #: for each link its name, empty where there is one, and a row per law
     tables: list[tuple[str, list[Row]]]
+    #: and of what each class of its queue met
+    classes: list[tuple[str, list[ClassRow]]]
     notes: Notes
     pictures: list[Picture]
 
 
 def pictures(result: Runs) -> tuple[list[Picture], dict[int, list[Picture]]]:
     """The figures over all points, and those of each point by its index."""
-    from forebay.report import plots
+    from forebay.report import details, plots
 
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     overviews = [
@@ -82,6 +85,16 @@ def pictures(result: Runs) -> tuple[list[Picture], dict[int, list[Picture]]]:
             )
             for kind in plots.KINDS
             for link in range(len(point.links) if kind == "queue" else 1)
+        ]
+        + [
+            Picture(
+                _name(kind, i if len(result.plan.points) > 1 else None, link),
+                details.draw(result, kind, i, link),
+                *detail.caption(result, point, link),
+            )
+            for kind, detail in details.DETAILS.items()
+            for link in range(len(point.links) if kind == "classes" else 1)
+            if detail.shows(result, i, link)
         ]
         for i, point in result.points()
     }
@@ -115,6 +128,7 @@ def html(result: Runs, overviews: list[Picture], by_point: dict[int, list[Pictur
         value=words.value,
         metrics=[METRICS[name] for name in result.compared()],
         all_metrics=METRICS.values(),
+        class_metrics=list(CLASS_METRICS.values()),
         sections=list(_sections(result, by_point)),
         overviews=overviews,
         level=f"{100 * LEVEL:.0f} %",
@@ -158,12 +172,19 @@ def _partial(result: Runs) -> str:
 
 
 def _sections(result: Runs, by_point: dict[int, list[Picture]]) -> Iterator[Section]:
+    from forebay.report import classes
+
     for i, point in result.points():
         yield Section(
             title=words.point(point) or "Metrics",
             tables=[
                 (link.name if len(point.links) > 1 else "", list(_rows(result, i, k)))
                 for k, link in enumerate(point.links)
+            ],
+            classes=[
+                (link.name if len(point.links) > 1 else "", rows)
+                for k, link in enumerate(point.links)
+                if (rows := classes.rows(result, i, k))
             ],
             notes=_notes(result, i),
             pictures=by_point[i],

@@ -34,6 +34,9 @@ class Metric:
 
 METRICS = {entry["name"]: Metric.of(entry) for entry in _native.metrics()}
 
+#: Metrics of each class of a queue.
+CLASS_METRICS = {entry["name"]: Metric.of(entry) for entry in _native.class_metrics()}
+
 #: What a reader compares laws by; tables show these.
 COMPARED = [
     "queue_mean_pkts",
