@@ -306,6 +306,11 @@ class Observed:
         delay_packets: NDArray[np.uint64] | None,
         flow_traffic: NDArray[np.uint32] | None,
         flow_goodput_bps: NDArray[np.float64] | None,
+        classes: list[ClassObserved],
+        transfer_traffic: NDArray[np.uint32] | None,
+        transfer_packets: NDArray[np.uint32] | None,
+        transfer_s: NDArray[np.float64] | None,
+        goodput: list[GoodputSeries],
     ) -> None: ...
     link: str
     metrics: dict[str, float]
@@ -314,6 +319,51 @@ class Observed:
     delay_packets: NDArray[np.uint64]
     flow_traffic: NDArray[np.uint32]
     flow_goodput_bps: NDArray[np.float64]
+    #: empty where the queue tells no classes apart
+    classes: list[ClassObserved]
+    #: transfers that were done, in order of time for each traffic: index into the point's traffic,
+    #: packets, and time from the SYN to the last ACK
+    transfer_traffic: NDArray[np.uint32]
+    transfer_packets: NDArray[np.uint32]
+    transfer_s: NDArray[np.float64]
+    #: goodput over time, for each traffic; empty where it is not known
+    goodput: list[GoodputSeries]
+
+class ClassObserved:
+    """What one class of a queue met; `metrics` by the names of `class_metrics`."""
+
+    def __init__(
+        self,
+        name: str,
+        metrics: dict[str, float],
+        delay_s: NDArray[np.float64] | None,
+        delay_packets: NDArray[np.uint64] | None,
+    ) -> None: ...
+    name: str
+    #: those of the delay are NaN where no packet left
+    metrics: dict[str, float]
+    delay_s: NDArray[np.float64]
+    delay_packets: NDArray[np.uint64]
+
+class GoodputSeries:
+    """Goodput over time of the flows of one traffic, in bit/s."""
+
+    def __init__(
+        self,
+        traffic: int,
+        flows: int,
+        interval_s: float,
+        quantiles: list[float],
+        columns: list[NDArray[np.float32]],
+    ) -> None: ...
+    #: index into the point's traffic
+    traffic: int
+    flows: int
+    #: row i covers the time from i to i + 1 times this
+    interval_s: float
+    #: what the columns are over the flows, from 0 to 1; empty where there is one for each flow
+    quantiles: list[float]
+    columns: list[NDArray[np.float32]]
 
 class Run(Observed):
     """One finished run, and what was observed at its bottleneck.
@@ -470,6 +520,9 @@ def metrics() -> list[MeasureEntry]:
 
 def measures() -> list[MeasureEntry]:
     """What claims can ask for: metrics first."""
+
+def class_metrics() -> list[MeasureEntry]:
+    """Metrics of every class of a queue, in the order of tables."""
 
 def measure(
     name: str,

@@ -110,7 +110,56 @@ def metrics() -> str:
         "has what differs from call to call, as `user_cpu_s`. A paper's [claims](replay.md) take\n"
         "metrics and measures over any window.\n\n"
     )
-    return head + table(["in claims", "in metrics.json", "title", "unit", "meaning"], rows)
+    classes = [
+        [f"`{entry['name']}`", entry["title"], entry["unit"], entry["doc"]]
+        for entry in _native.class_metrics()
+    ]
+    return (
+        head
+        + table(["in claims", "in metrics.json", "title", "unit", "meaning"], rows)
+        + CLASSES
+        + table(["in metrics.json", "title", "unit", "meaning"], classes)
+        + TABLES
+        + table(["file", "a row for"], [[f"`{it}.parquet`", row] for it, row in TABLE_ROWS])
+    )
+
+
+CLASSES = """
+## Classes
+
+Some [queues](queues.md) tell classes of packets apart: `dualpi2` has `l4s` and `classic`, `cake`
+its tins (`best-effort`, `background`, `video`, `voice`, or `precedence-0` to `precedence-7`), `fq`
+has `sparse` and `bulk`, by the list from which a packet leaves, and `priority` has `high` and
+`low`. For each class, a run in `metrics.json` and a line of `--json` have under `classes`:
+
+"""
+
+TABLES = """
+## Tables
+
+Parquet, in the folder of `--out`; each row has `law`, `point`, `seed` and `link`. The last four are
+written where they have rows.
+
+"""
+
+TABLE_ROWS = [
+    ("metrics", "a run and link"),
+    ("samples", "a sample: `time_s`, the backlog, counts, what the law reports"),
+    ("delays", "a bin of the queuing delay: its upper end `delay_s`, and `packets`"),
+    ("flows", "a flow: its `traffic`, counted from 0, and `goodput_bps`"),
+    ("classes", "a `class`, with the metrics above"),
+    ("class_delays", "a `class` and a bin of its queuing delay"),
+    (
+        "transfers",
+        "a transfer that was done: its `traffic`, `packets`, and `took_s` from the SYN to the last "
+        "ACK",
+    ),
+    (
+        "goodput",
+        "an interval that ends at `time_s`, and a `flow` of a traffic of up to 20, or a `quantile` "
+        "over the flows of a larger one",
+    ),
+]
 
 
 SCENARIO = """\

@@ -76,31 +76,39 @@ impl<P: Packet> Band<P> {
         signal: Signal,
         now: Time,
         mut packet: P,
+        class: u8,
         sink: &mut dyn Sink<P>,
     ) -> Option<P> {
         match verdict {
             Verdict::Pass => return Some(packet),
             Verdict::Mark if signal == Signal::Mark => {
                 packet.set_ce();
-                sink.marked(now, &packet);
+                sink.marked(now, &packet, class);
                 return Some(packet);
             }
-            Verdict::Mark => sink.dropped(now, packet, Drop::Early),
-            Verdict::Drop => sink.dropped(now, packet, Drop::Forced),
+            Verdict::Mark => sink.dropped(now, packet, Drop::Early, class),
+            Verdict::Drop => sink.dropped(now, packet, Drop::Forced, class),
         }
         None
     }
 
-    /// The law judges an arrival, also one that finds no room: RED's average counts it.
+    /// The law judges an arrival of `class`, also one that finds no room: RED's average counts it.
     #[inline(always)]
-    pub fn offer(&mut self, now: Time, packet: P, has_room: bool, sink: &mut dyn Sink<P>) {
+    pub fn offer(
+        &mut self,
+        now: Time,
+        packet: P,
+        has_room: bool,
+        class: u8,
+        sink: &mut dyn Sink<P>,
+    ) {
         let meta = self.meta(&packet, Span::ZERO);
         let verdict = self.law.on_enqueue(now, &self.view, &meta, &mut self.rng);
         let kept = if has_room {
-            Self::act(verdict, meta.signal, now, packet, sink)
+            Self::act(verdict, meta.signal, now, packet, class, sink)
         } else {
             self.law.on_overflow(now, &self.view);
-            sink.dropped(now, packet, Drop::Overflow);
+            sink.dropped(now, packet, Drop::Overflow, class);
             None
         };
         let view = &mut self.view;
@@ -128,7 +136,7 @@ impl<P: Packet> Band<P> {
             self.view.bytes -= u64::from(meta.bytes);
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
             let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
-            if let Some(packet) = Self::act(verdict, meta.signal, now, packet, sink) {
+            if let Some(packet) = Self::act(verdict, meta.signal, now, packet, class, sink) {
                 return Some(Departure {
                     packet,
                     sojourn,

@@ -75,10 +75,10 @@ pub enum Drop {
     Overflow,
 }
 
-/// Takes what a discipline gives up.
+/// Takes what a discipline gives up. `class` is that of [`Departure::class`].
 pub trait Sink<P> {
-    fn dropped(&mut self, now: Time, packet: P, why: Drop);
-    fn marked(&mut self, now: Time, packet: &P);
+    fn dropped(&mut self, now: Time, packet: P, why: Drop, class: u8);
+    fn marked(&mut self, now: Time, packet: &P, class: u8);
 }
 
 /// A packet that leaves for the link.
@@ -141,6 +141,11 @@ pub trait Discipline<P: Packet>: Send {
 
     /// Named inner values of the law.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64));
+
+    /// Names of its classes, by [`Departure::class`]; empty where it tells no classes apart.
+    fn classes(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// Where a queue is put.
@@ -326,10 +331,10 @@ pub(crate) mod testing {
     }
 
     impl Sink<Packet> for Gone {
-        fn dropped(&mut self, _: Time, packet: Packet, _: Drop) {
+        fn dropped(&mut self, _: Time, packet: Packet, _: Drop, _: u8) {
             self.dropped.push(packet.id);
         }
-        fn marked(&mut self, _: Time, _: &Packet) {}
+        fn marked(&mut self, _: Time, _: &Packet, _: u8) {}
     }
 
     struct Silent;

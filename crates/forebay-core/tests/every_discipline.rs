@@ -88,20 +88,24 @@ impl Packet for Numbered {
 struct Record {
     dropped: Vec<(usize, &'static str)>,
     marked: Vec<usize>,
+    /// Of everything that was dropped or marked.
+    classes: Vec<u8>,
 }
 
 impl Sink<Numbered> for Record {
-    fn dropped(&mut self, _now: Time, packet: Numbered, why: Drop) {
+    fn dropped(&mut self, _now: Time, packet: Numbered, why: Drop, class: u8) {
         let why = match why {
             Drop::Early => "early",
             Drop::Forced => "forced",
             Drop::Overflow => "overflow",
         };
         self.dropped.push((packet.id, why));
+        self.classes.push(class);
     }
-    fn marked(&mut self, _now: Time, packet: &Numbered) {
+    fn marked(&mut self, _now: Time, packet: &Numbered, class: u8) {
         assert_eq!(packet.ecn, Ecn::Ce);
         self.marked.push(packet.id);
+        self.classes.push(class);
     }
 }
 
@@ -234,6 +238,16 @@ fn drive(
         "{name}: each packet comes back once"
     );
     assert!(record.marked.iter().all(|id| all.contains(id)));
+    // Every class has a name, and no two have the same.
+    let names = queue.classes();
+    let known = |class: u8| usize::from(class) < names.len().max(1);
+    assert!(left.iter().all(|(_, _, class)| known(*class)), "{name}");
+    assert!(record.classes.iter().all(|class| known(*class)), "{name}");
+    assert_ne!(names.len(), 1, "{name}: one class needs no name");
+    assert!(
+        (1..names.len()).all(|i| !names[..i].contains(&names[i])),
+        "{name}"
+    );
     (left, record)
 }
 

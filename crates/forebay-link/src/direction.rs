@@ -11,11 +11,12 @@ use forebay_core::transmitter::{Capacity, Sent, Transmitter};
 use forebay_core::{Discipline, Drop, ParamError, Rate, Rng, SetPoint, Sink, Span, Time};
 use forebay_scenario::LawChoice;
 use forebay_trace::{Recorder, Settings as RecorderSettings, Trace};
-use hdrhistogram::Histogram;
 
+use crate::classes::Classes;
 use crate::due::Due;
 use crate::flows::Flows;
 use crate::pool::{Pool, Segment};
+use crate::recent::RecentDelays;
 use crate::settings::{DelayRange, DirectionSettings, Path, Settings};
 use crate::started_late::StartedLate;
 
@@ -57,8 +58,9 @@ pub struct Direction {
     recorder: Recorder,
     pub flows: Flows,
     pub counts: Counts,
+    pub classes: Classes,
     /// Queuing delay since the last call.
-    recent_delay_ns: Histogram<u64>,
+    recent_delays: RecentDelays,
     pub law: LawChoice,
     sample: Span,
     next_sample: Time,
@@ -74,7 +76,10 @@ impl Direction {
         record: RecorderSettings,
         rng: Rng,
     ) -> Direction {
+        let mut recorder = Recorder::new(record, capacity.steady_rate());
+        recorder.tell_apart(discipline.classes());
         Direction {
+            classes: Classes::of(discipline.classes()),
             discipline,
             transmitter: Transmitter::new(&capacity),
             carried_bits: 0,
@@ -83,12 +88,10 @@ impl Direction {
             rng,
             link_bits: 0,
             after_idle: true,
-            recorder: Recorder::new(record, capacity.steady_rate()),
+            recorder,
             flows: Flows::default(),
             counts: Counts::default(),
-            // 1 us to 100 s at two digits.
-            recent_delay_ns: Histogram::new_with_bounds(1_000, 100_000_000_000, 2)
-                .expect("the bounds are constant and valid"),
+            recent_delays: RecentDelays::default(),
             law,
             sample: record.interval,
             next_sample: Time::ZERO + record.interval,
@@ -118,12 +121,10 @@ impl Direction {
         self.discipline.probe(out);
     }
 
-    /// Median, 95th and 99th percentile of the queuing delay since the last call, in s.
+    /// Median, 95th and 99th percentile of the queuing delay since the last call, in s; zero without
+    /// packets.
     pub fn recent_delays_s(&mut self) -> [f64; 3] {
-        let quantiles = [0.5, 0.95, 0.99];
-        let delays = quantiles.map(|it| self.recent_delay_ns.value_at_quantile(it) as f64 / 1e9);
-        self.recent_delay_ns.reset();
-        delays
+        self.recent_delays.take_s().unwrap_or_default()
     }
 
     /// Whether flows differ in their delay.
@@ -147,6 +148,7 @@ impl Direction {
                 let mut taker = Taker {
                     recorder: &mut self.recorder,
                     counts: &mut self.counts,
+                    classes: &mut self.classes,
                     pool,
                 };
                 let sent = self
@@ -166,6 +168,7 @@ impl Direction {
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
+            classes: &mut self.classes,
             pool,
         };
         self.discipline.enqueue(now, segment, &mut taker);
@@ -185,10 +188,10 @@ impl Direction {
             return;
         };
         let segment = departure.packet;
-        self.recorder
-            .departed(now, segment.bytes, departure.sojourn);
-        self.recent_delay_ns
-            .saturating_record(departure.sojourn.as_nanos());
+        let (sojourn, class) = (departure.sojourn, departure.class);
+        self.recorder.departed(now, segment.bytes, sojourn, class);
+        self.recent_delays.record(sojourn);
+        self.classes.sent(class, segment.bytes, sojourn);
         self.counts.sent_packets += 1;
         self.counts.sent_bytes += u64::from(segment.bytes);
         self.link_bits += 8 * u64::from(segment.bytes);
@@ -294,9 +297,13 @@ impl Direction {
             start: now.since(Time::ZERO),
         });
         let mut former = std::mem::replace(&mut self.discipline, late);
+        let names = self.discipline.classes();
+        self.recorder.tell_apart(names);
+        self.classes.become_those(names);
         let mut taker = Taker {
             recorder: &mut self.recorder,
             counts: &mut self.counts,
+            classes: &mut self.classes,
             pool,
         };
         let successor = &mut self.discipline;
@@ -390,12 +397,14 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
 struct Taker<'a> {
     recorder: &'a mut Recorder,
     counts: &'a mut Counts,
+    classes: &'a mut Classes,
     pool: &'a mut Pool,
 }
 
 impl Sink<Segment> for Taker<'_> {
-    fn dropped(&mut self, _now: Time, segment: Segment, why: Drop) {
-        self.recorder.dropped(why);
+    fn dropped(&mut self, now: Time, segment: Segment, why: Drop, class: u8) {
+        self.recorder.dropped(now, why, class);
+        self.classes.dropped(class);
         match why {
             Drop::Early => self.counts.early_drops += 1,
             Drop::Forced => self.counts.forced_drops += 1,
@@ -404,8 +413,9 @@ impl Sink<Segment> for Taker<'_> {
         self.pool.left(segment.slot, 1);
     }
 
-    fn marked(&mut self, _now: Time, _segment: &Segment) {
-        self.recorder.marked();
+    fn marked(&mut self, now: Time, _segment: &Segment, class: u8) {
+        self.recorder.marked(now, class);
+        self.classes.marked(class);
         self.counts.marks += 1;
     }
 }

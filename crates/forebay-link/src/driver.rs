@@ -577,6 +577,7 @@ fn show(way: &mut Direction, packet: Bytes) -> Now {
         probes,
         counts: way.counts,
         delay_s: way.recent_delays_s(),
+        classes: way.classes.show(),
         flows: way.flows.recent(MOST_SHOWN),
     }
 }

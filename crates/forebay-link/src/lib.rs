@@ -12,6 +12,7 @@
 
 mod attend;
 mod capture;
+pub mod classes;
 mod clock;
 #[allow(unsafe_code, reason = "system calls")]
 mod congestion;
@@ -34,6 +35,7 @@ mod process;
 pub mod prometheus;
 #[allow(unsafe_code, reason = "system calls")]
 mod real_time;
+mod recent;
 mod settings;
 mod started_late;
 mod watch;

@@ -6,6 +6,7 @@ use forebay_core::{Rate, Time};
 use forebay_scenario::LawChoice;
 use nix::sys::signal::Signal;
 
+use crate::classes::ClassNow;
 use crate::direction::Counts;
 use forebay_packets::ip::Flow;
 
@@ -26,6 +27,8 @@ pub struct Now {
     pub counts: Counts,
     /// Of the queuing delay since the last picture, in s: 50th, 95th and 99th percentile.
     pub delay_s: [f64; 3],
+    /// Empty where the discipline tells none apart.
+    pub classes: Vec<ClassNow>,
     /// The largest flows since the last picture, and their share of the bytes.
     pub flows: Vec<(Flow, f64)>,
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use forebay_core::ParamError;
 
+use crate::classes::ClassNow;
 use crate::live::{Now, Picture, Shared};
 
 /// Longest request that is read, in bytes.
@@ -153,11 +154,72 @@ const EACH: &[(&str, &str, &str, Value)] = &[
     ),
 ];
 
+type ClassValue = fn(&ClassNow) -> u64;
+
+/// Name, help and value of the counters that each class of a discipline has.
+const EACH_CLASS: &[(&str, &str, ClassValue)] = &[
+    ("class_bytes_total", "Bytes sent of a class.", |class| {
+        class.sent_bytes
+    }),
+    ("class_packets_total", "Packets sent of a class.", |class| {
+        class.sent_packets
+    }),
+    (
+        "class_drops_total",
+        "Packets dropped of a class.",
+        |class| class.drops,
+    ),
+    (
+        "class_marks_total",
+        "Packets of a class that were marked with CE.",
+        |class| class.marks,
+    ),
+];
+
+/// What each class of the disciplines met; headings alone where there are none.
+fn classes(out: &mut String, picture: &Picture) {
+    let each = || {
+        let ways = ["up", "down"].into_iter().zip(&picture.ways);
+        ways.flat_map(|(way, now)| {
+            now.classes.iter().map(move |class| {
+                let labels = format!("{},class=\"{}\"", labels(way, now), class.name);
+                (labels, class)
+            })
+        })
+    };
+    for (name, help, value) in EACH_CLASS {
+        heading(out, name, "counter", help);
+        for (labels, class) in each() {
+            let _ = writeln!(out, "forebay_link_{name}{{{labels}}} {}", value(class));
+        }
+    }
+    heading(
+        out,
+        "class_delay_seconds",
+        "gauge",
+        "Queuing delay of a class in the last moment, by quantile; NaN where no packet left.",
+    );
+    for (labels, class) in each() {
+        for (quantile, value) in QUANTILES.iter().zip(class.delay_s) {
+            let _ = writeln!(
+                out,
+                "forebay_link_class_delay_seconds{{{labels},quantile=\"{quantile}\"}} {}",
+                number(value)
+            );
+        }
+    }
+}
+
+const QUANTILES: [&str; 3] = ["0.5", "0.95", "0.99"];
+
+fn labels(way: &str, now: &Now) -> String {
+    format!("direction=\"{way}\",kind=\"{}\"", now.law)
+}
+
 /// A picture as Prometheus reads it.
 pub fn text(picture: &Picture) -> String {
     let mut out = String::new();
     let ways = || ["up", "down"].into_iter().zip(&picture.ways);
-    let labels = |way: &str, now: &Now| format!("direction=\"{way}\",kind=\"{}\"", now.law);
     for (name, kind, help, value) in EACH {
         heading(&mut out, name, kind, help);
         for (way, now) in ways() {
@@ -191,7 +253,7 @@ pub fn text(picture: &Picture) -> String {
         "Queuing delay of the last moment, by quantile.",
     );
     for (way, now) in ways() {
-        for (quantile, value) in ["0.5", "0.95", "0.99"].iter().zip(now.delay_s) {
+        for (quantile, value) in QUANTILES.iter().zip(now.delay_s) {
             let labels = labels(way, now);
             let _ = writeln!(
                 out,
@@ -200,6 +262,7 @@ pub fn text(picture: &Picture) -> String {
             );
         }
     }
+    classes(&mut out, picture);
     heading(
         &mut out,
         "law_state",
@@ -253,6 +316,14 @@ mod tests {
         picture.ways[0].law = "pi".into();
         picture.ways[0].counts.early_drops = 7;
         picture.ways[0].probes = vec![("p", 0.25)];
+        picture.ways[0].classes = ["l4s", "classic"]
+            .map(|name| ClassNow {
+                name,
+                sent_packets: 9,
+                delay_s: [0.001, 0.002, f64::NAN],
+                ..ClassNow::default()
+            })
+            .into();
         Arc::new(Mutex::new(picture))
     }
 
@@ -274,6 +345,9 @@ mod tests {
             "forebay_link_drops_total{direction=\"up\",kind=\"pi\",reason=\"early\"} 7\n",
             "forebay_link_law_state{direction=\"up\",kind=\"pi\",name=\"p\"} 0.25\n",
             "# TYPE forebay_link_current_queue_length gauge\n",
+            "# TYPE forebay_link_class_packets_total counter\n",
+            "forebay_link_class_packets_total{direction=\"up\",kind=\"pi\",class=\"classic\"} 9\n",
+            "forebay_link_class_delay_seconds{direction=\"up\",kind=\"pi\",class=\"l4s\",quantile=\"0.5\"} 0.001\n",
         ] {
             assert!(answer.contains(line), "{answer}");
         }

@@ -61,4 +61,8 @@ impl<P: Packet> Discipline<P> for StartedLate<P> {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.discipline.probe(out);
     }
+
+    fn classes(&self) -> &'static [&'static str] {
+        self.discipline.classes()
+    }
 }

@@ -22,6 +22,7 @@ use ratatui::text::{Line, Span as Words};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::Frame;
 
+use crate::classes::ClassNow;
 use crate::live::{Change, Now, Picture, Shared};
 use crate::settings::{DirectionSettings, Settings};
 use forebay_packets::ip::{Flow, TCP, UDP};
@@ -97,6 +98,9 @@ fn lines(shared: &Shared) {
         let used = |way: &usize| picture.ways[*way].counts.arrived_packets > 0;
         for way in (0..2).filter(used) {
             eprintln!("{}", line(&last, &picture, way));
+            for class in picture.ways[way].shown_classes() {
+                eprintln!("{:14} {}: {}", "", class.name, class_words(class));
+            }
         }
         if !(0..2).any(|way| used(&way)) {
             eprintln!("{:7.1} s no packet yet", picture.time.as_secs_f64());
@@ -262,29 +266,31 @@ impl View {
     }
 
     fn draw(&self, frame: &mut Frame) {
-        let areas = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Min(8),
-            Constraint::Length(7),
-            Constraint::Length(1),
-        ])
-        .split(frame.area());
         let Some(picture) = self.pictures.back() else {
             return;
         };
         let now = &picture.ways[self.way];
+        let areas = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(8),
+            Constraint::Length(7),
+            Constraint::Length(now.class_rows()),
+            Constraint::Length(1),
+        ])
+        .split(frame.area());
         self.head(frame, areas[0], picture, now);
         self.queue(frame, areas[1], picture.time, now);
         let below = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)])
             .split(areas[2]);
         self.numbers(frame, below[0], picture, now);
         flows(frame, below[1], now);
+        self.classes(frame, areas[3], now);
         let keys = " Tab direction   ↑↓ rate   ←→ set-point   l law   q end ";
         let keys = Line::from(vec![
             Words::from(keys).dim(),
             Words::from(self.note.as_str()),
         ]);
-        frame.render_widget(Paragraph::new(keys), areas[3]);
+        frame.render_widget(Paragraph::new(keys), areas[4]);
     }
 
     fn head(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
@@ -354,6 +360,27 @@ impl View {
         frame.render_widget(chart, area);
     }
 
+    /// A line for each class: its share of the packets of about the last second, and its delay.
+    fn classes(&self, frame: &mut Frame, area: Rect, now: &Now) {
+        let before = self.pictures.iter().rev().nth(5);
+        let former = |name| {
+            let former = before?.ways[self.way].classes.iter();
+            former.into_iter().find(|class| class.name == name)
+        };
+        let recent = |class: &ClassNow| {
+            class.sent_packets - former(class.name).map_or(0, |former| former.sent_packets)
+        };
+        let all: u64 = now.classes.iter().map(recent).sum();
+        let line = |class: &ClassNow| {
+            let share = 100.0 * recent(class) as f64 / all.max(1) as f64;
+            let words = class_words(class);
+            Line::from(format!("{:<12} {share:5.1} %, {words}", class.name))
+        };
+        let lines: Vec<Line> = now.shown_classes().map(line).collect();
+        let block = Block::bordered().title(" classes by share of packets ");
+        frame.render_widget(Paragraph::new(lines).block(block), area);
+    }
+
     fn numbers(&self, frame: &mut Frame, area: Rect, picture: &Picture, now: &Now) {
         // Over about a second.
         let before = self.pictures.iter().rev().nth(5).unwrap_or(picture);
@@ -389,6 +416,33 @@ impl View {
             }),
         ];
         frame.render_widget(Paragraph::new(lines).block(Block::bordered()), area);
+    }
+}
+
+fn class_words(class: &ClassNow) -> String {
+    let [median, _, worst] = class.delay_s.map(|it| 1e3 * it);
+    let delay = match median.is_nan() {
+        true => "–".to_owned(),
+        false => format!("{median:.1} ms, 99 %: {worst:.1} ms"),
+    };
+    format!(
+        "delay {delay}, dropped {}, marked {}",
+        class.drops, class.marks
+    )
+}
+
+impl Now {
+    /// The classes that have sent anything.
+    fn shown_classes(&self) -> impl Iterator<Item = &ClassNow> {
+        self.classes.iter().filter(|class| class.sent_packets > 0)
+    }
+
+    /// Of the block that shows them.
+    fn class_rows(&self) -> u16 {
+        match u16::try_from(self.shown_classes().count()) {
+            Ok(0) => 0,
+            rows => rows.unwrap_or(u16::MAX - 2) + 2,
+        }
     }
 }
 
@@ -506,6 +560,36 @@ mod tests {
             let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
             terminal.draw(|frame| view.draw(frame)).unwrap();
         }
+    }
+
+    #[test]
+    fn classes_are_drawn() {
+        let (mut view, _asked) = view();
+        for i in 1..10 {
+            let mut picture = picture(200 * i, 1);
+            picture.ways[0].classes = [("l4s", 3), ("classic", 1), ("voice", 0)]
+                .map(|(name, packets)| ClassNow {
+                    name,
+                    sent_packets: packets * i,
+                    marks: 5,
+                    delay_s: [0.001, 0.002, 0.003],
+                    ..ClassNow::default()
+                })
+                .into();
+            view.take(picture);
+        }
+        let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let cells = terminal.backend().buffer().content();
+        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        for part in [
+            "classes by share of packets",
+            "l4s           75.0 %, delay 1.0 ms, 99 %: 3.0 ms, dropped 0, marked 5",
+            "classic       25.0 %, delay",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("voice"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use forebay_batch::{Batch, Key, Outcome};
 use forebay_core::Span;
-use forebay_trace::{Metrics, Samples, Trace};
+use forebay_trace::{ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -77,6 +77,42 @@ record! {
         flow_traffic: Option<Py<PyArray1<u32>>>,
         /// By flow, over the window of measurement.
         flow_goodput_bps: Option<Py<PyArray1<f64>>>,
+        /// Classes of the queue; empty where it tells none apart.
+        classes: Vec<Py<ClassObserved>>,
+        /// Transfers that were done, in order of time for each traffic: index into the point's
+        /// traffic, packets, and time from the SYN to the last ACK.
+        transfer_traffic: Option<Py<PyArray1<u32>>>,
+        transfer_packets: Option<Py<PyArray1<u32>>>,
+        transfer_s: Option<Py<PyArray1<f64>>>,
+        /// Goodput over time of the flows of each traffic.
+        goodput: Vec<Py<GoodputSeries>>,
+    }
+}
+
+record! {
+    /// What one class of a queue met.
+    ClassObserved {
+        name: String,
+        /// Name to value; NaN where no packet left.
+        metrics: Py<PyDict>,
+        /// As `Observed` has them.
+        delay_s: Option<Py<PyArray1<f64>>>,
+        delay_packets: Option<Py<PyArray1<u64>>>,
+    }
+}
+
+record! {
+    /// Goodput over time of the flows of one traffic.
+    GoodputSeries {
+        /// Index into the point's traffic.
+        traffic: u32,
+        flows: u32,
+        /// Row i covers the time from i to i + 1 times this.
+        interval_s: f64,
+        /// What the columns are over the flows, from 0 to 1; empty where there is one for each.
+        quantiles: Vec<f64>,
+        /// In bit/s.
+        columns: Vec<Py<PyArray1<f32>>>,
     }
 }
 
@@ -163,6 +199,11 @@ impl Observed {
             delay_packets: None,
             flow_traffic: None,
             flow_goodput_bps: None,
+            classes: ClassObserved::all_of(py, &trace, samples)?,
+            transfer_traffic: None,
+            transfer_packets: None,
+            transfer_s: None,
+            goodput: Vec::new(),
         };
         if samples {
             observed.keep(py, trace)?;
@@ -174,6 +215,18 @@ impl Observed {
         let (delay_s, delay_packets): (Vec<_>, Vec<_>) = trace.delay_bins().unzip();
         let flow_traffic: Vec<_> = trace.flows.iter().map(|flow| flow.traffic).collect();
         let flow_goodput_bps: Vec<_> = trace.goodputs_bps().collect();
+        let transfers = trace.transfers.iter();
+        let transfer_traffic: Vec<_> = transfers.clone().map(|it| it.traffic).collect();
+        let transfer_packets: Vec<_> = transfers.clone().map(|it| it.packets).collect();
+        let transfer_s: Vec<_> = transfers.map(|it| it.took.as_secs_f64()).collect();
+        self.transfer_traffic = Some(transfer_traffic.into_pyarray(py).unbind());
+        self.transfer_packets = Some(transfer_packets.into_pyarray(py).unbind());
+        self.transfer_s = Some(transfer_s.into_pyarray(py).unbind());
+        let interval_s = trace.goodput.interval.as_secs_f64();
+        let series = trace.goodput.of.into_iter();
+        self.goodput = series
+            .map(|of| Py::new(py, GoodputSeries::of(py, of, interval_s)))
+            .collect::<PyResult<_>>()?;
         self.samples = columns(py, trace.settings.interval, trace.samples)?.unbind();
         self.delay_s = Some(delay_s.into_pyarray(py).unbind());
         self.delay_packets = Some(delay_packets.into_pyarray(py).unbind());
@@ -192,6 +245,45 @@ impl Observed {
             delay_packets: self.delay_packets.as_ref().map(|it| it.clone_ref(py)),
             flow_traffic: self.flow_traffic.as_ref().map(|it| it.clone_ref(py)),
             flow_goodput_bps: self.flow_goodput_bps.as_ref().map(|it| it.clone_ref(py)),
+            classes: self.classes.iter().map(|it| it.clone_ref(py)).collect(),
+            transfer_traffic: self.transfer_traffic.as_ref().map(|it| it.clone_ref(py)),
+            transfer_packets: self.transfer_packets.as_ref().map(|it| it.clone_ref(py)),
+            transfer_s: self.transfer_s.as_ref().map(|it| it.clone_ref(py)),
+            goodput: self.goodput.iter().map(|it| it.clone_ref(py)).collect(),
+        }
+    }
+}
+
+impl ClassObserved {
+    fn all_of(py: Python, trace: &Trace, samples: bool) -> PyResult<Vec<Py<ClassObserved>>> {
+        let of = |class| Py::new(py, ClassObserved::of(py, class, trace, samples)?);
+        trace.classes.iter().map(of).collect()
+    }
+
+    fn of(py: Python, class: &ClassTrace, trace: &Trace, samples: bool) -> PyResult<ClassObserved> {
+        let metrics = PyDict::new(py);
+        for (name, value) in ClassMetrics::of(class, trace).fields() {
+            metrics.set_item(name, value)?;
+        }
+        let (delay_s, packets): (Vec<_>, Vec<_>) = class.delay_bins().unzip();
+        Ok(ClassObserved {
+            name: class.name.to_owned(),
+            metrics: metrics.unbind(),
+            delay_s: samples.then(|| delay_s.into_pyarray(py).unbind()),
+            delay_packets: samples.then(|| packets.into_pyarray(py).unbind()),
+        })
+    }
+}
+
+impl GoodputSeries {
+    fn of(py: Python, of: GoodputOf, interval_s: f64) -> GoodputSeries {
+        let columns = of.columns.into_iter();
+        GoodputSeries {
+            traffic: of.traffic,
+            flows: of.flows,
+            interval_s,
+            quantiles: of.quantiles.to_vec(),
+            columns: columns.map(|it| it.into_pyarray(py).unbind()).collect(),
         }
     }
 }

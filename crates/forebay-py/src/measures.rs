@@ -24,6 +24,12 @@ pub fn measures(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut registry::all())
 }
 
+/// The metrics of every class of a queue, in the order of tables; as [`metrics`].
+#[pyfunction]
+pub fn class_metrics(py: Python) -> PyResult<Bound<PyList>> {
+    entries(py, &mut forebay_trace::CLASS_METRICS.iter())
+}
+
 fn entries<'py>(
     py: Python<'py>,
     all: &mut dyn Iterator<Item = &'static Measure>,

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, Discipline, Ecn, ParamError, Span, Time, TrafficClass};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
-use forebay_trace::{FlowTotals, Settings, Trace, Transfer};
+use forebay_trace::{FlowTotals, GoodputRecorder, Settings, Trace, Transfer};
 
 use crate::blocks::{AckOptions, BlockStore};
 use crate::calendar::Calendar;
@@ -101,6 +101,11 @@ pub struct Engine<'a, const ONE: bool> {
     window: (u64, u64),
     end: u64,
     agenda: Agenda,
+    goodput: GoodputRecorder,
+    /// By flow, for `goodput`.
+    totals: Vec<u64>,
+    /// Samples of a row of it.
+    goodput_every: u64,
 }
 
 /// A line and when it is next free.
@@ -167,6 +172,9 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
         let network = Network::new(scenario, seed);
         let inside_lines = if ONE { 1 } else { INSIDE_LINES };
         let (start, end) = scenario.measure;
+        let samples = scenario.duration.as_nanos() / scenario.sample.as_nanos();
+        let goodput_every = GoodputRecorder::every(samples);
+        let classes = network.classes.iter();
         let mut engine = Engine {
             link_at: 0,
             link_free: NEVER,
@@ -193,6 +201,12 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 alarm: NEVER,
                 over: scenario.duration.as_nanos() + 1,
             },
+            goodput: GoodputRecorder::new(
+                scenario.sample * goodput_every,
+                classes.map(|class| class.count),
+            ),
+            totals: Vec::new(),
+            goodput_every,
             scenario,
             network,
             ports,
@@ -275,6 +289,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 flows.map(move |flow| (traffic, flow as usize))
             })
         };
+        let goodput = &self.goodput;
         let traces = self.ports.into_iter().enumerate().map(|(link, port)| {
             let totals = |(traffic, flow): (usize, usize)| FlowTotals {
                 traffic: count(traffic),
@@ -286,6 +301,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 .iter()
                 .filter(|class| class.links.contains(&link));
             Trace {
+                goodput: goodput.crossing(|traffic| network.classes[traffic].links.contains(&link)),
                 transfers: crossed_by
                     .flat_map(|class| class.transfers.iter().copied())
                     .collect(),
@@ -328,12 +344,27 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                     self.blocks.take(blocks);
                 }
             }
+            if (now / self.scenario.sample.as_nanos()).is_multiple_of(self.goodput_every) {
+                self.sample_goodput();
+            }
             self.agenda.sample += self.scenario.sample.as_nanos();
         } else if now == self.agenda.alarm {
             self.handle_alarm(now);
         } else {
             self.pass_inside(now + 1, now + 1);
         }
+    }
+
+    /// What flows got since the last call. A packet counts when it leaves its last queue.
+    fn sample_goodput(&mut self) {
+        let network = &self.network;
+        let flows: u32 = network.classes.iter().map(|class| class.count).sum();
+        self.totals.clear();
+        self.totals.resize(flows as usize, 0);
+        for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
+            self.totals[flow.owner as usize] += receiver.delivered_bytes + receiver.outside_bytes;
+        }
+        self.goodput.row(&self.totals);
     }
 
     fn handle_alarm(&mut self, now: u64) {

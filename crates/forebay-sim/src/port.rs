@@ -32,10 +32,12 @@ impl Port {
         capacity: Capacity,
         delay_ns: u64,
     ) -> Port {
+        let mut recorder = Recorder::new(record, capacity.steady_rate());
+        recorder.tell_apart(discipline.classes());
         Port {
             discipline,
             record: Record {
-                recorder: Recorder::new(record, capacity.steady_rate()),
+                recorder,
                 lost_blocks: Vec::new(),
             },
             transmitter: Transmitter::new(&capacity),
@@ -71,7 +73,8 @@ impl Port {
             .ask(now, &mut *self.discipline, &mut self.record)?;
         let departure = sent.departure;
         let bytes = u32::from(departure.packet.bytes);
-        self.record.recorder.departed(now, bytes, departure.sojourn);
+        let (sojourn, class) = (departure.sojourn, departure.class);
+        self.record.recorder.departed(now, bytes, sojourn, class);
         let arrives_at = sent.out.as_nanos() + self.delay_ns;
         self.last_arrival = self.last_arrival.max(arrives_at);
         Some(Sent {
@@ -115,13 +118,13 @@ pub struct Record {
 }
 
 impl Sink<Packet> for Record {
-    fn dropped(&mut self, _now: Time, packet: Packet, why: Drop) {
-        self.recorder.dropped(why);
+    fn dropped(&mut self, now: Time, packet: Packet, why: Drop, class: u8) {
+        self.recorder.dropped(now, why, class);
         if packet.blocks != NO_BLOCKS {
             self.lost_blocks.push(packet.blocks);
         }
     }
-    fn marked(&mut self, _now: Time, _packet: &Packet) {
-        self.recorder.marked();
+    fn marked(&mut self, now: Time, _packet: &Packet, class: u8) {
+        self.recorder.marked(now, class);
     }
 }

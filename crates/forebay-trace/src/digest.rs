@@ -7,7 +7,8 @@ use crate::{FlowTotals, Samples, Settings, Trace};
 impl Trace {
     /// A hash of every value of this queue's trace, floats by their bits: equal digests mean
     /// equal traces. Names and [`Trace::others`] are left out; each of the others has its own.
-    /// So are transfers, which came later: digests of former versions stay comparable.
+    /// So are transfers, classes and goodput over time, which came later: digests of former
+    /// versions stay comparable.
     ///
     /// It shows whether a simulator has changed; it is no protection against attacks.
     pub fn digest(&self) -> u64 {
@@ -21,8 +22,10 @@ impl Trace {
                 },
             samples,
             delay_ns,
+            classes: _,
             flows,
             transfers: _,
+            goodput: _,
             forwarded_packets,
             others: _,
         } = self;
@@ -112,8 +115,8 @@ mod tests {
         for i in 1..=2 {
             let now = Time::ZERO + Span::from_millis(10 * i);
             recorder.arrived();
-            recorder.dropped(Drop::Early);
-            recorder.departed(now, 1000, Span::from_millis(i));
+            recorder.dropped(now, Drop::Early, 0);
+            recorder.departed(now, 1000, Span::from_millis(i), 0);
             recorder.sample(now, 3, 3000, |out| out("p", f64::NAN));
         }
         let mut trace = recorder.finish(vec![FlowTotals::default()]);

@@ -3,11 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+mod classes;
 mod digest;
+mod goodput;
 pub mod measures;
 mod metrics;
 mod recorder;
 
+pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
+pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
 pub use recorder::{Recorder, Settings};
 
@@ -24,11 +28,15 @@ pub struct Trace {
     pub samples: Samples,
     /// Queuing delay in ns of every packet that left the queue within the window.
     pub delay_ns: Histogram<u64>,
+    /// What each class of the discipline met; empty where it tells none apart.
+    pub classes: Vec<ClassTrace>,
     /// The flows that send data through the queue.
     pub flows: Vec<FlowTotals>,
     /// The transfers over those flows that were done within the window, in order of time for each
     /// traffic.
     pub transfers: Vec<Transfer>,
+    /// What those flows got over time.
+    pub goodput: Goodput,
     /// Packets forwarded in the whole run.
     pub forwarded_packets: u64,
     /// The other queues of the same run.
@@ -38,8 +46,7 @@ pub struct Trace {
 impl Trace {
     /// Bins of the queuing delay with a packet in them: upper end in s, and packets.
     pub fn delay_bins(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
-        let bins = self.delay_ns.iter_recorded();
-        bins.map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
+        bins(&self.delay_ns)
     }
 
     /// What each flow got over the window, in bit/s.
@@ -49,6 +56,11 @@ impl Trace {
         let flows = self.flows.iter();
         flows.map(move |flow| 8.0 * flow.delivered_bytes as f64 / window_s)
     }
+}
+
+fn bins(delay_ns: &Histogram<u64>) -> impl Iterator<Item = (f64, u64)> + '_ {
+    let bins = delay_ns.iter_recorded();
+    bins.map(|bin| (bin.value_iterated_to() as f64 / 1e9, bin.count_at_value()))
 }
 
 /// Columns over time. Row i describes (i·interval, (i+1)·interval]; counts are those of that
@@ -87,6 +99,8 @@ impl Samples {
 /// A transfer of a known size that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
+    /// Index into the scenario's traffic.
+    pub traffic: u32,
     pub packets: u32,
     /// From its SYN until the sender has the ACK of its last packet.
     pub took: Span,

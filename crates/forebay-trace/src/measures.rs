@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use forebay_core::{Span, Time};
 
-use crate::{Metrics, Samples, Trace};
+use crate::{ClassMetrics, Metrics, Samples, Trace};
 
 /// A number that is taken from a run.
 pub struct Measure {
@@ -31,6 +31,8 @@ pub enum Of {
     Samples(fn(&Part) -> Option<f64>),
     /// The whole measurement: delays and goodputs are recorded for it alone.
     Run(fn(&Metrics) -> f64),
+    /// A class of the discipline, over the whole measurement.
+    Class(fn(&ClassMetrics) -> f64),
     /// The process that made the run.
     Process,
 }
@@ -53,9 +55,20 @@ const fn metric(
     }
 }
 
+/// A metric of a class; see [`CLASS_METRICS`](crate::CLASS_METRICS).
+pub(crate) const fn class_metric(
+    name: &'static str,
+    title: &'static str,
+    unit: (&'static str, f64),
+    doc: &'static str,
+    of: fn(&ClassMetrics) -> f64,
+) -> Measure {
+    metric((name, ""), title, unit, doc, Of::Class(of))
+}
+
 const PACKETS: (&str, f64) = ("packets", 1.0);
-const PERCENT: (&str, f64) = ("%", 100.0);
-const MS: (&str, f64) = ("ms", 1e3);
+pub(crate) const PERCENT: (&str, f64) = ("%", 100.0);
+pub(crate) const MS: (&str, f64) = ("ms", 1e3);
 const NONE: (&str, f64) = ("", 1.0);
 
 /// The metrics of every run, in the order in which tables show them.

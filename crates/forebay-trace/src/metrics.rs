@@ -123,11 +123,11 @@ mod tests {
             for _ in 0..10 {
                 recorder.arrived();
             }
-            recorder.dropped(Drop::Early);
-            recorder.dropped(Drop::Overflow);
-            recorder.marked();
             let end = at(10 * (i as u64 + 1));
-            recorder.departed(end, 1000, Span::from_millis(5 * (i as u64 + 1)));
+            recorder.dropped(end, Drop::Early, 0);
+            recorder.dropped(end, Drop::Overflow, 0);
+            recorder.marked(end, 0);
+            recorder.departed(end, 1000, Span::from_millis(5 * (i as u64 + 1)), 0);
             recorder.sample(end, queue, 0, |out| out("p", i as f64));
         }
         recorder.finish(vec![
@@ -169,6 +169,7 @@ mod tests {
     fn completion_times_are_nearest_ranks() {
         assert!(Metrics::of(&trace(), None).flow_completion_p50_s.is_nan());
         let transfers = (1..=20).rev().map(|i| Transfer {
+            traffic: 0,
             packets: 10,
             took: Span::from_millis(100 * i),
         });

@@ -3,7 +3,7 @@
 use forebay_core::{Drop, Rate, Span, Time};
 use hdrhistogram::Histogram;
 
-use crate::{FlowTotals, Samples, Trace};
+use crate::{ClassTrace, FlowTotals, Goodput, Samples, Trace};
 
 /// What is recorded, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,9 @@ pub struct Recorder {
     settings: Settings,
     samples: Samples,
     delay_ns: Histogram<u64>,
+    classes: Vec<ClassTrace>,
+    /// Where in `classes` those of the present discipline begin.
+    first_class: usize,
     forwarded_packets: u64,
     now: Counts,
     rate: Rate,
@@ -36,19 +39,44 @@ struct Counts {
     capacity_bits: f64,
 }
 
+/// An empty histogram: 1 us to 1000 s at three digits; longer delays count as 1000 s.
+pub(crate) fn delays() -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, 1_000_000_000_000, 3)
+        .expect("the bounds are constant and valid")
+}
+
 impl Recorder {
     pub fn new(settings: Settings, rate: Rate) -> Recorder {
         Recorder {
             settings,
             samples: Samples::default(),
-            // 1 us to 1000 s at three digits; longer delays count as 1000 s.
-            delay_ns: Histogram::new_with_bounds(1_000, 1_000_000_000_000, 3)
-                .expect("the bounds are constant and valid"),
+            delay_ns: delays(),
+            classes: Vec::new(),
+            first_class: 0,
             forwarded_packets: 0,
             now: Counts::default(),
             rate,
             rate_since: Time::ZERO,
         }
+    }
+
+    /// From here on packets are in these classes, by number; in none where there are no names.
+    pub fn tell_apart(&mut self, names: &[&'static str]) {
+        let known = self.classes.windows(names.len().max(1));
+        let same = |known: &[ClassTrace]| known.iter().map(|it| it.name).eq(names.iter().copied());
+        self.first_class = known
+            .map(same)
+            .position(|is| is)
+            .unwrap_or(self.classes.len());
+        if self.first_class == self.classes.len() {
+            let new = names.iter().map(|name| ClassTrace::new(name));
+            self.classes.extend(new);
+        }
+    }
+
+    #[inline]
+    fn class(&mut self, number: u8) -> Option<&mut ClassTrace> {
+        self.classes.get_mut(self.first_class + usize::from(number))
     }
 
     #[inline]
@@ -62,25 +90,38 @@ impl Recorder {
         self.now.arrivals += 1;
     }
 
-    pub fn dropped(&mut self, why: Drop) {
+    pub fn dropped(&mut self, now: Time, why: Drop, class: u8) {
         match why {
             Drop::Early => self.now.early += 1,
             Drop::Forced => self.now.forced += 1,
             Drop::Overflow => self.now.overflow += 1,
         }
+        if self.in_window(now) {
+            if let Some(class) = self.class(class) {
+                class.dropped_packets += 1;
+            }
+        }
     }
 
-    pub fn marked(&mut self) {
+    pub fn marked(&mut self, now: Time, class: u8) {
         self.now.marks += 1;
+        if self.in_window(now) {
+            if let Some(class) = self.class(class) {
+                class.marked_packets += 1;
+            }
+        }
     }
 
-    /// A packet left the queue for the link.
+    /// A packet of a class left the queue for the link.
     #[inline]
-    pub fn departed(&mut self, now: Time, bytes: u32, sojourn: Span) {
+    pub fn departed(&mut self, now: Time, bytes: u32, sojourn: Span, class: u8) {
         self.now.departed_bytes += u64::from(bytes);
         self.forwarded_packets += 1;
         if self.in_window(now) {
             self.delay_ns.saturating_record(sojourn.as_nanos());
+            if let Some(class) = self.class(class) {
+                class.delay_ns.saturating_record(sojourn.as_nanos());
+            }
         }
     }
 
@@ -150,8 +191,10 @@ impl Recorder {
             settings: self.settings,
             samples: self.samples,
             delay_ns: self.delay_ns,
+            classes: self.classes,
             flows,
             transfers: Vec::new(),
+            goodput: Goodput::default(),
             forwarded_packets: self.forwarded_packets,
             others: Vec::new(),
         }

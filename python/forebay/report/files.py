@@ -20,7 +20,7 @@ from forebay.run.experiment import Progress
 from forebay.run.metrics import COST
 
 if TYPE_CHECKING:
-    from forebay._native import Plan, Run
+    from forebay._native import Observed, Plan, Run
     from forebay.run.experiment import Experiment
     from forebay.run.runs import Runs
 
@@ -28,8 +28,10 @@ REPORT = "report.html"
 FIGURES = "figures"
 NUMBERS, COSTS = "metrics.json", "costs.json"
 TABLES = ["metrics", "samples", "delays", "flows"]
+#: Tables that are written where they have rows.
+DETAILS = ["classes", "class_delays", "transfers", "goodput"]
 #: Every file that a result may have; a new one replaces or removes those of a former one.
-NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{table}.parquet" for table in TABLES)]
+NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{it}.parquet" for it in TABLES + DETAILS)]
 
 
 def write(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
@@ -48,6 +50,10 @@ def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
     with _written(Path(out).absolute(), NAMES) as temporary:
         for table in TABLES:
             getattr(result, table).write_parquet(temporary / f"{table}.parquet")
+        for table in DETAILS:
+            rows = getattr(result, table)
+            if not rows.is_empty():
+                rows.write_parquet(temporary / f"{table}.parquet")
         (temporary / NUMBERS).write_text(json.dumps(as_json(result), indent=1) + "\n")
         (temporary / COSTS).write_text(json.dumps(costs(result), indent=1) + "\n")
 
@@ -177,9 +183,21 @@ def line(plan: Plan, run: Run) -> str:
 
 
 def _metrics(run: Run) -> dict[str, Any]:
-    """Metrics of the bottleneck, and by name those of other links."""
+    """Metrics of the bottleneck and of its classes, and by name those of other links."""
     links = {other.link: finite(other.metrics) for other in run.others}
-    return {"metrics": finite(run.metrics)} | ({"links": links} if links else {})
+    of_links = {other.link: _classes(other) for other in run.others if other.classes}
+    found: dict[str, Any] = {"metrics": finite(run.metrics)}
+    if run.classes:
+        found["classes"] = _classes(run)
+    if links:
+        found["links"] = links
+    if of_links:
+        found["link_classes"] = of_links
+    return found
+
+
+def _classes(observed: Observed) -> dict[str, dict[str, float | None]]:
+    return {one.name: finite(one.metrics) for one in observed.classes}
 
 
 def finite(metrics: dict[str, float]) -> dict[str, float | None]:

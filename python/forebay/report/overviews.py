@@ -36,9 +36,6 @@ DECADE = 8
 def draw(result: Runs, kind: str, point: int = 0, link: int = 0) -> plots.Plot:
     """Draws one figure of `plots.KINDS` or `OVERVIEWS`; the former take indices of point and
     link."""
-    if kind not in plots.KINDS and kind not in OVERVIEWS:
-        known = ", ".join([*plots.KINDS, *OVERVIEWS])
-        raise ValueError(f'kind: found "{kind}", allowed: {known}')
     with mpl.rc_context(plots.STYLE):
         if kind in plots.KINDS:
             return plots.KINDS[kind](result, point, link)

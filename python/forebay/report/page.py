@@ -13,11 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from forebay import units
 from forebay.report import words
 from forebay.run.axes import sweep_axes
-from forebay.run.metrics import METRICS, with_interval
+from forebay.run.metrics import CLASS_METRICS, METRICS, with_interval
 from forebay.run.stats import LEVEL
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo
+    from forebay.report.classes import Row as ClassRow
     from forebay.report.plots import Plot
     from forebay.run.runs import Runs
 
@@ -82,6 +83,8 @@ class Section:
     title: str
     #: for each link its name, empty where there is one, and a row per law
     tables: list[tuple[str, list[Row]]]
+    #: and of what each class of its queue met
+    classes: list[tuple[str, list[ClassRow]]]
     notes: Notes
     pictures: list[Sketch]
 
@@ -91,8 +94,8 @@ def pictures(result: Runs) -> tuple[list[Sketch], dict[int, list[Sketch]]]:
 
     Beyond `MOST_SECTIONS` points those of single points are left out.
     """
+    from forebay.report import details, plots
     from forebay.report import overviews as over
-    from forebay.report import plots
 
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     overviews = [
@@ -111,6 +114,16 @@ def pictures(result: Runs) -> tuple[list[Sketch], dict[int, list[Sketch]]]:
             )
             for kind in plots.KINDS
             for link in range(len(point.links) if kind == "queue" else 1)
+        ]
+        + [
+            Sketch(
+                _name(kind, i if len(result.plan.points) > 1 else None, link),
+                partial(details.draw, result, kind, i, link),
+                *detail.caption(result, point, link),
+            )
+            for kind, detail in details.DETAILS.items()
+            for link in range(len(point.links) if kind == "classes" else 1)
+            if detail.shows(result, i, link)
         ]
         for i, point in result.points()
         if not is_sweep(result)
@@ -144,6 +157,7 @@ def html(result: Runs, overviews: list[Sketch], by_point: dict[int, list[Sketch]
         value=words.value,
         metrics=[METRICS[name] for name in result.compared()],
         all_metrics=METRICS.values(),
+        class_metrics=list(CLASS_METRICS.values()),
         warnings=words.warnings(result),
         sections=[] if is_sweep(result) else list(_sections(result, by_point)),
         overview=_overview(result) if len(list(result.points())) > 1 else None,
@@ -192,12 +206,19 @@ def _partial(result: Runs) -> str:
 
 
 def _sections(result: Runs, by_point: dict[int, list[Sketch]]) -> Iterator[Section]:
+    from forebay.report import classes
+
     for i, point in result.points():
         yield Section(
             title=words.point(point) or "Metrics",
             tables=[
                 (link.name if len(point.links) > 1 else "", list(_rows(result, i, k)))
                 for k, link in enumerate(point.links)
+            ],
+            classes=[
+                (link.name if len(point.links) > 1 else "", rows)
+                for k, link in enumerate(point.links)
+                if (rows := classes.rows(result, i, k))
             ],
             notes=_notes(result, i),
             pictures=by_point[i],

@@ -19,14 +19,15 @@ class Result(Runs):
     """
 
     def plot(self, kind: str = "queue", point: int = 0, link: int = 0) -> Plot:
-        """A figure: "queue", "loss" or "delay" of a link at a point, "goodput", "qacd" or
-        "load" over all.
+        """A figure: "queue", "loss", "delay", "classes", "flows" or "completion" of a link at a
+        point, "goodput", "qacd" or "load" over all.
 
-        point, link: indices in the plan; link 0 is the bottleneck.
+        point, link: indices in the plan; link 0 is the bottleneck. "classes" is empty where no
+        queue tells classes apart, and "completion" where no transfer was done.
         """
-        from forebay.report import overviews
+        from forebay.report import details
 
-        return overviews.draw(self, kind, point, link)
+        return details.draw(self, kind, point, link)
 
     def report(self, out: str | os.PathLike[str]) -> None:
         """Writes report.html, the figures, and the tables as Parquet and JSON to `out`."""

@@ -37,6 +37,9 @@ COST = "user_cpu_s"
 
 METRICS = {entry["name"]: Metric.of(entry) for entry in _native.metrics() if entry["name"] != COST}
 
+#: Metrics of each class of a queue.
+CLASS_METRICS = {entry["name"]: Metric.of(entry) for entry in _native.class_metrics()}
+
 #: What a reader compares laws by; tables show these, and first what fits a narrow terminal.
 COMPARED = [
     "goodput_bps",

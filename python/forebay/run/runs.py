@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from forebay.run import axes, metrics, settled, stats
-from forebay.run.metrics import METRICS
+from forebay.run.metrics import CLASS_METRICS, METRICS
 
 if TYPE_CHECKING:
-    from forebay._native import LawInfo, Observed, Plan, PointInfo, Run
+    from forebay._native import ClassObserved, LawInfo, Observed, Plan, PointInfo, Run
     from forebay.run.experiment import Execution, Experiment
     from forebay.run.settled import Finding
     from forebay.run.stats import Comparison
@@ -136,9 +136,87 @@ class Runs:
             )
         )
 
+    @cached_property
+    def classes(self) -> pl.DataFrame:
+        """A row per link and class of its queue: every metric of the class."""
+        return self._of_classes(
+            lambda one: pl.DataFrame({name: [one.metrics[name]] for name in CLASS_METRICS})
+        )
+
+    @cached_property
+    def class_delays(self) -> pl.DataFrame:
+        """A row per class and bin of its queuing delay, as `delays`."""
+        return self._of_classes(
+            lambda one: pl.DataFrame({"delay_s": one.delay_s, "packets": one.delay_packets})
+        )
+
+    @cached_property
+    def transfers(self) -> pl.DataFrame:
+        """A row per link and transfer that was done: its traffic's index, packets, and time.
+
+        took_s is from the SYN to the last ACK.
+        """
+        return self._table(
+            lambda link: pl.DataFrame(
+                {
+                    "traffic": link.transfer_traffic,
+                    "packets": link.transfer_packets,
+                    "took_s": link.transfer_s,
+                }
+            )
+        )
+
+    @cached_property
+    def goodput(self) -> pl.DataFrame:
+        """A row per link, interval and flow: the interval's end time_s, and goodput_bps in it.
+
+        Traffic of few flows has a row for each `flow`, counted from 0; traffic of many has one for
+        each `quantile` over its flows. The other of both is null.
+        """
+        schema = {
+            "time_s": pl.Float64,
+            "traffic": pl.UInt32,
+            "flow": pl.UInt32,
+            "quantile": pl.Float64,
+            "goodput_bps": pl.Float32,
+        }
+
+        def rows(link: Observed) -> pl.DataFrame:
+            frames = [pl.DataFrame(schema=schema)]
+            for of in link.goodput:
+                for i, column in enumerate(of.columns):
+                    frame = pl.DataFrame({"goodput_bps": column}).with_row_index("row")
+                    frames.append(
+                        frame.select(
+                            ((pl.col("row") + 1) * of.interval_s).alias("time_s"),
+                            pl.lit(of.traffic, pl.UInt32).alias("traffic"),
+                            pl.lit(None if of.quantiles else i, pl.UInt32).alias("flow"),
+                            pl.lit(of.quantiles[i] if of.quantiles else None, pl.Float64).alias(
+                                "quantile"
+                            ),
+                            pl.col("goodput_bps"),
+                        )
+                    )
+            return pl.concat(frames)
+
+        return self._table(rows)
+
     def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
         """Mean and interval of a metric, by the indices of point, law and link."""
         values = [observed.metrics[metric] for observed in self.at(point, law, link)]
+        mean, half_width = stats.mean_and_interval(values)
+        return Cell(mean, half_width, len(values))
+
+    def class_names(self, point: int, law: int, link: int = 0) -> list[str]:
+        """The classes that packets left a queue in; none where that is one alone."""
+        classes = [one for observed in self.at(point, law, link) for one in observed.classes]
+        used = dict.fromkeys(one.name for one in classes if one.metrics["packet_share"] > 0)
+        return list(used) if len(used) > 1 else []
+
+    def class_cell(self, point: int, law: int, name: str, metric: str, link: int = 0) -> Cell:
+        """As `cell`, of the class with this name."""
+        classes = [one for observed in self.at(point, law, link) for one in observed.classes]
+        values = [one.metrics[metric] for one in classes if one.name == name]
         mean, half_width = stats.mean_and_interval(values)
         return Cell(mean, half_width, len(values))
 
@@ -195,6 +273,16 @@ class Runs:
         laws = pl.Enum(self.plan.laws)
         points = pl.Enum([point.label for point in self.plan.points])
         return [pl.col("law").cast(laws), pl.col("point").cast(points)]
+
+    def _of_classes(self, rows_of: Callable[[ClassObserved], pl.DataFrame]) -> pl.DataFrame:
+        def rows(link: Observed) -> pl.DataFrame:
+            frames = [
+                rows_of(one).select(pl.lit(one.name).alias("class"), pl.all())
+                for one in link.classes
+            ]
+            return pl.concat(frames) if frames else pl.DataFrame({"class": []})
+
+        return self._table(rows)
 
     def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
         frames = []

@@ -177,6 +177,25 @@ impl Tins {
         }
     }
 
+    /// What tins are called as classes; one alone is none.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Tins::BestEffort => &[],
+            Tins::Diffserv3 => &["best-effort", "background", "voice"],
+            Tins::Diffserv4 => &["best-effort", "background", "video", "voice"],
+            Tins::Precedence => &[
+                "precedence-0",
+                "precedence-1",
+                "precedence-2",
+                "precedence-3",
+                "precedence-4",
+                "precedence-5",
+                "precedence-6",
+                "precedence-7",
+            ],
+        }
+    }
+
     /// The tin of a code point: 0 is best effort, 1 background; video and voice follow.
     fn of(self, dscp: u8) -> usize {
         match (self, dscp) {
@@ -193,6 +212,11 @@ impl Tins {
             _ => 0,
         }
     }
+}
+
+/// A tin as the class of a departure.
+fn class_of(tin: usize) -> u8 {
+    u8::try_from(tin).unwrap_or(u8::MAX)
 }
 
 impl Isolation {
@@ -655,6 +679,7 @@ impl<P: Packet + Send> Cake<P> {
             }
         }
         let (_, tin, number) = longest;
+        let class = class_of(tin);
         let queue = self.tins[tin].queue(number);
         if let Some(packet) = queue.band.pop_oldest() {
             queue.band.trimmed(now, 1);
@@ -662,7 +687,7 @@ impl<P: Packet + Send> Cake<P> {
             let tin = &mut self.tins[tin];
             (tin.packets, tin.bytes) = (tin.packets - 1, tin.bytes - bytes);
             (self.packets, self.bytes) = (self.packets - 1, self.bytes - bytes);
-            sink.dropped(now, packet, Drop::Overflow);
+            sink.dropped(now, packet, Drop::Overflow, class);
         }
     }
 
@@ -702,7 +727,7 @@ impl<P: Packet + Send> Cake<P> {
             return Served::TurnEnded;
         }
         let all = self.bytes;
-        let class = u8::try_from(tin).unwrap_or(u8::MAX);
+        let class = class_of(tin);
         let queue = self.tins[tin].queue(number);
         let before = (queue.band.len_packets(), queue.band.len_bytes());
         queue.band.set_others(Others {
@@ -758,7 +783,7 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
             bytes: all - before.1,
             head_since: None,
         });
-        queue.band.offer(now, packet, true, sink);
+        queue.band.offer(now, packet, true, class_of(tin), sink);
         let holds = queue.band.len_packets() > 0;
         let timeout = queue.band.poll_timeout();
         self.tins[tin].recount(number, before);
@@ -855,6 +880,10 @@ impl<P: Packet + Send> Discipline<P> for Cake<P> {
         out("sparse_queues", sum(|tin| tin.sparse_queues));
         out("bulk_queues", sum(|tin| tin.bulk_queues));
     }
+
+    fn classes(&self) -> &'static [&'static str] {
+        self.params.tins.names()
+    }
 }
 
 #[cfg(test)]
@@ -896,10 +925,10 @@ mod tests {
     struct Count(u32);
 
     impl Sink<Sent> for Count {
-        fn dropped(&mut self, _: Time, _: Sent, _: Drop) {
+        fn dropped(&mut self, _: Time, _: Sent, _: Drop, _: u8) {
             self.0 += 1;
         }
-        fn marked(&mut self, _: Time, _: &Sent) {}
+        fn marked(&mut self, _: Time, _: &Sent, _: u8) {}
     }
 
     fn queue(params: &CakeParams, packets: u32) -> Box<dyn Discipline<Sent>> {

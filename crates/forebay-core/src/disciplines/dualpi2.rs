@@ -137,7 +137,7 @@ impl<P: Packet + Send> DualPi2<P> {
         if coupled > 1.0 && self.params.drop_overload {
             let p_c = (coupled / self.params.coupling).powi(2);
             if self.rng.chance(p_c.min(1.0)) {
-                sink.dropped(now, packet, Drop::Forced);
+                sink.dropped(now, packet, Drop::Forced, LOW);
                 return None;
             }
         }
@@ -148,7 +148,7 @@ impl<P: Packet + Send> DualPi2<P> {
         marks |= native >= 1.0 || native > 0.0 && self.rng.chance(native);
         if marks && packet.ecn() != Ecn::Ce {
             packet.set_ce();
-            sink.marked(now, &packet);
+            sink.marked(now, &packet, LOW);
         }
         Some(packet)
     }
@@ -183,10 +183,10 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
             };
         self.see_other_queue();
         if !low {
-            return self.classic.offer(now, packet, room, sink);
+            return self.classic.offer(now, packet, room, CLASSIC, sink);
         }
         if !room {
-            return sink.dropped(now, packet, Drop::Overflow);
+            return sink.dropped(now, packet, Drop::Overflow, LOW);
         }
         self.low_bytes += u64::from(bytes);
         self.low.push_back(Waiting {
@@ -269,6 +269,10 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
         out("p_coupled", self.coupled());
         self.classic.probe(out);
     }
+
+    fn classes(&self) -> &'static [&'static str] {
+        &["l4s", "classic"]
+    }
 }
 
 #[cfg(test)]
@@ -307,10 +311,10 @@ mod tests {
     }
 
     impl Sink<Sent> for Count {
-        fn dropped(&mut self, _: Time, _: Sent, _: Drop) {
+        fn dropped(&mut self, _: Time, _: Sent, _: Drop, _: u8) {
             self.dropped += 1;
         }
-        fn marked(&mut self, _: Time, _: &Sent) {
+        fn marked(&mut self, _: Time, _: &Sent, _: u8) {
             self.marked += 1;
         }
     }

@@ -33,7 +33,7 @@ impl<P: Packet + Send> Discipline<P> for Fifo<P> {
     #[inline]
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         let room = self.0.has_room(packet.bytes());
-        self.0.offer(now, packet, room, sink);
+        self.0.offer(now, packet, room, 0, sink);
     }
 
     #[inline]

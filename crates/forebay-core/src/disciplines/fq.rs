@@ -75,6 +75,16 @@ struct Queue<P> {
     list: List,
 }
 
+impl<P> Queue<P> {
+    /// The class that an arrival joins.
+    fn class(&self) -> u8 {
+        match self.list {
+            List::Neither | List::New => SPARSE,
+            List::Old => BULK,
+        }
+    }
+}
+
 struct Fq<P> {
     params: FqParams,
     site: QueueSite,
@@ -166,6 +176,9 @@ impl<P: Packet + Send> Fq<P> {
             return;
         };
         let (mut dropped_bytes, mut dropped) = (0, 0);
+        let class = self.queues[longest]
+            .as_ref()
+            .map_or(BULK, |queue| queue.class());
         while dropped < self.params.drop_batch && dropped_bytes < bytes.div_ceil(2) {
             let queue = self.queues[longest].as_mut();
             let Some(packet) = queue.and_then(|queue| queue.band.pop_oldest()) else {
@@ -174,7 +187,7 @@ impl<P: Packet + Send> Fq<P> {
             let size = u64::from(packet.bytes());
             (dropped, dropped_bytes) = (dropped + 1, dropped_bytes + size);
             (self.packets, self.bytes) = (self.packets - 1, self.bytes - size);
-            sink.dropped(now, packet, Drop::Overflow);
+            sink.dropped(now, packet, Drop::Overflow, class);
         }
         if let Some(queue) = &mut self.queues[longest] {
             queue.band.trimmed(now, dropped);
@@ -197,7 +210,8 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
         let queue = self.open(number);
         let before = (queue.band.len_packets(), queue.band.len_bytes());
         queue.band.set_others(others(all - before.1));
-        queue.band.offer(now, packet, true, sink);
+        let class = queue.class();
+        queue.band.offer(now, packet, true, class, sink);
         let starts = queue.list == List::Neither && queue.band.len_packets() > 0;
         if starts {
             // Without a queue it is a flow that sends little: it goes before the others, once.
@@ -312,6 +326,10 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
         let busy = self.bands().filter(|band| band.len_packets() > 0).count();
         out("busy_queues", busy as f64);
         out("new_queues", self.new.len() as f64);
+    }
+
+    fn classes(&self) -> &'static [&'static str] {
+        &["sparse", "bulk"]
     }
 }
 

@@ -59,10 +59,11 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
             let Some(pushed_out) = self.bands[1].pop_newest() else {
                 break;
             };
-            sink.dropped(now, pushed_out, Drop::Overflow);
+            sink.dropped(now, pushed_out, Drop::Overflow, 1);
         }
         let room = self.has_room(bytes);
-        self.bands[usize::from(!high)].offer(now, packet, room, sink);
+        let class = u8::from(!high);
+        self.bands[usize::from(class)].offer(now, packet, room, class, sink);
     }
 
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
@@ -118,6 +119,10 @@ impl<P: Packet + Send> Discipline<P> for Priority<P> {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("high_packets", f64::from(self.bands[0].len_packets()));
         self.bands[1].probe(out);
+    }
+
+    fn classes(&self) -> &'static [&'static str] {
+        &["high", "low"]
     }
 }
 

@@ -84,6 +84,7 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let (start, end) = self.window;
         if start < now && now <= end {
             class.transfers.push(Transfer {
+                traffic: self.network.routes[flow as usize].class,
                 packets: begun.packets,
                 took: Span::from_nanos(now - begun.at),
             });

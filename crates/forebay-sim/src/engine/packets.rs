@@ -204,15 +204,14 @@ impl<const ONE: bool> Engine<'_, ONE> {
         let receiver = &mut network.receivers[packet.flow as usize];
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(Tcp { config, .. }) = &class.tcp else {
-            if counted {
-                receiver.delivered_bytes += u64::from(packet.bytes - class.header_bytes);
-            }
+            receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
             return;
         };
         let (reply, delivered) = receiver.receive(now, &packet, config.acks);
-        if counted {
-            receiver.delivered_bytes += u64::from(delivered) * u64::from(config.payload_bytes);
-        }
+        receiver.count(
+            u64::from(delivered) * u64::from(config.payload_bytes),
+            counted,
+        );
         match reply {
             Reply::Now => {
                 let ack = ack(packet.flow, receiver, class, pair, &mut self.blocks);

@@ -36,6 +36,8 @@ const QUICK_AFTER_MARK: u8 = 2;
 pub struct Receiver {
     /// In-order bytes delivered within the window of measurement.
     pub delivered_bytes: u64,
+    /// Those delivered before and after it.
+    pub outside_bytes: u64,
     /// When a delayed ACK is due; `u64::MAX` if none waits.
     pub ack_due: u64,
     /// Out-of-order data, most recently changed first, as SACK wants it (RFC 2018 section 4).
@@ -64,9 +66,20 @@ pub enum Reply {
 }
 
 impl Receiver {
+    /// Bytes were delivered, within the window of measurement or outside of it.
+    #[inline(always)]
+    pub fn count(&mut self, bytes: u64, in_window: bool) {
+        if in_window {
+            self.delivered_bytes += bytes;
+        } else {
+            self.outside_bytes += bytes;
+        }
+    }
+
     pub fn new() -> Receiver {
         Receiver {
             delivered_bytes: 0,
+            outside_bytes: 0,
             ack_due: u64::MAX,
             held: SmallVec::new(),
             next: 0,

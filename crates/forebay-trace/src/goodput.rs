@@ -1,0 +1,147 @@
+//! What flows got over time, in bounded memory: a column for each flow of a traffic of few, and
+//! quantiles over the flows of a traffic of many.
+
+use forebay_core::Span;
+
+/// Goodput over time of the flows that cross a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Goodput {
+    /// Row i describes (i·interval, (i+1)·interval].
+    pub interval: Span,
+    pub of: Vec<GoodputOf>,
+}
+
+/// That of the flows of one traffic, in bit/s.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GoodputOf {
+    /// Index into the scenario's traffic.
+    pub traffic: u32,
+    pub flows: u32,
+    /// What the columns are over the flows, from 0 to 1; empty where there is one for each flow.
+    pub quantiles: &'static [f64],
+    pub columns: Vec<Vec<f32>>,
+}
+
+/// A traffic of more flows has quantiles.
+const MOST_FLOWS: u32 = 20;
+const QUANTILES: &[f64] = &[0.05, 0.25, 0.5, 0.75, 0.95];
+/// Most rows of a run.
+const MOST_ROWS: u64 = 100;
+
+/// Turns totals of flows into rates.
+pub struct GoodputRecorder {
+    goodput: Goodput,
+    /// By flow: its total at the last row.
+    last_bytes: Vec<u64>,
+    /// Of one traffic, by flow, at this row.
+    rates: Vec<f32>,
+}
+
+impl GoodputRecorder {
+    /// A row for every `interval`; `flows` has the number of flows of each traffic.
+    pub fn new(interval: Span, flows: impl Iterator<Item = u32>) -> GoodputRecorder {
+        let of: Vec<GoodputOf> = (0..)
+            .zip(flows)
+            .map(|(traffic, flows)| {
+                let quantiles = if flows > MOST_FLOWS { QUANTILES } else { &[] };
+                let columns = match flows > MOST_FLOWS {
+                    true => QUANTILES.len(),
+                    false => flows as usize,
+                };
+                GoodputOf {
+                    traffic,
+                    flows,
+                    quantiles,
+                    columns: vec![Vec::new(); columns],
+                }
+            })
+            .collect();
+        let all = of.iter().map(|of| of.flows as usize).sum();
+        GoodputRecorder {
+            goodput: Goodput { interval, of },
+            last_bytes: vec![0; all],
+            rates: Vec::new(),
+        }
+    }
+
+    /// Samples of a row, in a run of `samples`.
+    pub fn every(samples: u64) -> u64 {
+        samples.div_ceil(MOST_ROWS).max(1)
+    }
+
+    /// Ends a row; `bytes` has the total of every flow since the start.
+    pub fn row(&mut self, bytes: &[u64]) {
+        let per_second = 8.0 / self.goodput.interval.as_secs_f64();
+        let mut bytes = bytes.iter().zip(&mut self.last_bytes);
+        for of in &mut self.goodput.of {
+            self.rates.clear();
+            let flows = bytes.by_ref().take(of.flows as usize);
+            self.rates.extend(flows.map(|(&now, last)| {
+                let got = now - std::mem::replace(last, now);
+                (got as f64 * per_second) as f32
+            }));
+            if of.quantiles.is_empty() {
+                for (column, rate) in of.columns.iter_mut().zip(&self.rates) {
+                    column.push(*rate);
+                }
+                continue;
+            }
+            self.rates.sort_unstable_by(f32::total_cmp);
+            for (column, quantile) in of.columns.iter_mut().zip(of.quantiles) {
+                column.push(nearest_rank(&self.rates, *quantile));
+            }
+        }
+    }
+
+    /// The rows, of the traffic that `crosses` says of.
+    pub fn crossing(&self, crosses: impl Fn(usize) -> bool) -> Goodput {
+        let Goodput { interval, of } = &self.goodput;
+        let of = of.iter().filter(|of| crosses(of.traffic as usize));
+        Goodput {
+            interval: *interval,
+            of: of.cloned().collect(),
+        }
+    }
+}
+
+/// The least of the sorted values that a share of `p` of them do not exceed; NaN without values.
+fn nearest_rank(sorted: &[f32], p: f64) -> f32 {
+    let rank = (p * sorted.len() as f64).ceil() as usize;
+    *sorted.get(rank.saturating_sub(1)).unwrap_or(&f32::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_flows_have_a_column_each() {
+        let mut recorder = GoodputRecorder::new(Span::from_millis(500), [2, 1].into_iter());
+        recorder.row(&[1000, 0, 500]);
+        recorder.row(&[1000, 250, 600]);
+        let all = recorder.crossing(|_| true);
+        assert_eq!(all.of[0].columns, [[16_000.0, 0.0], [0.0, 4000.0]]);
+        assert_eq!(all.of[1].columns, [[8000.0, 1600.0]]);
+        assert!(all.of[0].quantiles.is_empty());
+        let second = recorder.crossing(|traffic| traffic == 1);
+        assert_eq!(second.of, [all.of[1].clone()]);
+    }
+
+    #[test]
+    fn many_flows_have_quantiles() {
+        let mut recorder = GoodputRecorder::new(Span::from_secs(1), [1, 100].into_iter());
+        let totals: Vec<u64> = std::iter::once(7).chain((1..=100).rev()).collect();
+        recorder.row(&totals);
+        let many = &recorder.crossing(|_| true).of[1];
+        let row: Vec<f32> = many.columns.iter().map(|column| column[0]).collect();
+        assert_eq!(row, [5.0, 25.0, 50.0, 75.0, 95.0].map(|it| 8.0 * it));
+    }
+
+    #[test]
+    fn a_run_has_no_more_rows_than_that() {
+        for samples in [1, 99, 100, 101, 12_345] {
+            let rows = samples / GoodputRecorder::every(samples);
+            assert!((1..=MOST_ROWS).contains(&rows), "{samples}: {rows}");
+        }
+    }
+}
