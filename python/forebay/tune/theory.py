@@ -132,15 +132,15 @@ def at(
 
 def moved(loop: Loop) -> tuple[float, float, float]:
     """Largest |1/(1 + L)|, and the queue's deviation by losses and by load, in packets."""
-    point, plant = loop.point, loop.queue_plant
+    point, poles = loop.point, (loop.point.tcp_pole, loop.point.queue_pole)
     omega = TURNS / point.rtt_s
     omega = omega[omega <= loop.highest_rad_s]
     sensitivity = np.abs(1 / (1 + loop.response(omega)))
-    to_queue = sensitivity / np.abs((1j * omega + plant.poles[0]) * (1j * omega + plant.poles[1]))
+    to_queue = sensitivity / np.abs((1j * omega + poles[0]) * (1j * omega + poles[1]))
     # Windows' sum to queue: dq/dt = ΣW/R − C.
     noise = (to_queue / point.rtt_s) ** 2 * 0.5 * point.capacity_pkts_per_s
     # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
-    load = (to_queue * plant.gain * point.probability / omega) ** 2 / LOAD_EVERY_S
+    load = (to_queue * point.plant_gain * point.probability / omega) ** 2 / LOAD_EVERY_S
     return (
         float(sensitivity.max()),
         math.sqrt(float(np.trapezoid(noise, omega)) / math.pi),

@@ -115,14 +115,14 @@ impl LawParams for PiParams {
         )))
     }
 
-    fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.a,
             b: self.b,
             c: 0.0,
         };
         let filter = gains.sampled(self.interval.as_secs_f64(), 1.0);
-        Some(LoopFilter::sampled(site.pkts(self.target), filter))
+        LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
     }
 
     fn search(conditions: &Conditions) -> Search {

@@ -217,7 +217,8 @@ impl LawParams for PieParams {
             Estimator::Timestamp => target_pkts / site.rate.packets_per_sec(site.packet),
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
-        Some(LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
+        // Without an integral, where PIE rests depends on how its gains changed on the way.
+        (self.alpha > 0.0).then(|| LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
     }
 
     fn search(conditions: &Conditions) -> Search {

@@ -63,10 +63,14 @@ impl LawParams for RemParams {
             b: self.gamma,
             c: 0.0,
         };
-        (slope > 0.0).then(|| {
-            let filter = gains.sampled(self.interval.as_secs_f64(), slope);
-            LoopFilter::sampled(site.pkts(self.target), filter)
-        })
+        let filter = gains.sampled(self.interval.as_secs_f64(), slope);
+        // Without an integral the price is γ·q, from an empty queue on.
+        let queue_pkts = if gains.a > gains.b {
+            site.pkts(self.target)
+        } else {
+            -(-point.probability()).ln_1p() / (self.phi.ln() * self.gamma)
+        };
+        (slope > 0.0 && self.gamma > 0.0).then(|| LoopFilter::sampled(queue_pkts, filter))
     }
 
     /// p ≈ ln φ·price, whose step is γ(α(q − target) + Δq): PI with K_P = γ·ln φ and the zero
