@@ -211,6 +211,21 @@ impl Target {
     }
 }
 
+/// Packets of a fluid that pass a queue in a short time, evenly. The queue is never empty or full.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// The end of that time.
+    pub end: Time,
+    /// At its start and its end, in packets.
+    pub queue_pkts: [f64; 2],
+    pub arrivals: u32,
+    pub departures: u32,
+    /// Each of them; `sojourn` is that of the last to leave.
+    pub packet: PacketMeta,
+    /// At the end.
+    pub view: QueueView,
+}
+
 /// An AQM law. Every method has a default, so that DropTail is an empty one.
 ///
 /// A discipline calls the hooks in order of time. A law is driven either by packets
@@ -229,6 +244,12 @@ pub trait Law: Send {
 
     /// An arrival found the buffer full; called after `on_enqueue` for the same packet.
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
+
+    /// Takes many packets at once, in the fluid model, where one by one they would take too long;
+    /// [`intensity`](Law::intensity) must come to what it would be then. False: one by one.
+    fn flow(&mut self, flow: &Flow) -> bool {
+        false
+    }
 
     /// The discipline has dropped this many packets from the head to make room.
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}

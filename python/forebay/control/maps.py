@@ -50,6 +50,8 @@ SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
 NEAR_DB = 0.02
 #: Margins beyond this count as this.
 MOST_DB = 60.0
+#: Shares of half the sampling frequency from which crossings are looked for, and Newton's steps.
+STARTS, ROUNDS = np.linspace(0.1, 1.0, 10), 12
 #: Of a factor e.
 DECIBELS = 20 / math.log(10)
 #: Cells in one go: what fits in a processor's cache best.
@@ -227,6 +229,17 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
         there = np.flatnonzero(ends & (end < 0))
         row = np.concatenate([row, there])
         db = np.concatenate([db, -20 * np.log10(-end[there])])
+    folded = np.flatnonzero(_column(t.interval_s, rows) > 0.25 * _column(t.delay_s, rows))
+    if t.hybrid and len(folded):
+        # Folding makes the crossing at another gain another one: look from everywhere.
+        starts = np.tile(folded, len(STARTS))
+        shares = np.repeat(STARTS, len(folded))
+        found = _refined(_rows(t, starts), shares * high[starts, 0], np.full(len(starts), np.nan))
+        keep = np.isfinite(found)
+        # What the curve itself said of these rows was a guess.
+        guessed = np.isin(row, folded)
+        row = np.concatenate([row[~guessed], starts[keep]])
+        db = np.concatenate([db[~guessed], found[keep]])
     # A curve that ends left of −1 has an odd number of roots outside.
     stable = (net == 0) & ~beyond
     # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
@@ -255,6 +268,10 @@ def _crossings(
     return net, row, at, k
 
 
+def _column(x: Any, rows: int) -> Floats:
+    return np.broadcast_to(np.asarray(0.0 if x is None else x, float), (rows, 1))[:, 0]
+
+
 def _rows(t: Terms, row: NDArray[np.intp]) -> Terms:
     def pick(x: Any) -> Any:
         return x[row] if isinstance(x, np.ndarray) else x
@@ -272,15 +289,17 @@ def _rows(t: Terms, row: NDArray[np.intp]) -> Terms:
 
 
 def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
-    """The plant's gain at which 1 + L is zero, by Newton's method on gain and frequency."""
-    x, w = db[:, None] / DECIBELS, np.log(omega)[:, None]
+    """The plant's gain at which 1 + L is zero, by Newton's method on gain and frequency from a
+    guess; without one, nan where there is none."""
+    start = np.where(np.isnan(db), 1.0, db)
+    x, w = start[:, None] / DECIBELS, np.log(omega)[:, None]
 
     def f(x: Floats, w: Floats) -> Complexes:
         return 1 + gain.loop(t.changed(gain=np.exp(x)), 1j * np.exp(w))
 
     small = 1e-6
     with np.errstate(all="ignore"):
-        for _ in range(6):
+        for _ in range(ROUNDS):
             now = f(x, w)
             by_x, by_w = (f(x + small, w) - now) / small, (f(x, w + small) - now) / small
             det = by_x.real * by_w.imag - by_x.imag * by_w.real

@@ -251,10 +251,16 @@ def _delay_s(t: Terms, guess_s: float) -> float:
     far_s = 1.5 * guess_s if math.isfinite(guess_s) else 8 * (interval_s + float(t.delay_s))
     # With an interval longer than the RTT there may be more than one way to the edge.
     tried = np.linspace(0, far_s, 49 if interval_s > 0.5 * float(t.delay_s) else 9)[1:]
-    bad = next((i for i, one in enumerate(tried) if not stable(t.changed(delay_s=one))), None)
+    bad = None
+    for _ in range(4):
+        bad = next((i for i, one in enumerate(tried) if not stable(t.changed(delay_s=one))), None)
+        if bad is not None:
+            break
+        tried = tried + far_s
     if bad is None:
-        return guess_s
-    good_s, bad_s = (float(tried[bad - 1]) if bad else 0.0), float(tried[bad])
+        return math.inf
+    bad_s = float(tried[bad])
+    good_s = bad_s - float(tried[1] - tried[0])
     while bad_s - good_s > 1e-5 * bad_s:
         middle = 0.5 * (good_s + bad_s)
         if stable(t.changed(delay_s=middle)):

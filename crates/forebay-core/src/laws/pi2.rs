@@ -3,8 +3,8 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, Design, DesignRequest, Ecn, Law, LawParams, LawSpec, PacketMeta, ParamValues,
-    QueueView, Signal, Site, Target, Verdict,
+    fits_buffer, Design, DesignRequest, Ecn, Flow, Law, LawParams, LawSpec, PacketMeta,
+    ParamValues, QueueView, Signal, Site, Target, Verdict,
 };
 use crate::laws::pie::PieGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -207,6 +207,10 @@ impl Law for Pi2 {
     #[inline]
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.0.on_enqueue(now, q, p, rng)
+    }
+
+    fn flow(&mut self, flow: &Flow) -> bool {
+        self.0.flow(flow)
     }
 
     fn poll_timeout(&self) -> Option<Time> {

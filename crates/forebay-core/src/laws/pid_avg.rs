@@ -5,10 +5,11 @@
 //! error relative to the buffer, as the text has it, they hardly signal: times the buffer in
 //! packets, PI and PID hold their target.
 
+use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta,
-    ParamValues, QueueView, Site, Target,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec,
+    PacketMeta, ParamValues, QueueView, Site, Target,
 };
 use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
@@ -335,6 +336,12 @@ impl Controller for Averaged {
     fn arrival(&mut self, q: &QueueView, _p: &PacketMeta) {
         if !self.at_samples {
             self.average(q);
+        }
+    }
+
+    fn flow(&mut self, flow: &Flow) {
+        if !self.at_samples {
+            self.average_pkts = averaged(self.average_pkts, self.w_q, flow);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::difference::Coefficients;
 use crate::law::{
-    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues,
+    fits_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues,
     QueueView, Scale, Site, Target,
 };
 use crate::laws::pi::PiGoals;
@@ -154,6 +154,10 @@ impl Controller for Rem {
 
     fn arrival(&mut self, _q: &QueueView, p: &PacketMeta) {
         self.arrived_pkts += self.scale.packet_pkts(p.bytes);
+    }
+
+    fn flow(&mut self, flow: &Flow) {
+        self.arrived_pkts += self.scale.packet_pkts(flow.packet.bytes) * f64::from(flow.arrivals);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
