@@ -495,6 +495,14 @@ class LawModel:
         self, flows: float, propagation_s: float
     ) -> tuple[OperatingPoint, LinearModel] | None:
         """Where the flows settle under the law; None where it has no model or equilibrium."""
+    def rest(self, flows: float, propagation_s: float) -> tuple[str, float | None, float | None]:
+        """How the flows settle: how, queue in packets, probability; None for what does not apply.
+
+        "linear": law and TCP agree. "unmodelled": the law has no linear model. "empty": the law
+        signals more than the flows need with an empty queue. "saturated": TCP needs a probability
+        of one or more. "full": beyond the buffer. "jump": where the law's probability jumps past
+        what TCP needs.
+        """
     def linear(self, point: OperatingPoint) -> LinearModel | None: ...
     def design(
         self,

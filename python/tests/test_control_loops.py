@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from forebay._native import LawModel, OperatingPoint
+from forebay.control import gain, roots
 from forebay.control.delay import DelaySystem
-from forebay.control.loop import Loop, Plant, pulse_response, pulse_transfer
+from forebay.control.gain import Terms
+from forebay.control.loop import Loop
 from forebay.control.maps import count
 
 if TYPE_CHECKING:
@@ -56,14 +58,6 @@ def with_gain(of: Loop, factor: float) -> Loop:
     return Loop(of.point, model)  # type: ignore[arg-type]
 
 
-def with_delay(of: Loop, more_s: float) -> Loop:
-    """The same loop with more delay and the same poles."""
-    longer = Loop(of.point, of.model)
-    plant = longer.plant
-    longer.plant = Plant(plant.gain, plant.poles, plant.delay_s + more_s)
-    return longer
-
-
 # --- the operating point ---------------------------------------------------------------------
 
 
@@ -103,24 +97,25 @@ def test_flows_settle_where_law_and_tcp_agree() -> None:
 
 
 def test_the_pulse_response_is_the_sum_of_all_aliases() -> None:
-    plant = loop("pi-avg").plant
+    terms = loop("pi-avg").terms
     interval_s = 0.0068
+    assert terms.interval_s == pytest.approx(interval_s)
     omega = np.array([0.3, 2.0, 20.0, 200.0, 400.0])
     total = np.zeros(5, complex)
     for k in range(-2000, 2001):
         w = omega + 2 * math.pi * k / interval_s
         s = 1j * w
-        total += plant.response(w) * (1 - np.exp(-s * interval_s)) / (s * interval_s)
-    exact = pulse_response(plant, interval_s, np.exp(-1j * omega * interval_s))
+        total += gain.plant(terms, s) * (1 - np.exp(-s * interval_s)) / (s * interval_s)
+    exact = gain.pulse(terms, 1j * omega)
     assert np.abs(total / exact - 1).max() < 1e-6
 
 
 @pytest.mark.parametrize("delay_s", [0.2, 0.2031, 0.0, 0.004])
 def test_the_pulse_transfer_is_the_plant_stepped_in_time(delay_s: float) -> None:
-    plant = Plant(100.0, (0.5, 4.0), delay_s)
     interval_s, rng = 0.05, np.random.default_rng(1)
+    plant = Terms(100.0, (0.5, 4.0), delay_s, 0.0, interval_s)
     inputs = rng.normal(size=80)
-    top, bottom = pulse_transfer(plant, interval_s)
+    top, bottom = roots.pulse_transfer(plant)
     got = np.zeros(80)
     for k in range(80):
         got[k] = sum(top[i] * inputs[k - i] for i in range(min(len(top), k + 1)))
@@ -138,16 +133,16 @@ def test_the_pulse_transfer_is_the_plant_stepped_in_time(delay_s: float) -> None
 def test_margins_of_a_rational_loop_are_python_controls() -> None:
     # A continuous law, and a delay by a Padé approximation of high order, in their own code.
     found = loop("red")
-    rational = control.tf([found.model["direct"] * found.plant.gain], [1.0])
-    for pole in found.plant.poles:
+    rational = control.tf([found.model["direct"] * found.terms.gain], [1.0])
+    for pole in found.terms.poles:
         rational *= control.tf([1], [1, pole])
-    delay = control.tf(*control.pade(found.plant.delay_s, 8))
-    gain, phase, sensitivity, w_turn, w_cross, _ = control.stability_margins(rational * delay)
+    delay = control.tf(*control.pade(found.terms.delay_s, 8))
+    db, phase, sensitivity, w_turn, w_cross, _ = control.stability_margins(rational * delay)
     margins = found.margins
     assert margins.crossover_rad_s == pytest.approx(w_cross, rel=1e-4)
     if found.stable:
         assert margins.phase_deg == pytest.approx(phase, abs=0.05)
-        assert margins.gain_db == pytest.approx(20 * math.log10(gain), abs=0.05)
+        assert margins.gain_db == pytest.approx(20 * math.log10(db), abs=0.05)
         assert margins.phase_crossover_rad_s == pytest.approx(w_turn, rel=1e-3)
         assert 1 / margins.sensitivity == pytest.approx(sensitivity, rel=0.01)
 
@@ -160,15 +155,15 @@ def test_margins_are_where_stability_ends(kind: str) -> None:
         assert margins.gain_db < 0
         assert with_gain(found, 0.98 * 10 ** (margins.gain_db / 20)).stable
         return
-    gain = 10 ** (found.margins.gain_db / 20)
-    assert with_gain(found, 0.98 * gain).stable
-    assert not with_gain(found, 1.02 * gain).stable
+    factor = 10 ** (found.margins.gain_db / 20)
+    assert with_gain(found, 0.98 * factor).stable
+    assert not with_gain(found, 1.02 * factor).stable
     delay_s = found.margins.delay_s
     assert math.radians(found.margins.phase_deg) == pytest.approx(
-        delay_s * found.margins.crossover_rad_s, rel=1e-6
+        delay_s * found.margins.crossover_rad_s, rel=5e-3
     )
-    assert with_delay(found, 0.97 * delay_s).stable
-    assert not with_delay(found, 1.03 * delay_s).stable
+    assert found.changed(delay_s=0.97 * delay_s).stable
+    assert not found.changed(delay_s=1.03 * delay_s).stable
 
 
 def test_a_sampled_loops_roots_satisfy_its_equation() -> None:
@@ -178,7 +173,7 @@ def test_a_sampled_loops_roots_satisfy_its_equation() -> None:
         z_1 = np.array([cmath.exp(-s * found.interval_s)])
         _, numerator, denominator = found.model["sampled"] or (0, [0.0], [1.0])
         law_gain = np.polyval(numerator[::-1], z_1) / np.polyval(denominator[::-1], z_1)
-        loop_gain = law_gain * pulse_response(found.plant, found.interval_s, z_1)
+        loop_gain = law_gain * gain.pulse(found.terms, np.array([s]))
         assert abs(1 + loop_gain[0]) < 1e-6
 
 

@@ -211,6 +211,21 @@ impl Target {
     }
 }
 
+/// Packets of a fluid that pass a queue in a short time, evenly. The queue is never empty or full.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// The end of that time.
+    pub end: Time,
+    /// At its start and its end, in packets.
+    pub queue_pkts: [f64; 2],
+    pub arrivals: u32,
+    pub departures: u32,
+    /// Each of them; `sojourn` is that of the last to leave.
+    pub packet: PacketMeta,
+    /// At the end.
+    pub view: QueueView,
+}
+
 /// An AQM law. Every method has a default, so that DropTail is an empty one.
 ///
 /// A discipline calls the hooks in order of time. A law is driven either by packets
@@ -229,6 +244,12 @@ pub trait Law: Send {
 
     /// An arrival found the buffer full; called after `on_enqueue` for the same packet.
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
+
+    /// Takes many packets at once, in the fluid model, where one by one they would take too long;
+    /// [`intensity`](Law::intensity) must come to what it would be then. False: one by one.
+    fn flow(&mut self, flow: &Flow) -> bool {
+        false
+    }
 
     /// The discipline has dropped this many packets from the head to make room.
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
@@ -402,6 +423,24 @@ type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
 type Linear = Result<Option<LoopFilter>, ParamError>;
 type Designed = Result<Option<Design>, ParamError>;
 
+/// Where flows settle under a law.
+#[derive(Clone, Debug)]
+pub enum Rest {
+    /// Law, queue and TCP agree: the network there, and the law near it.
+    Linear(OperatingPoint, LoopFilter),
+    /// The law has no linear model with its parameters.
+    Unmodelled,
+    /// The law signals more than the flows need before a packet is queued: this is what they need.
+    Empty { probability: f64 },
+    /// At the queue that the law holds, TCP would need this probability, of one or more.
+    Saturated { queue_pkts: f64, probability: f64 },
+    /// Law and TCP agree at a queue beyond the buffer, which overflows first.
+    Full { queue_pkts: f64 },
+    /// At this queue the law's probability jumps past the one that TCP needs: law and queue go to
+    /// and fro.
+    Jump { queue_pkts: f64, probability: f64 },
+}
+
 /// A law's entry in the registry.
 pub struct LawSpec {
     /// Name in scenarios and on the command line.
@@ -571,7 +610,8 @@ impl LawSpec {
     /// Where `flows` with this propagation RTT settle under the law, and its model there.
     ///
     /// The longer the queue, the longer the RTT and the smaller the probability that TCP needs,
-    /// so that the queue at which both agree can be found by bisection. It may exceed the buffer.
+    /// so that the queue at which both agree is found by bisection. Where the law's probability
+    /// jumps there may be no such queue; see [`Rest`].
     ///
     /// # Errors
     /// As [`build`](LawSpec::build).
@@ -581,32 +621,48 @@ impl LawSpec {
         flows: f64,
         propagation_s: f64,
         site: &Site,
-    ) -> Result<Option<(OperatingPoint, LoopFilter)>, ParamError> {
+    ) -> Result<Rest, ParamError> {
         let capacity = site.rate.packets_per_sec(site.packet);
-        let at = |queue_pkts: f64| {
+        let point = |queue_pkts: f64| {
             let rtt_s = propagation_s + queue_pkts / capacity;
-            let point = OperatingPoint::of_flows(flows, rtt_s, capacity);
-            Ok(self
-                .linear(given, &point, site)?
-                .map(|model| (point, model)))
+            OperatingPoint::of_flows(flows, rtt_s, capacity)
+        };
+        let model = |queue_pkts: f64| self.linear(given, &point(queue_pkts), site);
+        // Without an equilibrium the law cannot signal enough: the queue is longer.
+        let settles_above = |queue_pkts: f64| -> Result<bool, ParamError> {
+            Ok(model(queue_pkts)?.is_none_or(|model| model.queue_pkts > queue_pkts))
+        };
+        let rest = |queue_pkts: f64, model: LoopFilter| {
+            let point = point(queue_pkts);
+            if point.probability() >= 1.0 {
+                let probability = point.probability();
+                return Rest::Saturated {
+                    queue_pkts,
+                    probability,
+                };
+            }
+            if queue_pkts > site.buffer_pkts {
+                return Rest::Full { queue_pkts };
+            }
+            Rest::Linear(point, model)
         };
         // Where the law integrates, its queue does not depend on the network.
-        if let Some((_, model)) = at(0.0)? {
-            let there = at(model.queue_pkts)?;
-            if let Some((_, again)) = &there {
-                if again.queue_pkts == model.queue_pkts {
-                    return Ok(there);
+        if let Some(first) = model(0.0)? {
+            if first.queue_pkts < 0.0 {
+                let probability = point(0.0).probability();
+                return Ok(Rest::Empty { probability });
+            }
+            match model(first.queue_pkts)? {
+                Some(again) if again.queue_pkts == first.queue_pkts => {
+                    return Ok(rest(first.queue_pkts, again));
                 }
+                _ => {}
             }
         }
-        let settles_above = |queue_pkts: f64| -> Result<bool, ParamError> {
-            // Without an equilibrium the law cannot signal enough: the queue is longer.
-            Ok(at(queue_pkts)?.is_none_or(|(_, model)| model.queue_pkts > queue_pkts))
-        };
         let (mut low, mut high) = (0.0, 1.0);
         while settles_above(high)? {
             if high > 1e12 {
-                return Ok(None);
+                return Ok(Rest::Unmodelled);
             }
             high *= 2.0;
         }
@@ -618,7 +674,29 @@ impl LawSpec {
                 high = middle;
             }
         }
-        at(high)
+        let Some(found) = model(high)? else {
+            return Ok(Rest::Unmodelled);
+        };
+        if (found.queue_pkts - high).abs() <= 1e-6 * (1.0 + high) {
+            return Ok(rest(high, found));
+        }
+        // The bisection has ended at a jump: there the law's queue is one, and what the flows
+        // need there is between its probabilities on both sides of the jump, or above both.
+        let queue_pkts = found.queue_pkts;
+        let probability = point(queue_pkts).probability();
+        Ok(if probability >= 1.0 {
+            Rest::Saturated {
+                queue_pkts,
+                probability,
+            }
+        } else if queue_pkts > site.buffer_pkts {
+            Rest::Full { queue_pkts }
+        } else {
+            Rest::Jump {
+                queue_pkts,
+                probability,
+            }
+        })
     }
 
     /// The law's design rule with `given` for what it does not design, and `goals` of

@@ -37,7 +37,7 @@ pub use discipline::{
 };
 pub use disciplines::{Aqm, QueueChoice};
 pub use law::{
-    Ecn, Law, LawSpec, Others, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict,
+    Ecn, Flow, Law, LawSpec, Others, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict,
 };
 pub use param::{ParamError, ParamSpec, Params, Value};
 pub use rate_trace::RateTrace;

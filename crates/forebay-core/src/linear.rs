@@ -167,6 +167,24 @@ impl LoopFilter {
         }
     }
 
+    /// A law that is one sampled filter of the distance to `target_pkts`, where TCP needs
+    /// `probability`; `None` where it has no gain.
+    ///
+    /// With an integral it rests at its target. Without one it does not: p moves by a·Δe and so
+    /// on from zero, and the first sample, of an empty queue, is cut off there. What p loses is
+    /// the target's share, so p = (n₀ + n₁)·q − n₁·target for a numerator n₀ + n₁z⁻¹; n₁ is zero
+    /// without a derivative, and then the target does not matter at all.
+    pub fn controlled(target_pkts: f64, sampled: Sampled, probability: f64) -> Option<LoopFilter> {
+        let gain = sampled.proportional();
+        let queue_pkts = if sampled.integrates() {
+            target_pkts
+        } else {
+            let kick = sampled.numerator.get(1).map_or(0.0, |n| -n * target_pkts);
+            (probability - kick) / gain
+        };
+        (queue_pkts.is_finite() && gain > 0.0).then(|| LoopFilter::sampled(queue_pkts, sampled))
+    }
+
     /// Whether the law keeps changing its probability while the queue is off its set-point: its
     /// sampled path has a pole at z = 1 that no zero cancels.
     pub fn integrates(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Laws with a clock: a controller computes a probability at a fixed interval, and every
 //! arrival is signalled with it.
 
-use crate::law::{Law, PacketMeta, QueueView, Verdict};
+use crate::law::{Flow, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -26,6 +26,9 @@ pub trait Controller: Send {
 
     /// A packet has arrived; `q` is the queue without it.
     fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
+
+    /// As [`Law::flow`]: what [`arrival`](Self::arrival) does, for all of them.
+    fn flow(&mut self, _flow: &Flow) {}
 
     /// Whether an arrival that finds this queue is let in whatever the probability.
     fn spares(&self, _q: &QueueView) -> bool {
@@ -90,6 +93,13 @@ impl<C: Controller> Law for Periodic<C> {
         self.departed_pkts += 1;
         self.departed_bytes += u64::from(p.bytes);
         Verdict::Pass
+    }
+
+    fn flow(&mut self, flow: &Flow) -> bool {
+        self.controller.flow(flow);
+        self.departed_pkts += u64::from(flow.departures);
+        self.departed_bytes += u64::from(flow.departures) * u64::from(flow.packet.bytes);
+        true
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -109,10 +109,13 @@ impl Conditions {
         Axis::new("w_q", 0.1 / fastest, (2000.0 / slowest).min(0.5))
     }
 
-    /// Round-trip times that a self-tuning law takes for its own, in seconds.
+    /// Round-trip times that a self-tuning law takes for its own, in seconds: those of the range,
+    /// and with a queue.
     pub fn own_rtt(&self) -> Axis {
         let (shortest_s, longest_s) = self.rtts_s();
-        Axis::new("rtt", 0.5 * shortest_s, (2.0 * longest_s).min(60.0))
+        let (_, fastest) = self.capacities_pkts_per_s();
+        let queued_s = longest_s + 0.5 * self.buffer_pkts / fastest;
+        Axis::new("rtt", shortest_s, queued_s.min(60.0).max(1.01 * shortest_s))
     }
 }
 
@@ -251,6 +254,17 @@ impl Space {
 /// A gain, to the six digits that a file shows.
 pub fn number(x: f64) -> Value {
     Value::Number(digits(x, 6))
+}
+
+/// Gains `a` and `b` of a law whose integral is their difference: with as many digits more as
+/// that is smaller than they are, so that it keeps six of its own.
+pub fn gains(a: f64, b: f64) -> (Value, Value) {
+    let smaller = ((a / (a - b).abs()).log10().ceil()).clamp(0.0, 9.0);
+    let precision = 6 + crate::cast::whole_u32(smaller) as usize;
+    (
+        Value::Number(digits(a, precision)),
+        Value::Number(digits(b, precision)),
+    )
 }
 
 /// A queue length, to four digits.

@@ -1,7 +1,7 @@
 //! A law over a law: a tuner watches the queue and adjusts another law's settings while it runs.
 //! Adaptive RED, PD-RED, STPI and STRED are built so.
 
-use crate::law::{Law, PacketMeta, QueueView, Verdict};
+use crate::law::{Flow, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -20,6 +20,12 @@ pub trait Tuner<L>: Send {
 
     /// A packet leaves the queue for the link.
     fn departure(&mut self, now: Time, p: &PacketMeta) {}
+
+    /// As [`Law::flow`]: what [`arrival`](Self::arrival) and [`departure`](Self::departure) do,
+    /// for all of them.
+    fn flow(&mut self, flow: &Flow, law: &mut L) {
+        self.arrival(flow.end, law);
+    }
 
     /// The link has run out of packets.
     fn idle(&mut self, now: Time) {}
@@ -61,6 +67,14 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.tuner.departure(now, p);
         self.law.on_dequeue(now, q, p, rng)
+    }
+
+    fn flow(&mut self, flow: &Flow) -> bool {
+        let whole = self.law.flow(flow);
+        if whole {
+            self.tuner.flow(flow, &mut self.law);
+        }
+        whole
     }
 
     fn on_overflow(&mut self, now: Time, q: &QueueView) {

@@ -7,10 +7,14 @@
 
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::{
-    Ecn, Law, Others, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict,
+    Ecn, Flow, Law, Others, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict,
 };
 
 use crate::model::Bottleneck;
+
+/// With this many packets in a step, a law that can takes them at once: so a run takes no longer
+/// on a faster link.
+const MANY: u64 = 32;
 
 pub struct Port {
     law: Box<dyn Law>,
@@ -25,6 +29,8 @@ pub struct Port {
     overflowed: Count,
     left: Count,
     last_arrival: Time,
+    /// Signals of a law without an intensity that the flows have yet to get.
+    owed: f64,
     /// Probability now.
     pub probability: f64,
 }
@@ -70,6 +76,7 @@ impl Port {
             overflowed: Count::default(),
             left: Count::default(),
             last_arrival: Time::ZERO,
+            owed: 0.0,
             probability: 0.0,
         };
         let view = port.view(Time::ZERO, 0.0);
@@ -114,6 +121,13 @@ impl Port {
             (time, first + part * (last - first))
         };
         let (arrival, departure) = (1.0 / arrivals as f64, 1.0 / departures as f64);
+        if arrivals + departures >= MANY && overflows == 0 && !idle && first > 0.0 {
+            let before = self.probability;
+            if let Some(p) = self.flow(step, arrivals, departures) {
+                self.probability = p;
+                return [before, p];
+            }
+        }
         let mut signals = 0.0;
         let mut left = 0;
         for k in 0..arrivals {
@@ -149,13 +163,36 @@ impl Port {
             self.probability = p;
             return [before, p];
         }
-        // Signals over arrivals: the flows get as many signals as the law gave.
+        // Signals over arrivals: the flows get as many signals as the law gave. A signal for a
+        // packet of which only a part has arrived in this step waits for the rest.
+        self.owed += signals;
         self.probability = if step.arrived > 0.0 {
-            signals / step.arrived
+            (self.owed / step.arrived).min(1.0)
         } else {
             0.0
         };
+        self.owed -= self.probability * step.arrived;
         [self.probability; 2]
+    }
+
+    /// Shows the law all packets of a step at once, if it takes them so; the probability then.
+    fn flow(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
+        let view = self.view(step.end, step.queue_pkts[1]);
+        let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
+        let waited = Span::from_nanos(whole_u64(step.queue_pkts[1] * self.ns_per_pkt));
+        let taken = self.law.flow(&Flow {
+            end: step.end,
+            queue_pkts: step.queue_pkts,
+            arrivals: count(arrivals),
+            departures: count(departures),
+            packet: self.packet(waited),
+            view,
+        });
+        if !taken {
+            return None;
+        }
+        self.last_arrival = step.end;
+        self.law.intensity(&view)
     }
 
     /// A packet leaves; one if the law signals it.

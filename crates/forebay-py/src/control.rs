@@ -1,6 +1,6 @@
 //! Linear models, operating points and design rules as Python values.
 
-use forebay_core::law::{Design, DesignRequest};
+use forebay_core::law::{Design, DesignRequest, Rest};
 use forebay_core::linear::{self, LoopFilter};
 use forebay_core::param::{ParamError, Value};
 use forebay_core::{averaging, self_tuning, Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span};
@@ -153,20 +153,45 @@ impl LawModel {
     }
 
     /// Where flows with this propagation RTT settle and the law's model there:
-    /// (point, filter), or None where the law has no linear model, or no equilibrium.
+    /// (point, filter), or None where there is no such place; `rest` says why.
     fn operate<'py>(
         &self,
         py: Python<'py>,
         flows: f64,
         propagation_s: f64,
     ) -> PyResult<Option<(OperatingPoint, Bound<'py, PyDict>)>> {
-        let found = self
-            .spec
-            .operate(&self.given, flows, propagation_s, &self.site)
-            .map_err(fault)?;
-        found
-            .map(|(point, model)| Ok((OperatingPoint(point), filter(py, &model)?)))
-            .transpose()
+        match self.settle(flows, propagation_s)? {
+            Rest::Linear(point, model) => Ok(Some((OperatingPoint(point), filter(py, &model)?))),
+            _ => Ok(None),
+        }
+    }
+
+    /// How flows with this propagation RTT settle: (how, queue_pkts, probability), None for what
+    /// does not apply. "linear": law and TCP agree. "unmodelled": the law has no linear model.
+    /// "empty": the law signals more than the flows need with an empty queue. "saturated": TCP
+    /// needs a probability of one or more. "full": beyond the buffer. "jump": where the law's
+    /// probability jumps past what TCP needs.
+    fn rest(
+        &self,
+        flows: f64,
+        propagation_s: f64,
+    ) -> PyResult<(&'static str, Option<f64>, Option<f64>)> {
+        Ok(match self.settle(flows, propagation_s)? {
+            Rest::Linear(point, model) => {
+                ("linear", Some(model.queue_pkts), Some(point.probability()))
+            }
+            Rest::Unmodelled => ("unmodelled", None, None),
+            Rest::Empty { probability } => ("empty", None, Some(probability)),
+            Rest::Saturated {
+                queue_pkts,
+                probability,
+            } => ("saturated", Some(queue_pkts), Some(probability)),
+            Rest::Full { queue_pkts } => ("full", Some(queue_pkts), None),
+            Rest::Jump {
+                queue_pkts,
+                probability,
+            } => ("jump", Some(queue_pkts), Some(probability)),
+        })
     }
 
     /// The law's model where this point's probability is needed, or None.
@@ -201,6 +226,14 @@ impl LawModel {
             .map_err(fault)?
             .map(|it| designed(py, &it))
             .transpose()
+    }
+}
+
+impl LawModel {
+    fn settle(&self, flows: f64, propagation_s: f64) -> PyResult<Rest> {
+        self.spec
+            .operate(&self.given, flows, propagation_s, &self.site)
+            .map_err(fault)
     }
 }
 

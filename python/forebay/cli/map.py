@@ -32,8 +32,9 @@ def stability_map(
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
-    Where a law has no equilibrium within the buffer, or TCP none with a probability below 1, the
-    map is grey and the table empty.
+    Where there is no equilibrium, the map has another colour for each reason, and the table says
+    which: TCP would need a probability of 1 or more, the buffer overflows first, or the law's
+    probability jumps past the one that TCP needs.
     """
     import polars as pl
 
@@ -91,17 +92,25 @@ def stability_map(
             ],
             "gain_margin_db": drawn.gain_margin_db.ravel(),
             "stable": drawn.stable.ravel(),
+            "rest": drawn.rest.ravel(),
         }
     ).with_columns(
         pl.col("gain_margin_db").fill_nan(None),
         pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
     ).write_parquet(out / "map.parquet")
-    print(f"{law}: stable in {100 * drawn.stable.mean():.0f} % of the map")
+    cells = drawn.stable.size
+    counted = drawn.counts()
+    print(f"{law}: stable in {100 * counted['stable'] / cells:.0f} % of the map")
+    for what, number in counted.items():
+        print(f"  {number:,} of {cells:,} cells: {what}")
+    if drawn.oscillation:
+        print(f"Packets, {drawn.simulated_s:.0f} s each:")
     for count, value, deviation in drawn.oscillation:
         where = f"{value * 1e-6:.3g} Mbit/s" if axis == "rate" else f"{value * 1e3:.3g} ms"
         print(
-            f"  {count:g} flows, {where}: {drawn.verdict(count, value)} by theory; in packets, "
-            f"standard deviation of the queue over its mean {deviation:.2f}"
+            f"  {count:g} flows, {where}: {drawn.verdict(count, value)} by theory"
+            f"{drawn.unsettled(count, value)}; in packets, standard deviation of the queue over "
+            f"its mean {deviation:.2f}"
         )
     print(f"Map: {out / 'map.png'}")
 

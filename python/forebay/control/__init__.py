@@ -12,11 +12,12 @@ from forebay.lazy import getter
 
 if TYPE_CHECKING:
     from forebay.control.delay import DelaySystem
-    from forebay.control.loop import Loop, Margins, Plant
+    from forebay.control.loop import Loop
+    from forebay.control.margins import Margins
 
-__all__ = ["DelaySystem", "LawModel", "Loop", "Margins", "OperatingPoint", "Plant"]
+__all__ = ["DelaySystem", "LawModel", "Loop", "Margins", "OperatingPoint"]
 
 # Loaded when first asked for, as scipy takes a while.
-_LATER = {"DelaySystem": "delay", "Loop": "loop", "Margins": "loop", "Plant": "loop"}
+_LATER = {"DelaySystem": "delay", "Loop": "loop", "Margins": "margins"}
 
 __getattr__ = getter(__name__, _LATER)

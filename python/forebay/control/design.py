@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control.loop import Loop, Margins
+from forebay.control.loop import Loop
+from forebay.control.margins import Margins
 from forebay.control.rates import RateLoop
-from forebay.report.words import quantity as spaced
 from forebay.run.scenario import Dumbbell, Law, Value
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel, Parameter
+    from forebay.control.advice import Advice
 
 #: The set-point where none is given: this share of what is under way without a queue.
 TARGET_SHARE = 0.25
 #: A set-point is at least this, or there is no queue to control.
 LEAST_TARGET_PKTS = 5.0
-#: Fast retransmit needs three packets after the lost one.
-LEAST_WINDOW_PKTS = 4.0
-#: Standard deviation of a window that moves evenly between 2/3 and 4/3 of its mean.
-SAWTOOTH_SHARE = 1 / (3 * math.sqrt(3))
-#: With room for this number of standard deviations of the queue, the probability seldom reaches
-#: zero.
-ROOM = 4.0
 
 
 @dataclass(frozen=True)
@@ -114,6 +108,9 @@ class Design:
     params: the law's parameters, name and value as a text.
     point: the network at the queue where the law settles.
     loop: None for laws of rates, which have no loop of queue and probability.
+    published: the same law at the sampling interval that it has by itself, where that is too
+        long for the link's RTT and the design takes another.
+    advice: what would make a loop calmer that amplifies too much.
     """
 
     law: str
@@ -124,6 +121,8 @@ class Design:
     point: OperatingPoint
     loop: Loop | None
     rates: RateLoop | None = None
+    published: Loop | None = None
+    advice: Advice | None = None
 
     @property
     def queue_pkts(self) -> float:
@@ -164,15 +163,15 @@ class Design:
                 "rtt_s": self.point.rtt_s,
                 "queue_pkts": self.queue_pkts,
             },
-            "margins": {
-                "phase_deg": margins and _finite(margins.phase_deg),
-                "gain_db": margins and _finite(margins.gain_db),
-                "delay_s": margins and _finite(margins.delay_s),
-                "sensitivity_peak": margins and _finite(margins.sensitivity),
-            },
+            "margins": _margins(margins),
             "crossover_rad_s": margins and _finite(margins.crossover_rad_s),
             "settling_s": _finite(self.settling_s),
             "stable": self.stable,
+            "interval_s": self.loop and self.loop.interval_s,
+            "at_published_interval": self.published
+            and {"interval_s": self.published.interval_s, "stable": self.published.stable}
+            | _margins(self.published.margins),
+            "advice": self.advice and self.advice.as_json(),
         }
         return values
 
@@ -205,128 +204,12 @@ class Design:
 
     def reasons(self) -> str:
         """One paragraph from the link to the margins."""
-        link, point = self.link, self.point
-        per_s = point.capacity_pkts_per_s
-        sentences = [
-            f"{link.flows:g} flows with {spaced(link.rtt)} of propagation share "
-            f"{per_s:,.0f} packets per second. With {self.queue_pkts:.1f} packets in the queue the "
-            f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
-            f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
-            f"packet in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
-            f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
-            f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of "
-            "R.",
-            *self.notes,
-        ]
-        if point.window_pkts < LEAST_WINDOW_PKTS:
-            sentences.append(
-                "With windows this small TCP lives on timeouts, which the model does not know: "
-                "believe the packets."
-            )
-        if abs(self.queue_pkts - link.target_pkts) > 0.01 * link.target_pkts:
-            sentences.append(
-                f"The law does not hold the wanted {link.target_pkts:g} packets: where TCP has its "
-                f"p0, the queue is at {self.queue_pkts:.1f}."
-            )
-        if self.loop is None:
-            sentences.append(self._rate_reasons())
-        else:
-            sentences += self._loop_reasons(self.loop)
-        return " ".join(sentences)
+        from forebay.control import reasons
 
-    def _rate_reasons(self) -> str:
-        assert self.rates is not None
-        root = self.rates.system.rightmost()
-        verdict = "stable" if self.stable else "unstable"
-        return (
-            f"The law acts on rates, not on the queue: its loop is {verdict}, with the rightmost "
-            f"root at {root.real:.3g} ± {root.imag:.3g}j rad/s."
-        )
+        return reasons.of(self)
 
-    def _loop_reasons(self, loop: Loop) -> list[str]:
-        margins = loop.margins
-        sampled = (
-            f"With the sampler at {1e3 * loop.interval_s:.4g} ms counted exactly, the"
-            if loop.interval_s
-            else "The"
-        )
-        if math.isnan(margins.crossover_rad_s):
-            cross = f"{sampled} loop gain stays below one"
-        else:
-            cross = (
-                f"{sampled} loop gain falls through one at {margins.crossover_rad_s:.3g} rad/s "
-                f"with a phase margin of {margins.phase_deg:.1f}°"
-            )
-        gain = (
-            f"a gain margin of {margins.gain_db:.1f} dB"
-            if math.isfinite(margins.gain_db)
-            else "no gain that would make it oscillate"
-        )
-        sentences = [f"{cross} and {gain}."]
-        if not loop.stable:
-            root = loop.roots[0]
-            sentences.append(
-                f"The loop is unstable: its rightmost root, {root.real:.3g} ± "
-                f"{abs(root.imag):.3g}j rad/s, grows."
-            )
-        else:
-            delay = (
-                f"It would bear {1e3 * margins.delay_s:.0f} ms more delay. "
-                if math.isfinite(margins.delay_s)
-                else ""
-            )
-            sentences.append(
-                f"{delay}A disturbance is amplified {margins.sensitivity:.2f} times at worst, and "
-                f"falls to 2 % in about {loop.settling_s:.3g} s."
-            )
-            sentences.append(self._reach())
-            sentences += self._cut(loop)
-        if loop.model["one_sided"]:
-            sentences.append(
-                "All this holds while the queue stays on one side of its set-point; samples in "
-                "which it crosses are predictive, and nonlinear."
-            )
-        return sentences
-
-    def _cut(self, loop: Loop) -> list[str]:
-        """Whether the sawteeth of the windows take the probability of a law that integrates the
-        queue itself to zero, where the integral loses what is cut off, and the queue settles lower.
-        """
-        model = loop.model
-        if not model["integrates"] or model["average"] is not None or model["one_sided"]:
-            return []
-        swing_pkts = SAWTOOTH_SHARE * self.point.window_pkts * math.sqrt(self.link.flows)
-        room_pkts = self.point.probability / model["proportional"]
-        if room_pkts >= ROOM * swing_pkts:
-            return []
-        key = self._model().slowed_by
-        slower = f" A smaller {key} (`--set {key}=…`) leaves more room." if key else ""
-        return [
-            f"Beware: {room_pkts:.0f} packets below the set-point the probability is cut at zero, "
-            f"and the flows' sawteeth alone swing the queue by ±{swing_pkts:.0f}: it will settle "
-            f"below the set-point.{slower}"
-        ]
-
-    def _reach(self) -> str:
-        """How far the load and the RTT may move before these gains oscillate."""
-        law, link = self._model(), self.link
-
-        def stable(flows: float, rtt_s: float) -> bool:
-            loop = Loop.at(law, flows, rtt_s)
-            return loop is not None and loop.stable
-
-        fewest = _edge(lambda factor: stable(link.flows * factor, link.rtt_s), 1e-3)
-        longest = _edge(lambda factor: stable(link.flows, link.rtt_s * factor), 1e3)
-        parts = []
-        if fewest is not None:
-            parts.append(f"down to {link.flows * fewest:.3g} flows")
-        if longest is not None:
-            parts.append(f"up to {1e3 * link.rtt_s * longest:.3g} ms of propagation")
-        if not parts:
-            return "The same parameters stay stable at any load and RTT that is not absurd."
-        return f"At the other numbers as given, they stay stable {' or '.join(parts)}."
-
-    def _model(self) -> LawModel:
+    def model(self) -> LawModel:
+        """The law with its parameters on the link."""
         return self.link.model(self.law, self.params)
 
 
@@ -382,16 +265,26 @@ def design(
     `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
     neither a design rule nor a linear model.
     """
+    from forebay.control import advice
+
     given = {key: units.plain(value) for key, value in (sets or {}).items()}
-    if _has(law, "target"):
-        target = _one_target(target, given.pop("target", None))
+    target = _one_target(target, given.pop("target", None))
     link = Link.of(rate, packet, flows, rtt, target, buffer)
+    made = once(law, link, given)
+    if made.loop is None:
+        return made
+    made = advice.with_interval(made, given)
+    return replace(made, advice=advice.of(made, given))
+
+
+def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
+    """A law designed for a link with these goals and parameters, without second thoughts."""
     names = [name for name, _, _ in link.model(law, []).goals]
     params = [(key, value) for key, value in given.items() if key not in names]
     if _has(law, "target"):
         params.append(("target", f"{link.target_pkts:.12g}p"))
     base = link.model(law, params)
-    capacity = base.capacity_pkts_per_s
+    capacity, flows = base.capacity_pkts_per_s, link.flows
     wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
     if wanted.probability >= 1:
         most = 2**-0.5 * capacity * wanted.rtt_s
@@ -426,9 +319,37 @@ def design(
             f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
             f"{', '.join(_designable(wanted))}"
         )
-    raise ScenarioError(
-        f"law: {law} cannot signal what {flows:g} flows need; allowed: fewer flows or other "
-        "parameters"
+    raise ScenarioError(_no_rest(law, link, final))
+
+
+def _no_rest(law: str, link: Link, model: LawModel) -> str:
+    """Why there is no operating point, in one line."""
+    how, queue_pkts, p = model.rest(link.flows, link.rtt_s)
+    flows = f"{link.flows:g} flows"
+    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
+    if how == "saturated":
+        return (
+            f"--flows: found {link.flows:g}, which need a probability of {p:.3g}{at}, allowed: "
+            "fewer, so that it is below 1"
+        )
+    if how == "full":
+        return (
+            f'--buffer: found "{link.buffer_pkts}p", which overflows first: {flows} settle{at}, '
+            f'allowed: at least "{math.ceil(queue_pkts or 0)}p", fewer flows, or other parameters'
+        )
+    if how == "jump":
+        return (
+            f"law: found {law} with a jump of its probability{at}, past the {p:.3g} that {flows} "
+            "need: it switches to and fro there, allowed: fewer flows, or other parameters"
+        )
+    if how == "empty":
+        return (
+            f"law: found {law} with a probability above the {p:.3g} that {flows} need, when the "
+            "queue is empty: the link runs dry, allowed: more flows, or other parameters"
+        )
+    return (
+        f"law: found {law} without a linear model at any queue for {flows}, allowed: fewer flows "
+        "or other parameters"
     )
 
 
@@ -448,7 +369,7 @@ def _has(law: str, param: str) -> bool:
 
 
 def _one_target(option: str | None, param: str | None) -> str | None:
-    """The set-point, which may be given as an option or as the law's parameter."""
+    """The set-point, which may be given as an option or as a parameter, of any law."""
     if option is not None and param is not None and option != param:
         raise ScenarioError(
             f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
@@ -456,21 +377,16 @@ def _one_target(option: str | None, param: str | None) -> str | None:
     return option if param is None else param
 
 
-def _edge(stable: Callable[[float], bool], far: float) -> float | None:
-    """The factor between 1 and `far` at which stability ends; None where it does not."""
-    good, step = 1.0, far ** (1 / 24)
-    while stable(good * step):
-        good *= step
-        if abs(math.log(good)) >= abs(math.log(far)) - 1e-9:
-            return None
-    bad = good * step
-    for _ in range(12):
-        middle = math.sqrt(good * bad)
-        if stable(middle):
-            good = middle
-        else:
-            bad = middle
-    return good
+def _margins(margins: Margins | None) -> dict[str, float | None]:
+    def value(name: str) -> float | None:
+        return None if margins is None else _finite(getattr(margins, name))
+
+    return {
+        "phase_deg": value("phase_deg"),
+        "gain_db": value("gain_db"),
+        "delay_s": value("delay_s"),
+        "sensitivity_peak": value("sensitivity"),
+    }
 
 
 def _finite(value: float) -> float | None:

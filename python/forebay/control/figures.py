@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint, averaging_design, critical_load_time_s
 from forebay.control import selftuning, transient
+from forebay.control.maps import REASONS
 from forebay.control.pictures import EDGE, NOTE
 from forebay.control.rates import RateLoop
 from forebay.report import words
@@ -128,6 +129,14 @@ def staqm_12() -> Plot:
             xlim=(ratios[0], ratios[-1]),
         )
         axes.legend()
+        axes.text(
+            0.02,
+            0.03,
+            "At R = 150 ms and N/C = 0.0005 s the paper has 40 s. Its own rule (appendix D),\n"
+            "which is drawn here, gives 225 s.",
+            transform=axes.transAxes,
+            **NOTE,
+        )
         axes.set_title("RED designed for a phase margin of 85°: response time (staqm figure 12)")
     return figure
 
@@ -240,6 +249,16 @@ FIGURES: dict[str, Callable[[], Plot]] = {
 }
 
 
+#: Colours of cells without equilibrium, by the reason.
+NOWHERE = {
+    "saturated": "#8c8c8c",
+    "full": "#d9c8a0",
+    "jump": "#b79ac8",
+    "empty": "#a9cfa4",
+    "unmodelled": "#eeeeee",
+}
+
+
 def draw_map(drawn: Map) -> Plot:
     """A map of stability, with the simulated points on it."""
     scale = 1e-6 if drawn.axis == "rate" else 1e3
@@ -257,6 +276,15 @@ def draw_map(drawn: Map) -> Plot:
             rasterized=True,
             alpha=0.75,
         )
+        shown = [how for how in NOWHERE if (drawn.rest == how).any()]
+        for how in shown:
+            axes.pcolormesh(
+                drawn.flows,
+                values,
+                np.ma.masked_where(drawn.rest != how, np.zeros(drawn.rest.shape)),
+                cmap=ListedColormap([NOWHERE[how]]),
+                rasterized=True,
+            )
         bar = figure.colorbar(shades, ax=axes, pad=0.02)
         bar.set_label("Gain margin by theory [dB]; unstable below 0")
         bar.outline.set_visible(False)
@@ -278,8 +306,19 @@ def draw_map(drawn: Map) -> Plot:
             captions.append(
                 "Circles: packet simulation, standard deviation of the queue over its mean."
             )
-        if np.isnan(drawn.gain_margin_db).any():
-            captions.append("Grey: no equilibrium within the buffer and p < 1.")
+        if shown:
+            figure.legend(
+                handles=[
+                    Patch(
+                        color=NOWHERE[how],
+                        label=f"no equilibrium, {100 * (drawn.rest == how).mean():.2g} %: "
+                        f"{REASONS[how]}",
+                    )
+                    for how in shown
+                ],
+                loc="outside lower left",
+                fontsize=8,
+            )
         axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
         # What no axis shows.
         fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate

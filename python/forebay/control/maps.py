@@ -9,27 +9,51 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay._native import LawModel
+from forebay import _native
+from forebay._native import LawModel, ScenarioError
+from forebay.control import gain
 from forebay.control.design import Link, scenario
+from forebay.control.gain import Complexes, Terms
+from forebay.control.loop import Loop
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel, OperatingPoint
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Words = NDArray[np.str_]
 
-#: Frequencies of the count, times R. Delay turns the curve by one radian per unit, so the linear
-#: part is fine enough to follow it; beyond 40 every loop that is to be told stable is quiet.
-TURNS = np.union1d(np.geomspace(1e-4, 1, 140), np.arange(1, 40, 0.12))
+#: A simulation lasts this many settling times, and is measured after the first of them.
+SETTLED = 3.0
+SHORTEST_S = 30.0
+#: Why there is no equilibrium, by `LawModel.rest`.
+REASONS = {
+    "saturated": "TCP would need a probability of 1 or more",
+    "full": "beyond the buffer",
+    "jump": "the law's probability jumps past the one that TCP needs",
+    "empty": "the law signals more than TCP needs with an empty queue",
+    "unmodelled": "the law has no linear model there",
+}
+#: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
+#: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
+SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
+#: Nearer to the edge than this, in dB, each loop is counted by itself.
+NEAR_DB = 0.02
+#: Margins beyond this count as this.
+MOST_DB = 60.0
+#: Shares of half the sampling frequency from which crossings are looked for, and Newton's steps.
+STARTS, ROUNDS = np.linspace(0.1, 1.0, 10), 12
+#: Of a factor e.
+DECIBELS = 20 / math.log(10)
 #: Cells in one go: what fits in a processor's cache best.
 CHUNK = 500
 
@@ -39,10 +63,12 @@ class Map:
     """A map of one law. Columns go with `flows`, rows with `values`.
 
     axis: "rtt" or "rate"; values in s (propagation, both ways) or bit/s.
-    gain_margin_db: least change of the gain to −1; below 0 where the loop is unstable, nan where
-        the law has no equilibrium within the buffer, or TCP none with a probability below 1.
+    gain_margin_db: least rise of the gain to −1; below 0 where the loop is unstable, nan where
+        there is no equilibrium.
     stable: by the count.
+    rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
     oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
+    simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
     """
 
     law: str
@@ -52,14 +78,37 @@ class Map:
     values: Floats
     gain_margin_db: Floats
     stable: Flags
+    rest: Words
     oscillation: Sequence[tuple[float, float, float]] = ()
+    simulated_s: float = 0.0
+    settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        """Cells that are stable, unstable, and without equilibrium by reason."""
+        there = self.rest == "linear"
+        found = {
+            "stable": int(self.stable.sum()),
+            "unstable": int((there & ~self.stable).sum()),
+        }
+        for how, words in REASONS.items():
+            number = int((self.rest == how).sum())
+            if number:
+                found[f"no equilibrium: {words}"] = number
+        return found
+
+    def unsettled(self, flows: float, value: float) -> str:
+        """A remark on a simulated point that needs longer than it was simulated."""
+        needs_s = self.settling_s.get((flows, value), 0.0)
+        if SETTLED * needs_s <= self.simulated_s:
+            return ""
+        return f" (which needs {needs_s:.0f} s to settle: this is its start)"
 
     def verdict(self, flows: float, value: float) -> str:
         """Theory's word on the cell nearest to a number of flows and an RTT or rate."""
         column = int(np.abs(np.log(self.flows / flows)).argmin())
         row = int(np.abs(np.log(self.values / value)).argmin())
         if np.isnan(self.gain_margin_db[row, column]):
-            return "without equilibrium"
+            return f"no equilibrium ({REASONS[str(self.rest[row, column])]})"
         return "stable" if self.stable[row, column] else "unstable"
 
 
@@ -86,16 +135,18 @@ def stability_map(
         LawModel(law, params, rate_bps, link.packet_bytes, buffer_pkts) for rate_bps in rates_bps
     ]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
-    cells: list[tuple[OperatingPoint, LinearModel] | None] = [
-        model.operate(float(n), rtt)
-        for model, rtt in zip(models, rtts, strict=True)
-        for n in columns
-    ]
-    there = [
-        i
-        for i, cell in enumerate(cells)
-        if cell is not None and cell[1]["queue_pkts"] <= buffer_pkts and cell[0].probability < 1
-    ]
+    cells: list[tuple[OperatingPoint, LinearModel] | None] = []
+    rest: list[str] = []
+    for model, rtt in zip(models, rtts, strict=True):
+        for n in columns:
+            cells.append(model.operate(float(n), rtt))
+            rest.append("linear" if cells[-1] else model.rest(float(n), rtt)[0])
+    if set(rest) == {"unmodelled"}:
+        raise ScenarioError(
+            f'law: found "{law}", which has no linear model with these parameters, allowed: '
+            f"{', '.join(modelled())}"
+        )
+    there = [i for i, cell in enumerate(cells) if cell is not None]
     margin, stable = np.full(len(cells), np.nan), np.zeros(len(cells), bool)
     chunks = [there[i : i + CHUNK] for i in range(0, len(there), CHUNK)]
 
@@ -106,116 +157,168 @@ def stability_map(
         for chunk, (of_chunk, flags) in zip(chunks, pool.map(work, chunks), strict=True):
             margin[chunk], stable[chunk] = of_chunk, flags
     shape = (points, points)
-    return Map(law, link, axis, columns, rows, margin.reshape(shape), stable.reshape(shape))
+    return Map(
+        law,
+        link,
+        axis,
+        columns,
+        rows,
+        margin.reshape(shape),
+        stable.reshape(shape),
+        np.array(rest).reshape(shape),
+    )
+
+
+def modelled() -> list[str]:
+    """Laws with a linear model, by their defaults on a link with room for them."""
+    point = _native.OperatingPoint(100.0, 0.1, 125_000.0)
+    laws = [entry["name"] for entry in _native.laws()]
+    return [law for law in laws if LawModel(law, [], 10**9, 1000, 1e6).linear(point) is not None]
 
 
 def count(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> tuple[Floats, Flags]:
     """Gain margins in dB, and whether each loop is stable; all at once.
 
-    The laws themselves are stable or integrate, so a loop is stable where its gain crosses the
-    real axis left of −1 as often upward as downward in phase (Nyquist).
+    By the formulas of `forebay.control.gain`, as `Loop` uses them. The laws themselves are stable
+    or integrate, so a loop is stable where its gain crosses the real axis left of −1 as often
+    upward as downward in phase (Nyquist). A cell too near to the edge for the frequencies of the
+    count goes to `Loop`'s own.
     """
-    points = [point for point, _ in cells]
-    models = [model for _, model in cells]
-    rtt_s = _column([p.rtt_s for p in points])
-    poles = [_column([p.tcp_pole for p in points]), _column([p.queue_pole for p in points])]
-    # Poles that meet are held apart, for the partial fractions.
-    poles[1] = np.where(
-        np.abs(poles[1] - poles[0]) < 1e-6 * poles[0], poles[0] * 1.000002, poles[1]
-    )
-    gain = _column([p.plant_gain for p in points])
-    averages = [model["average"] for model in models]
-    if averages[0] is not None:
-        pole = _column([-math.log1p(-a[0]) / a[1] if a and a[0] < 1 else 1e9 for a in averages])
-        poles.append(pole)
-        gain = gain * pole
-    direct = _column([model["direct"] for model in models])
-    sampled = [model["sampled"] for model in models]
-    omega = TURNS / rtt_s
-    if sampled[0] is None:
-        return _crossings(direct * _plant(gain, poles, rtt_s, omega))
-    intervals = _column([s[0] if s else 1.0 for s in sampled])
-    sampler_only = not np.any(direct)
-    omega = np.minimum(omega, math.pi / intervals) if sampler_only else omega
-    z_1 = np.exp(-1j * omega * intervals)
-    law = _series([s[1] if s else [0.0] for s in sampled], z_1)
-    law /= _series([s[2] if s else [1.0] for s in sampled], z_1)
-    if sampler_only:
-        return _crossings(law * _pulse(gain, poles, rtt_s, intervals, omega, z_1))
-    half = 0.5 * omega * intervals
-    law *= np.exp(-1j * half) * np.sinc(half / math.pi)
-    return _crossings((direct + law) * _plant(gain, poles, rtt_s, omega))
+    margin, stable = np.full(len(cells), np.nan), np.zeros(len(cells), bool)
+    kinds: dict[tuple[bool, bool, bool], list[int]] = {}
+    for i, (_, model) in enumerate(cells):
+        kinds.setdefault(gain.kind(model), []).append(i)
+    for group in kinds.values():
+        there = [cells[i] for i in group]
+        margin[group], stable[group] = _count(gain.terms(there), len(there))
+    for i in map(int, np.flatnonzero(np.abs(margin) < NEAR_DB)):
+        margin[i], stable[i] = exact(Loop(*cells[i]))
+    return margin, stable
 
 
-def _column(values: list[float]) -> Floats:
-    return np.array(values)[:, None]
+def exact(loop: Loop) -> tuple[float, bool]:
+    """What `count` says of a cell, from the loop's margins."""
+    found = min(MOST_DB, abs(loop.margins.gain_db))
+    return (found if loop.stable else -found), loop.stable
 
 
-def _series(coefficients: list[list[float]], z_1: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Σ cᵢ z⁻ⁱ, each row with its own c."""
-    total = np.zeros_like(z_1)
-    for i in reversed(range(max(map(len, coefficients)))):
-        total = total * z_1 + _column([c[i] if i < len(c) else 0.0 for c in coefficients])
-    return total
+def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
+    high = np.broadcast_to(np.asarray(gain.highest_rad_s(t)), (rows, 1))
+    omega = SHARES * high
+    net = np.zeros(rows, int)
+    if t.interval_s is None or t.hybrid:
+        inner = SHARES * (gain.QUIET / np.broadcast_to(np.asarray(t.delay_s), (rows, 1)))
+        response = gain.inner(t, 1j * inner)
+        net += _crossings(response)[0]
+    beyond = np.zeros(rows, bool)
+    if t.interval_s is not None:
+        # At z = −1 the curve is real, but for rounding.
+        ends = (high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s))[:, 0]
+        seen = gain.outer(t, 1j * omega)
+        seen[ends, -1] = seen[ends, -1].real
+        net += _crossings(seen)[0]
+        beyond = ends & (seen[:, -1].real < -1)
+        response = gain.loop(t, 1j * omega) if t.hybrid else seen
+        response[ends, -1] = response[ends, -1].real
+    _, row, at, k = _crossings(response)
+    db = -20 * np.log10(-at)
+    if t.hybrid and len(row):
+        db = _refined(_rows(t, row), omega[row, k], db)
+    if t.interval_s is not None:
+        end = response[:, -1].real
+        there = np.flatnonzero(ends & (end < 0))
+        row = np.concatenate([row, there])
+        db = np.concatenate([db, -20 * np.log10(-end[there])])
+    folded = np.flatnonzero(_column(t.interval_s, rows) > 0.25 * _column(t.delay_s, rows))
+    if t.hybrid and len(folded):
+        # Folding makes the crossing at another gain another one: look from everywhere.
+        starts = np.tile(folded, len(STARTS))
+        shares = np.repeat(STARTS, len(folded))
+        found = _refined(_rows(t, starts), shares * high[starts, 0], np.full(len(starts), np.nan))
+        keep = np.isfinite(found)
+        # What the curve itself said of these rows was a guess.
+        guessed = np.isin(row, folded)
+        row = np.concatenate([row[~guessed], starts[keep]])
+        db = np.concatenate([db[~guessed], found[keep]])
+    # A curve that ends left of −1 has an odd number of roots outside.
+    stable = (net == 0) & ~beyond
+    # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
+    # sign says which also where the curve comes back.
+    rise, lack = np.full(rows, MOST_DB), np.full(rows, MOST_DB)
+    np.minimum.at(rise, row, np.where(db > 0, db, MOST_DB))
+    np.minimum.at(lack, row, db)
+    return np.where(stable, rise, -np.abs(lack)), stable
 
 
-def _plant(
-    gain: Floats, poles: list[Floats], rtt_s: Floats, omega: Floats
-) -> NDArray[np.complex128]:
-    s = 1j * omega
-    total = np.asarray(gain * np.exp(-s * rtt_s), complex)
-    for pole in poles:
-        total = total / (s + pole)
-    return total
-
-
-def _pulse(
-    gain: Floats,
-    poles: list[Floats],
-    rtt_s: Floats,
-    intervals: Floats,
-    omega: Floats,
-    z_1: NDArray[np.complex128],
-) -> NDArray[np.complex128]:
-    """`forebay.control.loop.pulse_response`, row by row."""
-    whole = np.floor(rtt_s / intervals + 1e-9)
-    rest = np.maximum(rtt_s - whole * intervals, 0)
-    total = np.zeros_like(z_1)
-    for i, pole in enumerate(poles):
-        residue = gain
-        for j, other in enumerate(poles):
-            if i != j:
-                residue = residue / (other - pole)
-        late = np.exp(-pole * (intervals - rest))
-        new, old = (1 - late) / pole, late * -np.expm1(-pole * rest) / pole
-        total += residue * (new + old * z_1) / (1 - np.exp(-pole * intervals) * z_1)
-    return np.asarray(total * np.exp(-1j * omega * intervals * (whole + 1)), complex)
-
-
-def _crossings(loop: NDArray[np.complex128]) -> tuple[Floats, Flags]:
+def _crossings(
+    loop: Complexes,
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats, NDArray[np.intp]]:
+    """Of the negative real axis: net number left of −1 by row; and of each its row, its place on
+    the axis, and the frequency before it."""
     re, im = loop.real, loop.imag
     below = np.signbit(im)
-    turns = below[:, 1:] != below[:, :-1]
-    row, k = np.nonzero(turns)
-    share = im[row, k] / (im[row, k] - im[row, k + 1])
+    row, k = np.nonzero(below[:, 1:] != below[:, :-1])
+    gap = im[row, k] - im[row, k + 1]
+    share = im[row, k] / np.where(gap == 0, 1.0, gap)
     at = re[row, k] + share * (re[row, k + 1] - re[row, k])
-    downward = np.where(below[row, k], 1, -1)
+    upward = np.where(below[row, k], 1, -1)
     left = at < 0
-    row, at, downward = row[left], at[left], downward[left]
-    rows = len(loop)
-    net = np.bincount(row, np.where(at < -1, downward, 0), rows)
-    margin = np.full(rows, 60.0)
-    np.minimum.at(margin, row, -20 * np.log10(-at))
-    # A sampled curve that ends left of −1 has an odd number of roots outside.
-    stable = (net == 0) & ~((re[:, -1] < -1) & (np.abs(im[:, -1]) < 1e-9))
-    # The sign says stable or not also where the curve comes back.
-    return np.where(stable, np.abs(margin), -np.abs(margin)), stable
+    row, k, at, upward = row[left], k[left], at[left], upward[left]
+    net = np.bincount(row, np.where(at < -1, upward, 0), len(loop)).astype(int)
+    return net, row, at, k
+
+
+def _column(x: Any, rows: int) -> Floats:
+    return np.broadcast_to(np.asarray(0.0 if x is None else x, float), (rows, 1))[:, 0]
+
+
+def _rows(t: Terms, row: NDArray[np.intp]) -> Terms:
+    def pick(x: Any) -> Any:
+        return x[row] if isinstance(x, np.ndarray) else x
+
+    return replace(
+        t,
+        gain=pick(t.gain),
+        poles=tuple(map(pick, t.poles)),
+        delay_s=pick(t.delay_s),
+        direct=pick(t.direct),
+        interval_s=pick(t.interval_s),
+        numerator=tuple(map(pick, t.numerator)),
+        denominator=tuple(map(pick, t.denominator)),
+    )
+
+
+def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
+    """The plant's gain at which 1 + L is zero, by Newton's method on gain and frequency from a
+    guess; without one, nan where there is none."""
+    start = np.where(np.isnan(db), 1.0, db)
+    x, w = start[:, None] / DECIBELS, np.log(omega)[:, None]
+
+    def f(x: Floats, w: Floats) -> Complexes:
+        return 1 + gain.loop(t.changed(gain=np.exp(x)), 1j * np.exp(w))
+
+    small = 1e-6
+    with np.errstate(all="ignore"):
+        for _ in range(ROUNDS):
+            now = f(x, w)
+            by_x, by_w = (f(x + small, w) - now) / small, (f(x, w + small) - now) / small
+            det = by_x.real * by_w.imag - by_x.imag * by_w.real
+            dx = (-now.real * by_w.imag + now.imag * by_w.real) / det
+            dw = (-by_x.real * now.imag + by_x.imag * now.real) / det
+            x, w = x + np.clip(dx, -0.2, 0.2), w + np.clip(dw, -0.2, 0.2)
+        good = np.abs(f(x, w)) < 1e-6
+    found: Floats = np.where(good, DECIBELS * x, db[:, None])[:, 0]
+    return found
 
 
 def simulate(
-    drawn: Map, params: Sequence[tuple[str, str]], points: int = 5, duration_s: float = 30.0
+    drawn: Map, params: Sequence[tuple[str, str]], points: int = 5, longest_s: float = 300.0
 ) -> Map:
-    """The map with `points` × `points` packet simulations on it, of long-lived Reno flows."""
+    """The map with `points` × `points` packet simulations on it, of long-lived Reno flows.
+
+    They last as long as the slowest of their cells that is stable needs to settle, by theory, and
+    twice that long again, within `longest_s`.
+    """
     from forebay.run.api import run
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
@@ -229,6 +332,12 @@ def simulate(
         link = replace(link, rtt=f"{round(values[0] * 1e6)}us")
     else:
         link = replace(link, rate=f"{round(values[-1])}bit/s")
+    settling_s = {
+        (float(n), float(value)): _settling_s(drawn, params, n, value)
+        for n in flows
+        for value in values
+    }
+    duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
     text = scenario(
         link,
         drawn.law,
@@ -249,7 +358,16 @@ def simulate(
         deviation = finished.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
         value = values[texts.index(settings[key])]
         found.append((float(settings["traffic.0.flows"]), float(value), deviation))
-    return replace(drawn, oscillation=found)
+    return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
+
+
+def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, value: float) -> float:
+    """Of the loop there; 0 for one that is not stable, or that is not."""
+    link = drawn.link
+    rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
+    model = LawModel(drawn.law, params, round(rate_bps), link.packet_bytes, float(link.buffer_pkts))
+    loop = Loop.at(model, flows, rtt_s)
+    return loop.settling_s if loop is not None and loop.stable else 0.0
 
 
 def _inner(axis: Floats, points: int) -> list[float]:

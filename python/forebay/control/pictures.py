@@ -82,7 +82,7 @@ def bode(loop: Loop, title: str = "") -> Plot:
 
 def nyquist(loop: Loop, title: str = "") -> Plot:
     """L in the complex plane near −1, with the unit circle and the largest sensitivity."""
-    response = loop.response(loop.grid())
+    response = loop.response(loop.grid)
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(5.4, 5.4), layout="constrained")
         axes = figure.subplots()

@@ -19,6 +19,9 @@ from forebay.tune import theory
 from forebay.tune.ranges import Condition, Ranges
 
 Params = tuple[tuple[str, str], ...]
+
+#: Axes that are a set-point: a queue, or a delay.
+SET_POINTS = ("target", "delay")
 Point = Mapping[str, float]
 
 
@@ -53,7 +56,8 @@ class Candidate:
         parameters, "retargeted" for the papers' gains with a tuned set-point.
     point: on the axes of its space, where it was searched.
     local: the linear model under each condition; empty for a law without one.
-    keeps: whether it keeps the margins everywhere, and the queue from being empty too long.
+    keeps: whether it keeps the margins everywhere.
+    share: its set-point as a share of the one that the search gave.
     """
 
     law: str
@@ -63,6 +67,7 @@ class Candidate:
     point: Mapping[str, float] = field(default_factory=dict)
     local: tuple[theory.Local | None, ...] = ()
     keeps: bool = False
+    share: float = 1.0
 
     @property
     def table(self) -> Law:
@@ -106,6 +111,13 @@ class Space:
             return fixed + self.adapted(point, condition, flows)
 
         return theory.at(self.law, params_at, self.queue_pkts(point), ranges, conditions)
+
+    def moved(self, point: Point, share: float) -> dict[str, float] | None:
+        """The point with `share` of its set-point; None for a space without an axis of it."""
+        for axis in self.axes:
+            if axis.name in SET_POINTS:
+                return {**point, axis.name: share * point[axis.name]}
+        return None
 
     def _values(self, point: Point) -> list[float]:
         return [point[axis.name] for axis in self.axes]
@@ -153,4 +165,5 @@ def listed(law: str, ranges: Ranges) -> list[Candidate]:
 
 def _texts(params: Sequence[tuple[str, float | str]]) -> Params:
     """Values as a scenario and `--set` have them."""
-    return tuple((name, it if isinstance(it, str) else f"{it:g}") for name, it in params)
+    # The space has rounded its numbers: where a small difference matters, to more digits.
+    return tuple((name, it if isinstance(it, str) else f"{it:.15g}") for name, it in params)

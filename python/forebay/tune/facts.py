@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from forebay import _native
 from forebay.report.words import baseline
 from forebay.run import stats
 from forebay.tune.candidates import Goal
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from forebay.tune.check import Checked
     from forebay.tune.theory import Local
     from forebay.tune.tuning import Against, Tuning
-
-#: Share of time with an empty queue above which the goodput limits the set-point.
-IDLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,6 @@ class Margins:
 
     few_flows, long_rtt: whether the tightest corner has the fewest flows of the range, the
         longest RTT.
-    idle: largest share of time with an empty queue; None where it is below `IDLE`.
     thresholds: whether the gain is the inverse of the distance between two thresholds.
     rough: places at which flows have fewer than ten packets in flight.
     """
@@ -56,11 +53,19 @@ class Margins:
     amplified_limit: float
     slow_at: str
     settling_s: float
-    idle: float | None
-    idle_at: str
     thresholds: bool
     rough: int
     places: int
+
+
+@dataclass(frozen=True)
+class SetPoint:
+    """A set-point of the chosen law that packets have tried, as a share of the search's own."""
+
+    share: float
+    goodput: float
+    delay_p95_s: float
+    deviation_s: float
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,10 @@ class Facts:
     #: whether the chosen law has a linear model
     modelled: bool
     margins: Margins | None
+    #: of the chosen law, from the lowest on; one where no other was tried
+    set_points: list[SetPoint]
+    #: the round trip that a self-tuning law takes for its own, where it is none of the range's
+    odd_rtt: str
     searched: Searched
     tested: Tested | None
 
@@ -170,6 +179,8 @@ def of(tuning: Tuning) -> Facts:
         choice=_choice(tuning, chosen) if chosen else None,
         modelled=bool(local),
         margins=_margins(tuning, local) if counted(local) else None,
+        set_points=_set_points(tuning, chosen) if chosen else [],
+        odd_rtt=_odd_rtt(tuning, chosen) if chosen else "",
         searched=_searched(tuning),
         tested=_tested(tuning) if tuning.tested else None,
     )
@@ -189,11 +200,34 @@ def _choice(tuning: Tuning, chosen: Checked) -> Choice:
     )
 
 
+def _set_points(tuning: Tuning, chosen: Checked) -> list[SetPoint]:
+    law = chosen.candidate.label.split(",")[0]
+    tried = [one for one in tuning.screened if one.candidate.label.split(",")[0] == law]
+    found = [
+        SetPoint(
+            one.candidate.share,
+            float(one.relative(tuning.best).min()),
+            one.worst_of(one.delay_p95_s),
+            one.worst_of(one.deviation_s),
+        )
+        for one in tried
+    ]
+    return sorted(found, key=lambda one: one.share)
+
+
+def _odd_rtt(tuning: Tuning, chosen: Checked) -> str:
+    text = dict(chosen.candidate.params).get("rtt")
+    if text is None:
+        return ""
+    rtt_s = _native.quantity("rtt", text, "time")
+    low_s, high_s = tuning.ranges.rtts_s
+    return "" if low_s <= rtt_s <= high_s else text
+
+
 def _margins(tuning: Tuning, local: Sequence[Local | None]) -> Margins:
     there, ranges = counted(local), tuning.ranges
     tight = max(there, key=lambda one: one.sensitivity)
     slow = max(there, key=lambda one: one.loop.settling_s)
-    emptiest = max(there, key=lambda one: one.idle)
     return Margins(
         tight_at=_at(tight),
         few_flows=tight.condition.flows == ranges.flows[0] < ranges.flows[1],
@@ -204,8 +238,6 @@ def _margins(tuning: Tuning, local: Sequence[Local | None]) -> Margins:
         amplified_limit=SENSITIVITY,
         slow_at=_at(slow),
         settling_s=slow.loop.settling_s,
-        idle=emptiest.idle if emptiest.idle > IDLE else None,
-        idle_at=_at(emptiest),
         thresholds=all(one.loop.model["direct"] for one in there),
         rough=sum(one is not None and one.timeouts for one in local),
         places=len(local),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebay._native import LawModel
-from forebay.control import maps
+from forebay.control import gain, maps
 from forebay.control.loop import Loop
 from forebay.tune.ranges import Condition, Ranges
 
@@ -72,6 +72,11 @@ class Local:
     @property
     def delay_p95_s(self) -> float:
         return (self.queue_pkts + 1.645 * self.deviation_pkts) / self.capacity_pkts_per_s
+
+    @property
+    def deviation_s(self) -> float:
+        """Of the queuing delay, by TCP's own losses and by changes of the load."""
+        return self.deviation_pkts / self.capacity_pkts_per_s
 
     @property
     def noise_delay_s(self) -> float:
@@ -132,17 +137,22 @@ def at(
 
 def moved(loop: Loop) -> tuple[float, float, float]:
     """Largest |1/(1 + L)|, and the queue's deviation by losses and by load, in packets."""
-    point, plant = loop.point, loop.queue_plant
+    point, poles = loop.point, (loop.point.tcp_pole, loop.point.queue_pole)
     omega = TURNS / point.rtt_s
-    omega = omega[omega <= loop.highest_rad_s]
-    sensitivity = np.abs(1 / (1 + loop.response(omega)))
-    to_queue = sensitivity / np.abs((1j * omega + plant.poles[0]) * (1j * omega + plant.poles[1]))
+    omega = np.union1d(omega[omega < loop.highest_rad_s], loop.highest_rad_s)
+    omega = omega[omega <= 1.01 * TURNS[-1] / point.rtt_s]
+    sensitivity = np.abs(gain.sensitivity(loop.terms, 1j * omega))
+    # The peak itself, between two of these frequencies.
+    k = int(sensitivity.argmax())
+    near = np.linspace(omega[max(k - 1, 0)], omega[min(k + 1, len(omega) - 1)], 33)
+    peak = np.abs(gain.sensitivity(loop.terms, 1j * near)).max()
+    to_queue = sensitivity / np.abs((1j * omega + poles[0]) * (1j * omega + poles[1]))
     # Windows' sum to queue: dq/dt = ΣW/R − C.
     noise = (to_queue / point.rtt_s) ** 2 * 0.5 * point.capacity_pkts_per_s
     # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
-    load = (to_queue * plant.gain * point.probability / omega) ** 2 / LOAD_EVERY_S
+    load = (to_queue * point.plant_gain * point.probability / omega) ** 2 / LOAD_EVERY_S
     return (
-        float(sensitivity.max()),
+        float(max(peak, sensitivity[k])),
         math.sqrt(float(np.trapezoid(noise, omega)) / math.pi),
         math.sqrt(float(np.trapezoid(load, omega)) / math.pi),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from forebay._native import ScenarioError
+from forebay.control.maps import modelled
 from forebay.report import words
 from forebay.run import stats
 from forebay.run.experiment import Progress
@@ -17,12 +18,16 @@ from forebay.tune import candidates as known
 from forebay.tune.candidates import GOALS, Candidate, Goal
 from forebay.tune.check import Check, Checked, Floats, check, runnable
 from forebay.tune.ranges import Ranges
-from forebay.tune.search import search
+from forebay.tune.search import keeps, search
 from forebay.tune.theory import Local
 
 #: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
 #: ones, luck in the choice would count as merit.
 SCREENING_SEEDS = 2
+
+#: Shares of a set-point that packets try: lower ones where the goodput allows more, and higher ones
+#: where the goal is not met.
+LOWER, HIGHER = (0.7, 0.5, 0.35, 0.25), (1.4, 2.0, 2.8)
 
 #: Points along each range at which the model is evaluated again.
 GRID = 5
@@ -157,6 +162,11 @@ def tune(
     baseline = words.baseline()["name"]
     if names == [baseline]:
         raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
+    if laws and all(known.space(law, ranges) is None for law in names):
+        raise ScenarioError(
+            f'--law: found "{", ".join(names)}", allowed: with it at least one law that has a '
+            f"linear model to search by: {', '.join(modelled())}"
+        )
     why = runnable(known.default(baseline), ranges)
     if why:  # the ranges are at fault, and no law
         raise ScenarioError(why)
@@ -168,6 +178,7 @@ def tune(
     _keep(tuning, screening)
     tuning.screened = [one for one in screening.checked if one.complete]
     _choose(tuning)
+    _move_set_point(tuning, threads, watch)
     if tuning.chosen is None or tuning.interrupted or tuning.faults:
         return tuning
     finalists = [tuning.chosen.candidate]
@@ -211,6 +222,36 @@ def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
         else:
             wanted.append(candidate)
     return wanted
+
+
+def _move_set_point(tuning: Tuning, threads: int | None, watch: Watch | None) -> None:
+    """Tries other set-points of the chosen law with packets: the share of time with an empty queue
+    that the model predicts is a poor measure of the goodput."""
+    chosen = tuning.chosen
+    if chosen is None or tuning.interrupted or tuning.faults or not chosen.candidate.point:
+        return
+    one, ranges = chosen.candidate, tuning.ranges
+    space = known.space(one.law, ranges)
+    tried = []
+    for share in LOWER if tuning.meets_goal else HIGHER:
+        point = space.moved(one.point, share) if space is not None else None
+        if space is None or point is None:
+            return
+        try:
+            local = tuple(space.local(point, ranges, ranges.conditions))
+        except ScenarioError:
+            continue
+        label = f"{one.label}, {share:g} of its set-point"
+        params = space.params(point)
+        moved = Candidate(one.law, label, params, "tuned", point, local, keeps(local), share)
+        if (moved.keeps or not one.keeps) and not runnable(moved, ranges):
+            tried.append(moved)
+    if not tried:
+        return
+    found = check(tried, ranges, SCREENING_SEEDS, threads, _named(watch, "set-point runs"))
+    _keep(tuning, found)
+    tuning.screened += [one for one in found.checked if one.complete]
+    _choose(tuning)
 
 
 def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:

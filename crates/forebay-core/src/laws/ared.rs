@@ -89,6 +89,9 @@ impl AredParams {
     }
 }
 
+/// The part of the range between the thresholds in which adaptation leaves max_p alone.
+const QUIET: (f64, f64) = (0.4, 0.6);
+
 /// min_th: half of the packets that the link sends in the target delay.
 fn least_threshold_pkts(target_delay_s: f64, pkts_per_s: f64) -> f64 {
     (target_delay_s * pkts_per_s / 2.0).max(5.0)
@@ -107,8 +110,8 @@ impl LawParams for AredParams {
     fn build(&self, site: &Site) -> Box<dyn Law> {
         let red = self.red(site);
         let tuner = Adaptation {
-            low_pkts: red.min_th.0 + 0.4 * (red.max_th.0 - red.min_th.0),
-            high_pkts: red.max_th.0 - 0.4 * (red.max_th.0 - red.min_th.0),
+            low_pkts: red.min_th.0 + QUIET.0 * (red.max_th.0 - red.min_th.0),
+            high_pkts: red.max_th.0 - (1.0 - QUIET.1) * (red.max_th.0 - red.min_th.0),
             alpha: self.alpha,
             beta: self.beta,
             interval: self.interval,
@@ -119,10 +122,24 @@ impl LawParams for AredParams {
         Box::new(Tuned::new(Red::new(red, site), tuner))
     }
 
-    /// RED with max_p as it starts: adaptation is slow, and rests while the average stays in the
-    /// middle fifth of its range.
+    /// RED with max_p as it starts, where that rests in the middle fifth of its range; adaptation
+    /// moves it to that fifth's nearer edge otherwise, or to its bounds. Then it is slow.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
-        self.red(site).linear(point, site)
+        let mut red = self.red(site);
+        let (start, p_b) = (
+            red.max_p,
+            point.probability() / signals_per_probability(self.wait),
+        );
+        red.max_p = start.clamp(
+            (p_b / QUIET.1).min(self.top.max(start)),
+            (p_b / QUIET.0).max(self.bottom(site).min(start)),
+        );
+        if p_b < red.max_p || !self.gentle {
+            return red.linear(point, site);
+        }
+        // Above max_th the slope is that of the start: see `Red`.
+        red.max_p = start;
+        red.linear(point, site)
     }
 
     const SET_POINT: &'static str = "target_delay";

@@ -114,18 +114,30 @@ impl LawParams for PdRedParams {
         let p_b = point.probability() / rate;
         let target_pkts = site.pkts(self.target);
         let above_min = target_pkts - self.min_th.0;
-        let share = above_min / (self.max_th.0 - self.min_th.0);
-        // Beyond share·max_p with max_p = 1, the slope ends.
-        if !(0.0 < share && share < 1.0 && p_b < share) {
+        let range_pkts = self.max_th.0 - self.min_th.0;
+        let share = above_min / range_pkts;
+        let average = Some(Average {
+            weight: self.w_q,
+            interval_s: 1.0 / point.capacity_pkts_per_s,
+        });
+        if !(0.0 < share && share < 1.0) || p_b >= 1.0 || self.k_p == 0.0 {
             return None;
+        }
+        // With max_p at 1 the controller can do no more, and RED's slope alone is left, above
+        // the target.
+        if p_b >= share {
+            return Some(LoopFilter {
+                queue_pkts: self.min_th.0 + p_b * range_pkts,
+                average,
+                direct: rate / range_pkts,
+                sampled: None,
+                one_sided: false,
+            });
         }
         let interval_s = self.interval.as_secs_f64();
         let path = rate * share / site.buffer_pkts;
         Some(LoopFilter {
-            average: Some(Average {
-                weight: self.w_q,
-                interval_s: 1.0 / point.capacity_pkts_per_s,
-            }),
+            average,
             direct: rate * p_b / above_min,
             ..LoopFilter::sampled(target_pkts, self.coefficients().sampled(interval_s, path))
         })

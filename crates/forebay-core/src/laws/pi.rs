@@ -8,7 +8,7 @@ use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::periodic::Periodic;
-use crate::search::{number, packets, Conditions, Search, Space};
+use crate::search::{self, packets, Conditions, Search, Space};
 use crate::units::{SetPoint, Span};
 
 pub const LAW: LawSpec = LawSpec::of::<PiParams>(
@@ -115,14 +115,14 @@ impl LawParams for PiParams {
         )))
     }
 
-    fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.a,
             b: self.b,
             c: 0.0,
         };
         let filter = gains.sampled(self.interval.as_secs_f64(), 1.0);
-        Some(LoopFilter::sampled(site.pkts(self.target), filter))
+        LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
     }
 
     fn search(conditions: &Conditions) -> Search {
@@ -130,11 +130,8 @@ impl LawParams for PiParams {
         let axes = [conditions.target(), conditions.k_p(), conditions.zero()];
         Search::Space(Space::with_target(axes, move |x| {
             let k = Coefficients::pid(x["k_p"], x["k_p"] * x["zero"], 0.0, interval_s);
-            vec![
-                ("target", packets(x["target"])),
-                ("a", number(k.a.min(1.0))),
-                ("b", number(k.b.clamp(0.0, 1.0))),
-            ]
+            let (a, b) = search::gains(k.a.min(1.0), k.b.clamp(0.0, 1.0));
+            vec![("target", packets(x["target"])), ("a", a), ("b", b)]
         }))
     }
 

@@ -3,8 +3,8 @@
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, Design, DesignRequest, Ecn, Law, LawParams, LawSpec, PacketMeta, ParamValues,
-    QueueView, Signal, Site, Target, Verdict,
+    fits_buffer, Design, DesignRequest, Ecn, Flow, Law, LawParams, LawSpec, PacketMeta,
+    ParamValues, QueueView, Signal, Site, Target, Verdict,
 };
 use crate::laws::pie::PieGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -60,12 +60,18 @@ impl LawParams for Pi2Params {
     /// Near p' the square has the slope 2p', whatever the load: classic traffic, TCP.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let capacity = site.rate.packets_per_sec(site.packet);
-        let slope = 2.0 * point.probability().sqrt();
-        let filter = (self.gains()).sampled(self.interval.as_secs_f64(), slope / capacity);
-        let target_pkts = site.pkts(self.target);
+        let root = point.probability().sqrt();
+        let interval_s = self.interval.as_secs_f64();
+        // Of p', per packet; p' and not p is what rests where TCP needs it.
+        let filter = (self.gains()).sampled(interval_s, 1.0 / capacity);
+        let resting = LoopFilter::controlled(site.pkts(self.target), filter, root)?;
+        let filter = (self.gains()).sampled(interval_s, 2.0 * root / capacity);
         // The head has waited for as long as the queue was when it came.
-        let age_s = target_pkts / capacity;
-        Some(LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
+        let age_s = resting.queue_pkts.max(0.0) / capacity;
+        Some(LoopFilter::sampled(
+            resting.queue_pkts,
+            filter.delayed(age_s),
+        ))
     }
 
     fn search(conditions: &Conditions) -> Search {
@@ -201,6 +207,10 @@ impl Law for Pi2 {
     #[inline]
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.0.on_enqueue(now, q, p, rng)
+    }
+
+    fn flow(&mut self, flow: &Flow) -> bool {
+        self.0.flow(flow)
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -102,7 +102,7 @@ impl LawParams for PiPdParams {
     fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let target_pkts = site.pkts(self.target);
         let filter = pi_gains(self.alpha, target_pkts).sampled(self.interval.as_secs_f64(), 1.0);
-        Some(LoopFilter {
+        (self.alpha > 0.0).then(|| LoopFilter {
             one_sided: true,
             ..LoopFilter::sampled(target_pkts, filter)
         })

@@ -154,11 +154,11 @@ impl LawParams for PidParams {
         )))
     }
 
-    fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
+    fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
         let filter = gains.sampled(interval_s, 1.0);
-        Some(LoopFilter::sampled(site.pkts(self.target), filter))
+        LoopFilter::controlled(site.pkts(self.target), filter, point.probability())
     }
 
     fn search(conditions: &Conditions) -> Search {

@@ -5,10 +5,11 @@
 //! error relative to the buffer, as the text has it, they hardly signal: times the buffer in
 //! packets, PI and PID hold their target.
 
+use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
 use crate::law::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta,
-    ParamValues, QueueView, Site, Target,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec,
+    PacketMeta, ParamValues, QueueView, Site, Target,
 };
 use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
@@ -216,7 +217,8 @@ impl PGoals {
         let k_p = omega_g.hypot(p1) * omega_g.hypot(p2) / point.plant_gain();
         let note = format!(
             "The loop gain crosses one at {omega_g:.4} rad/s, the geometric mean of the poles of \
-             TCP and the queue. Without an integral the queue settles above its target."
+             TCP and the queue. Without an integral the queue settles where k_p times the average \
+             over the buffer is what TCP needs, wherever the target is."
         );
         let gains = Gains {
             k_p: self.tuning * k_p,
@@ -293,17 +295,10 @@ impl Averaged {
     /// The difference equation after the average, at arrivals or at the samples.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let target_pkts = site.pkts(self.target.set_point);
-        let Coefficients { a, b, c } = self.gains;
         let mut filter = self
             .gains
             .sampled(self.interval.as_secs_f64(), 1.0 / self.buffer_pkts);
-        let queue_pkts = if filter.denominator.len() > 1 {
-            target_pkts
-        } else {
-            // Without an integral p = K_P·e/B at rest, and K_P = a − c.
-            debug_assert!((a - b + c).abs() <= 1e-9 * a.abs());
-            target_pkts + point.probability() * self.buffer_pkts / (a - c)
-        };
+        let resting = LoopFilter::controlled(target_pkts, filter.clone(), point.probability())?;
         let average = (!self.at_samples).then_some(Average {
             weight: self.w_q,
             interval_s: 1.0 / point.capacity_pkts_per_s,
@@ -312,9 +307,9 @@ impl Averaged {
             filter = filter.averaged(self.w_q);
         }
         // A queue that is spared is not signalled at all.
-        (queue_pkts > self.min_pkts && queue_pkts.is_finite()).then(|| LoopFilter {
+        (resting.queue_pkts > self.min_pkts || self.min_pkts == 0.0).then(|| LoopFilter {
             average,
-            ..LoopFilter::sampled(queue_pkts, filter)
+            ..LoopFilter::sampled(resting.queue_pkts, filter)
         })
     }
 
@@ -341,6 +336,12 @@ impl Controller for Averaged {
     fn arrival(&mut self, q: &QueueView, _p: &PacketMeta) {
         if !self.at_samples {
             self.average(q);
+        }
+    }
+
+    fn flow(&mut self, flow: &Flow) {
+        if !self.at_samples {
+            self.average_pkts = averaged(self.average_pkts, self.w_q, flow);
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
 use crate::law::{
-    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues,
+    fits_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues,
     QueueView, Signal, Site, Target, Verdict,
 };
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -217,7 +217,8 @@ impl LawParams for PieParams {
             Estimator::Timestamp => target_pkts / site.rate.packets_per_sec(site.packet),
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
-        Some(LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
+        // Without an integral, where PIE rests depends on how its gains changed on the way.
+        (self.alpha > 0.0).then(|| LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
     }
 
     fn search(conditions: &Conditions) -> Search {
@@ -499,6 +500,20 @@ impl Law for Pie {
             self.use_burst(took.unwrap_or(0));
         }
         Verdict::Pass
+    }
+
+    /// With time stamps the last departure says all; where the departure rate is measured, each
+    /// counts.
+    fn flow(&mut self, flow: &Flow) -> bool {
+        if self.params.estimator != Estimator::Timestamp {
+            return false;
+        }
+        if flow.departures > 0 {
+            // A law that never draws needs no randomness to see a departure.
+            let mut unused = Rng::new(0, "pie");
+            self.on_dequeue(flow.end, &flow.view, &flow.packet, &mut unused);
+        }
+        true
     }
 
     fn on_overflow(&mut self, _now: Time, _q: &QueueView) {

@@ -1,9 +1,9 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
-use crate::averaging::{design, thresholds, AveragingDesign};
+use crate::averaging::{averaged, design, thresholds, AveragingDesign};
 use crate::law::{
-    Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView, Scale,
-    Site, Verdict,
+    Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView,
+    Scale, Site, Verdict,
 };
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -305,6 +305,18 @@ impl Law for Red {
             return Verdict::Mark;
         }
         Verdict::Pass
+    }
+
+    /// The count of arrivals since the last signal does not enter the intensity.
+    fn flow(&mut self, flow: &Flow) -> bool {
+        let in_unit = self.scale.packet_pkts(flow.packet.bytes);
+        let in_units = Flow {
+            queue_pkts: flow.queue_pkts.map(|pkts| in_unit * pkts),
+            ..*flow
+        };
+        self.average_pkts = averaged(self.average_pkts, self.w_q, &in_units);
+        self.probability = self.base_probability();
+        true
     }
 
     fn on_overflow(&mut self, _now: Time, _q: &QueueView) {

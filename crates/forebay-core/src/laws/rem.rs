@@ -3,7 +3,7 @@
 
 use crate::difference::Coefficients;
 use crate::law::{
-    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues,
+    fits_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues,
     QueueView, Scale, Site, Target,
 };
 use crate::laws::pi::PiGoals;
@@ -63,10 +63,14 @@ impl LawParams for RemParams {
             b: self.gamma,
             c: 0.0,
         };
-        (slope > 0.0).then(|| {
-            let filter = gains.sampled(self.interval.as_secs_f64(), slope);
-            LoopFilter::sampled(site.pkts(self.target), filter)
-        })
+        let filter = gains.sampled(self.interval.as_secs_f64(), slope);
+        // Without an integral the price is γ·q, from an empty queue on.
+        let queue_pkts = if gains.a > gains.b {
+            site.pkts(self.target)
+        } else {
+            -(-point.probability()).ln_1p() / (self.phi.ln() * self.gamma)
+        };
+        (slope > 0.0 && self.gamma > 0.0).then(|| LoopFilter::sampled(queue_pkts, filter))
     }
 
     /// p ≈ ln φ·price, whose step is γ(α(q − target) + Δq): PI with K_P = γ·ln φ and the zero
@@ -150,6 +154,10 @@ impl Controller for Rem {
 
     fn arrival(&mut self, _q: &QueueView, p: &PacketMeta) {
         self.arrived_pkts += self.scale.packet_pkts(p.bytes);
+    }
+
+    fn flow(&mut self, flow: &Flow) {
+        self.arrived_pkts += self.scale.packet_pkts(flow.packet.bytes) * f64::from(flow.arrivals);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

@@ -1,0 +1,114 @@
+//! Laws that take many packets of a fluid at once, against the same packets one by one. No law is
+//! named here.
+
+use forebay_core::laws::LAWS;
+use forebay_core::{
+    Bytes, Ecn, Flow, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span,
+    Time,
+};
+
+const RATE: u64 = 8_000_000_000;
+/// Packets in a step of 1 ms.
+const PACKETS: u32 = 1000;
+const STEPS: u32 = 2000;
+
+fn site() -> Site {
+    Site {
+        rate: Rate::from_bps(RATE),
+        buffer_pkts: 100_000.0,
+        packet: Bytes(1000),
+    }
+}
+
+fn view(queue_pkts: f64, now: Time) -> QueueView {
+    let packets = (queue_pkts + 0.5) as u32;
+    QueueView {
+        packets,
+        bytes: u64::from(packets) * 1000,
+        limit_packets: 100_000,
+        rate: site().rate,
+        idle_since: None,
+        others: Others::default(),
+        head_since: Some(Time::from_nanos(
+            now.as_nanos().saturating_sub(u64::from(packets) * 1000),
+        )),
+    }
+}
+
+fn packet(queue_pkts: f64) -> PacketMeta {
+    PacketMeta {
+        bytes: 1000,
+        ecn: Ecn::NotEct,
+        signal: Signal::Drop,
+        tcp: true,
+        sojourn: Span::from_nanos((1000.0 * queue_pkts) as u64),
+    }
+}
+
+/// A slow swing about 1000 packets.
+fn queue_pkts(step: u32) -> f64 {
+    1000.0 + 400.0 * (f64::from(step) / 150.0).sin()
+}
+
+fn between(step: u32, part: f64) -> f64 {
+    queue_pkts(step) + part * (queue_pkts(step + 1) - queue_pkts(step))
+}
+
+fn ticks(law: &mut dyn Law, now: Time, queue: f64) {
+    while law.poll_timeout().is_some_and(|due| due <= now) {
+        law.handle_timeout(now, &view(queue, now));
+    }
+}
+
+/// The probability over time, by either way; `None` for a law that takes packets one by one.
+fn run(spec: &LawSpec, at_once: bool) -> Option<Vec<f64>> {
+    let mut law = spec.build(&[], &site()).ok()?;
+    let mut rng = Rng::new(1, "flow");
+    let mut seen = Vec::new();
+    for step in 0..STEPS {
+        let end = Time::from_nanos(1_000_000 * u64::from(step + 1));
+        let last = between(step, 1.0);
+        if at_once {
+            let flow = Flow {
+                end,
+                queue_pkts: [between(step, 0.0), last],
+                arrivals: PACKETS,
+                departures: PACKETS,
+                packet: packet(last),
+                view: view(last, end),
+            };
+            if !law.flow(&flow) {
+                return None;
+            }
+        } else {
+            for k in 1..=PACKETS {
+                let queue = between(step, f64::from(k) / f64::from(PACKETS));
+                let now = Time::from_nanos(1_000_000 * u64::from(step) + 1000 * u64::from(k));
+                law.on_enqueue(now, &view(queue, now), &packet(queue), &mut rng);
+                law.on_dequeue(now, &view(queue, now), &packet(queue), &mut rng);
+            }
+        }
+        ticks(law.as_mut(), end, last);
+        seen.push(law.intensity(&view(last, end))?);
+    }
+    Some(seen)
+}
+
+#[test]
+fn many_packets_at_once_are_the_same_packets_one_by_one() {
+    let mut taken = 0;
+    for spec in LAWS {
+        let Some(once) = run(spec, true) else {
+            continue;
+        };
+        taken += 1;
+        let each = run(spec, false).expect("an intensity");
+        let largest = each.iter().copied().fold(0.0, f64::max);
+        // One by one, queue lengths are whole packets, and ticks come between two of them.
+        for (a, b) in once.iter().zip(&each) {
+            let off = (a - b).abs();
+            assert!(off <= 5e-3 * largest.max(1e-6), "{}: {a} {b}", spec.kind);
+        }
+    }
+    assert!(taken >= LAWS.len() / 2, "only {taken} laws");
+}

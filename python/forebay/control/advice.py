@@ -1,0 +1,141 @@
+"""What a design does about an interval that does not suit its link, and advises about a loop that
+amplifies too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from forebay import _native
+from forebay._native import ScenarioError
+from forebay.control import design, margins
+
+if TYPE_CHECKING:
+    from forebay.control.design import Design
+
+#: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
+#: away: PI-PD's rule has the same bound.
+LONGEST = 0.25
+#: The share that a design takes instead.
+TAKEN = 0.2
+#: Largest |1/(1 + L)| that is calm: at least 6 dB and 29° (Åström and Hägglund 2006).
+CALM = 2.0
+#: Factors on a goal, nearest first.
+LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A loop whose |1/(1 + L)| rises above `CALM`, and the setting that brings it below.
+
+    peak: as it is. key, value: the setting; None where none of those tried does. then: the peak
+    with it; phase_deg: the phase margin with it.
+    """
+
+    peak: float
+    key: str | None = None
+    value: str | None = None
+    then: float | None = None
+    phase_deg: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "sensitivity_peak": self.peak,
+            "set": self.key and f"{self.key}={self.value}",
+            "sensitivity_peak_then": self.then,
+            "phase_deg_then": self.phase_deg,
+        }
+
+
+def with_interval(made: Design, given: Mapping[str, str]) -> Design:
+    """The design at an interval that suits the RTT, where the law's own does not and nobody has
+    asked for it."""
+    loop = made.loop
+    assert loop is not None
+    usual = _default(made.law, "interval")
+    if loop.interval_s is None or usual is None or "interval" in given:
+        return made
+    rtt_s = made.point.rtt_s
+    own_s = usual if isinstance(usual, float) else _native.quantity("interval", usual, "time")
+    # A rule that chooses the interval has thought of the RTT; other clocks sample no queue.
+    if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
+        return made
+    taken = f"{1e3 * TAKEN * rtt_s:.2g}ms"
+    try:
+        other = design.once(made.law, made.link, {**given, "interval": taken})
+    except ScenarioError:
+        return made
+    if other.loop is None or _peak(other) > 0.95 * _peak(made):
+        return made
+    return replace(other, published=loop)
+
+
+def of(made: Design, given: Mapping[str, str]) -> Advice | None:
+    """None for a loop that is calm."""
+    peak = _peak(made)
+    if peak <= CALM:
+        return None
+    for key, value in _tried(made, given):
+        settings = {**given, **_interval(made), key: value}
+        try:
+            other = design.once(made.law, _link(made, key, value), settings)
+        except ScenarioError:
+            continue
+        then = _peak(other)
+        if then <= CALM and other.loop is not None:
+            return Advice(peak, key, value, then, other.loop.margins.phase_deg)
+    return Advice(peak)
+
+
+def _link(made: Design, key: str, value: str) -> design.Link:
+    if key != "target":
+        return made.link
+    return replace(made.link, target_pkts=float(value.removesuffix("p")))
+
+
+def _tried(made: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Settings from the nearest on: the goal that slows the law, its other goals, its interval,
+    and the set-point."""
+    model = made.model()
+    values = {name: value for name, value, _ in model.goals}
+    slowed = model.slowed_by
+    if slowed is not None and slowed not in values:
+        values[slowed] = dict(made.params)[slowed]
+    for key in sorted(values, key=lambda key: key != slowed):
+        try:
+            now = float(given.get(key, values[key]))
+        except ValueError:
+            continue
+        for factor in LESS if key == slowed else (*LESS, *MORE):
+            yield key, f"{factor * now:.3g}"
+    if made.loop is not None and made.loop.interval_s is not None:
+        for share in (0.1, 0.05):
+            if share * made.point.rtt_s < 0.9 * made.loop.interval_s:
+                yield "interval", f"{1e3 * share * made.point.rtt_s:.2g}ms"
+    if "target" in dict(made.params):
+        for factor in (1.5, 2.0, 3.0, 4.0):
+            if factor * made.link.target_pkts < 0.9 * made.link.buffer_pkts:
+                yield "target", f"{factor * made.link.target_pkts:.4g}p"
+
+
+def _interval(made: Design) -> dict[str, str]:
+    """The interval of a design that has taken one, to stay."""
+    if made.published is None:
+        return {}
+    return {"interval": dict(made.params)["interval"]}
+
+
+def _peak(made: Design) -> float:
+    """Of |1/(1 + L)|; infinite for a loop that is not stable."""
+    if made.loop is None or not made.loop.stable:
+        return float("inf")
+    return margins.peak(made.loop.terms, made.loop.grid)
+
+
+def _default(law: str, param: str) -> str | float | None:
+    for entry in _native.laws():
+        if entry["name"] == law:
+            return next((p["default"] for p in entry["params"] if p["name"] == param), None)
+    return None

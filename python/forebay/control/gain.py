@@ -1,0 +1,264 @@
+"""The gain of a sampled loop at any complex s, for one loop or for many at once.
+
+A law acts on the (averaged) queue at once with the gain d, and through D(z), sampled every T and
+held. With G(s) for plant, delay and average:
+
+- without D the loop is continuous: L = d·G;
+- without d it is discrete: L = D(z)·Z{H·G}, the pulse transfer function of hold, delay and plant;
+- with both, the part that acts at once closes a loop of its own, and the sampler sees
+  G/(1 + d·G) instead of G: L_s = D(z)·Z{H·G/(1 + d·G)}.
+
+Z folds every frequency above half the sampling frequency back, by Poisson's sum
+Z{F} = (1/T)·Σ F(s + 2πjm/T). Of H·G it has a closed form; what the inner loop changes in it,
+−H·d·G²/(1 + d·G), falls with the seventh power of frequency, so that a few terms are the sum.
+
+Numbers may be scalars, or columns with a row for each loop; s then has a row for each, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from forebay._native import LinearModel, OperatingPoint
+
+Complexes = NDArray[np.complexfloating[Any, Any]]
+Floats = NDArray[np.float64]
+
+#: Least number of terms of Poisson's sum to each side, for a sampler much quicker than the RTT.
+FOLDS = 2
+#: Poles nearer than this, relative to their size, are held apart for the partial fractions.
+APART = 1e-6
+#: Frequencies times R beyond which a continuous loop that is to be told stable is quiet.
+QUIET = 40.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """One loop, or a column of loops of one kind.
+
+    gain, poles, delay_s: of the plant, gain·e^{−s·delay}/((s + p1)…(s + pn)).
+    direct: d. interval_s, numerator, denominator: of D, with z⁰, z⁻¹, …; None without a sampler.
+    hybrid: whether the law acts both ways.
+    """
+
+    gain: float | Floats
+    poles: tuple[float | Floats, ...]
+    delay_s: float | Floats
+    direct: float | Floats
+    interval_s: float | Floats | None = None
+    numerator: tuple[float | Floats, ...] = (0.0,)
+    denominator: tuple[float | Floats, ...] = (1.0,)
+    hybrid: bool = False
+
+    def changed(self, gain: float | Floats = 1.0, delay_s: float | Floats = 0.0) -> Terms:
+        """With the plant's gain times `gain`, and more delay."""
+        return replace(self, gain=self.gain * gain, delay_s=self.delay_s + delay_s)
+
+
+def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
+    """Loops of one kind (see `kind`) as columns; a single one as scalars."""
+
+    def column(values: Sequence[float]) -> float | Floats:
+        return values[0] if len(values) == 1 else np.array(values)[:, None]
+
+    points, models = [point for point, _ in cells], [model for _, model in cells]
+    gain = [point.plant_gain for point in points]
+    poles = [[point.tcp_pole for point in points], [point.queue_pole for point in points]]
+    pole = [average_pole(model) for model in models]
+    if pole[0] is not None:
+        averages = [one for one in pole if one is not None]
+        gain = [g * p for g, p in zip(gain, averages, strict=True)]
+        poles.append(averages)
+    sampled = [model["sampled"] for model in models]
+    direct = [model["direct"] for model in models]
+    built = Terms(
+        column(gain),
+        _apart(tuple(column(one) for one in poles)),
+        column([point.rtt_s for point in points]),
+        column(direct),
+    )
+    if sampled[0] is None:
+        return built
+    there = [one for one in sampled if one is not None]
+
+    def coefficients(lists: list[list[float]]) -> tuple[float | Floats, ...]:
+        longest = max(map(len, lists))
+        return tuple(
+            column([one[i] if i < len(one) else 0.0 for one in lists]) for i in range(longest)
+        )
+
+    return replace(
+        built,
+        interval_s=column([one[0] for one in there]),
+        numerator=coefficients([one[1] for one in there]),
+        denominator=coefficients([one[2] for one in there]),
+        hybrid=any(direct),
+    )
+
+
+def kind(model: LinearModel) -> tuple[bool, bool, bool]:
+    """Loops of one kind go through the same formulas."""
+    return average_pole(model) is not None, model["direct"] != 0, model["sampled"] is not None
+
+
+def average_pole(model: LinearModel) -> float | None:
+    """K = −C·ln(1 − w_q) (staqm section III.A); None without an average."""
+    average = model["average"]
+    if average is None or average[0] >= 1:
+        return None
+    return -math.log1p(-average[0]) / average[1]
+
+
+def plant(t: Terms, s: Complexes) -> Complexes:
+    """G(s)."""
+    total = np.asarray(t.gain * np.exp(-s * t.delay_s), complex)
+    for pole in t.poles:
+        total = total / (s + pole)
+    return total
+
+
+def pulse(t: Terms, s: Complexes) -> Complexes:
+    """Z{H·G} at z = e^{sT}.
+
+    With R = nT + δ each mode r/(s + p) becomes r(Γ0 z⁻ⁿ⁻¹ + Γ1 z⁻ⁿ⁻²)/(1 − e^{−pT}z⁻¹) (Åström and
+    Wittenmark, Computer-Controlled Systems, section 2.3): an interval starts with the input
+    held before, for δ.
+    """
+    assert t.interval_s is not None
+    whole, rest = whole_intervals(t.delay_s, t.interval_s)
+    z_1 = np.exp(-s * t.interval_s)
+    total = np.zeros_like(z_1)
+    for residue, pole in residues(t):
+        new, old = gammas(pole, t.interval_s, rest)
+        total = total + residue * (new + old * z_1) / (1 - np.exp(-pole * t.interval_s) * z_1)
+    return np.asarray(total * np.exp(-s * t.interval_s * (whole + 1)), complex)
+
+
+def law(t: Terms, s: Complexes) -> Complexes:
+    """D(e^{sT})."""
+    assert t.interval_s is not None
+    z_1 = np.exp(-s * t.interval_s)
+    return _series(t.numerator, z_1) / _series(t.denominator, z_1)
+
+
+def inner(t: Terms, s: Complexes) -> Complexes:
+    """d·G, the loop that the part of the law that acts at once closes."""
+    return np.asarray(t.direct * plant(t, s), complex)
+
+
+def outer(t: Terms, s: Complexes) -> Complexes:
+    """L_s at the sampler; the whole loop where nothing acts at once."""
+    seen = pulse(t, s)
+    if t.hybrid:
+        assert t.interval_s is not None
+        turn = 2j * math.pi / np.asarray(t.interval_s)
+        folds = FOLDS + math.ceil(float(np.max(np.asarray(t.interval_s) / t.delay_s)))
+        for fold in range(-folds, folds + 1):
+            there = s + fold * turn
+            g = plant(t, there)
+            seen = seen - hold(t, there) * t.direct * g * g / (1 + t.direct * g)
+    return law(t, s) * seen
+
+
+def hold(t: Terms, s: Complexes) -> Complexes:
+    """H/T = (1 − e^{−sT})/(sT)."""
+    assert t.interval_s is not None
+    x = s * t.interval_s
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(np.abs(x) < 1e-8, 1.0, -np.expm1(-x) / x), complex)
+
+
+def sensitivity(t: Terms, s: Complexes) -> Complexes:
+    """What a sine on the queue becomes in the closed loop: 1/(1 + L). With both ways, its
+    component at the sine's own frequency."""
+    if not t.hybrid:
+        return np.asarray(1 / (1 + loop(t, s)), complex)
+    g = plant(t, s)
+    at_once = 1 / (1 + t.direct * g)
+    held = hold(t, s) * g * at_once * law(t, s)
+    return np.asarray(at_once * (1 - held / (1 + outer(t, s))), complex)
+
+
+def loop(t: Terms, s: Complexes) -> Complexes:
+    """L, whose 1 + L is zero at the roots of the closed loop.
+
+    With both ways, 1 + L = (1 + d·G)(1 + L_s): where nothing is folded that is
+    L = (d + D·H/T)·G.
+    """
+    if t.interval_s is None:
+        return inner(t, s)
+    if not t.hybrid:
+        return outer(t, s)
+    at_once = inner(t, s)
+    return at_once + (1 + at_once) * outer(t, s)
+
+
+def highest_rad_s(t: Terms) -> float | Floats:
+    """Where a loop has shown itself: half the sampling frequency, or where it has long been
+    quiet."""
+    quiet = QUIET / np.asarray(t.delay_s)
+    if t.interval_s is None:
+        return _plain(quiet)
+    return _plain(np.minimum(quiet, math.pi / np.asarray(t.interval_s)))
+
+
+def residues(t: Terms) -> list[tuple[float | Floats, float | Floats]]:
+    """(r, p) of the plant's partial fractions Σ r/(s + p)."""
+    found = []
+    for i, pole in enumerate(t.poles):
+        residue = t.gain
+        for j, other in enumerate(t.poles):
+            if i != j:
+                residue = residue / (other - pole)
+        found.append((residue, pole))
+    return found
+
+
+def whole_intervals(
+    delay_s: float | Floats, interval_s: float | Floats
+) -> tuple[float | Floats, float | Floats]:
+    """n and δ of a delay nT + δ."""
+    whole = np.floor(np.asarray(delay_s) / interval_s + 1e-9)
+    return _plain(whole), _plain(np.maximum(delay_s - whole * interval_s, 0.0))
+
+
+def gammas(
+    pole: float | Floats, interval_s: float | Floats, rest_s: float | Floats
+) -> tuple[float | Floats, float | Floats]:
+    """What a mode gains in an interval from the input that comes in it, and from the one before."""
+    left = np.asarray(interval_s) - rest_s
+    new = -np.expm1(-pole * left) / pole
+    old = np.exp(-pole * left) * -np.expm1(-pole * np.asarray(rest_s)) / pole
+    return _plain(new), _plain(old)
+
+
+def _apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
+    held: list[float | Floats] = []
+    for pole in poles:
+        apart = np.asarray(pole, float)
+        for _ in poles:
+            near = np.zeros_like(apart, bool)
+            for other in held:
+                near |= np.abs(apart - other) < APART * apart
+            apart = np.where(near, apart * (1 + 2 * APART), apart)
+        held.append(_plain(apart))
+    return tuple(held)
+
+
+def _series(coefficients: Sequence[float | Floats], z_1: Complexes) -> Complexes:
+    """Σ cᵢ z⁻ⁱ."""
+    total = np.zeros_like(z_1)
+    for c in reversed(coefficients):
+        total = total * z_1 + c
+    return total
+
+
+def _plain(x: Floats) -> float | Floats:
+    return float(x) if x.ndim == 0 else x

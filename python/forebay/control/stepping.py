@@ -1,0 +1,71 @@
+"""The linear loop in time, step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay.control import gain
+
+if TYPE_CHECKING:
+    from forebay.control.loop import Loop
+
+Floats = NDArray[np.float64]
+
+
+def step(loop: Loop, change: float, duration_s: float, points: int) -> tuple[Floats, Floats]:
+    """Time and deviation of the queue after a step at the plant's input: each mode of the plant
+    exactly over steps with a held input.
+
+    A step of the probability's set-point acts at the plant's input, undelayed by it for the
+    reader's convenience: the answer starts at t = R.
+    """
+    interval_s, terms = loop.interval_s, loop.terms
+    fine = duration_s / points
+    # What acts at once is held for a step, which has to be short beside the delay.
+    if interval_s is None:
+        fine = min(fine, float(terms.delay_s) / 20)
+    elif terms.hybrid:
+        fine = min(fine, float(terms.delay_s) / 8)
+    # The law's samples fall on steps, and a delay is a whole number of them, and a rest.
+    dt = interval_s / max(1, math.ceil(interval_s / fine)) if interval_s else fine
+    steps = math.ceil(duration_s / dt)
+    per_sample = round(interval_s / dt) if interval_s else 1
+    whole_steps, rest = gain.whole_intervals(terms.delay_s, dt)
+    whole = int(whole_steps)
+    pole = gain.average_pole(loop.model)
+    # Without the average, which follows below.
+    plain = gain.terms([(loop.point, {**loop.model, "average": None})])
+    modes_of = gain.residues(plain)
+    factors = [tuple(map(float, gain.gammas(p, dt, rest))) for _, p in modes_of]
+    decay = [math.exp(-float(p) * dt) for _, p in modes_of]
+    modes = np.zeros(len(modes_of))
+    smoothed = 0.0
+    sampled = loop.model["sampled"]
+    numerator, denominator = (sampled[1], sampled[2]) if sampled else ([0.0], [1.0])
+    inputs, outputs = np.zeros(len(numerator)), np.zeros(len(denominator))
+    history = np.zeros(steps + whole + 3)
+    queue = np.zeros(steps + 1)
+    held = 0.0
+    for k in range(steps):
+        q = queue[k]
+        seen = smoothed if pole is not None else q
+        if sampled and k % per_sample == 0:
+            inputs = np.concatenate([[seen], inputs[:-1]])
+            held = (
+                np.dot(numerator, inputs) - np.dot(denominator[1:], outputs[:-1])
+            ) / denominator[0]
+            outputs = np.concatenate([[held], outputs[:-1]])
+        # `history` runs `whole` + 1 steps ahead of the plant.
+        history[k + whole + 1] = change - (held + loop.model["direct"] * seen)
+        new, old = history[k + 1], history[k]
+        for i, (residue, _) in enumerate(modes_of):
+            gamma_new, gamma_old = factors[i]
+            modes[i] = decay[i] * modes[i] + residue * (gamma_new * new + gamma_old * old)
+        queue[k + 1] = modes.sum()
+        if pole is not None:
+            smoothed += -math.expm1(-pole * dt) * (0.5 * (queue[k + 1] + q) - smoothed)
+    return np.arange(steps + 1, dtype=float) * dt, queue
