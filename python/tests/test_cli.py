@@ -363,15 +363,18 @@ def test_a_terminal_has_its_width(scenario: Path, columns: int) -> None:
         assert number in shown or number == "99.9"
 
 
-def test_standard_input_is_a_scenario(scenario: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "lines"), [(["run", "-", "--seeds", 1], 4), (["fluid", "-", "--law", "pi"], 2)]
+)
+def test_standard_input_is_a_scenario(scenario: Path, arguments: list[object], lines: int) -> None:
     done = subprocess.run(
-        command("run", "-", "--json", "--seeds", 1),
+        command(*arguments, "--json"),
         input=scenario.read_text(),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert len(runs(done.stdout)) == 4
+    assert len(runs(done.stdout)) == lines
 
 
 def test_what_never_ends_is_refused(cli: Cli) -> None:

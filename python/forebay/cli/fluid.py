@@ -72,16 +72,21 @@ def fluid(
     from forebay.run import experiment
 
     if out is None and not as_json:
-        out = Path("results") / f"{file.stem}-fluid"
+        out = Path("results") / ("stdin-fluid" if str(file) == "-" else f"{file.stem}-fluid")
     if out is not None:
         place.check(out)
     sets = list(settings(set_).items())
-    plan = experiment.read(file, laws=law or (), sets=set_ or ()).plan
+    # It is read several times.
+    piped = str(file) == experiment.STDIN
+    source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
+    plan = experiment.read(source, laws=law or (), sets=set_ or ()).plan
     rows: list[Row]
     if compare:
         from forebay.fluid import packets  # draws, which takes a while to load
 
-        comparisons = packets.compare(file, laws=law or (), sets=sets, seeds=seeds, step_s=step_at)
+        comparisons = packets.compare(
+            source, laws=law or (), sets=sets, seeds=seeds, step_s=step_at
+        )
         rows = [row for comparison in comparisons for row in comparison.rows()]
         ordered = sorted(comparisons, key=lambda comparison: comparison.law)
         figures = {
@@ -89,7 +94,7 @@ def fluid(
             for name, group in groupby(ordered, key=lambda comparison: comparison.law)
         }
     else:
-        traces = api.scenario(file, laws=law or (), sets=sets, sawtooth=sawtooth)
+        traces = api.scenario(source, laws=law or (), sets=sets, sawtooth=sawtooth)
         rows = [_row(trace) for trace in traces]
         by_law = sorted(traces, key=lambda trace: trace.law)
         figures = {

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay import _native
-from forebay._native import ScenarioError
 from forebay.fluid.model import Model
 from forebay.run import experiment
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
+    from forebay.run.experiment import Source
 
 
 def run(model: Model) -> FluidTrace:
@@ -35,14 +33,14 @@ def halving(model: Model) -> dict[str, float]:
 
 
 def scenario(
-    path: str | os.PathLike[str],
+    path: Source,
     *,
     laws: Sequence[str] = (),
     sets: Sequence[tuple[str, str]] = (),
     sawtooth: bool = False,
     step: str = "1ms",
 ) -> list[FluidTrace]:
-    """Runs every law at every point of a scenario file as a fluid; see `run`.
+    """Runs every law at every point of a scenario as a fluid; see `run`.
 
     laws: names, to run instead of the file's; sets: keys and values to set on top of it;
     sawtooth: as in `Class`.
@@ -50,12 +48,7 @@ def scenario(
     Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
     long-lived TCP flows (ftp) with packets of one size.
     """
-    name = os.fspath(path)
-    try:
-        text = Path(path).read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+    name, text = experiment.text_of(path)
     return experiment.unbroken(
         lambda: _native.fluid_scenario(
             text,
@@ -64,6 +57,6 @@ def scenario(
             laws=list(laws),
             sawtooth=sawtooth,
             step=step,
-            read=experiment.beside(path),
+            read=experiment.beside(name),
         )
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from forebay.run.api import run
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
     from forebay.report.result import Result
+    from forebay.run.experiment import Source
 
 Floats = NDArray[np.float64]
 
@@ -143,7 +143,7 @@ class Comparison:
 
 
 def compare(
-    path: str | os.PathLike[str],
+    path: Source,
     *,
     laws: Sequence[str] = (),
     sets: Sequence[tuple[str, str]] = (),

@@ -97,6 +97,8 @@ class Execution:
 MOST_BYTES = 16 << 20
 #: Stands for standard input.
 STDIN = "-"
+#: Name in errors of a scenario without a file.
+NO_FILE = "scenario"
 
 #: A file, "-" for standard input, TOML in a text of several lines, or its tables.
 Source = str | os.PathLike[str] | Mapping[str, Any]
@@ -117,7 +119,7 @@ def read(
     """
     if seeds is not None and not 0 <= seeds < 2**32:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
-    name, text = _text(source)
+    name, text = text_of(source)
     files: dict[str, str] = {}
     read_beside = beside(name)
 
@@ -135,19 +137,21 @@ def read(
         seeds=seeds,
         read=read_and_note,
     )
-    command = _command(name, laws or (), sets, seeds)
+    # What is in no file can be given to standard input.
+    in_command = STDIN if name == NO_FILE else name
+    command = _command(in_command, laws or (), sets, seeds)
     return Experiment(plan, name, text.decode(), command, files=files)
 
 
-def _text(source: Source) -> tuple[str, bytes]:
-    """Name and text of a scenario."""
+def text_of(source: Source) -> tuple[str, bytes]:
+    """Name and text of a scenario. Raises `ScenarioError`."""
     if isinstance(source, Mapping):
         from forebay.run.scenario import toml  # loads tomlkit
 
-        return "scenario", toml(source).encode()
+        return NO_FILE, toml(source).encode()
     name = os.fspath(source)
     if "\n" in name:
-        return "scenario", name.encode()
+        return NO_FILE, name.encode()
     try:
         if name == STDIN:
             text = sys.stdin.buffer.read(MOST_BYTES + 1)
