@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forebay.link.outcome import Outcome
-from forebay.run.designed import command
+from forebay.run.designed import command, is_of_flows
 from forebay.run.settled import FULL, MISSED
 
 
@@ -20,6 +20,7 @@ def missed(found: Outcome, index: int) -> str:
     rtt_s = 0.0 if spread else sum(most for _, most in delays_s)
     if (
         found.changed
+        or is_of_flows(one.law)
         or not (target_pkts and flows and rtt_s)
         or found.runs[index].metrics["utilisation"] < FULL
         or abs(queue_pkts / target_pkts - 1) < MISSED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,16 @@ from forebay import units
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 
 if TYPE_CHECKING:
-    from forebay._native import Parameter
+    from forebay._native import LawInfo, Parameter
+
+#: Queues that give each flow a loop of its own.
+OF_FLOWS = re.compile(r"\b(fq|cake)\b")
+
+
+def is_of_flows(law: LawInfo) -> bool:
+    """Whether the law runs once for each flow: its set-point is then of a flow's queue, and the
+    link as a whole has none to miss."""
+    return law.queue is not None and OF_FLOWS.search(law.queue) is not None
 
 
 def command(

@@ -114,6 +114,8 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
     target_pkts = law.target_pkts
     if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
+    if designed.is_of_flows(law):
+        return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))
     if not used >= FULL or not abs(queue_pkts / target_pkts - 1) > MISSED:
@@ -143,6 +145,8 @@ def _short(point: PointInfo, law: LawInfo) -> str:
     # Counted from the last time that the loop was disturbed.
     began = max([change.time_s for change in point.changes if change.time_s < start], default=0.0)
     if load is None or law.kind is None or any(change.aqm for change in point.changes):
+        return ""
+    if designed.is_of_flows(law):
         return ""
     flows, rtt_s, packet_bytes = load
     from forebay.control.loop import Loop  # scipy takes a while to load

@@ -140,6 +140,11 @@ impl Receiver {
         } else if ce && !self.echo && acks.quick > 0 && !acks.counts_marks {
             self.quick = self.quick.max(QUICK_AFTER_MARK);
         }
+        // A sender that has reduced its window may wait for this very ACK (`tcp_ecn_accept_cwr` of
+        // include/net/tcp_ecn.h; a count of marks has no CWR).
+        let reduced = acks.quick > 0
+            && packet.flags.ecn_signal()
+            && (!acks.counts_marks || acks.echoes_changes);
         self.see_ecn(ce, packet.flags);
         // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
         // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
@@ -163,7 +168,8 @@ impl Receiver {
             && packet.seq != 0
             && self.ack_due == u64::MAX
             && self.quick == 0
-            && !marks_change;
+            && !marks_change
+            && !reduced;
         if may_wait {
             self.ack_due = now + acks.delay_ns;
             return (Reply::Later, delivered);
@@ -285,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_acks_come_first_and_after_a_mark() {
+    fn quick_acks_come_first_after_a_mark_and_after_its_answer() {
         use Reply::{Later, Now};
         let quick = AckPolicy {
             quick: 3,
@@ -305,6 +311,11 @@ mod tests {
         assert_eq!(replies(0..7), [Now, Now, Now, Now, Later, Now, Later]);
         // The mark on 7, and one more.
         assert_eq!(replies(7..11), [Now, Now, Later, Now]);
+        // The sender says that it has reduced its window.
+        let mut answer = data(11);
+        answer.flags = Flags::of_tcp(true);
+        assert_eq!(r.receive(0, &answer, quick).0, Now);
+        assert_eq!(r.receive(0, &data(12), quick).0, Later);
     }
 
     #[test]
