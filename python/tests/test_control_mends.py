@@ -23,7 +23,7 @@ def of(text: str, **sets: str) -> Design:
     """`forebay design …` as it is typed."""
     law, *words = text.split()
     options = {key[2:]: value for key, value in zip(words[::2], words[1::2], strict=True)}
-    return design(law, flows=float(options.pop("flows")), sets=sets, **options)  # type: ignore[arg-type]
+    return design(law, flows=float(options.pop("flows")), sets=sets, **options)
 
 
 # --- margins at z = −1 ------------------------------------------------------------------------
@@ -363,7 +363,11 @@ def test_the_fluid_is_the_same_at_any_rate() -> None:
     """A link with a hundred times the rate, the flows, the queue and a hundredth of the gain."""
     queues = []
     for scale in (1, 100):
-        params = {"target": f"{200 * scale}p", "a": 7.853e-5 / scale, "b": 7.827e-5 / scale}
+        params: dict[str, float | str] = {
+            "target": f"{200 * scale}p",
+            "a": 7.853e-5 / scale,
+            "b": 7.827e-5 / scale,
+        }
         link = fluid.Bottleneck("pi", f"{30 * scale}Mbit/s", 800 * scale, params=params)
         model = fluid.Model([link], [fluid.Class(60 * scale, "200ms", marks=True)], "60s")
         queues.append(fluid.run(model).queue_pkts[0] / scale)
