@@ -325,14 +325,14 @@ def test_a_law_without_a_model_has_no_map_and_no_search(cli: Cli, law: str) -> N
 def test_a_map_simulates_as_long_as_its_cells_need(cli: Cli) -> None:
     red = ["min_th=20p", "max_th=150p", "max_p=0.05", "w_q=1e-5"]
     done = cli(
-        *["map", "red", "--rate", "10Mbit/s", "--flows", "30..60", "--rtt", "50..60ms"],
+        *["map", "red", "--rate", "10Mbit/s", "--flows", "15..25", "--rtt", "50..60ms"],
         *[word for one in red for word in ("--set", one)],
-        *["--points", "10", "--simulate", "1", "--out", "map"],
+        *["--buffer", "400p", "--points", "10", "--simulate", "1", "--out", "map"],
     )
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("Packets, ")]
     seconds = float(line.split()[1])
-    # An average of w_q = 1e-5 at 1250 packets/s takes 80 s.
+    # An average of w_q = 1e-5 at 1250 packets/s takes 80 s, and the loop twice that to settle.
     assert seconds == 300
     assert "this is its start" in done.stdout
 
