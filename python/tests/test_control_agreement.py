@@ -6,6 +6,7 @@ Each says where the queue settles and whether it swings; a disagreement is a fai
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_design_map_and_fluid_agree(law: str, link: dict[str, str | float]) -> N
 
 
 @pytest.mark.parametrize("law", ["pi", "pi-avg", "p-avg", "rem", "pie", "pi2", "red"])
-def test_packets_rest_where_the_design_does(law: str, tmp_path: object) -> None:
+def test_packets_rest_where_the_design_does(law: str, tmp_path: Path) -> None:
     """Drawn once for each law, and marked, as the model has no losses."""
     rng = np.random.default_rng([7, *law.encode()])
     made = None
@@ -141,9 +142,8 @@ def test_packets_rest_where_the_design_does(law: str, tmp_path: object) -> None:
             continue
         if not made.stable or made.settling_s > 15 or made.margins is None:
             made = None
-    path = f"{tmp_path}/made.toml"
-    with open(path, "w") as file:
-        file.write(made.toml())
+    path = tmp_path / "made.toml"
+    path.write_text(made.toml())
     found = run(path, sets={"bottleneck.ecn": True, "traffic.0.ecn": True}, seeds=2)
     means = [one.metrics["queue_mean_pkts"] for one in found.runs]
     # TCP's sawteeth need up to a fifth less signal than p·W² = 2 (docs/fluid.md).

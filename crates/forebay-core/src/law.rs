@@ -211,7 +211,8 @@ impl Target {
     }
 }
 
-/// Packets of a fluid that pass a queue in a short time, evenly. The queue is never empty or full.
+/// Packets of a fluid that pass a queue in a short time, evenly. The queue is never full; it is
+/// empty all the time, or never.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// The end of that time.
@@ -220,6 +221,8 @@ pub struct Flow {
     pub queue_pkts: [f64; 2],
     pub arrivals: u32,
     pub departures: u32,
+    /// What the link could have sent besides, had the queue not been empty.
+    pub missed: u32,
     /// Each of them; `sojourn` is that of the last to leave.
     pub packet: PacketMeta,
     /// At the end.

@@ -69,8 +69,9 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         self.law.on_dequeue(now, q, p, rng)
     }
 
+    /// A tuner may watch each time that the link runs dry.
     fn flow(&mut self, flow: &Flow) -> bool {
-        let whole = self.law.flow(flow);
+        let whole = flow.missed == 0 && self.law.flow(flow);
         if whole {
             self.tuner.flow(flow, &mut self.law);
         }

@@ -74,6 +74,7 @@ fn run(spec: &LawSpec, at_once: bool) -> Option<Vec<f64>> {
                 queue_pkts: [between(step, 0.0), last],
                 arrivals: PACKETS,
                 departures: PACKETS,
+                missed: 0,
                 packet: packet(last),
                 view: view(last, end),
             };

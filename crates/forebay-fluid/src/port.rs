@@ -121,7 +121,8 @@ impl Port {
             (time, first + part * (last - first))
         };
         let (arrival, departure) = (1.0 / arrivals as f64, 1.0 / departures as f64);
-        if arrivals + departures >= MANY && overflows == 0 && !idle && first > 0.0 {
+        // Empty all the time, or never.
+        if arrivals + departures >= MANY && overflows == 0 && idle == (first <= 0.0) {
             let before = self.probability;
             if let Some(p) = self.flow(step, arrivals, departures) {
                 self.probability = p;
@@ -185,6 +186,12 @@ impl Port {
             queue_pkts: step.queue_pkts,
             arrivals: count(arrivals),
             departures: count(departures),
+            missed: if step.queue_pkts[1] > 0.0 {
+                0
+            } else {
+                let length_ns = step.end.since(step.start).as_nanos() as f64;
+                whole_u32((length_ns / self.ns_per_pkt - step.left).max(0.0))
+            },
             packet: self.packet(waited),
             view,
         });

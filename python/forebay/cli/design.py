@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,6 +87,12 @@ def _write(result: Design, out: Path) -> list[Path]:
     return [out / name for name in contents]
 
 
+def _finite(value: float, form: str) -> str:
+    if math.isnan(value):
+        return "none"
+    return form.format(value) if math.isfinite(value) else "unlimited"
+
+
 def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -106,11 +113,16 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     table.add_row("probability p0", f"{point.probability:.4g}")
     table.add_row("RTT R", f"{1e3 * point.rtt_s:.4g} ms")
     table.add_row("queue", f"{result.queue_pkts:.4g} packets")
+    if result.loop is not None and result.loop.interval_s is not None:
+        table.add_row("sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms")
     if margins is not None:
-        table.add_row("crossover", f"{margins.crossover_rad_s:.4g} rad/s")
-        table.add_row("phase margin", f"{margins.phase_deg:.1f}°")
-        table.add_row("gain margin", f"{margins.gain_db:.1f} dB")
-        table.add_row("delay margin", f"{1e3 * margins.delay_s:.4g} ms")
+        for name, value, form in [
+            ("crossover", margins.crossover_rad_s, "{:.4g} rad/s"),
+            ("phase margin", margins.phase_deg, "{:.1f}°"),
+            ("gain margin", margins.gain_db, "{:.1f} dB"),
+            ("delay margin", 1e3 * margins.delay_s, "{:.4g} ms"),
+        ]:
+            table.add_row(name, _finite(value, form))
         table.add_row("sensitivity peak", f"{margins.sensitivity:.3g}")
     table.add_row("settling time", f"{result.settling_s:.3g} s")
     table.add_row("stable", "yes" if result.stable else "no")

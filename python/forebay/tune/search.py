@@ -97,7 +97,7 @@ def loss(local: Sequence[Local | None], goal: Goal) -> float:
     if broken > 0:
         return BROKEN + broken
     # Of equal deviations, that with the shorter queue.
-    return max(getattr(one, goal.least) + TIE * one.delay_p95_s for one in there)
+    return max(float(getattr(one, goal.least)) + TIE * one.delay_p95_s for one in there)
 
 
 def counted(local: Sequence[Local | None]) -> list[Local]:

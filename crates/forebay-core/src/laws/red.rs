@@ -314,7 +314,8 @@ impl Law for Red {
             queue_pkts: flow.queue_pkts.map(|pkts| in_unit * pkts),
             ..*flow
         };
-        self.average_pkts = averaged(self.average_pkts, self.w_q, &in_units);
+        self.average_pkts = averaged(self.average_pkts, self.w_q, &in_units)
+            * (1.0 - self.w_q).powf(f64::from(flow.missed));
         self.probability = self.base_probability();
         true
     }
