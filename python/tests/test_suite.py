@@ -145,7 +145,14 @@ def test_what_had_finished_is_kept_on_an_interruption(tmp_path: Path) -> None:
 
 
 def _suite(delays: dict[str, list[float]]) -> Suite:
-    case = Case("5-1", "Title", "Source", "", fairness=True, transfers=False)
+    case = Case(
+        "5-1",
+        "Title",
+        "Source",
+        "",
+        fairness=True,
+        measured={"delay_mean_s", "delay_p95_s", "goodput_bps", "drop_rate"},
+    )
     for law, values in delays.items():
         case.runs[law] = {
             seed: {
