@@ -338,8 +338,8 @@ def test_points_in_words(tmp_path: Path, sweep: str, title: str, axis: tuple[str
 
 KINDS = {
     'kind = "voice"\ntalk = "1.004s"\npause = "1.587s"': (
-        "packets of 200 bytes, round-trip time of 40 ms, access links of 100 Mbit/s, each a call "
-        "of 64 kbit/s, a packet every 20 ms, talking for 1.004 s and pausing for 1.587 s on average"
+        "each a call of 64 kbit/s, a packet every 20 ms, talking for 1.004 s and pausing for "
+        "1.587 s on average"
     ),
     'kind = "frames"\nframe = "12p"': "each sending 12 packets at once every 40 ms",
     'kind = "video"': (
