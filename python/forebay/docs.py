@@ -206,6 +206,57 @@ MORE = {
 All other keys are parameters of the law: [laws.md](laws.md). [queues.md](queues.md) lists the
 queues.
 """,
+    "traffic (voice)": """\
+```toml
+[[traffic]]
+kind  = "voice"            # G.711: 200 bytes every 20 ms
+flows = 4
+rtt   = "40ms"
+talk  = "1.004s"
+pause = "1.587s"
+start = { uniform = ["0s", "20ms"] }
+```
+
+The metrics `voice_delay_s`, `voice_jitter_s` and `voice_loss` tell what the calls get.
+""",
+    "traffic (frames)": """\
+```toml
+[[traffic]]
+kind     = "frames"
+flows    = 1
+rtt      = "40ms"
+packet   = "1500B"
+frame    = "12p"
+interval = "33.3ms"
+```
+""",
+    "traffic (video)": """\
+```toml
+[[traffic]]
+kind           = "video"
+flows          = 2
+rtt            = "40ms"
+packet         = "1500B"
+header         = "52B"
+tcp            = "linux-cubic"
+initial_window = "10p"
+ladder         = ["500kbit/s", "1Mbit/s", "2.5Mbit/s"]
+```
+
+The metrics `video_rate_bps` and `video_stalled` tell what the viewers get. Playing begins with the
+first segment, and goes on after a stall with the next one.
+""",
+    "traffic (arrivals)": """\
+```toml
+[[traffic]]
+kind        = "arrivals"
+file        = "my.pcapng"
+destination = "192.168.1.0/24"
+start       = "1s"
+```
+
+[arrivals.md](arrivals.md) has the formats and an example that runs.
+""",
     "at": """\
 ```toml
 [[at]]

@@ -35,6 +35,11 @@ METRICS = [
     "jain",
     "flow_completion_p50_s",
     "flow_completion_p95_s",
+    "voice_delay_s",
+    "voice_jitter_s",
+    "voice_loss",
+    "video_rate_bps",
+    "video_stalled",
     "forwarded_packets",
 ]
 POINTS = ["traffic.0.flows = 5", "traffic.0.flows = 20"]

@@ -337,6 +337,14 @@ def test_points_in_words(tmp_path: Path, sweep: str, title: str, axis: tuple[str
 
 
 KINDS = {
+    'kind = "voice"\ntalk = "1.004s"\npause = "1.587s"': (
+        "each a call of 64 kbit/s, a packet every 20 ms, talking for 1.004 s and pausing for "
+        "1.587 s on average"
+    ),
+    'kind = "frames"\nframe = "12p"': "each sending 12 packets at once every 40 ms",
+    'kind = "video"': (
+        "each a viewer of segments of 2 s at 300 kbit/s or more, with a buffer of 30 s (BBA-0)"
+    ),
     'kind = "cbr"\nrate = "1Mbit/s"': "no congestion control, packets of 1000 bytes",
     'kind = "web"\nrequests = 3': (
         "each a session of 3 requests a second on average, at Poisson times, each answered over "

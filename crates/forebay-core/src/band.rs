@@ -183,6 +183,20 @@ impl<P: Packet> Band<P> {
         Some(packet)
     }
 
+    /// The packet `ahead` places behind the oldest.
+    pub fn packet(&self, ahead: usize) -> Option<&P> {
+        self.queue.get(ahead).map(|(packet, _)| packet)
+    }
+
+    /// Takes that packet out, unjudged.
+    pub fn remove(&mut self, ahead: usize) -> Option<P> {
+        let (packet, _) = self.queue.remove(ahead)?;
+        self.view.packets -= 1;
+        self.view.bytes -= u64::from(packet.bytes());
+        self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
+        Some(packet)
+    }
+
     /// Tells the law that this many of its oldest packets made room for others.
     pub fn trimmed(&mut self, now: Time, packets: u32) {
         self.law.on_trim(now, &self.view, packets);

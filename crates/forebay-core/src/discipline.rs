@@ -60,8 +60,27 @@ pub trait Packet: Copy {
     fn tcp(&self) -> bool {
         true
     }
+    /// What it acknowledges over TCP, where that is known.
+    fn ack(&self) -> Option<Ack> {
+        None
+    }
+    /// Clears the differentiated services code point, where it can be written to.
+    fn clear_dscp(&mut self) {}
     /// Sets the CE codepoint; called only on an ECN-capable packet.
     fn set_ce(&mut self);
+}
+
+/// What the TCP header of a packet with ACK, and without SYN, says (RFC 9293 section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The number expected next.
+    pub number: u32,
+    /// It says nothing else: no data, no flags but those of ECN, no options.
+    pub bare: bool,
+    /// It has SACK blocks.
+    pub sacks: bool,
+    /// ECE and CWR, in any coding that tells values apart.
+    pub ecn: u8,
 }
 
 /// Why a packet was dropped.
@@ -69,7 +88,7 @@ pub trait Packet: Copy {
 pub enum Drop {
     /// The law signalled congestion on a packet that cannot carry a mark.
     Early,
-    /// The law dropped it outright.
+    /// The law dropped it outright, or the discipline did, for want of use.
     Forced,
     /// The buffer was full.
     Overflow,

@@ -11,6 +11,7 @@
 
 pub mod averaging;
 pub mod band;
+pub mod bands;
 pub mod cast;
 pub mod difference;
 pub mod discipline;

@@ -65,6 +65,18 @@ impl<T: Copy> Ring<T> {
         last
     }
 
+    /// Takes out the value `ahead` places behind the first; those before it move up.
+    pub fn remove(&mut self, ahead: usize) -> Option<T> {
+        let value = *self.get(ahead)?;
+        let mask = self.places.len().wrapping_sub(1);
+        for place in (0..ahead).rev() {
+            let at = self.popped.wrapping_add(place);
+            self.places[at.wrapping_add(1) & mask] = self.places[at & mask];
+        }
+        self.pop();
+        Some(value)
+    }
+
     /// Doubles the number of places; `filler` stands in those that are free.
     #[cold]
     #[inline(never)]
@@ -95,6 +107,9 @@ mod tests {
             }
             if i % 97 == 0 {
                 assert_eq!(ring.pop_last(), want.pop_back());
+            }
+            if i % 41 == 0 {
+                assert_eq!(ring.remove(5), want.remove(5));
             }
             assert_eq!(ring.get(7), want.get(7));
             assert_eq!((ring.len(), ring.is_empty()), (want.len(), want.is_empty()));

@@ -99,6 +99,11 @@ fn packets(scenario: &Scenario) -> f64 {
                 }
                 TrafficKind::Cbr { rate, .. } => flows * sent(*rate),
                 TrafficKind::OnOff(onoff) => flows * sent(onoff.rate),
+                TrafficKind::Voice(voice) => flows * duration_s / voice.interval.as_secs_f64(),
+                TrafficKind::Frames(frames) => {
+                    flows * f64::from(frames.packets) * duration_s / frames.interval.as_secs_f64()
+                }
+                TrafficKind::Video(video) => flows * duration_s / video.segment.as_secs_f64(),
                 TrafficKind::Arrivals(recorded) => {
                     let period = recorded
                         .period

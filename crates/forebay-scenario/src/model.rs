@@ -143,6 +143,9 @@ pub enum TrafficKind {
     Web(Web),
     Pages(Pages),
     OnOff(OnOff),
+    Voice(Voice),
+    Frames(Frames),
+    Video(Video),
     /// Packets as they came once; they come to the first queue itself.
     Arrivals(Recorded),
 }
@@ -157,6 +160,9 @@ impl TrafficKind {
             TrafficKind::Web(_) => "web",
             TrafficKind::Pages(_) => "pages",
             TrafficKind::OnOff(_) => "onoff",
+            TrafficKind::Voice(_) => "voice",
+            TrafficKind::Frames(_) => "frames",
+            TrafficKind::Video(_) => "video",
             TrafficKind::Arrivals(_) => "arrivals",
         }
     }
@@ -164,9 +170,10 @@ impl TrafficKind {
     /// How its packets say that they can be marked.
     pub fn ecn(&self) -> EcnChoice {
         match self {
-            TrafficKind::Cbr { ecn: true, .. } | TrafficKind::OnOff(OnOff { ecn: true, .. }) => {
-                EcnChoice::Classic
-            }
+            TrafficKind::Cbr { ecn: true, .. }
+            | TrafficKind::OnOff(OnOff { ecn: true, .. })
+            | TrafficKind::Voice(Voice { ecn: true, .. })
+            | TrafficKind::Frames(Frames { ecn: true, .. }) => EcnChoice::Classic,
             _ => self.tcp().map_or(EcnChoice::Off, |tcp| tcp.ecn),
         }
     }
@@ -177,7 +184,12 @@ impl TrafficKind {
             TrafficKind::Ftp(tcp) | TrafficKind::Mice { tcp, .. } => Some(tcp),
             TrafficKind::Web(web) => Some(&web.tcp),
             TrafficKind::Pages(pages) => Some(&pages.tcp),
-            TrafficKind::Cbr { .. } | TrafficKind::OnOff(_) | TrafficKind::Arrivals(_) => None,
+            TrafficKind::Video(video) => Some(&video.tcp),
+            TrafficKind::Cbr { .. }
+            | TrafficKind::OnOff(_)
+            | TrafficKind::Voice(_)
+            | TrafficKind::Frames(_)
+            | TrafficKind::Arrivals(_) => None,
         }
     }
 }
@@ -224,6 +236,63 @@ pub struct OnOff {
     /// absent.
     pub arrivals: Option<Arrivals>,
     pub ecn: bool,
+}
+
+/// A call in one direction: a packet each `interval`, during talk spurts where it has such.
+#[derive(Clone, Copy, Debug)]
+pub struct Voice {
+    /// Of the coder, without headers.
+    pub rate: Rate,
+    pub interval: Span,
+    /// Without end where absent.
+    pub talk: Option<Talk>,
+    pub ecn: bool,
+}
+
+impl Voice {
+    /// IPv4, UDP and RTP (RFC 3550).
+    pub const HEADER: Bytes = Bytes(40);
+
+    /// Size of a packet, headers included.
+    pub fn packet(&self) -> Bytes {
+        let bits = self.rate.as_bps() as f64 * self.interval.as_secs_f64();
+        Bytes(((bits / 8.0).round() as u64).max(1) + Voice::HEADER.0)
+    }
+}
+
+/// Means of exponential talk spurts and pauses.
+#[derive(Clone, Copy, Debug)]
+pub struct Talk {
+    pub talk: Span,
+    pub pause: Span,
+}
+
+/// So many packets at once, each `interval`.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames {
+    pub packets: u32,
+    pub interval: Span,
+    pub ecn: bool,
+}
+
+/// A viewer who fetches segment after segment, each over a fresh connection, at a rate by what is
+/// in his buffer (BBA-0).
+#[derive(Clone, Debug)]
+pub struct Video {
+    pub tcp: Tcp,
+    /// Playing time of a segment.
+    pub segment: Span,
+    /// From the lowest to the highest.
+    pub ladder: Vec<Rate>,
+    /// Most playing time that is held.
+    pub buffer: Span,
+    /// Up to this much, the lowest rate.
+    pub reservoir: Span,
+}
+
+impl Video {
+    /// From this share of the buffer on, the highest rate.
+    pub const UPPER: f64 = 0.9;
 }
 
 /// Packets of a capture or a list. Times count from the start of the traffic.

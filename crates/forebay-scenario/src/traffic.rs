@@ -1,8 +1,10 @@
 //! `[[traffic]]`: sets of like flows.
 
+mod applications;
 mod arrivals;
 mod checks;
 mod keys;
+mod tcp;
 
 use forebay_core::param::nearest;
 use forebay_core::{ParamSpec, Params, Time};
@@ -11,14 +13,18 @@ use crate::document::Document;
 use crate::error::Fault;
 use crate::files::Files;
 use crate::model::{
-    Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Tcp, Traffic, TrafficKind, Web,
+    Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web,
 };
 use crate::path::unique_labels;
 use crate::tree::Section;
 
 use checks::{check, check_group, path};
 pub use keys::FlowKeys;
-use keys::{ArrivalsKeys, CbrKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys, TcpKeys, WebKeys};
+use keys::{
+    ArrivalsKeys, CbrKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys, TcpKeys,
+    VideoKeys, VoiceKeys, WebKeys,
+};
+use tcp::tcp;
 
 /// Reads the numbers of one part of the keys.
 type ReadNumbers = fn(&Section) -> Result<Vec<KeyNumber>, Fault>;
@@ -158,6 +164,27 @@ pub const KINDS: &[TrafficSpec] = &[
         }),
     },
     TrafficSpec {
+        kind: "voice",
+        title: "Calls: small packets at a constant rate, with or without pauses, without congestion control",
+        parts: &[FlowKeys::SPECS, VoiceKeys::SPECS],
+        numbers: &[numbers::<VoiceKeys>],
+        read: Read::Flows(applications::voice),
+    },
+    TrafficSpec {
+        kind: "frames",
+        title: "Bursts of packets at even distances, such as frames of video, without congestion control",
+        parts: &[FlowKeys::SPECS, FramesKeys::SPECS],
+        numbers: &[numbers::<FramesKeys>],
+        read: Read::Flows(applications::frames),
+    },
+    TrafficSpec {
+        kind: "video",
+        title: "Viewers of adaptive video, which fetch segments over TCP at a rate by their buffer",
+        parts: &[FlowKeys::SPECS, VideoKeys::SPECS, TcpKeys::SPECS],
+        numbers: &[numbers::<VideoKeys>],
+        read: Read::Flows(applications::video),
+    },
+    TrafficSpec {
         kind: "arrivals",
         title: "Packets as they came once, from a capture or a list, without congestion control",
         parts: &[ArrivalsKeys::SPECS],
@@ -181,30 +208,6 @@ fn numbers<P: Params>(section: &Section) -> Result<Vec<KeyNumber>, Fault> {
 fn size(section: &Section) -> Result<Pareto2, Fault> {
     let SizeKeys { shape, scale } = section.read()?;
     Ok(Pareto2 { shape, scale })
-}
-
-fn tcp(section: &Section) -> Result<Tcp, Fault> {
-    let keys: TcpKeys = section.read()?;
-    if keys.initial_window.0 > keys.window.0 {
-        return Err(section.fault(
-            "initial_window",
-            format!("\"{}p\"", keys.initial_window.0),
-            format!("at most the window, \"{}p\"", keys.window.0),
-        ));
-    }
-    Ok(Tcp {
-        sender: keys.tcp.0,
-        ecn: keys.ecn,
-        pacing: keys.pacing,
-        gso: keys.gso,
-        window_pkts: keys.window.0,
-        initial_window_pkts: keys.initial_window.0,
-        min_rto: keys.min_rto,
-        delayed_ack: keys.delayed_ack,
-        ack_delay: keys.ack_delay,
-        quick_acks: keys.quick_acks as u8,
-        limited_transmit: keys.limited_transmit,
-    })
 }
 
 /// # Errors
@@ -253,11 +256,15 @@ fn flows(
 ) -> Result<Traffic, Fault> {
     let keys: FlowKeys = section.read()?;
     let kind = kind(section)?;
+    let (packet, header) = match &kind {
+        TrafficKind::Voice(voice) => (voice.packet(), Voice::HEADER),
+        _ => (keys.packet, keys.header),
+    };
     Ok(Traffic {
         label,
         flows: keys.flows,
-        packet: keys.packet,
-        header: keys.header,
+        packet,
+        header,
         path: path(section, keys.path.0, links)?,
         rtts: keys.rtt,
         access: keys.access,

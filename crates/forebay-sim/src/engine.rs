@@ -19,10 +19,11 @@ use std::sync::atomic::Ordering;
 use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, Discipline, Ecn, ParamError, Span, Time, TrafficClass};
 use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
-use forebay_trace::{FlowTotals, GoodputRecorder, Settings, Trace, Transfer};
+use forebay_trace::{Call, FlowTotals, GoodputRecorder, Settings, Trace, Transfer, Viewer};
 
 use crate::blocks::{AckOptions, BlockStore};
 use crate::calendar::Calendar;
+use crate::calls::Calls;
 use crate::events::{EventQueue, Ties};
 use crate::line::Wire;
 use crate::network::{Begun, Class, Hop, Network, Pair, Tcp};
@@ -296,14 +297,26 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
                 delivered_bytes: delivered[flow],
             };
             let recorder = port.record.recorder;
-            let crossed_by = network
-                .classes
-                .iter()
-                .filter(|class| class.links.contains(&link));
+            let crossed_by = || {
+                let classes = (0..).zip(&network.classes);
+                classes.filter(|(_, class)| class.links.contains(&link))
+            };
             Trace {
                 goodput: goodput.crossing(|traffic| network.classes[traffic].links.contains(&link)),
-                transfers: crossed_by
-                    .flat_map(|class| class.transfers.iter().copied())
+                transfers: crossed_by()
+                    .flat_map(|(_, class)| class.transfers.iter().copied())
+                    .collect(),
+                calls: crossed_by()
+                    .flat_map(|(traffic, class)| {
+                        let seen = class.calls.iter().flat_map(Calls::seen);
+                        seen.map(move |call| Call { traffic, ..call })
+                    })
+                    .collect(),
+                viewers: crossed_by()
+                    .flat_map(|(traffic, class)| {
+                        let seen = class.application.viewers(self.window).into_iter();
+                        seen.map(move |viewer| Viewer { traffic, ..viewer })
+                    })
                     .collect(),
                 ..recorder.finish(crossing(link).map(totals).collect())
             }

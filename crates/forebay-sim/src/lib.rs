@@ -12,6 +12,7 @@
 
 mod blocks;
 pub mod calendar;
+mod calls;
 mod engine;
 pub mod events;
 mod line;

@@ -8,6 +8,7 @@ use forebay_core::{Ecn, Rng};
 use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 use forebay_trace::Transfer;
 
+use crate::calls::Calls;
 use crate::line::Wire;
 use crate::number::{count, small};
 use crate::packet::Packet;
@@ -80,6 +81,8 @@ pub struct Class {
     pub most_connections: u32,
     /// Those that were done within the window of measurement.
     pub transfers: Vec<Transfer>,
+    /// Of voice.
+    pub calls: Option<Calls>,
 }
 
 /// Where a flow runs: pair, sender and class.
@@ -334,11 +337,7 @@ impl Network {
             packet_bytes: small(traffic.packet.0),
             header_bytes: small(traffic.header.0),
             dscp: traffic.dscp,
-            ect: match &traffic.kind {
-                TrafficKind::Cbr { ecn, .. } => *ecn,
-                TrafficKind::OnOff(onoff) => onoff.ecn,
-                _ => false,
-            },
+            ect: traffic.kind.tcp().is_none() && traffic.kind.ecn() == EcnChoice::Classic,
             first,
             count,
             links: traffic.path.clone(),
@@ -346,10 +345,12 @@ impl Network {
             extra_connections: 0,
             most_connections: match &traffic.kind {
                 TrafficKind::Web(web) => web.most_connections,
+                TrafficKind::Video(_) => count,
                 TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
                 _ => 0,
             },
             transfers: Vec::new(),
+            calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
         });
     }
 

@@ -1,6 +1,7 @@
 //! Packets: small plain values.
 
-use forebay_core::{discipline, Ecn, TrafficClass};
+use forebay_core::discipline::{self, Ack};
+use forebay_core::{Ecn, TrafficClass};
 
 /// Bytes of a SYN or an ACK on the wire: the IP and TCP headers.
 pub const HEADER_BYTES: u16 = 40;
@@ -34,6 +35,7 @@ impl Flags {
     const UDP: u8 = 1;
     const ECN_SIGNAL: u8 = 2;
     const HOSTS: u8 = 4;
+    const ACK: u8 = 8;
 
     /// Of a source without congestion control.
     pub const fn of_udp() -> Flags {
@@ -44,6 +46,11 @@ impl Flags {
     /// that the congestion window was reduced (CWR).
     pub const fn of_tcp(ecn_signal: bool) -> Flags {
         Flags(if ecn_signal { Flags::ECN_SIGNAL } else { 0 })
+    }
+
+    /// Of an ACK.
+    pub const fn of_ack(ecn_signal: bool) -> Flags {
+        Flags(Flags::of_tcp(ecn_signal).0 | Flags::ACK)
     }
 
     /// Of a packet whose hosts are known: [`Packet::seq`] holds their numbers.
@@ -88,6 +95,19 @@ impl discipline::Packet for Packet {
     }
     fn tcp(&self) -> bool {
         !self.flags.udp()
+    }
+    fn ack(&self) -> Option<Ack> {
+        let bare = self.blocks == NO_BLOCKS;
+        (self.flags.0 & Flags::ACK != 0).then_some(Ack {
+            number: self.seq,
+            bare,
+            // Or counts of marks, which say as much.
+            sacks: !bare,
+            ecn: u8::from(self.flags.ecn_signal()),
+        })
+    }
+    fn clear_dscp(&mut self) {
+        self.traffic_class = TrafficClass::new(0, self.ecn());
     }
     fn set_ce(&mut self) {
         self.traffic_class.set_ecn(Ecn::Ce);

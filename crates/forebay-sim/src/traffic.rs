@@ -3,16 +3,20 @@
 
 mod arrivals;
 mod cbr;
+mod frames;
 mod ftp;
 mod mice;
 mod onoff;
 mod pages;
+mod video;
+mod voice;
 mod web;
 
 use crate::number::{count, small};
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::{Rng, TrafficClass};
 use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
+use forebay_trace::Viewer;
 
 /// An act of an application on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,11 @@ pub trait Application: Send {
         None
     }
 
+    /// What viewers saw over `window`, up to its end or up to now.
+    fn viewers(&self, _window: (u64, u64)) -> Vec<Viewer> {
+        Vec::new()
+    }
+
     /// The first `flows` flows are in use, the others are not.
     fn set_active(&mut self, _flows: u32) {}
 }
@@ -112,6 +121,9 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Arrivals(recorded) => {
             Box::new(arrivals::Arrivals::new(recorded, traffic, rng))
         }
+        TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
+        TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
+        TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }

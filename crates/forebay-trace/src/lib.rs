@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod applications;
 mod classes;
 mod digest;
 mod goodput;
@@ -10,6 +11,7 @@ pub mod measures;
 mod metrics;
 mod recorder;
 
+pub use applications::{Call, Viewer};
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
@@ -37,6 +39,10 @@ pub struct Trace {
     pub transfers: Vec<Transfer>,
     /// What those flows got over time.
     pub goodput: Goodput,
+    /// The calls among those flows.
+    pub calls: Vec<Call>,
+    /// The viewers of adaptive video among them.
+    pub viewers: Vec<Viewer>,
     /// Packets forwarded in the whole run.
     pub forwarded_packets: u64,
     /// The other queues of the same run.

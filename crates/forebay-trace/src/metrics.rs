@@ -1,5 +1,6 @@
 //! The metrics of a trace, over its window.
 
+use crate::applications;
 use crate::measures::{self, Part};
 use crate::Trace;
 
@@ -28,6 +29,15 @@ pub struct Metrics {
     /// Of the transfers that were done within the window; NaN where there were none.
     pub flow_completion_p50_s: f64,
     pub flow_completion_p95_s: f64,
+    /// Of calls, from source to sink; NaN where there were none.
+    pub voice_delay_s: f64,
+    /// Mean change of that time from packet to packet.
+    pub voice_jitter_s: f64,
+    pub voice_loss: f64,
+    /// Of the segments of video; NaN where there were none.
+    pub video_rate_bps: f64,
+    /// Share of the window for which playing stood still.
+    pub video_stalled: f64,
     /// In the whole run, not only the window.
     pub forwarded_packets: f64,
 }
@@ -47,6 +57,7 @@ impl Metrics {
         let total: f64 = delivered.iter().sum::<f64>() + 0.0;
         let squares: f64 = delivered.iter().map(|x| x * x).sum();
         let (start, end) = trace.settings.window;
+        let window_s = end.since(start).as_secs_f64();
         let seconds = |ns: f64| ns / 1e9;
         let mut took_s: Vec<f64> = trace
             .transfers
@@ -66,16 +77,21 @@ impl Metrics {
             delay_mean_s: part.delay_mean_s,
             delay_p95_s: seconds(trace.delay_ns.value_at_quantile(0.95) as f64),
             delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
-            goodput_bps: 8.0 * total / end.since(start).as_secs_f64(),
+            goodput_bps: 8.0 * total / window_s,
             jain: total * total / (delivered.len() as f64 * squares),
             flow_completion_p50_s: nearest_rank(&took_s, 0.5),
             flow_completion_p95_s: nearest_rank(&took_s, 0.95),
+            voice_delay_s: applications::voice_delay_s(&trace.calls),
+            voice_jitter_s: applications::voice_jitter_s(&trace.calls),
+            voice_loss: applications::voice_loss(&trace.calls),
+            video_rate_bps: applications::video_rate_bps(&trace.viewers),
+            video_stalled: applications::video_stalled(&trace.viewers, window_s),
             forwarded_packets: trace.forwarded_packets as f64,
         }
     }
 
     /// Names and values, in the order in which tables show them.
-    pub fn fields(&self) -> [(&'static str, f64); 15] {
+    pub fn fields(&self) -> [(&'static str, f64); 20] {
         [
             ("queue_mean_pkts", self.queue_mean_pkts),
             ("queue_std_pkts", self.queue_std_pkts),
@@ -91,6 +107,11 @@ impl Metrics {
             ("jain", self.jain),
             ("flow_completion_p50_s", self.flow_completion_p50_s),
             ("flow_completion_p95_s", self.flow_completion_p95_s),
+            ("voice_delay_s", self.voice_delay_s),
+            ("voice_jitter_s", self.voice_jitter_s),
+            ("voice_loss", self.voice_loss),
+            ("video_rate_bps", self.video_rate_bps),
+            ("video_stalled", self.video_stalled),
             ("forwarded_packets", self.forwarded_packets),
         ]
     }

@@ -195,6 +195,8 @@ impl Recorder {
             flows,
             transfers: Vec::new(),
             goodput: Goodput::default(),
+            calls: Vec::new(),
+            viewers: Vec::new(),
             forwarded_packets: self.forwarded_packets,
             others: Vec::new(),
         }

@@ -331,6 +331,15 @@ def _particulars(traffic: TrafficInfo) -> list[str]:
             "the next (exponential)",
             f"{objects}, every object over a new connection with {_size(params)}",
         ]
+    if traffic.kind == "voice":
+        return _calls(params)
+    if traffic.kind == "frames":
+        return [f"each sending {params['frame_pkts']} packets at once every {params['interval_s']}"]
+    if traffic.kind == "video":
+        return [
+            f"each a viewer of segments of {params['segment_s']} at {params['ladder_bps']} or "
+            f"more, with a buffer of {params['buffer_s']} (BBA-0)"
+        ]
     if traffic.kind == "onoff":
         return _bursts(params, traffic.numbers["swing"])
     return []
@@ -352,6 +361,16 @@ def _size(params: dict[str, str]) -> str:
         f"a size from the Pareto distribution of the second kind (shape {params['shape']}, scale "
         f"{params['scale_bytes']})"
     )
+
+
+def _calls(params: dict[str, str]) -> list[str]:
+    pauses = (
+        f", talking for {params['talk_s']} and pausing for {params['pause_s']} on average "
+        "(exponential)"
+        if "talk_s" in params
+        else ""
+    )
+    return [f"each a call of {params['rate_bps']}, a packet every {params['interval_s']}{pauses}"]
 
 
 def _bursts(params: dict[str, str], swing: float) -> list[str]:

@@ -280,7 +280,9 @@ class Runs:
                 rows_of(one).select(pl.lit(one.name).alias("class"), pl.all())
                 for one in link.classes
             ]
-            return pl.concat(frames) if frames else pl.DataFrame({"class": []})
+            # Of a law without classes, beside others that have some.
+            none = pl.DataFrame(schema={"class": pl.String})
+            return pl.concat(frames) if frames else none
 
         return self._table(rows)
 

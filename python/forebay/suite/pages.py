@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: The sections of RFC 7928 that the scenarios are named after.
 SECTIONS = {
+    "4": "Interaction with ECN",
     "5": "Transport protocols",
     "6": "Round-trip time fairness",
     "7": "Burst absorption",

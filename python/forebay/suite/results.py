@@ -26,9 +26,14 @@ METRICS = [
     "jain",
     "flow_completion_p50_s",
     "flow_completion_p95_s",
+    "voice_delay_s",
+    "voice_jitter_s",
+    "voice_loss",
+    "video_rate_bps",
+    "video_stalled",
 ]
 #: Of these, more is better.
-MORE = {"goodput_bps", "jain"}
+MORE = {"goodput_bps", "jain", "video_rate_bps"}
 
 
 @dataclass
@@ -49,7 +54,8 @@ class Case:
     #: in words; empty without a sweep
     point: str
     fairness: bool
-    transfers: bool
+    #: Metrics that have a value in any run: those of transfers, calls and viewers need such.
+    measured: set[str]
     #: law to seed to metrics
     runs: dict[str, dict[int, dict[str, float]]] = field(default_factory=dict)
     seconds: dict[str, Seconds] = field(default_factory=dict)
@@ -59,11 +65,9 @@ class Case:
         return f"{self.title}: {self.point}" if self.point else self.title
 
     def applies(self, metric: str) -> bool:
-        """Jain's index is a verdict where flows have equal claims, a completion time where there
-        are transfers."""
-        if metric == "jain":
-            return self.fairness
-        return self.transfers or not metric.startswith("flow_completion")
+        """Jain's index is a verdict where flows have equal claims; other metrics tell something
+        where they have a value."""
+        return self.fairness if metric == "jain" else metric in self.measured
 
     def cell(self, law: str, metric: str) -> Cell:
         values = [run[metric] for run in self.runs.get(law, {}).values()]
@@ -152,7 +156,11 @@ def cases(scenario: Scenario, runs: Sequence[Run]) -> list[Case]:
             source=plan.source,
             point=words.point(point),
             fairness=scenario.fairness,
-            transfers=any(np.isfinite(run.metrics["flow_completion_p50_s"]) for run in runs),
+            measured={
+                metric
+                for metric in METRICS
+                if any(np.isfinite(run.metrics[metric]) for run in runs)
+            },
         )
         by_law: dict[str, list[Run]] = {}
         for run in runs:

@@ -225,8 +225,13 @@ def fitted(document: Mapping[str, Any], settings: Settings, at: Link) -> dict[st
         one["rtt"] = (
             [rtt(text) for text in one["rtt"]] if isinstance(one["rtt"], list) else rtt(one["rtt"])
         )
-        if "rate" in one and one.get("label") != "voice":
+        if "rate" in one and one["kind"] != "voice":
             one["rate"] = rate(one["rate"])
+        if "ladder" in one:
+            one["ladder"] = [rate(text) for text in one["ladder"]]
+        if "frame" in one:
+            pkts = factor * quantity("frame", one["frame"], "queue")
+            one["frame"] = units.packets(max(1, round(pkts)))
         if "requests" in one:
             one["requests"] = factor * one["requests"]
         one["access"] = units.rate(max(ACCESS_BPS, 10 * at.rate_bps))

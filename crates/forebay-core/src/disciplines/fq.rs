@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::band::Band;
+use crate::bands::Bands;
 use crate::discipline::{
     mix, Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
 };
@@ -34,25 +35,18 @@ impl DisciplineParams for FqParams {
     fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
-        mut laws: LawFactory,
+        laws: LawFactory,
     ) -> Result<Box<dyn Discipline<P>>, ParamError> {
-        // Shows that the law can be built here: the others are built as flows come.
-        let first = Band::new(site, &mut laws)?;
-        let mut fq = Fq {
+        let fq = Fq {
             params: self.clone(),
-            site: *site,
             salt: laws.salt(),
-            laws,
+            makes: Bands::new(site, laws)?,
             queues: (0..self.queues).map(|_| None).collect(),
-            spare: Some(first),
             new: VecDeque::new(),
             old: VecDeque::new(),
             packets: 0,
             bytes: 0,
-            next_timeout: None,
-            set_point: None,
         };
-        fq.next_timeout = fq.spare.as_ref().and_then(Band::poll_timeout);
         Ok(Box::new(fq))
     }
 }
@@ -87,21 +81,18 @@ impl<P> Queue<P> {
 
 struct Fq<P> {
     params: FqParams,
-    site: QueueSite,
     /// Decides, with the flow, which queue a packet joins (RFC 8290 section 4.1.1).
     salt: u64,
-    laws: LawFactory,
+    makes: Bands<P>,
     queues: Vec<Option<Box<Queue<P>>>>,
-    /// The first law, until a flow comes.
-    spare: Option<Band<P>>,
     new: VecDeque<u32>,
     old: VecDeque<u32>,
     packets: u32,
     bytes: u64,
-    /// No law wants to be called before.
-    next_timeout: Option<Time>,
-    /// Moved while traffic runs; queues to come take it as well.
-    set_point: Option<SetPoint>,
+}
+
+fn bands<P>(queues: &mut [Option<Box<Queue<P>>>]) -> impl Iterator<Item = &mut Band<P>> {
+    queues.iter_mut().flatten().map(|queue| &mut queue.band)
 }
 
 fn others(bytes: u64) -> Others {
@@ -119,15 +110,9 @@ impl<P: Packet + Send> Fq<P> {
     /// The queue with this number, which exists from its first packet on.
     fn open(&mut self, number: u32) -> &mut Queue<P> {
         let slot = &mut self.queues[number as usize];
+        let makes = &mut self.makes;
         slot.get_or_insert_with(|| {
-            let mut band = self.spare.take().unwrap_or_else(|| {
-                Band::new(&self.site, &mut self.laws).expect("the first law was built alike")
-            });
-            band.set_rate(self.site.rate);
-            band.set_buffer(self.site.buffer);
-            if let Some(set_point) = self.set_point {
-                band.set_point(set_point);
-            }
+            let band = makes.make(makes.site.rate);
             Box::new(Queue {
                 band,
                 deficit: 0,
@@ -140,28 +125,6 @@ impl<P: Packet + Send> Fq<P> {
         self.queues[number as usize]
             .as_mut()
             .expect("a queue in a list exists")
-    }
-
-    fn bands(&self) -> impl Iterator<Item = &Band<P>> {
-        let open = self.queues.iter().flatten().map(|queue| &queue.band);
-        open.chain(&self.spare)
-    }
-
-    fn bands_mut(&mut self) -> impl Iterator<Item = &mut Band<P>> {
-        let open = self.queues.iter_mut().flatten();
-        open.map(|queue| &mut queue.band).chain(&mut self.spare)
-    }
-
-    /// A law's clock can have moved.
-    fn note_timeout(&mut self, timeout: Option<Time>) {
-        self.next_timeout = match (self.next_timeout, timeout) {
-            (Some(next), Some(timeout)) => Some(next.min(timeout)),
-            (next, timeout) => next.or(timeout),
-        };
-    }
-
-    fn overfull(&self) -> bool {
-        self.site.buffer.is_exceeded(self.packets, self.bytes)
     }
 
     /// Drops from the head of the queue with the most bytes: half of it, and no more packets than
@@ -223,8 +186,8 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
             self.new.push_back(number);
         }
         self.recount(number, before);
-        self.note_timeout(timeout);
-        while self.overfull() {
+        self.makes.note_timeout(timeout);
+        while self.makes.is_exceeded(self.packets, self.bytes) {
             self.drop_from_longest(now, sink);
         }
     }
@@ -255,7 +218,7 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
             }
             let timeout = queue.band.poll_timeout();
             self.recount(number, before);
-            self.note_timeout(timeout);
+            self.makes.note_timeout(timeout);
             if let Some(departure) = taken {
                 return Dequeued::Packet(departure);
             }
@@ -284,16 +247,11 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.next_timeout
+        self.makes.next_timeout()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        for band in self.bands_mut() {
-            if band.poll_timeout().is_some_and(|due| due <= now) {
-                band.handle_timeout(now);
-            }
-        }
-        self.next_timeout = self.bands().filter_map(Band::poll_timeout).min();
+        self.makes.handle_timeout(now, bands(&mut self.queues));
     }
 
     fn len_packets(&self) -> u32 {
@@ -305,25 +263,21 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
     }
 
     fn set_rate(&mut self, rate: Rate) {
-        self.site.rate = rate;
-        self.bands_mut().for_each(|band| band.set_rate(rate));
+        self.makes.set_rate(rate, bands(&mut self.queues));
     }
 
     fn set_buffer(&mut self, buffer: Buffer) {
-        self.site.buffer = buffer;
-        self.bands_mut().for_each(|band| band.set_buffer(buffer));
+        self.makes.set_buffer(buffer, bands(&mut self.queues));
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.set_point = Some(set_point);
-        let can = self.bands_mut().map(|band| band.set_point(set_point));
-        // Every law is asked, also after one that cannot.
-        can.fold(true, |all, can| all & can)
+        self.makes.set_point(set_point, bands(&mut self.queues))
     }
 
     /// Queues that hold packets, and those in their first turn.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        let busy = self.bands().filter(|band| band.len_packets() > 0).count();
+        let queues = self.queues.iter().flatten();
+        let busy = queues.filter(|it| it.band.len_packets() > 0).count();
         out("busy_queues", busy as f64);
         out("new_queues", self.new.len() as f64);
     }

@@ -168,6 +168,53 @@ params! {
 }
 
 params! {
+    /// Keys of voice. The size of a packet follows: G.711 at 64 kbit/s and 20 ms has 200 bytes.
+    pub struct VoiceKeys {
+        /// Rate of the coder, without the 40 bytes of IP, UDP and RTP headers of each packet.
+        rate: Rate = Rate::from_bps(64_000), 1.0 => 1e9;
+        /// Time that each packet holds.
+        interval: Span = Span::from_millis(20), 1e-3 => 1.0;
+        /// Mean length of a talk spurt, exponential; by default a speaker never pauses. ITU-T P.59
+        /// has 1.004 s, and pauses of 1.587 s.
+        talk: Maybe<Span> = Maybe(None), 1e-3 => 1e6;
+        /// Mean length of a pause, exponential; goes with `talk`.
+        pause: Maybe<Span> = Maybe(None), 1e-3 => 1e6;
+        /// Send ECN-capable packets; a mark changes nothing.
+        ecn: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of frames.
+    pub struct FramesKeys {
+        /// Packets of a frame. They leave together, and come one behind the other at the rate of
+        /// the access link.
+        frame: WholePackets = WholePackets(10), 1.0 => 1e6;
+        /// Time from one frame to the next.
+        interval: Span = Span::from_millis(40), 1e-6 => 1e6;
+        /// Send ECN-capable packets; a mark changes nothing.
+        ecn: bool = false, 0.0 => 1.0;
+    }
+}
+
+params! {
+    /// Keys of adaptive video. Rates are chosen by the buffer, as BBA-0 does (Huang et al., A
+    /// Buffer-Based Approach to Rate Adaptation, SIGCOMM 2014, section 4).
+    pub struct VideoKeys {
+        /// Length of a segment in playing time; each is fetched over a new connection.
+        segment: Span = Span::from_secs(2), 1e-2 => 100.0;
+        /// Bit rates to choose from, from the lowest to the highest.
+        ladder: Vec<Rate> = [300, 750, 1200, 1850, 2850, 4300, 6000].map(|k| Rate::from_bps(1000 * k)).to_vec(),
+            1.0 => 1e12;
+        /// Most playing time that is held; a segment is fetched when there is room for it.
+        buffer: Span = Span::from_secs(30), 1e-1 => 1e4;
+        /// Up to this much in the buffer the lowest rate is fetched. From 90 % of the buffer on it
+        /// is the highest, and between them a rate in proportion.
+        reservoir: Span = Span::from_secs(5), 0.0 => 1e4;
+    }
+}
+
+params! {
     /// Keys of packets that came once. Their flows, sizes and traffic classes are the file's.
     pub struct ArrivalsKeys {
         /// Name in reports; by default the kind.

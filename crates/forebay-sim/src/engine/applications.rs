@@ -164,11 +164,14 @@ impl<const ONE: bool> Engine<'_, ONE> {
     /// One packet of a source without congestion control.
     pub(super) fn send_plain(&mut self, now: u64, flow: u32) {
         let at = self.network.routes[flow as usize];
-        let class = &self.network.classes[at.class as usize];
+        let class = &mut self.network.classes[at.class as usize];
         let packet = Packet {
             flow,
-            // Nobody counts them.
-            seq: 0,
+            // Sinks of calls alone look at it.
+            seq: match &mut class.calls {
+                Some(calls) => calls.sent(flow - class.first, now),
+                None => 0,
+            },
             blocks: NO_BLOCKS,
             bytes: class.packet_bytes,
             connection: 0,

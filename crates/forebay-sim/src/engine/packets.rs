@@ -200,11 +200,14 @@ impl<const ONE: bool> Engine<'_, ONE> {
         }
         let network = &mut self.network;
         let pair = &mut network.pairs[route.pair as usize];
-        let class = &network.classes[route.class as usize];
+        let class = &mut network.classes[route.class as usize];
         let receiver = &mut network.receivers[packet.flow as usize];
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(Tcp { config, .. }) = &class.tcp else {
             receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
+            if let Some(calls) = &mut class.calls {
+                calls.received(packet.flow - class.first, packet.seq, now, counted);
+            }
             return;
         };
         let (reply, delivered) = receiver.receive(now, &packet, config.acks);
@@ -412,7 +415,7 @@ fn ack(
         bytes: HEADER_BYTES,
         connection: receiver.connection(),
         traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
-        flags: Flags::of_tcp(receiver.echo()),
+        flags: Flags::of_ack(receiver.echo()),
         station: pair.ack_enters,
     }
 }

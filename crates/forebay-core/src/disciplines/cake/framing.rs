@@ -1,0 +1,21 @@
+//! What a packet takes of a link that sends cells.
+
+use crate::param::{ParamType, Shape, Value};
+
+words! {
+    /// What a link layer makes of a packet.
+    Framing, "none, atm, ptm":
+    None "none",
+    Atm "atm",
+    Ptm "ptm",
+}
+
+impl Framing {
+    pub fn bytes(self, bytes: u32) -> u32 {
+        match self {
+            Framing::None => bytes,
+            Framing::Atm => bytes.div_ceil(48) * 53,
+            Framing::Ptm => bytes + bytes.div_ceil(64),
+        }
+    }
+}

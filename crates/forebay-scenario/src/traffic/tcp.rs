@@ -1,0 +1,30 @@
+//! The keys of TCP, read.
+
+use super::keys::TcpKeys;
+use crate::error::Fault;
+use crate::model::Tcp;
+use crate::tree::Section;
+
+pub fn tcp(section: &Section) -> Result<Tcp, Fault> {
+    let keys: TcpKeys = section.read()?;
+    if keys.initial_window.0 > keys.window.0 {
+        return Err(section.fault(
+            "initial_window",
+            format!("\"{}p\"", keys.initial_window.0),
+            format!("at most the window, \"{}p\"", keys.window.0),
+        ));
+    }
+    Ok(Tcp {
+        sender: keys.tcp.0,
+        ecn: keys.ecn,
+        pacing: keys.pacing,
+        gso: keys.gso,
+        window_pkts: keys.window.0,
+        initial_window_pkts: keys.initial_window.0,
+        min_rto: keys.min_rto,
+        delayed_ack: keys.delayed_ack,
+        ack_delay: keys.ack_delay,
+        quick_acks: keys.quick_acks as u8,
+        limited_transmit: keys.limited_transmit,
+    })
+}

@@ -1,0 +1,121 @@
+//! Calls: a packet each interval, always or during talk spurts of exponential length with
+//! exponential pauses between them (ITU-T P.59), in any state of the network.
+
+use forebay_core::Rng;
+use forebay_scenario as scenario;
+
+use super::{after, Act, Action, Application};
+
+pub struct Voice {
+    interval_ns: u64,
+    talk: Option<scenario::Talk>,
+    /// By call: the end of its talk spurt, and a stream of its own.
+    calls: Vec<(u64, Rng)>,
+}
+
+impl Voice {
+    pub fn new(voice: &scenario::Voice, calls: u32, mut rng: Rng) -> Voice {
+        let call = |_| (0, Rng::new(rng.next_u64(), "call"));
+        Voice {
+            interval_ns: voice.interval.as_nanos().max(1),
+            talk: voice.talk,
+            calls: (0..calls).map(call).collect(),
+        }
+    }
+
+    /// A talk spurt begins at `at`.
+    fn talk(&mut self, call: u32, at: u64) {
+        let (end, rng) = &mut self.calls[call as usize];
+        *end = match self.talk {
+            Some(talk) => after(at, talk.talk.as_nanos() as f64, rng),
+            None => u64::MAX,
+        };
+    }
+}
+
+impl Application for Voice {
+    fn first(&mut self, call: u32, start: u64, _stop: Option<u64>) -> Option<Act> {
+        self.talk(call, start);
+        Some(Act {
+            at: start,
+            action: Action::Send,
+        })
+    }
+
+    fn next(&mut self, call: u32, done: Act, stop: Option<u64>) -> Option<Act> {
+        let mut at = done.at.saturating_add(self.interval_ns);
+        let (end, rng) = &mut self.calls[call as usize];
+        if let Some(talk) = self.talk.filter(|_| at >= *end) {
+            at = after(*end, talk.pause.as_nanos() as f64, rng).max(at);
+            self.talk(call, at);
+        }
+        stop.is_none_or(|stop| at < stop)
+            .then_some(Act { at, ..done })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statistics::follows;
+    use super::*;
+    use forebay_core::{Rate, Span};
+
+    /// Times of packets in s.
+    fn times(talk: Option<scenario::Talk>, n: usize) -> Vec<f64> {
+        let model = scenario::Voice {
+            rate: Rate::from_bps(64_000),
+            interval: Span::from_millis(20),
+            talk,
+            ecn: false,
+        };
+        let mut voice = Voice::new(&model, 1, Rng::new(3, "voice"));
+        let mut act = voice.first(0, 0, None).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..n {
+            times.push(act.at as f64 / 1e9);
+            act = voice.next(0, act, None).unwrap();
+        }
+        times
+    }
+
+    #[test]
+    fn without_pauses_packets_are_even() {
+        let times = times(None, 100);
+        assert!(times
+            .windows(2)
+            .all(|pair| (pair[1] - pair[0] - 0.02).abs() < 1e-9));
+    }
+
+    #[test]
+    fn talk_spurts_and_pauses_are_exponential() {
+        let (talk, pause) = (1.004, 1.587);
+        let span = Span::from_secs_f64;
+        let times = times(
+            Some(scenario::Talk {
+                talk: span(talk),
+                pause: span(pause),
+            }),
+            200_000,
+        );
+        let (mut spurts, mut pauses) = (Vec::new(), Vec::new());
+        let mut begun = times[0];
+        for pair in times.windows(2) {
+            let gap = pair[1] - pair[0];
+            if gap > 0.0201 {
+                // The spurt ended somewhere in its last interval.
+                spurts.push(pair[0] - begun + 0.01);
+                pauses.push(gap);
+                begun = pair[1];
+            }
+        }
+        // A pause shorter than what is left of the interval is not seen; beyond it none is missed.
+        let long: Vec<f64> = pauses
+            .iter()
+            .map(|it| it - 0.1)
+            .filter(|it| *it > 0.0)
+            .collect();
+        follows(&long, |t| 1.0 - (-t / pause).exp());
+        let mean = spurts.iter().sum::<f64>() / spurts.len() as f64;
+        assert!((mean / talk - 1.0).abs() < 0.04, "{mean}");
+    }
+}

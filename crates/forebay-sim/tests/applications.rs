@@ -1,0 +1,133 @@
+//! Voice, frames and adaptive video, through whole runs.
+
+use forebay_scenario::{parse, Options};
+use forebay_sim::{run, Watch};
+use forebay_trace::{Metrics, Trace};
+
+fn simulate(rate: &str, traffic: &str, law: &str) -> (Trace, Metrics) {
+    let text = format!(
+        r#"
+        duration = "60s"
+        measure = ["20s", "60s"]
+        [bottleneck]
+        rate = "{rate}"
+        delay = "10ms"
+        buffer = "60p"
+        {traffic}
+        [[law]]
+        kind = "{law}"
+        "#
+    );
+    let parsed = parse(text.as_bytes(), "test", &Options::default());
+    let point = parsed
+        .unwrap_or_else(|error| panic!("{error}"))
+        .points
+        .remove(0);
+    let trace = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
+    let trace = trace.unwrap().unwrap();
+    let metrics = Metrics::of(&trace, None);
+    (trace, metrics)
+}
+
+const CALLS: &str = r#"
+    [[traffic]]
+    kind = "voice"
+    flows = 5
+    rtt = "40ms"
+    start = { uniform = ["0s", "20ms"] }
+"#;
+
+#[test]
+fn calls_alone_have_the_path_s_delay() {
+    let (trace, metrics) = simulate("10Mbit/s", CALLS, "droptail");
+    assert_eq!(trace.calls.len(), 5);
+    assert!(trace
+        .calls
+        .iter()
+        .all(|call| (call.received, call.lost) == (2000, 0)));
+    // Half of 40 ms, 160 us on the link, and 16 us on each access link.
+    let path_s = 0.020 + 160e-6 + 2.0 * 16e-6;
+    assert!((metrics.voice_delay_s - path_s).abs() < 1e-4, "{metrics:?}");
+    assert!(metrics.voice_jitter_s < 1e-6);
+    assert_eq!(metrics.voice_loss, 0.0);
+    // 160 bytes of speech in packets of 200.
+    assert!(
+        (metrics.goodput_bps / (5.0 * 64_000.0) - 1.0).abs() < 1e-3,
+        "{metrics:?}"
+    );
+}
+
+#[test]
+fn calls_suffer_behind_a_full_buffer_and_not_beside_it() {
+    let both = format!(
+        r#"{CALLS}
+        [[traffic]]
+        kind = "ftp"
+        flows = 2
+        tcp = "cubic"
+        packet = "1500B"
+        rtt = "40ms"
+        "#
+    );
+    let (_, behind) = simulate("5Mbit/s", &both, "droptail");
+    let (trace, beside) = simulate("5Mbit/s", &both, "fq-codel");
+    assert!(behind.voice_delay_s > 0.06, "{behind:?}");
+    assert!(
+        behind.voice_loss > 0.0 && behind.voice_jitter_s > 1e-4,
+        "{behind:?}"
+    );
+    assert!(beside.voice_delay_s < 0.03, "{beside:?}");
+    assert_eq!((beside.voice_loss, trace.calls.len()), (0.0, 5));
+}
+
+#[test]
+fn a_frame_fills_the_queue_at_once() {
+    let frames = r#"
+        [[traffic]]
+        kind = "frames"
+        flows = 1
+        frame = "20p"
+        interval = "100ms"
+        packet = "1250B"
+        rtt = "20ms"
+    "#;
+    // 1 ms a packet, and 0.1 ms on the access link: the last one waits for 19 x 0.9 ms.
+    let (trace, metrics) = simulate("10Mbit/s", frames, "droptail");
+    assert_eq!(trace.forwarded_packets, 20 * 600);
+    assert!(
+        (metrics.delay_mean_s - 9.5 * 0.9e-3).abs() < 1e-5,
+        "{metrics:?}"
+    );
+    assert!((trace.delay_ns.max() as f64 / 1e9 - 0.0171).abs() < 3e-5);
+}
+
+fn video(rate: &str, more: &str) -> (Trace, Metrics) {
+    let text = format!(
+        r#"
+        [[traffic]]
+        kind = "video"
+        flows = 1
+        tcp = "cubic"
+        packet = "1500B"
+        header = "52B"
+        initial_window = "10p"
+        rtt = "40ms"
+        {more}
+        "#
+    );
+    simulate(rate, &text, "droptail")
+}
+
+#[test]
+fn video_takes_the_rate_that_the_link_has() {
+    let (fast, most) = video("20Mbit/s", "");
+    assert!((most.video_rate_bps - 6e6).abs() < 0.4e6, "{most:?}");
+    assert_eq!((most.video_stalled, fast.viewers[0].stalls), (0.0, 0));
+    let (_, some) = video("2Mbit/s", "");
+    assert!((1.0e6..2.0e6).contains(&some.video_rate_bps), "{some:?}");
+    assert_eq!(some.video_stalled, 0.0);
+    // Below the lowest rate it plays in part: at most what the link carries.
+    let (_, none) = video("200kbit/s", "");
+    assert_eq!(none.video_rate_bps, 300e3);
+    assert!((0.30..0.55).contains(&none.video_stalled), "{none:?}");
+}
