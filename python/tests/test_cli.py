@@ -347,6 +347,29 @@ def test_a_table_fits_and_cuts_nothing(
     assert ("No room" in table) == (columns in (80, 60, 40))
 
 
+MAP = ["map", "pi", "--rate", "15Mbit/s", "--flows", "15..60", "--rtt", "50..200ms"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["doctor"], "looking at this machine"),
+        ([*MAP, "--points", 8, "--simulate", 1], "finding where the loop is stable"),
+    ],
+    ids=["doctor", "map"],
+)
+def test_what_takes_a_while_says_so(tmp_path: Path, arguments: list[object], said: str) -> None:
+    done = subprocess.run(
+        ["script", "-qec", shlex.join(command(*arguments)), "/dev/null"],
+        cwd=tmp_path,
+        env={**os.environ, "TERM": "xterm"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said in done.stdout, done.stdout
+
+
 @pytest.mark.parametrize("columns", [80, 40])
 def test_a_terminal_has_its_width(scenario: Path, columns: int) -> None:
     """A real terminal, whose width the kernel knows."""
@@ -364,8 +387,7 @@ def test_a_terminal_has_its_width(scenario: Path, columns: int) -> None:
     table = shown.partition("Two laws")[2].partition("mean ± half")[0]
     assert "Goodput" in table
     assert max(map(width, table.splitlines())) <= columns
-    for number in ("99.9", "pi", "droptail"):
-        assert number in shown or number == "99.9"
+    assert "droptail" in table
 
 
 @pytest.mark.parametrize(

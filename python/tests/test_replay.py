@@ -138,6 +138,22 @@ def test_a_claim_per_line_and_a_page(tmp_path: Path, papers: Path) -> None:
     page = (tmp_path / "pages" / "mine.html").read_text()
     assert page.count("<svg") == 4
     assert "A paper of mine" in page and "{slow}" not in page
+    # The line that makes the page again has what was asked for.
+    assert "forebay replay mine --seeds 8" in page
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_the_table_of_claims_fits_the_terminal(
+    tmp_path: Path, papers: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = replay(tmp_path, "mine", "--seeds", 1)
+    assert done.returncode == 0, done.stderr
+    table, _, where = done.stdout.partition("Page: ")
+    assert where == "results/replay/mine.html\n"
+    assert max(map(len, table.splitlines())) <= columns
+    # One seed gives no interval, and so proves no bound.
+    assert "in direction" in table and "one seed" in " ".join(table.split())
 
 
 def test_a_second_call_makes_nothing_anew(tmp_path: Path, papers: Path) -> None:
