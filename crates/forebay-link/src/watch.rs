@@ -99,7 +99,8 @@ fn lines(shared: &Shared) {
         for way in (0..2).filter(used) {
             eprintln!("{}", line(&last, &picture, way));
             for class in picture.ways[way].shown_classes() {
-                eprintln!("{:14} {}: {}", "", class.name, class_words(class));
+                let words = class_words(class, last.ways[way].class(class.name));
+                eprintln!("{:14} {}: {words}", "", class.name);
             }
         }
         if !(0..2).any(|way| used(&way)) {
@@ -363,17 +364,14 @@ impl View {
     /// A line for each class: its share of the packets of about the last second, and its delay.
     fn classes(&self, frame: &mut Frame, area: Rect, now: &Now) {
         let before = self.pictures.iter().rev().nth(5);
-        let former = |name| {
-            let former = before?.ways[self.way].classes.iter();
-            former.into_iter().find(|class| class.name == name)
-        };
         let recent = |class: &ClassNow| {
-            class.sent_packets - former(class.name).map_or(0, |former| former.sent_packets)
+            let former = before.and_then(|it| it.ways[self.way].class(class.name));
+            class.sent_packets - former.map_or(0, |former| former.sent_packets)
         };
         let all: u64 = now.classes.iter().map(recent).sum();
         let line = |class: &ClassNow| {
             let share = 100.0 * recent(class) as f64 / all.max(1) as f64;
-            let words = class_words(class);
+            let words = class_words(class, None);
             Line::from(format!("{:<12} {share:5.1} %, {words}", class.name))
         };
         let lines: Vec<Line> = now.shown_classes().map(line).collect();
@@ -419,22 +417,26 @@ impl View {
     }
 }
 
-fn class_words(class: &ClassNow) -> String {
+/// Its delay, and what it has dropped and marked since `before`, or since the start.
+fn class_words(class: &ClassNow, before: Option<&ClassNow>) -> String {
     let [median, _, worst] = class.delay_s.map(|it| 1e3 * it);
     let delay = match median.is_nan() {
         true => "–".to_owned(),
         false => format!("{median:.1} ms, 99 %: {worst:.1} ms"),
     };
-    format!(
-        "delay {delay}, dropped {}, marked {}",
-        class.drops, class.marks
-    )
+    let (drops, marks) = before.map_or((0, 0), |before| (before.drops, before.marks));
+    let (dropped, marked) = (class.drops - drops, class.marks - marks);
+    format!("delay {delay}, dropped {dropped}, marked {marked}")
 }
 
 impl Now {
     /// The classes that have sent anything.
     fn shown_classes(&self) -> impl Iterator<Item = &ClassNow> {
         self.classes.iter().filter(|class| class.sent_packets > 0)
+    }
+
+    fn class(&self, name: &str) -> Option<&ClassNow> {
+        self.classes.iter().find(|class| class.name == name)
     }
 
     /// Of the block that shows them.
@@ -590,6 +592,13 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("voice"), "{text}");
+        let class = |marks| ClassNow {
+            marks,
+            delay_s: [f64::NAN; 3],
+            ..ClassNow::default()
+        };
+        let words = class_words(&class(7), Some(&class(3)));
+        assert_eq!(words, "delay –, dropped 0, marked 4");
     }
 
     #[test]
