@@ -256,7 +256,7 @@ impl Bucket {
             self.remainder = 0;
         }
         let (span, left) = self.rate.transmission(bytes, self.remainder);
-        self.empty = self.empty + span;
+        self.empty += span;
         self.remainder = left;
         self.empty.max(now)
     }
