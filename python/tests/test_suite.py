@@ -70,6 +70,16 @@ def test_laws_made_for_a_link_are_designed_for_it() -> None:
     assert here["target"] == "12.5p"
 
 
+def test_a_law_whose_rule_does_not_suit_the_link_keeps_its_default_gains() -> None:
+    at = scenarios.link("10Mbit/s,50ms")
+    made = scenarios.designs(SETTINGS, ["pi", "pd-avg", "codel"], at)
+    assert made["pi"]
+    assert made["pd-avg"] is None
+    assert "codel" not in made
+    (law,) = scenarios.laws(SETTINGS, ["pd-avg"], at)
+    assert law.params == [("target", SETTINGS.target)]
+
+
 def test_one_law_one_scenario_one_seed(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "experiments").symlink_to(SETTINGS.folder.parent.absolute())
     done = cli(*ONE, "--page", "page.md", "--out", "out")

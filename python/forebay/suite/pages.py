@@ -20,6 +20,7 @@ from forebay.run.metrics import METRICS, with_interval
 from forebay.run.stats import LEVEL
 from forebay.suite import results
 from forebay.suite.advice import advice, unbeaten
+from forebay.suite.scenarios import designs
 
 if TYPE_CHECKING:
     from forebay.report.plots import Plot
@@ -164,8 +165,11 @@ def markdown(suite: Suite, about: About) -> str:
 
 
 def _shared(suite: Suite, about: About) -> dict[str, object]:
+    made = designs(about.settings, suite.laws, about.link)
     return {
         "about": about,
+        "designed": [name for name, params in made.items() if params],
+        "undesigned": [name for name, params in made.items() if not params],
         "suite": suite,
         "version": __version__,
         "level": f"{100 * LEVEL:.0f} %",

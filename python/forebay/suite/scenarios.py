@@ -152,22 +152,36 @@ def link(text: str) -> Link:
 
 def laws(settings: Settings, names: Sequence[str], at: Link) -> list[Law]:
     """The laws of these names, some designed for the link; names of no law are left out."""
+    known = {entry["name"] for entry in _native.laws()}
+    made = designs(settings, names, at)
+    # Without a design: the default gains for the same queue, which fits the buffer.
+    held = [("target", settings.target)]
+    return [
+        Law(name, (made[name] or held) if name in made else ())
+        for name in dict.fromkeys(names)
+        if name in known
+    ]
+
+
+def designs(
+    settings: Settings, names: Sequence[str], at: Link
+) -> dict[str, list[tuple[str, str]] | None]:
+    """Parameters at the link of those of these laws that are designed for it; None for one whose
+    rule has no operating point there, and which keeps its default gains."""
     # Loads scipy.
     from forebay.control.design import design
 
     rate, rtt = units.rate(at.rate_bps), units.time(at.rtt_s)
     flows = settings.flows_at(at)
-    known = {entry["name"] for entry in _native.laws()}
-    return [
-        Law(
-            name,
-            design(name, rate, flows, rtt, settings.packet, settings.target).params
-            if name in settings.designed
-            else (),
-        )
-        for name in dict.fromkeys(names)
-        if name in known
-    ]
+    made: dict[str, list[tuple[str, str]] | None] = {}
+    for name in settings.designed:
+        if name not in names:
+            continue
+        try:
+            made[name] = design(name, rate, flows, rtt, settings.packet, settings.target).params
+        except ScenarioError:
+            made[name] = None
+    return made
 
 
 def plan(
