@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from forebay import ScenarioError, _native, fluid, run
 from forebay.control import maps
-from forebay.control.design import Design, design
+from forebay.control.design import design
+from forebay.control.designed import Design
 
 #: All but two: DualPI2 is two queues, which the fluid has not; Adaptive RED moves max_p where its
 #: linear model holds it, and swings where its average is slower than that (docs/theory.md).

@@ -13,7 +13,9 @@ from linear_loop import critical_gain_db, hybrid, sampled
 
 from forebay import fluid
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control.design import Design, design
+from forebay.control import reasons
+from forebay.control.design import design
+from forebay.control.designed import Design
 from forebay.control.figures import FIGURES
 from forebay.control.loop import Loop
 from forebay.control.maps import count
@@ -64,8 +66,8 @@ def test_a_gain_that_stays_above_one_is_not_said_to_stay_below() -> None:
     assert made.margins is not None
     assert made.margins.least_gain == pytest.approx(min(gains), rel=1e-3)
     assert min(gains) > 1.1
-    assert "stays above one" in made.reasons()
-    assert "stays below one" not in made.reasons()
+    assert "stays above one" in reasons.of(made)
+    assert "stays below one" not in reasons.of(made)
 
 
 def test_the_peak_of_s_is_between_the_grids_points() -> None:
@@ -235,7 +237,7 @@ def test_without_an_integral_the_queue_settles_where_the_fluid_does(
     assert made.queue_pkts == pytest.approx(settled, rel=0.01)
     if law == "pi":
         assert settled == pytest.approx(665, abs=1)
-    assert "does not hold the wanted 90 packets" in made.reasons()
+    assert "does not hold the wanted 90 packets" in reasons.of(made)
 
 
 def test_gains_that_are_nearly_equal_keep_their_difference() -> None:
@@ -264,8 +266,8 @@ def test_an_interval_that_ignores_the_rtt_is_replaced_and_named() -> None:
     assert weak.gain_db == pytest.approx(critical_gain_db(made.point, usual_model), abs=1e-4)
     assert weak.phase_deg < 5
     assert made.loop.margins.phase_deg > 30
-    assert "usual interval of 6.25 ms is long beside R" in made.reasons()
-    assert "--set interval=6.25ms" in made.reasons()
+    assert "usual interval of 6.25 ms is long beside R" in reasons.of(made)
+    assert "--set interval=6.25ms" in reasons.of(made)
     kept = of("pi --rate 10Gbit/s --flows 50 --rtt 2ms", interval="6.25ms")
     assert kept.loop is not None
     assert kept.loop.margins == weak
@@ -302,7 +304,7 @@ def test_a_peak_above_two_is_named_and_mended(text: str) -> None:
     assert made.advice.peak == pytest.approx(peak, rel=0.01)
     assert made.advice.key is not None
     assert made.advice.value is not None
-    assert f"`--set {made.advice.key}={made.advice.value}` would bring it" in made.reasons()
+    assert f"`--set {made.advice.key}={made.advice.value}` would bring it" in reasons.of(made)
     calm = of(text, **{made.advice.key: made.advice.value})
     assert calm.margins is not None
     assert calm.margins.sensitivity <= 2.001

@@ -13,7 +13,7 @@ from forebay.cli import options
 from forebay.cli.options import AsJson, LawKind, Packet, settings
 
 if TYPE_CHECKING:
-    from forebay.control.design import Design
+    from forebay.control.designed import Design
 
 
 def design(
@@ -97,6 +97,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from forebay.control import reasons
     from forebay.report import words
     from forebay.run.scenario import Law
 
@@ -128,7 +129,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     table.add_row("stable", "yes" if result.stable else "no")
     console.print(table)
     console.print()
-    console.print(result.reasons())
+    console.print(reasons.of(result))
     console.print()
     name = f"{result.law}.toml"
     console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")

@@ -40,8 +40,8 @@ def stability_map(
 
     from forebay import _native
     from forebay.control import maps
-    from forebay.control.design import Link
     from forebay.control.figures import draw_map
+    from forebay.control.link import Link
     from forebay.report import place
     from forebay.run import progress
 

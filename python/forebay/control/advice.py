@@ -4,15 +4,13 @@ amplifies too much."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.control import design, margins
-
-if TYPE_CHECKING:
-    from forebay.control.design import Design
+from forebay.control import margins
+from forebay.control.designed import Advice, Design, once
+from forebay.control.link import Link
 
 #: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
 #: away: PI-PD's rule has the same bound.
@@ -24,29 +22,6 @@ CALM = 2.0
 #: Factors on a goal, nearest first.
 LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
-
-
-@dataclass(frozen=True)
-class Advice:
-    """A loop whose |1/(1 + L)| rises above `CALM`, and the setting that brings it below.
-
-    peak: as it is. key, value: the setting; None where none of those tried does. then: the peak
-    with it; phase_deg: the phase margin with it.
-    """
-
-    peak: float
-    key: str | None = None
-    value: str | None = None
-    then: float | None = None
-    phase_deg: float | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "sensitivity_peak": self.peak,
-            "set": self.key and f"{self.key}={self.value}",
-            "sensitivity_peak_then": self.then,
-            "phase_deg_then": self.phase_deg,
-        }
 
 
 def with_interval(made: Design, given: Mapping[str, str]) -> Design:
@@ -64,7 +39,7 @@ def with_interval(made: Design, given: Mapping[str, str]) -> Design:
         return made
     taken = f"{1e3 * TAKEN * rtt_s:.2g}ms"
     try:
-        other = design.once(made.law, made.link, {**given, "interval": taken})
+        other = once(made.law, made.link, {**given, "interval": taken})
     except ScenarioError:
         return made
     if other.loop is None or _peak(other) > 0.95 * _peak(made):
@@ -80,7 +55,7 @@ def of(made: Design, given: Mapping[str, str]) -> Advice | None:
     for key, value in _tried(made, given):
         settings = {**given, **_interval(made), key: value}
         try:
-            other = design.once(made.law, _link(made, key, value), settings)
+            other = once(made.law, _link(made, key, value), settings)
         except ScenarioError:
             continue
         then = _peak(other)
@@ -89,7 +64,7 @@ def of(made: Design, given: Mapping[str, str]) -> Advice | None:
     return Advice(peak)
 
 
-def _link(made: Design, key: str, value: str) -> design.Link:
+def _link(made: Design, key: str, value: str) -> Link:
     if key != "target":
         return made.link
     return replace(made.link, target_pkts=float(value.removesuffix("p")))

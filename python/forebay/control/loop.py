@@ -108,4 +108,5 @@ class Loop:
         W0 = RC/N fixed by the link, the equilibrium asks for 2δN/N more of p. The response is
         that of the linear loop to that step, in small steps that hold its delay exactly.
         """
-        return stepping.step(self, 0.2 * self.point.probability, duration_s, points)
+        change = 0.2 * self.point.probability
+        return stepping.step(self.point, self.model, self.terms, change, duration_s, points)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from forebay import _native
 from forebay._native import LawModel, ScenarioError
 from forebay.control import gain
-from forebay.control.design import Link, scenario
 from forebay.control.gain import Complexes, Terms
+from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from forebay.control.loop import Loop
 from forebay.report.words import quantity as spaced
 
 if TYPE_CHECKING:
-    from forebay.control.design import Design
+    from forebay.control.designed import Design
 
 #: Fast retransmit needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0

@@ -9,21 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay.control import gain
+from forebay.control.gain import Terms
 
 if TYPE_CHECKING:
-    from forebay.control.loop import Loop
+    from forebay._native import LinearModel, OperatingPoint
 
 Floats = NDArray[np.float64]
 
 
-def step(loop: Loop, change: float, duration_s: float, points: int) -> tuple[Floats, Floats]:
+def step(
+    point: OperatingPoint,
+    model: LinearModel,
+    terms: Terms,
+    change: float,
+    duration_s: float,
+    points: int,
+) -> tuple[Floats, Floats]:
     """Time and deviation of the queue after a step at the plant's input: each mode of the plant
     exactly over steps with a held input.
 
     A step of the probability's set-point acts at the plant's input, undelayed by it for the
     reader's convenience: the answer starts at t = R.
     """
-    interval_s, terms = loop.interval_s, loop.terms
+    sampled = model["sampled"]
+    interval_s = sampled[0] if sampled else None
     fine = duration_s / points
     # What acts at once is held for a step, which has to be short beside the delay.
     if interval_s is None:
@@ -36,15 +45,14 @@ def step(loop: Loop, change: float, duration_s: float, points: int) -> tuple[Flo
     per_sample = round(interval_s / dt) if interval_s else 1
     whole_steps, rest = gain.whole_intervals(terms.delay_s, dt)
     whole = int(whole_steps)
-    pole = gain.average_pole(loop.model)
+    pole = gain.average_pole(model)
     # Without the average, which follows below.
-    plain = gain.terms([(loop.point, {**loop.model, "average": None})])
+    plain = gain.terms([(point, {**model, "average": None})])
     modes_of = gain.residues(plain)
     factors = [tuple(map(float, gain.gammas(p, dt, rest))) for _, p in modes_of]
     decay = [math.exp(-float(p) * dt) for _, p in modes_of]
     modes = np.zeros(len(modes_of))
     smoothed = 0.0
-    sampled = loop.model["sampled"]
     numerator, denominator = (sampled[1], sampled[2]) if sampled else ([0.0], [1.0])
     inputs, outputs = np.zeros(len(numerator)), np.zeros(len(denominator))
     history = np.zeros(steps + whole + 3)
@@ -60,7 +68,7 @@ def step(loop: Loop, change: float, duration_s: float, points: int) -> tuple[Flo
             ) / denominator[0]
             outputs = np.concatenate([[held], outputs[:-1]])
         # `history` runs `whole` + 1 steps ahead of the plant.
-        history[k + whole + 1] = change - (held + loop.model["direct"] * seen)
+        history[k + whole + 1] = change - (held + model["direct"] * seen)
         new, old = history[k + 1], history[k]
         for i, (residue, _) in enumerate(modes_of):
             gamma_new, gamma_old = factors[i]

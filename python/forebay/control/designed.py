@@ -1,0 +1,259 @@
+"""A law designed for a link: operating point, gains, margins, and a file that runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from forebay import _native
+from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.control.link import Link, scenario
+from forebay.control.loop import Loop
+from forebay.control.margins import Margins
+from forebay.control.rates import RateLoop
+
+if TYPE_CHECKING:
+    from forebay._native import LinearModel
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A loop whose |1/(1 + L)| rises above what is calm, and the setting that brings it below.
+
+    peak: as it is. key, value: the setting; None where none of those tried does. then: the peak
+    with it; phase_deg: the phase margin with it.
+    """
+
+    peak: float
+    key: str | None = None
+    value: str | None = None
+    then: float | None = None
+    phase_deg: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "sensitivity_peak": self.peak,
+            "set": self.key and f"{self.key}={self.value}",
+            "sensitivity_peak_then": self.then,
+            "phase_deg_then": self.phase_deg,
+        }
+
+
+@dataclass(frozen=True)
+class Design:
+    """A designed law on its link.
+
+    gains: the designed numbers, under the papers' names.
+    params: the law's parameters, name and value as a text.
+    point: the network at the queue where the law settles.
+    loop: None for laws of rates, which have no loop of queue and probability.
+    published: the same law at the sampling interval that it has by itself, where that is too
+        long for the link's RTT and the design takes another.
+    advice: what would make a loop calmer that amplifies too much.
+    """
+
+    law: str
+    link: Link
+    gains: dict[str, float]
+    params: list[tuple[str, str]]
+    notes: list[str]
+    point: OperatingPoint
+    loop: Loop | None
+    rates: RateLoop | None = None
+    published: Loop | None = None
+    advice: Advice | None = None
+
+    @property
+    def queue_pkts(self) -> float:
+        """Where the queue settles."""
+        return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
+
+    @property
+    def stable(self) -> bool:
+        """By the exact test: every root of the loop decays."""
+        if self.loop is not None:
+            return self.loop.stable
+        assert self.rates is not None
+        return self.rates.system.stable()
+
+    @property
+    def margins(self) -> Margins | None:
+        return None if self.loop is None else self.loop.margins
+
+    @property
+    def settling_s(self) -> float:
+        """4/|Re s| of the slowest root: 2 % of a disturbance are left."""
+        if self.loop is not None:
+            return self.loop.settling_s
+        assert self.rates is not None
+        root = self.rates.system.rightmost().real
+        return -4 / root if root < 0 else math.inf
+
+    def as_json(self) -> dict[str, Any]:
+        """What `forebay design --json` prints; what is not finite is None."""
+        margins = self.margins
+        values: dict[str, Any] = {
+            "law": self.law,
+            "gains": {name: _finite(gain) for name, gain in self.gains.items()},
+            "params": dict(self.params),
+            "operating_point": {
+                "window_pkts": self.point.window_pkts,
+                "probability": self.point.probability,
+                "rtt_s": self.point.rtt_s,
+                "queue_pkts": self.queue_pkts,
+            },
+            "margins": _margins(margins),
+            "crossover_rad_s": margins and _finite(margins.crossover_rad_s),
+            "settling_s": _finite(self.settling_s),
+            "stable": self.stable,
+            "interval_s": self.loop and self.loop.interval_s,
+            "at_published_interval": self.published
+            and {"interval_s": self.published.interval_s, "stable": self.published.stable}
+            | _margins(self.published.margins),
+            "advice": self.advice and self.advice.as_json(),
+        }
+        return values
+
+    def toml(self) -> str:
+        """A scenario with the designed law, ready for `forebay run`."""
+        title = f"{self.law} designed for {self.link.flows:g} flows"
+        target_pkts = self.queue_pkts
+        return f"# {self.law}.toml\n" + scenario(
+            self.link, self.law, self.params, title, target_pkts
+        )
+
+    def commands(self) -> list[str]:
+        """Command lines that use the gains; the first runs the file of `toml`."""
+        name = f"{self.law}.toml"
+        sets = " ".join(f"--set {key}={value}" for key, value in self.params)
+        link = self.link
+        few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
+        commands = [
+            f"forebay run {name}",
+            f"forebay run {name} --set traffic.0.flows={many} --seeds 5",
+        ]
+        if self.loop is not None:
+            commands.append(
+                f"forebay map {self.law} --rate {link.rate} --packet {link.packet} "
+                f"--flows {few}..{many} "
+                f"--rtt {_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)} "
+                f"--buffer {link.buffer_pkts}p {sets}"
+            )
+        return commands
+
+    def model(self) -> LawModel:
+        """The law with its parameters on the link."""
+        return self.link.model(self.law, self.params)
+
+
+def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
+    """A law designed for a link with these goals and parameters, without second thoughts."""
+    names = [name for name, _, _ in link.model(law, []).goals]
+    params = [(key, value) for key, value in given.items() if key not in names]
+    if _has(law, "target"):
+        params.append(("target", f"{link.target_pkts:.12g}p"))
+    base = link.model(law, params)
+    capacity, flows = base.capacity_pkts_per_s, link.flows
+    wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
+    if wanted.probability >= 1:
+        most = 2**-0.5 * capacity * wanted.rtt_s
+        raise ScenarioError(
+            f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
+            "target; with windows below √2 packets no signal slows TCP down enough"
+        )
+    goals = [(key, value) for key, value in given.items() if key in names]
+    designed = base.design(wanted, link.target_pkts, goals)
+    values = dict(params)
+    if designed is not None:
+        values |= dict(designed["params"])
+        # What was set by hand stays, even where the rule has its own opinion.
+        values |= {key: value for key, value in given.items() if key not in names}
+    final = link.model(law, list(values.items()))
+    shown = list(values.items())
+    gains = designed["gains"] if designed is not None else {}
+    notes = (
+        designed["notes"]
+        if designed is not None
+        else ["The law has no design rule: these are its parameters as they are."]
+    )
+    found: tuple[OperatingPoint, LinearModel] | None = final.operate(flows, link.rtt_s)
+    if found is not None:
+        return Design(law, link, gains, shown, notes, found[0], Loop(*found))
+    if designed is not None and final.rate_control is not None:
+        utilisation, k_p, k_i, k_d = final.rate_control
+        rates = RateLoop(capacity, flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
+        return Design(law, link, gains, shown, notes, wanted, None, rates)
+    if final.linear(wanted) is None and designed is None:
+        raise ScenarioError(
+            f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
+            f"{', '.join(_designable(wanted))}"
+        )
+    raise ScenarioError(_no_rest(law, link, final))
+
+
+def _no_rest(law: str, link: Link, model: LawModel) -> str:
+    """Why there is no operating point, in one line."""
+    how, queue_pkts, p = model.rest(link.flows, link.rtt_s)
+    flows = f"{link.flows:g} flows"
+    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
+    if how == "saturated":
+        return (
+            f"--flows: found {link.flows:g}, which need a probability of {p:.3g}{at}, allowed: "
+            "fewer, so that it is below 1"
+        )
+    if how == "full":
+        return (
+            f'--buffer: found "{link.buffer_pkts}p", which overflows first: {flows} settle{at}, '
+            f'allowed: at least "{math.ceil(queue_pkts or 0)}p", fewer flows, or other parameters'
+        )
+    if how == "jump":
+        return (
+            f"law: found {law} with a jump of its probability{at}, past the {p:.3g} that {flows} "
+            "need: it switches to and fro there, allowed: fewer flows, or other parameters"
+        )
+    if how == "empty":
+        return (
+            f"law: found {law} with a probability above the {p:.3g} that {flows} need, when the "
+            "queue is empty: the link runs dry, allowed: more flows, or other parameters"
+        )
+    return (
+        f"law: found {law} without a linear model at any queue for {flows}, allowed: fewer flows "
+        "or other parameters"
+    )
+
+
+def _designable(point: OperatingPoint) -> list[str]:
+    """Laws with a design rule or a linear model, on a link large enough for their defaults."""
+    found = []
+    for law in (entry["name"] for entry in _native.laws()):
+        model = LawModel(law, [], 10**9, 1000, 1e6)
+        if model.linear(point) is not None or model.design(point, 1e3, []) is not None:
+            found.append(law)
+    return found
+
+
+def _has(law: str, param: str) -> bool:
+    laws = {entry["name"]: entry for entry in _native.laws()}
+    return law in laws and any(spec["name"] == param for spec in laws[law]["params"])
+
+
+def _margins(margins: Margins | None) -> dict[str, float | None]:
+    def value(name: str) -> float | None:
+        return None if margins is None else _finite(getattr(margins, name))
+
+    return {
+        "phase_deg": value("phase_deg"),
+        "gain_db": value("gain_db"),
+        "delay_s": value("delay_s"),
+        "sensitivity_peak": value("sensitivity"),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _scaled(seconds: float, factor: float) -> str:
+    return f"{1e3 * seconds * factor:.4g}ms"
