@@ -25,12 +25,13 @@ from conftest import Cli, command
 
 from forebay import units
 from forebay._native import ScenarioError
+from forebay.docs import files
 from forebay.link import LinkError, settings
 from forebay.link import run as run_link
 from forebay.report.result import Result
 from forebay.run import experiment
 from forebay.validate import page, transfers
-from forebay.validate.comparison import Comparison, Row, Side, compare
+from forebay.validate.comparison import METRICS, Comparison, Row, Side, compare
 from forebay.validate.mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.validate.real import Attempt, Attempts
 from forebay.validate.transfers import Mice, Web
@@ -371,6 +372,10 @@ def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> Non
     wanted = {run["metrics"]["delay_mean_s"] for run in scenario["runs"]}
     assert set(runs["delay_mean_s"]) == wanted
     delays = pl.read_parquet(out / "delays.parquet")
+    # docs/metrics.md lists them.
+    of_runs, of_delays = ([name for name, _, _ in it.columns] for it in files.VALIDATE)
+    assert runs.columns == [*of_runs, *METRICS]
+    assert delays.columns == of_delays
     real = delays.filter((pl.col("law") == "mine") & (pl.col("side") == "real"))
     mean_s = np.average(real["delay_s"].to_numpy(), weights=real["packets"].to_numpy())
     # Bins are 2 % wide or finer.
