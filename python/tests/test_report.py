@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib.image
 import numpy as np
+import pages
 import pytest
 
 import forebay
@@ -71,6 +72,23 @@ def test_the_page_is_self_contained(out: Path) -> None:
     # points
     assert page.tags.count("svg") == 11
     assert len(text) < 6_000_000
+
+
+def test_the_page_suits_narrow_screens_and_screen_readers(out: Path) -> None:
+    names = pages.check((out / "report.html").read_text())
+    assert len(set(names)) == len(names) == 11
+    assert {"Goodput and delay", "Queue length over time, 5 ftp flows"} <= set(names)
+
+
+def test_a_link_that_nothing_crosses_has_no_figure(scenario: Path, tmp_path: Path) -> None:
+    """Beside a bottleneck that is busy; a figure of it would be empty."""
+    link = '[[link]]\nname = "side"\nfrom = "a"\nto = "b"\nrate = "1Mbit/s"\nbuffer = "100p"\n'
+    scenario.write_text(scenario.read_text() + link)
+    result = forebay.run(scenario, seeds=1, sets=["traffic.0.flows=5"])
+    result.report(tmp_path / "out")
+    names = pages.check((tmp_path / "out" / "report.html").read_text())
+    assert "Queue length over time at bottleneck" in names
+    assert not any("side" in name for name in names), names
 
 
 def test_the_page_says_what_was_run(out: Path, result: Result) -> None:

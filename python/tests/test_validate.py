@@ -18,18 +18,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pages
 import polars as pl
 import pytest
 from conftest import Cli, command
 
 from forebay import units
 from forebay._native import ScenarioError
+from forebay.docs import files
 from forebay.link import LinkError, settings
 from forebay.link import run as run_link
 from forebay.report.result import Result
 from forebay.run import experiment
 from forebay.validate import page, transfers
-from forebay.validate.comparison import Comparison, Row, Side, compare
+from forebay.validate.comparison import METRICS, Comparison, Row, Side, compare
 from forebay.validate.mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.validate.real import Attempt, Attempts
 from forebay.validate.transfers import Mice, Web
@@ -370,12 +372,16 @@ def test_real_flows_stand_beside_simulated_ones(tmp_path: Path, cli: Cli) -> Non
     wanted = {run["metrics"]["delay_mean_s"] for run in scenario["runs"]}
     assert set(runs["delay_mean_s"]) == wanted
     delays = pl.read_parquet(out / "delays.parquet")
+    # docs/metrics.md lists them.
+    of_runs, of_delays = ([name for name, _, _ in it.columns] for it in files.VALIDATE)
+    assert runs.columns == [*of_runs, *METRICS]
+    assert delays.columns == of_delays
     real = delays.filter((pl.col("law") == "mine") & (pl.col("side") == "real"))
     mean_s = np.average(real["delay_s"].to_numpy(), weights=real["packets"].to_numpy())
     # Bins are 2 % wide or finer.
     assert mean_s == pytest.approx(lines[0]["real"][0]["delay_mean_s"], rel=0.05)
     report = (out / "report.html").read_text()
-    assert report.count("<svg") == 2
+    assert len(set(pages.check(report))) == 2
     assert "http-equiv" not in report
     assert lines[0]["verdict"] in report
 

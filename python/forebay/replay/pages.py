@@ -49,7 +49,7 @@ def part(planned: Planned, of_reading: Mapping[str, Result], verdicts: list[Verd
             figure.title,
             figure.caption,
             [
-                (name, plot.svg())
+                (name, plot.svg(", ".join(filter(None, [figure.title, name]))))
                 for name, plot in figures.draw(
                     figure, of_reading[figure.variant], measured[figure.variant]
                 )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Figures beyond this many bytes are not in the page but beside it.
 MOST_BYTES = 3_500_000
+#: Mean queue below which an idle direction has no figures: they would be empty.
+QUIET_PKTS = 0.5
+QUIET = "Hardly a packet waited here, so there are no figures."
 #: Points that have a section each.
 MOST_SECTIONS = 4
 
@@ -49,13 +52,15 @@ class Sketch:
     draw: Callable[[], Plot]
     title: str
     caption: str
+    #: The point that it shows, empty where there is one.
+    where: str = ""
     #: Empty where the page has no room for it.
     svg: str = ""
 
     def render(self, room: int) -> tuple[bytes, int]:
         """Draws it: the PNG, and what is left of `room` bytes after its SVG."""
         figure = self.draw()
-        svg = figure.svg()
+        svg = figure.svg(", ".join(filter(None, [self.title, self.where])))
         self.svg = svg if len(svg) <= room else ""
         return figure.png(), room - len(self.svg)
 
@@ -86,6 +91,8 @@ class Section:
     #: and of what each class of its queue met
     classes: list[tuple[str, list[ClassRow]]]
     notes: Notes
+    #: why there are no figures, if there are none
+    quiet: str
     pictures: list[Sketch]
 
 
@@ -94,7 +101,6 @@ def pictures(result: Runs) -> tuple[list[Sketch], dict[int, list[Sketch]]]:
 
     Beyond `MOST_SECTIONS` points those of single points are left out.
     """
-    from forebay.report import details, plots
     from forebay.report import overviews as over
 
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
@@ -106,29 +112,42 @@ def pictures(result: Runs) -> tuple[list[Sketch], dict[int, list[Sketch]]]:
         and (kind != "qacd" or "qacd_pkts" in result.compared())
     ]
     by_point = {
-        i: [
-            Sketch(
-                _name(kind, i if len(result.plan.points) > 1 else None, link),
-                partial(over.draw, result, kind, i, link),
-                *_caption(kind, result, point, link),
-            )
-            for kind in plots.KINDS
-            for link in range(len(point.links) if kind == "queue" else 1)
-        ]
-        + [
-            Sketch(
-                _name(kind, i if len(result.plan.points) > 1 else None, link),
-                partial(details.draw, result, kind, i, link),
-                *detail.caption(result, point, link),
-            )
-            for kind, detail in details.DETAILS.items()
-            for link in range(len(point.links) if kind == "classes" else 1)
-            if detail.shows(result, i, link)
-        ]
-        for i, point in result.points()
-        if not is_sweep(result)
+        i: list(_of_point(result, i, point)) for i, point in result.points() if not is_sweep(result)
     }
     return overviews, by_point
+
+
+def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[Sketch]:
+    """The figures of a point; none of a link with nothing to show."""
+    from forebay.report import details, plots
+    from forebay.report import overviews as over
+
+    several = len(result.plan.points) > 1
+    where = (words.point(point) or point.label) if several else ""
+
+    def sketch(kind: str, link: int, draw: Callable[..., Plot], title: str, caption: str) -> Sketch:
+        name = _name(kind, i if several else None, link)
+        return Sketch(name, partial(draw, result, kind, i, link), title, caption, where)
+
+    busy = [link for link in range(len(point.links)) if not _is_quiet(result, i, link)]
+    bottleneck = [link for link in busy if link == 0]
+    for kind in plots.KINDS:
+        for link in busy if kind == "queue" else bottleneck:
+            yield sketch(kind, link, over.draw, *_caption(kind, result, point, link))
+    for kind, detail in details.DETAILS.items():
+        for link in busy if kind == "classes" else bottleneck:
+            if detail.shows(result, i, link):
+                yield sketch(kind, link, details.draw, *detail.caption(result, point, link))
+
+
+def _is_quiet(result: Runs, point: int, link: int) -> bool:
+    """Whether no packet left the link, or hardly any waited in an idle direction."""
+    seen = [one for law, _ in result.laws(point) for one in result.at(point, law, link)]
+    if not any(sum(one.delay_packets) for one in seen):
+        return True
+    return point in result.experiment.idle and not any(
+        one.metrics["queue_mean_pkts"] >= QUIET_PKTS or one.metrics["drop_rate"] > 0 for one in seen
+    )
 
 
 def is_sweep(result: Runs) -> bool:
@@ -221,6 +240,7 @@ def _sections(result: Runs, by_point: dict[int, list[Sketch]]) -> Iterator[Secti
                 if (rows := classes.rows(result, i, k))
             ],
             notes=_notes(result, i),
+            quiet="" if by_point[i] else QUIET,
             pictures=by_point[i],
         )
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import escape
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -37,6 +38,11 @@ DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5))]
 #: A step shows the least and the greatest value in it.
 MOST_STEPS = 900
 ALL_STEPS = 80_000
+
+#: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
+LEAST_PX_PER_INCH = 68
+#: The text of a page is 1032 px wide.
+MOST_PX = 1000
 
 STYLE: Any = {  # matplotlib types its keys one by one
     "font.family": "sans-serif",
@@ -75,13 +81,20 @@ class Plot(Figure):
         self._save(out, format="png")
         return out.getvalue()
 
-    def svg(self) -> str:
-        """An <svg> element to put into a page."""
+    def svg(self, name: str = "") -> str:
+        """An <svg> element to put into a page; `name` is what a screen reader calls it."""
         out = io.StringIO()
         # Without a date the same result gives the same file.
         self._save(out, format="svg", metadata={"Date": None})
         svg = out.getvalue()
-        return _compact(svg[svg.index("<svg") :])
+        attributes = f'style="min-width: {self._least_width_px()}px"'
+        if name:
+            attributes += f' role="img" aria-label="{escape(name)}"'
+        return _compact(svg[svg.index("<svg") :]).replace("<svg ", f"<svg {attributes} ", 1)
+
+    def _least_width_px(self) -> int:
+        """In a page: with less, the text would be too small; more would not fit the page."""
+        return round(min(MOST_PX, LEAST_PX_PER_INCH * self.get_figwidth()))
 
     def _save(self, out: IO[Any], **options: Any) -> None:
         with mpl.rc_context(STYLE):

@@ -122,18 +122,22 @@ def write(
     figures = out / files.FIGURES
     figures.mkdir(parents=True, exist_ok=True)
 
-    def drawn(name: str, figure: Plot, number: int) -> str:
+    def drawn(name: str, title: str, figure: Plot, number: int) -> str:
         (figures / f"{name}.png").write_bytes(figure.png())
         if watch:
             watch(Progress(number / wanted, number, wanted, time.monotonic() - start))
-        return figure.svg()
+        return figure.svg(title)
 
     whole = bool(suite.whole())
-    overview = drawn("overview", pictures.overview(suite), 1) if whole else ""
+    overview = (
+        drawn("overview", "Queuing delay against goodput", pictures.overview(suite), 1)
+        if whole
+        else ""
+    )
     cases = [
         (
             case,
-            drawn(f"{i:02}-{case.scenario}", pictures.case(case, suite.laws), i + 1),
+            drawn(f"{i:02}-{case.scenario}", case.heading, pictures.case(case, suite.laws), i + 1),
             of_case(case, suite.laws),
         )
         for i, case in enumerate(suite.cases, start=1)

@@ -103,7 +103,7 @@ def pictures(tuning: Tuning) -> list[Picture]:
             ),
         ]
     for one in shown:
-        one.svg = one.figure.svg()
+        one.svg = one.figure.svg(one.title)
     return shown
 
 

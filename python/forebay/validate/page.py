@@ -14,7 +14,7 @@ import polars as pl
 from markupsafe import Markup, escape
 
 from forebay._native import __version__
-from forebay.docs import table
+from forebay.docs.tables import table
 from forebay.report.files import finite
 from forebay.report.page import Picture, template
 from forebay.report.words import quantity
