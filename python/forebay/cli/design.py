@@ -73,7 +73,9 @@ def _write(result: Design, out: Path) -> list[Path]:
         "design.json": json.dumps(result.as_json(), indent=1) + "\n",
     }
     if result.loop is not None:
-        title = f"{result.law} for {words.quantity(result.link.rate)}, {result.link.flows:g} flows"
+        link = result.link
+        beside = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
+        title = f"{result.law} for {words.quantity(link.rate)}, {link.flows:g} flows{beside}"
         for name, draw in [
             ("bode", pictures.bode),
             ("step", pictures.step),

@@ -61,8 +61,8 @@ Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
 L4sFlows = Annotated[
     float,
     typer.Option(
-        help="Long-lived scalable flows of L4S beside them, under a law that couples both classes, "
-        "if the law tells them apart.",
+        help="Long-lived scalable flows of L4S beside them, under a law that couples both classes "
+        "(DualPI2, PI2).",
         show_default="none",
     ),
 ]

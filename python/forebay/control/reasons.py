@@ -27,7 +27,7 @@ def of(design: Design) -> str:
     link, point = design.link, design.point
     per_s = point.capacity_pkts_per_s
     sentences = [
-        f"{point.flows:.4g} flows with {spaced(link.rtt)} of propagation share "
+        f"{_who(design)} with {spaced(link.rtt)} of propagation share "
         f"{per_s:,.0f} packets per second. With {design.queue_pkts:.1f} packets in the queue the "
         f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
         f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
@@ -55,19 +55,28 @@ def of(design: Design) -> str:
     return " ".join(sentences)
 
 
+def _who(design: Design) -> str:
+    both = design.classes
+    if both is None:
+        return f"{design.link.flows:g} flows"
+    return (
+        f"{both.classic_flows:g} classic flows and {both.l4s_flows:g} of L4S, which need as much "
+        f"signal as {design.point.flows:.3g} classic ones together,"
+    )
+
+
 def _classes(design: Design) -> list[str]:
     """Both classes at rest, where there are two."""
     both = design.classes
     if both is None:
         return []
     return [
-        f"These are {both.classic_flows:g} classic flows and {both.l4s_flows:g} of L4S, each of "
-        f"which needs as much signal as {both.ratio:.3g} of the former: p' is {both.root:.4g}, "
-        f"p_C = p'², p_L = k·p' = {both.probability_l4s:.4g}. A flow of L4S has "
+        f"All this is of the classic flows: p0 is p'², with p' = {both.root:.4g}. L4S packets are "
+        f"marked with k·p' = {both.probability_l4s:.4g}. A flow of L4S has "
         f"{both.window_l4s_pkts:.2f} packets under way in {1e3 * both.rtt_l4s_s:.1f} ms, and so "
         f"{both.rate_l4s_pkts_per_s:.0f} packets per second, beside "
-        f"{both.rate_classic_pkts_per_s:.0f} of a classic one. In all, the loop is that of both "
-        "ways through the classic queue's delay."
+        f"{both.rate_classic_pkts_per_s:.0f} of a classic one. The loop has the paths of both "
+        "through the delay that the law sees."
     ]
 
 
