@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,9 @@ from forebay.control.maps import count
 def of(text: str, **sets: str) -> Design:
     """`forebay design …` as it is typed."""
     law, *words = text.split()
-    options = {key[2:]: value for key, value in zip(words[::2], words[1::2], strict=True)}
+    options: dict[str, Any] = {
+        key[2:]: value for key, value in zip(words[::2], words[1::2], strict=True)
+    }
     return design(law, flows=float(options.pop("flows")), sets=sets, **options)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import AsJson, LawKind, Packet, settings
+from forebay.cli.options import AsJson, L4sFlows, LawKind, Packet, settings
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
@@ -21,6 +21,7 @@ def design(
     rate: Annotated[str, typer.Option(help="Rate of the link, such as 15Mbit/s.")],
     flows: Annotated[float, typer.Option(help="Long-lived TCP flows on it.")],
     rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 200ms.")],
+    l4s_flows: L4sFlows = 0.0,
     packet: Packet = "1000B",
     target: Annotated[
         str | None,
@@ -54,7 +55,7 @@ def design(
         out = Path("results") / f"design-{law}"
     if out is not None:
         place.check(out)
-    result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_))
+    result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows)
     written = _write(result, out) if out is not None else []
     if as_json:
         print(json.dumps(result.as_json()))
@@ -72,7 +73,9 @@ def _write(result: Design, out: Path) -> list[Path]:
         "design.json": json.dumps(result.as_json(), indent=1) + "\n",
     }
     if result.loop is not None:
-        title = f"{result.law} for {words.quantity(result.link.rate)}, {result.link.flows:g} flows"
+        link = result.link
+        beside = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
+        title = f"{result.law} for {words.quantity(link.rate)}, {link.flows:g} flows{beside}"
         for name, draw in [
             ("bode", pictures.bode),
             ("step", pictures.step),
@@ -112,6 +115,14 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     point, margins = result.point, result.margins
     table.add_row("window W0", f"{point.window_pkts:.4g} packets")
     table.add_row("probability p0", f"{point.probability:.4g}")
+    both = result.classes
+    if both is not None:
+        table.add_row("p'", f"{both.root:.4g}")
+        table.add_row("k p' of L4S", f"{both.probability_l4s:.4g}")
+        table.add_row("window of L4S", f"{both.window_l4s_pkts:.4g} packets")
+        table.add_row("rate, classic", f"{both.rate_classic_pkts_per_s:.4g} packets/s")
+        table.add_row("rate, L4S", f"{both.rate_l4s_pkts_per_s:.4g} packets/s")
+        table.add_row("L4S to classic", f"{both.ratio:.4g}")
     table.add_row("RTT R", f"{1e3 * point.rtt_s:.4g} ms")
     table.add_row("queue", f"{result.queue_pkts:.4g} packets")
     if result.loop is not None and result.loop.interval_s is not None:

@@ -9,7 +9,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import LawKind, Packet, settings
+from forebay.cli.options import L4sFlows, LawKind, Packet, settings
 from forebay.control.spans import DOTS, ends
 
 
@@ -18,6 +18,7 @@ def stability_map(
     rate: Annotated[str, typer.Option(help="Rate of the link, or a range 5..50Mbit/s.")],
     flows: Annotated[str, typer.Option(help="Range of long-lived TCP flows, such as 10..400.")],
     rtt: Annotated[str, typer.Option(help="Propagation both ways, or a range 20..500ms.")],
+    l4s_flows: L4sFlows = 0.0,
     packet: Packet = "1000B",
     buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
     set_: Annotated[
@@ -72,6 +73,7 @@ def stability_map(
         high if axis == "rtt" else rtt,
         given.get("target", "1p"),
         buffer,
+        l4s_flows,
     )
     with progress.status("finding where the loop is stable"):
         drawn = maps.stability_map(

@@ -58,6 +58,14 @@ ScenarioKeys = Annotated[
 ]
 LawKind = Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")]
 Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
+L4sFlows = Annotated[
+    float,
+    typer.Option(
+        help="Long-lived scalable flows of L4S beside them, under a law that couples both classes "
+        "(DualPI2, PI2).",
+        show_default="none",
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object; files are written only with --out."),

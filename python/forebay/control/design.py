@@ -22,6 +22,7 @@ def design(
     target: str | None = None,
     buffer: str | None = None,
     sets: Mapping[str, Any] | None = None,
+    l4s_flows: float = 0.0,
 ) -> Design:
     """Designs a law for a link.
 
@@ -33,6 +34,7 @@ def design(
     buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
     sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
         alone ({"interval": "10ms"}).
+    l4s_flows: scalable flows beside the classic ones, under a law that couples both.
 
     A law without a design rule is analysed with its parameters as they are. Raises
     `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
@@ -40,7 +42,7 @@ def design(
     """
     given = {key: units.plain(value) for key, value in (sets or {}).items()}
     target = _one_target(target, given.pop("target", None))
-    link = Link.of(rate, packet, flows, rtt, target, buffer)
+    link = Link.of(rate, packet, flows, rtt, target, buffer, l4s_flows)
     made = once(law, link, given)
     if made.loop is None:
         return made

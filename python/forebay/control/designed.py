@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.control.classes import Classes, Coupled
 from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
 from forebay.control.margins import Margins
 from forebay.control.rates import RateLoop
 
 if TYPE_CHECKING:
-    from forebay._native import LinearModel
+    pass
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Design:
     published: the same law at the sampling interval that it has by itself, where that is too
         long for the link's RTT and the design takes another.
     advice: what would make a loop calmer that amplifies too much.
+    classes: both classes at rest, where there are L4S flows; `point` is then that of as many
+        flows of Reno as need the same probability.
     """
 
     law: str
@@ -64,10 +67,18 @@ class Design:
     rates: RateLoop | None = None
     published: Loop | None = None
     advice: Advice | None = None
+    classes: Classes | None = None
 
     @property
     def queue_pkts(self) -> float:
         """Where the queue settles."""
+        if self.classes is not None:
+            return self.classes.queue_pkts
+        return self.held_pkts
+
+    @property
+    def held_pkts(self) -> float:
+        """The queuing delay that the law holds, as what the link sends in it."""
         return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
 
     @property
@@ -104,6 +115,7 @@ class Design:
                 "rtt_s": self.point.rtt_s,
                 "queue_pkts": self.queue_pkts,
             },
+            "classes": self.classes and self.classes.as_json(),
             "margins": _margins(margins),
             "crossover_rad_s": margins and _finite(margins.crossover_rad_s),
             "settling_s": _finite(self.settling_s),
@@ -129,6 +141,7 @@ class Design:
         name = f"{self.law}.toml"
         sets = " ".join(f"--set {key}={value}" for key, value in self.params)
         link = self.link
+        beside = f"--l4s-flows {link.l4s_flows:g} " if link.l4s_flows else ""
         few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
         commands = [
             f"forebay run {name}",
@@ -139,13 +152,17 @@ class Design:
                 f"forebay map {self.law} --rate {link.rate} --packet {link.packet} "
                 f"--flows {few}..{many} "
                 f"--rtt {_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)} "
-                f"--buffer {link.buffer_pkts}p {sets}"
+                f"--buffer {link.buffer_pkts}p {beside}{sets}"
             )
         return commands
 
     def model(self) -> LawModel:
         """The law with its parameters on the link."""
         return self.link.model(self.law, self.params)
+
+    def coupled(self) -> Coupled:
+        """The same with the link's L4S flows."""
+        return Coupled.on(self.link, self.law, self.params)
 
 
 def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
@@ -155,7 +172,9 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
     if _has(law, "target"):
         params.append(("target", f"{link.target_pkts:.12g}p"))
     base = link.model(law, params)
-    capacity, flows = base.capacity_pkts_per_s, link.flows
+    capacity = base.capacity_pkts_per_s
+    # A design rule knows flows of Reno: as many as need the same probability.
+    flows = Coupled.on(link, law, params).alike(link.flows, link.rtt_s)
     wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
     if wanted.probability >= 1:
         most = 2**-0.5 * capacity * wanted.rtt_s
@@ -178,9 +197,11 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
         if designed is not None
         else ["The law has no design rule: these are its parameters as they are."]
     )
-    found: tuple[OperatingPoint, LinearModel] | None = final.operate(flows, link.rtt_s)
+    coupled = Coupled.on(link, law, shown)
+    found = coupled.operate(link.flows, link.rtt_s)
     if found is not None:
-        return Design(law, link, gains, shown, notes, found[0], Loop(*found))
+        loop, classes = coupled.loop(found), coupled.split(found)
+        return Design(law, link, gains, shown, notes, found[0], loop, classes=classes)
     if designed is not None and final.rate_control is not None:
         utilisation, k_p, k_i, k_d = final.rate_control
         rates = RateLoop(capacity, flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
@@ -190,10 +211,10 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
             f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
             f"{', '.join(_designable(wanted))}"
         )
-    raise ScenarioError(_no_rest(law, link, final))
+    raise ScenarioError(_no_rest(law, link, coupled))
 
 
-def _no_rest(law: str, link: Link, model: LawModel) -> str:
+def _no_rest(law: str, link: Link, model: Coupled) -> str:
     """Why there is no operating point, in one line."""
     how, queue_pkts, p = model.rest(link.flows, link.rtt_s)
     flows = f"{link.flows:g} flows"

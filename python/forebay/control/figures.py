@@ -296,7 +296,7 @@ def draw_map(drawn: Map) -> Plot:
             each.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             each.set_minor_formatter(FuncFormatter(_minor))
         axes.grid(False)
-        axes.set_xlabel("Flows")
+        axes.set_xlabel("Classic flows" if drawn.link.l4s_flows else "Flows")
         axes.set_ylabel("Rate [Mbit/s]" if drawn.axis == "rate" else "Propagation RTT [ms]")
         _oscillation(axes, drawn, scale)
         captions = []
@@ -322,7 +322,8 @@ def draw_map(drawn: Map) -> Plot:
         axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
         # What no axis shows.
         fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
-        axes.set_title(f"{drawn.law} on {words.quantity(fixed)}: where its loop is stable")
+        beside = f" beside {drawn.link.l4s_flows:g} flows of L4S" if drawn.link.l4s_flows else ""
+        axes.set_title(f"{drawn.law} on {words.quantity(fixed)}{beside}: where its loop is stable")
     return figure
 
 

@@ -46,6 +46,7 @@ class Terms:
     gain, poles, delay_s: of the plant, gain·e^{−s·delay}/((s + p1)…(s + pn)).
     direct: d. interval_s, numerator, denominator: of D, with z⁰, z⁻¹, …; None without a sampler.
     hybrid: whether the law acts both ways.
+    beside: a second path from the law's output to its input, with the same sampler; None without.
     """
 
     gain: float | Floats
@@ -56,17 +57,20 @@ class Terms:
     numerator: tuple[float | Floats, ...] = (0.0,)
     denominator: tuple[float | Floats, ...] = (1.0,)
     hybrid: bool = False
+    beside: Terms | None = None
 
     def changed(self, gain: float | Floats = 1.0, delay_s: float | Floats = 0.0) -> Terms:
         """With the plant's gain times `gain`, and more delay."""
-        return replace(self, gain=self.gain * gain, delay_s=self.delay_s + delay_s)
+        beside = self.beside and self.beside.changed(gain, delay_s)
+        return replace(self, gain=self.gain * gain, delay_s=self.delay_s + delay_s, beside=beside)
+
+    @property
+    def paths(self) -> tuple[Terms, ...]:
+        return (self,) if self.beside is None else (self, self.beside)
 
 
 def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
     """Loops of one kind (see `kind`) as columns; a single one as scalars."""
-
-    def column(values: Sequence[float]) -> float | Floats:
-        return values[0] if len(values) == 1 else np.array(values)[:, None]
 
     points, models = [point for point, _ in cells], [model for _, model in cells]
     gain = [point.plant_gain for point in points]
@@ -80,7 +84,7 @@ def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
     direct = [model["direct"] for model in models]
     built = Terms(
         column(gain),
-        _apart(tuple(column(one) for one in poles)),
+        apart(tuple(column(one) for one in poles)),
         column([point.rtt_s for point in points]),
         column(direct),
     )
@@ -103,6 +107,11 @@ def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
     )
 
 
+def column(values: Sequence[float]) -> float | Floats:
+    """A number of each loop; that of a single one as it is."""
+    return values[0] if len(values) == 1 else np.array(values)[:, None]
+
+
 def kind(model: LinearModel) -> tuple[bool, bool, bool]:
     """Loops of one kind go through the same formulas."""
     return average_pole(model) is not None, model["direct"] != 0, model["sampled"] is not None
@@ -121,7 +130,7 @@ def plant(t: Terms, s: Complexes) -> Complexes:
     total = np.asarray(t.gain * np.exp(-s * t.delay_s), complex)
     for pole in t.poles:
         total = total / (s + pole)
-    return total
+    return total if t.beside is None else total + plant(t.beside, s)
 
 
 def pulse(t: Terms, s: Complexes) -> Complexes:
@@ -138,7 +147,8 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
     for residue, pole in residues(t):
         new, old = gammas(pole, t.interval_s, rest)
         total = total + residue * (new + old * z_1) / (1 - np.exp(-pole * t.interval_s) * z_1)
-    return np.asarray(total * np.exp(-s * t.interval_s * (whole + 1)), complex)
+    total = np.asarray(total * np.exp(-s * t.interval_s * (whole + 1)), complex)
+    return total if t.beside is None else total + pulse(t.beside, s)
 
 
 def law(t: Terms, s: Complexes) -> Complexes:
@@ -239,16 +249,17 @@ def gammas(
     return _plain(new), _plain(old)
 
 
-def _apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
+def apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
+    """Poles that are not equal, as partial fractions need them."""
     held: list[float | Floats] = []
     for pole in poles:
-        apart = np.asarray(pole, float)
+        moved = np.asarray(pole, float)
         for _ in poles:
-            near = np.zeros_like(apart, bool)
+            near = np.zeros_like(moved, bool)
             for other in held:
-                near |= np.abs(apart - other) < APART * apart
-            apart = np.where(near, apart * (1 + 2 * APART), apart)
-        held.append(_plain(apart))
+                near |= np.abs(moved - other) < APART * moved
+            moved = np.where(near, moved * (1 + 2 * APART), moved)
+        held.append(_plain(moved))
     return tuple(held)
 
 

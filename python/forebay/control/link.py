@@ -26,6 +26,7 @@ class Link:
 
     rate, packet, rtt: texts with units; rtt is propagation both ways, without queueing.
     target_pkts: queue length to hold; buffer_pkts: packets that the buffer holds.
+    l4s_flows: scalable flows with ECT(1) beside the classic ones; none by default.
     """
 
     rate: str
@@ -34,6 +35,7 @@ class Link:
     rtt: str
     target_pkts: float
     buffer_pkts: int
+    l4s_flows: float = 0.0
 
     @staticmethod
     def of(
@@ -43,6 +45,7 @@ class Link:
         rtt: str,
         target: str | None = None,
         buffer: str | None = None,
+        l4s_flows: float = 0.0,
     ) -> Link:
         """With a set-point of a quarter of the bandwidth-delay product where none is given, and
         a buffer of one such product or twice the set-point, whichever is more. A set-point that
@@ -58,6 +61,8 @@ class Link:
                 raise ScenarioError(f"{key}: found 0, allowed: more than zero")
         if not (math.isfinite(flows) and flows > 0):
             raise ScenarioError(f"--flows: found {flows:g}, allowed: more than zero")
+        if not (math.isfinite(l4s_flows) and l4s_flows >= 0):
+            raise ScenarioError(f"--l4s-flows: found {l4s_flows:g}, allowed: zero or more")
         product_pkts = rate_bps * rtt_s / (8 * packet_bytes)
         target_pkts = (
             max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
@@ -76,7 +81,7 @@ class Link:
                 f'--target: found "{target_pkts:g}p", allowed: at most the buffer, '
                 f'"{buffer_pkts:g}p"'
             )
-        return Link(rate, packet, flows, rtt, target_pkts, math.ceil(buffer_pkts))
+        return Link(rate, packet, flows, rtt, target_pkts, math.ceil(buffer_pkts), l4s_flows)
 
     @property
     def rtt_s(self) -> float:
@@ -120,4 +125,5 @@ def scenario(
         laws=[Law(law, params)],
         target_pkts=target_pkts,
         sweep=sweep or {},
+        l4s_flows=round(link.l4s_flows) and max(1, round(link.l4s_flows)),
     ).text()

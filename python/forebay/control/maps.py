@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from forebay import _native
 from forebay._native import LawModel, ScenarioError
 from forebay.control import gain
+from forebay.control.classes import Coupled
 from forebay.control.gain import Complexes, Terms
 from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
@@ -129,11 +130,9 @@ def stability_map(
     """
     columns = np.geomspace(*flows, points)
     rows = np.geomspace(*values, points)
-    buffer_pkts = float(link.buffer_pkts)
     rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
-    models = [
-        LawModel(law, params, rate_bps, link.packet_bytes, buffer_pkts) for rate_bps in rates_bps
-    ]
+    links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
+    models = [Coupled.on(one, law, params) for one in links]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
     cells: list[tuple[OperatingPoint, LinearModel] | None] = []
     rest: list[str] = []
@@ -151,7 +150,7 @@ def stability_map(
     chunks = [there[i : i + CHUNK] for i in range(0, len(there), CHUNK)]
 
     def work(chunk: list[int]) -> tuple[Floats, Flags]:
-        return count([cell for i in chunk if (cell := cells[i]) is not None])
+        return count([cell for i in chunk if (cell := cells[i]) is not None], models[0])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for chunk, (of_chunk, flags) in zip(chunks, pool.map(work, chunks), strict=True):
@@ -176,7 +175,9 @@ def modelled() -> list[str]:
     return [law for law in laws if LawModel(law, [], 10**9, 1000, 1e6).linear(point) is not None]
 
 
-def count(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> tuple[Floats, Flags]:
+def count(
+    cells: Sequence[tuple[OperatingPoint, LinearModel]], of: Coupled | None = None
+) -> tuple[Floats, Flags]:
     """Gain margins in dB, and whether each loop is stable; all at once.
 
     By the formulas of `forebay.control.gain`, as `Loop` uses them. The laws themselves are stable
@@ -184,15 +185,16 @@ def count(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> tuple[Floats, 
     upward as downward in phase (Nyquist). A cell too near to the edge for the frequencies of the
     count goes to `Loop`'s own.
     """
+    build = gain.terms if of is None else of.terms
     margin, stable = np.full(len(cells), np.nan), np.zeros(len(cells), bool)
     kinds: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (_, model) in enumerate(cells):
         kinds.setdefault(gain.kind(model), []).append(i)
     for group in kinds.values():
         there = [cells[i] for i in group]
-        margin[group], stable[group] = _count(gain.terms(there), len(there))
+        margin[group], stable[group] = _count(build(there), len(there))
     for i in map(int, np.flatnonzero(np.abs(margin) < NEAR_DB)):
-        margin[i], stable[i] = exact(Loop(*cells[i]))
+        margin[i], stable[i] = exact(Loop(*cells[i], build([cells[i]])))
     return margin, stable
 
 
@@ -285,6 +287,7 @@ def _rows(t: Terms, row: NDArray[np.intp]) -> Terms:
         interval_s=pick(t.interval_s),
         numerator=tuple(map(pick, t.numerator)),
         denominator=tuple(map(pick, t.denominator)),
+        beside=t.beside and _rows(t.beside, row),
     )
 
 
@@ -323,7 +326,9 @@ def simulate(
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
     values = _inner(drawn.values, points)
-    key, unit = ("bottleneck.rate", "bit/s") if drawn.axis == "rate" else ("traffic.0.rtt", "us")
+    keys, unit = (["bottleneck.rate"], "bit/s")
+    if drawn.axis == "rtt":
+        keys, unit = [f"traffic.{i}.rtt" for i in range(2 if drawn.link.l4s_flows else 1)], "us"
     scale = 1.0 if drawn.axis == "rate" else 1e6
     texts = [f"{round(value * scale)}{unit}" for value in values]
     link = drawn.link
@@ -345,19 +350,21 @@ def simulate(
         "Oscillation",
         link.target_pkts,
         duration_s,
-        sweep={"traffic.0.flows": flows, key: texts},
+        sweep={"traffic.0.flows": flows},
     )
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "map.toml"
         path.write_text(text)
-        result = run(path)
+        # A sweep varies its keys one by one, and here the RTTs of both classes go together.
+        results = [run(path, sets=dict.fromkeys(keys, text)) for text in texts]
     found = []
-    for finished in result.runs:
-        settings = result.plan.points[finished.point].settings
-        mean = finished.metrics["queue_mean_pkts"]
-        deviation = finished.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
-        value = values[texts.index(settings[key])]
-        found.append((float(settings["traffic.0.flows"]), float(value), deviation))
+    for value, result in zip(values, results, strict=True):
+        for finished in result.runs:
+            settings = result.plan.points[finished.point].settings
+            mean = finished.metrics["queue_mean_pkts"]
+            deviation = finished.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
+            found.append((float(settings["traffic.0.flows"]), float(value), deviation))
+    found.sort()
     return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
 
 
@@ -365,8 +372,8 @@ def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, val
     """Of the loop there; 0 for one that is not stable, or that is not."""
     link = drawn.link
     rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
-    model = LawModel(drawn.law, params, round(rate_bps), link.packet_bytes, float(link.buffer_pkts))
-    loop = Loop.at(model, flows, rtt_s)
+    here = replace(link, rate=f"{round(rate_bps)}bit/s")
+    loop = Coupled.on(here, drawn.law, params).at(flows, rtt_s)
     return loop.settling_s if loop is not None and loop.stable else 0.0
 
 

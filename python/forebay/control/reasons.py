@@ -27,7 +27,7 @@ def of(design: Design) -> str:
     link, point = design.link, design.point
     per_s = point.capacity_pkts_per_s
     sentences = [
-        f"{link.flows:g} flows with {spaced(link.rtt)} of propagation share "
+        f"{_who(design)} with {spaced(link.rtt)} of propagation share "
         f"{per_s:,.0f} packets per second. With {design.queue_pkts:.1f} packets in the queue the "
         f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
         f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
@@ -35,6 +35,7 @@ def of(design: Design) -> str:
         f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
         f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of "
         "R.",
+        *_classes(design),
         *design.notes,
     ]
     if point.window_pkts < LEAST_WINDOW_PKTS:
@@ -42,7 +43,7 @@ def of(design: Design) -> str:
             "With windows this small TCP lives on timeouts, which the model does not know: "
             "believe the packets."
         )
-    if abs(design.queue_pkts - link.target_pkts) > 0.01 * link.target_pkts:
+    if abs(design.held_pkts - link.target_pkts) > 0.01 * link.target_pkts:
         sentences.append(
             f"The law does not hold the wanted {link.target_pkts:g} packets: where TCP has its "
             f"p0, the queue is at {design.queue_pkts:.1f}."
@@ -52,6 +53,31 @@ def of(design: Design) -> str:
     else:
         sentences += _loop_reasons(design, design.loop)
     return " ".join(sentences)
+
+
+def _who(design: Design) -> str:
+    both = design.classes
+    if both is None:
+        return f"{design.link.flows:g} flows"
+    return (
+        f"{both.classic_flows:g} classic flows and {both.l4s_flows:g} of L4S, which need as much "
+        f"signal as {design.point.flows:.3g} classic ones together,"
+    )
+
+
+def _classes(design: Design) -> list[str]:
+    """Both classes at rest, where there are two."""
+    both = design.classes
+    if both is None:
+        return []
+    return [
+        f"All this is of the classic flows: p0 is p'², with p' = {both.root:.4g}. L4S packets are "
+        f"marked with k·p' = {both.probability_l4s:.4g}. A flow of L4S has "
+        f"{both.window_l4s_pkts:.2f} packets under way in {1e3 * both.rtt_l4s_s:.1f} ms, and so "
+        f"{both.rate_l4s_pkts_per_s:.0f} packets per second, beside "
+        f"{both.rate_classic_pkts_per_s:.0f} of a classic one. The loop has the paths of both "
+        "through the delay that the law sees."
+    ]
 
 
 def _rate_reasons(design: Design) -> str:
@@ -183,10 +209,10 @@ def _cut(design: Design, loop: Loop) -> list[str]:
 
 def _reach(design: Design) -> str:
     """How far the load and the RTT may move before these gains oscillate."""
-    law, link = design.model(), design.link
+    law, link = design.coupled(), design.link
 
     def stable(flows: float, rtt_s: float) -> bool:
-        loop = Loop.at(law, flows, rtt_s)
+        loop = law.at(flows, rtt_s)
         return loop is not None and loop.stable
 
     fewest = _edge(lambda factor: stable(link.flows * factor, link.rtt_s), 1e-3)

@@ -51,20 +51,25 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
     """Hold, delay, plant and sampler as numerator and denominator in z⁰, z⁻¹, …; `gain.pulse` has
     the formula."""
     assert t.interval_s is not None
-    whole, rest = gain.whole_intervals(t.delay_s, t.interval_s)
-    decays = [math.exp(-float(pole) * float(t.interval_s)) for pole in t.poles]
+    # A pole that two paths share is one of their sum.
+    poles = list(dict.fromkeys(float(pole) for path in t.paths for pole in path.poles))
+    decays = [math.exp(-pole * float(t.interval_s)) for pole in poles]
     denominator = np.array([1.0])
     for decay in decays:
         denominator = np.convolve(denominator, [1, -decay])
-    numerator = np.zeros(1)
-    for i, (residue, pole) in enumerate(gain.residues(t)):
-        new, old = gain.gammas(pole, t.interval_s, rest)
-        others = np.array([1.0])
-        for j, decay in enumerate(decays):
-            if j != i:
-                others = np.convolve(others, [1, -decay])
-        numerator = _polyadd(numerator, float(residue) * np.convolve([new, old], others))
-    return np.concatenate([np.zeros(int(whole) + 1), numerator]), denominator
+    total = np.zeros(1)
+    for path in t.paths:
+        whole, rest = gain.whole_intervals(path.delay_s, t.interval_s)
+        numerator = np.zeros(1)
+        for residue, pole in gain.residues(path):
+            new, old = gain.gammas(pole, t.interval_s, rest)
+            others = np.array([1.0])
+            for other, decay in zip(poles, decays, strict=True):
+                if other != float(pole):
+                    others = np.convolve(others, [1, -decay])
+            numerator = _polyadd(numerator, float(residue) * np.convolve([new, old], others))
+        total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
+    return total, denominator
 
 
 def continuous(t: Terms) -> DelaySystem:

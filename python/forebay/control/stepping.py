@@ -43,19 +43,25 @@ def step(
     dt = interval_s / max(1, math.ceil(interval_s / fine)) if interval_s else fine
     steps = math.ceil(duration_s / dt)
     per_sample = round(interval_s / dt) if interval_s else 1
-    whole_steps, rest = gain.whole_intervals(terms.delay_s, dt)
-    whole = int(whole_steps)
     pole = gain.average_pole(model)
     # Without the average, which follows below.
-    plain = gain.terms([(point, {**model, "average": None})])
-    modes_of = gain.residues(plain)
-    factors = [tuple(map(float, gain.gammas(p, dt, rest))) for _, p in modes_of]
-    decay = [math.exp(-float(p) * dt) for _, p in modes_of]
+    plain = terms if pole is None else gain.terms([(point, {**model, "average": None})])
+    # Of each mode: what it gains from the input now and a step before, and that input's age.
+    modes_of: list[tuple[float, float, int]] = []
+    rates: list[float] = []
+    for path in plain.paths:
+        whole, rest = gain.whole_intervals(path.delay_s, dt)
+        for residue, p in gain.residues(path):
+            new, old = gain.gammas(p, dt, rest)
+            modes_of.append((float(residue * new), float(residue * old), int(whole)))
+            rates.append(math.exp(-float(p) * dt))
+    decay = np.array(rates)
     modes = np.zeros(len(modes_of))
     smoothed = 0.0
     numerator, denominator = (sampled[1], sampled[2]) if sampled else ([0.0], [1.0])
     inputs, outputs = np.zeros(len(numerator)), np.zeros(len(denominator))
-    history = np.zeros(steps + whole + 3)
+    latest = max(whole for _, _, whole in modes_of) + 1
+    history = np.zeros(steps + latest + 1)
     queue = np.zeros(steps + 1)
     held = 0.0
     for k in range(steps):
@@ -67,12 +73,11 @@ def step(
                 np.dot(numerator, inputs) - np.dot(denominator[1:], outputs[:-1])
             ) / denominator[0]
             outputs = np.concatenate([[held], outputs[:-1]])
-        # `history` runs `whole` + 1 steps ahead of the plant.
-        history[k + whole + 1] = change - (held + model["direct"] * seen)
-        new, old = history[k + 1], history[k]
-        for i, (residue, _) in enumerate(modes_of):
-            gamma_new, gamma_old = factors[i]
-            modes[i] = decay[i] * modes[i] + residue * (gamma_new * new + gamma_old * old)
+        # `history` begins `latest` steps before.
+        at = k + latest
+        history[at] = change - (held + model["direct"] * seen)
+        for i, (new, old, age) in enumerate(modes_of):
+            modes[i] = decay[i] * modes[i] + new * history[at - age] + old * history[at - age - 1]
         queue[k + 1] = modes.sum()
         if pole is not None:
             smoothed += -math.expm1(-pole * dt) * (0.5 * (queue[k + 1] + q) - smoothed)

@@ -67,6 +67,7 @@ class Dumbbell:
     delay_s: of the bottleneck, one way; the rest of the RTT is in the access links.
     measure_from_s: when measuring begins; it ends with the run.
     fastest_bps: greatest rate of the bottleneck, where a sweep changes it.
+    l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
     sweep: key of the scenario to the values that it takes.
     """
@@ -84,6 +85,7 @@ class Dumbbell:
     laws: Sequence[Law]
     target_pkts: float | None = None
     sweep: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    l4s_flows: int = 0
 
     def text(self) -> str:
         """The scenario file."""
@@ -116,6 +118,11 @@ class Dumbbell:
             ],
             "law": [law.table() for law in self.laws],
         }
+        if self.l4s_flows:
+            document["bottleneck"]["ecn"] = True
+            (classic,) = document["traffic"]
+            scalable = {"flows": self.l4s_flows, "tcp": "prague", "ecn": "l4s", "label": "l4s"}
+            document["traffic"].append(classic | scalable)
         if self.sweep:
             document["sweep"] = {key: list(values) for key, values in self.sweep.items()}
         return tomlkit.dumps(document)

@@ -108,13 +108,19 @@ def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None
     return means
 
 
+def _of_classes(run: Run) -> bool:
+    """Whether packets of several classes left: each waits in a queue of its own, and a set-point is
+    that of one of them."""
+    return sum(not math.isnan(one.metrics["delay_mean_s"]) for one in run.classes) > 1
+
+
 def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
     """The set-point of a law that integrates the distance to it, on a full link, and the command
     that designs the law for the link. Others, such as P and CoDel, rest elsewhere by design."""
     target_pkts = law.target_pkts
     if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
-    if designed.is_of_flows(law):
+    if designed.is_of_flows(law) or any(_of_classes(run) for run in runs):
         return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))
