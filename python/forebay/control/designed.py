@@ -145,7 +145,9 @@ class Design:
         few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
         commands = [
             f"forebay run {name}",
-            f"forebay run {name} --set traffic.0.flows={many} --seeds 5",
+            # A result is not replaced: this one has a place of its own.
+            f"forebay run {name} --set traffic.0.flows={many} --seeds 5 "
+            f"--out results/{self.law}-{many}",
         ]
         if self.loop is not None:
             commands.append(
