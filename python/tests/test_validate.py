@@ -94,6 +94,16 @@ def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
     assert script == plan.command(7)[-1] != plan.command(8)[-1]
 
 
+def test_the_link_has_the_queue_and_the_tokens_of_the_scenario(tmp_path: Path) -> None:
+    text = SCENARIO.replace("[[law]]", '[[law]]\nqueue = { kind = "fq", queues = 16 }', 1)
+    text = text.replace("[bottleneck]", '[bottleneck]\nburst = "3000B"', 1)
+    (plan,) = link_plans(read(tmp_path, text))
+    up = plan.settings(7, "1ms", "0.1%").up
+    assert up.law.queue == read(tmp_path, text).plan.points[0].laws[0].queue
+    assert up.law.queue is not None and "16" in up.law.queue
+    assert up.link.burst_bytes == 3000
+
+
 def test_cubic_is_the_kernels_cubic_and_ecn_is_asked_for(tmp_path: Path) -> None:
     text = SCENARIO.replace('tcp    = "sack"', 'tcp = "cubic"\necn = true')
     (plan,) = link_plans(read(tmp_path, text))

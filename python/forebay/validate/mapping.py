@@ -64,6 +64,8 @@ class LinkPlan:
     ecn: bool
     aqm: str
     params: dict[str, Parameter]
+    #: The discipline that holds the law, as a scenario writes it; None for the default.
+    queue: str | None
     mtu: int
     duration_s: float
     measure_s: tuple[float, float]
@@ -86,6 +88,7 @@ class LinkPlan:
             buffer_up=self.buffer,
             aqm_up=self.aqm,
             params_up=self.params,
+            queue_up=self.queue,
             ecn=self.ecn,
             mtu=self.mtu,
             seed=seed,
@@ -216,6 +219,7 @@ def _plan(file: str, index: int, point: PointInfo, number: int, law: LawInfo) ->
         ecn=bottleneck.ecn,
         aqm=law.kind,
         params=dict(law.params),
+        queue=law.queue,
         mtu=mtu,
         duration_s=point.duration_s,
         measure_s=point.measure_s,
