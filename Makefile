@@ -28,7 +28,7 @@ help:
 	@echo "make costs     instructions per packet of laws, queues and senders (needs valgrind)"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
-	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (70 min)"
+	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make docs      the generated pages of docs/"
 
 run: $(STAMPS)/native
@@ -105,7 +105,7 @@ reality: $(STAMPS)/native $(STAMPS)/tools
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
 	  --repeats 5 --links 2 --page docs/reality.md --out results/reality
 	$(BIN)/forebay validate experiments/reality/modern.toml \
-	  --repeats 5 --links 2 --page docs/reality-modern.md --out results/reality-modern
+	  --repeats 3 --links 2 --page docs/reality-modern.md --out results/reality-modern
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs
