@@ -193,7 +193,7 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     # As they are printed, from where `forebay tune` ran.
     assert "forebay run tuned/tuned.toml\nforebay run tuned/corners.toml --seeds 3" in page
     titles = re.findall("<h[23][^>]*>([^<]+)</h", page)
-    assert len(titles) == len(set(titles)) == 7, titles
+    assert len(titles) == len(set(titles)) == 8, titles
     for name in ("trade", "places", "defaults"):
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     again = cli("run", "tuned/tuned.toml", "--json")
