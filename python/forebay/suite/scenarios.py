@@ -6,6 +6,7 @@ their parameters from their design rule.
 
 from __future__ import annotations
 
+import functools
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -168,20 +169,27 @@ def designs(
 ) -> dict[str, list[tuple[str, str]] | None]:
     """Parameters at the link of those of these laws that are designed for it; None for one whose
     rule has no operating point there, and which keeps its default gains."""
+    rate, rtt = units.rate(at.rate_bps), units.time(at.rtt_s)
+    flows = settings.flows_at(at)
+    return {
+        name: _designed(name, rate, flows, rtt, settings.packet, settings.target)
+        for name in settings.designed
+        if name in names
+    }
+
+
+# The runs and both pages ask for the same designs.
+@functools.cache
+def _designed(
+    name: str, rate: str, flows: float, rtt: str, packet: str, target: str
+) -> list[tuple[str, str]] | None:
     # Loads scipy.
     from forebay.control.design import design
 
-    rate, rtt = units.rate(at.rate_bps), units.time(at.rtt_s)
-    flows = settings.flows_at(at)
-    made: dict[str, list[tuple[str, str]] | None] = {}
-    for name in settings.designed:
-        if name not in names:
-            continue
-        try:
-            made[name] = design(name, rate, flows, rtt, settings.packet, settings.target).params
-        except ScenarioError:
-            made[name] = None
-    return made
+    try:
+        return design(name, rate, flows, rtt, packet, target).params
+    except ScenarioError:
+        return None
 
 
 def plan(
