@@ -1,5 +1,6 @@
 //! The end of a link that takes packets from a queue: at a constant rate, from a token bucket, or
-//! as a recorded trace lets it. It knows when it is next free and when a packet is out; packets stay with the caller.
+//! as a recorded trace lets it. It knows when it is next free and when a packet is out; packets stay
+//! with the caller.
 
 use std::sync::Arc;
 

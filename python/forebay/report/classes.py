@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from forebay.report import plots
+from forebay.report import plots, words
 from forebay.run.metrics import CLASS_METRICS, with_interval
 
 if TYPE_CHECKING:
@@ -103,11 +103,9 @@ def waited_no_longer(classes: list[ClassObserved]) -> tuple[Floats, Floats]:
 def caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
     """Title and caption."""
     where = f" at {point.links[link].name}" if len(point.links) > 1 else ""
-    spread = f"all {result.seeds} seeds" if result.seeds > 1 else "one seed"
-    start, end = point.measure_s
     return (
         f"Queuing delay by class{where}",
-        "Share of the packets of each class that waited no longer than the time on the axis, from "
-        f"{start:g} s to {end:g} s, over {spread}. Laws under which all packets are of one class "
+        "Share of the packets of each class that waited no longer than the time on the axis, "
+        f"{words.measured_over(result, point)}. Laws under which all packets are of one class "
         "are left out.",
     )

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from forebay.report import plots
+from forebay.report import plots, words
 from forebay.report.classes import COLUMNS
 
 if TYPE_CHECKING:
@@ -193,12 +193,10 @@ def _with_transfers(result: Runs, point: int, link: int) -> list[int]:
 def completions_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
     """Title and caption."""
     where = f" across {point.links[link].name}" if len(point.links) > 1 else ""
-    spread = f"all {result.seeds} seeds" if result.seeds > 1 else "one seed"
-    start, end = point.measure_s
     return (
         f"Completion of transfers{where}",
         "Share of the transfers that took no longer than the time on the axis, from the SYN to the "
-        f"last ACK; those that were done from {start:g} s to {end:g} s, over {spread}. A curve "
+        f"last ACK; those that were done {words.measured_over(result, point)}. A curve "
         "further left means faster transfers.",
     )
 

@@ -224,6 +224,13 @@ def what_changes(point: PointInfo, change: ChangeInfo) -> tuple[str, str]:
     return f"buffer{of_link}", buffer(change.buffer_pkts, change.buffer_bytes)
 
 
+def measured_over(result: Runs, point: PointInfo) -> str:
+    """The window and the seeds of metrics: "from 5 s to 20 s, over all 3 seeds"."""
+    start, end = point.measure_s
+    spread = f"all {result.seeds} seeds" if result.seeds > 1 else "one seed"
+    return f"from {start:g} s to {end:g} s, over {spread}"
+
+
 def _changes(point: PointInfo) -> str:
     return f"Changes during the run: {'; '.join(changes(point, 10))}."
 
