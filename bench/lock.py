@@ -19,9 +19,10 @@ HEAD = "# `make lock` writes this file: what pyproject.toml's ranges came to.\n"
 
 def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [each for extra in project["optional-dependencies"].values() for each in extra]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
     done = subprocess.run(
-        [*pip, "--report", "-", "--group", "dev", *project["dependencies"]],
+        [*pip, "--report", "-", "--group", "dev", *project["dependencies"], *extras],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
