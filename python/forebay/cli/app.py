@@ -14,10 +14,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
+from forebay.cli.cite import cite
 from forebay.cli.design import design
 from forebay.cli.doctor import doctor
+from forebay.cli.explain import explain
 from forebay.cli.figure import figure
 from forebay.cli.fluid import fluid
+from forebay.cli.init import init
 from forebay.cli.laws import laws, queues
 from forebay.cli.link import link
 from forebay.cli.map import stability_map
@@ -72,7 +75,6 @@ app = typer.Typer(
     cls=Commands,
     help="A workbench for active queue management (AQM).",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -89,6 +91,9 @@ def front(
 
 app.command(cls=Command)(laws)
 app.command(cls=Command)(queues)
+# An option may be what is to be explained.
+app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)
+app.command(cls=Command)(init)
 app.command(cls=Command)(run)
 app.command(cls=Command)(fluid)
 app.command(cls=Command)(design)
@@ -102,3 +107,4 @@ app.command(cls=Command, context_settings={"allow_interspersed_args": False})(li
 app.command(cls=Command)(doctor)
 app.command(cls=Command)(validate)
 app.command(cls=Command)(schema)
+app.command(cls=Command)(cite)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from forebay._native import ScenarioError
+from forebay.cli import completion
 from forebay.cli.options import console
 
 if TYPE_CHECKING:
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry", bound="RegistryEntry")
 
 
-def _names(what: str) -> ArgumentInfo:
+def _names(what: str, known: Callable[[str], list[str]]) -> ArgumentInfo:
     text = f"Only these {what}; all of them if none is named."
-    return cast("ArgumentInfo", typer.Argument(help=text, metavar="[NAME]..."))
+    return cast(
+        "ArgumentInfo", typer.Argument(help=text, metavar="[NAME]...", autocompletion=known)
+    )
 
 
 def laws(
-    name: Annotated[list[str] | None, _names("laws")] = None,
+    name: Annotated[list[str] | None, _names("laws", completion.laws)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the laws with their parameters, defaults and ranges."""
@@ -36,7 +39,7 @@ def laws(
 
 
 def queues(
-    name: Annotated[list[str] | None, _names("queues")] = None,
+    name: Annotated[list[str] | None, _names("queues", completion.queues)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the queue disciplines, which hold laws, with their parameters."""

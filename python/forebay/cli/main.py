@@ -107,7 +107,7 @@ def _no_empty_path(arguments: list[str]) -> None:
 
     # What follows belongs to the command behind a link.
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for option, value in zip(own, [*own[1:], None], strict=True):
+    for option, value in zip(own, [*own[1:], None], strict=False):
         if option.rstrip("=") in PATHS and (value == "" or option.endswith("=")):
             raise ScenarioError(f'{option.rstrip("=")}: found "", allowed: a path')
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from forebay._native import ScenarioError
+from forebay.cli import completion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +43,10 @@ def laws(what: str, metavar: str = "KIND") -> OptionInfo:
     """`--law`, which may be given several times; `forebay link` calls it `--aqm`, and either name
     does everywhere."""
     text = f"{what} May be given several times."
-    return cast("OptionInfo", typer.Option("--law", "--aqm", help=text, metavar=metavar))
+    return cast(
+        "OptionInfo",
+        typer.Option("--law", "--aqm", help=text, metavar=metavar, autocompletion=completion.laws),
+    )
 
 
 #: Options that mean the same in every command that has them.
@@ -54,9 +58,18 @@ Force = Annotated[
 ]
 ScenarioKeys = Annotated[
     list[str] | None,
-    sets("Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s."),
+    typer.Option(
+        "--set",
+        help="Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s. "
+        "May be given several times.",
+        metavar="KEY=VALUE",
+        autocompletion=completion.settings,
+    ),
 ]
-LawKind = Annotated[str, typer.Argument(help="A law of `forebay laws`.", metavar="LAW")]
+LawKind = Annotated[
+    str,
+    typer.Argument(help="A law of `forebay laws`.", metavar="LAW", autocompletion=completion.laws),
+]
 Packet = Annotated[str, typer.Option(help="Usual size of a packet.")]
 L4sFlows = Annotated[
     float,

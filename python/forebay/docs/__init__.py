@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from forebay.docs.measures import metrics
+from forebay.docs.references import references
 from forebay.docs.registries import laws, queues
 from forebay.docs.scenarios import scenario
 
@@ -16,5 +17,6 @@ def pages() -> dict[str, str]:
         "laws.md": laws(),
         "metrics.md": metrics(),
         "queues.md": queues(),
+        "references.md": references(),
         "scenario.md": scenario(),
     }

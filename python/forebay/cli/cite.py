@@ -1,0 +1,44 @@
+"""`forebay cite`: BibTeX of Forebay, and of what a result stands on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forebay._native import ScenarioError
+from forebay.cli import completion
+
+
+def cite(
+    name: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Laws, queues, senders or papers (see docs/references.md), a scenario file, or a "
+            "folder of results; Forebay alone if none is named.",
+            metavar="[NAME]...",
+            autocompletion=completion.cited,
+        ),
+    ] = None,
+) -> None:
+    """Print BibTeX for a paper: Forebay, and the sources of laws, files and results."""
+    from forebay.guide import cite as guide
+
+    names: list[str] = []
+    for text in name or ():
+        path = Path(text)
+        if path.is_dir():
+            found, sentence = guide.of_results(path)
+            print(f"% {sentence}")
+            names += found
+        elif path.suffix == ".toml":
+            try:
+                names += guide.of_scenario(path.read_text("utf-8"), path)
+            except OSError as error:
+                why = (error.strerror or "unreadable").lower()
+                raise ScenarioError(f"{path}: {why}, allowed: a scenario file") from None
+        else:
+            names.append(text)
+    for entry in (guide.software(), *(it.bibtex() for it in guide.named(names))):
+        print(f"\n{entry}")

@@ -1,0 +1,47 @@
+"""What the shell offers after TAB: names and keys from the declarations.
+
+`forebay --install-completion` sets the shell up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted({name for name in names if name.startswith(incomplete)})
+
+
+def laws(incomplete: str) -> list[str]:
+    """Names of laws."""
+    from forebay import _native
+
+    return _beginning((law["name"] for law in _native.laws()), incomplete)
+
+
+def queues(incomplete: str) -> list[str]:
+    """Names of queue disciplines."""
+    from forebay import _native
+
+    return _beginning((queue["name"] for queue in _native.queues()), incomplete)
+
+
+def settings(incomplete: str) -> list[str]:
+    """Keys of `--set` for a scenario, up to and with the `=`."""
+    from forebay.guide import explain
+
+    return _beginning((f"{path}=" for path in explain.settable()), incomplete)
+
+
+def explained(incomplete: str) -> list[str]:
+    """What `forebay explain` knows."""
+    from forebay.guide import explain
+
+    return _beginning(explain.names(), incomplete)
+
+
+def cited(incomplete: str) -> list[str]:
+    """What `forebay cite` knows."""
+    from forebay.guide import cite
+
+    return _beginning((name for it in cite.references() for name in it.of), incomplete)

@@ -1,0 +1,51 @@
+"""`forebay explain`: the meaning of a key, a parameter, an option, a law or a metric."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forebay.cli import completion
+from forebay.cli.options import console
+
+#: So many in full; more stand in a table, each with its first sentence.
+IN_FULL = 3
+
+
+def explain(
+    key: Annotated[
+        str,
+        typer.Argument(
+            help="Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.",
+            metavar="KEY",
+            autocompletion=completion.explained,
+        ),
+    ],
+) -> None:
+    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place."""
+    from rich.text import Text
+
+    from forebay.guide import explain as guide
+    from forebay.report import screen
+    from forebay.report.screen import Column, Group
+
+    found = guide.find(key)
+    out = console(80)
+    if len(found) > IN_FULL:
+        columns = [
+            Column("name", left=True),
+            Column("default", left=True),
+            Column("meaning", sentence=True),
+        ]
+        rows = [[it.path, dict(it.facts).get("default", ""), it.meaning] for it in found]
+        screen.show(out, columns, [Group(rows)])
+        out.print(Text.assemble("One of them:  ", (f"forebay explain {found[0].path}", "bold")))
+        return
+    for entry in found:
+        out.print(Text.assemble((entry.path, "bold cyan"), "  ", (entry.where, "dim")))
+        out.print(Text(entry.meaning))
+        more = [("example", entry.example)] if entry.example else []
+        for head, text in (*entry.facts, *more, ("more", entry.page)):
+            out.print(Text.assemble((f"  {head:<9} ", "dim"), text), soft_wrap=True)
+        out.print()

@@ -1,0 +1,186 @@
+"""What to cite: the sources of laws, queues, senders and experiments, as BibTeX and as text."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from forebay._native import ScenarioError, __version__
+
+#: Fields of BibTeX in the order in which they are printed.
+FIELDS = (
+    "author",
+    "title",
+    "journal",
+    "booktitle",
+    "institution",
+    "volume",
+    "number",
+    "pages",
+    "year",
+    "doi",
+    "url",
+    "note",
+)
+#: BibTeX knows neither RFCs nor drafts.
+TYPES = {"rfc": "techreport", "draft": "unpublished"}
+#: What TeX sets otherwise, in a title or a name.
+SPECIAL = str.maketrans({"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_"})
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A source.
+
+    key: its key in BibTeX.
+    of: names of laws, queues, senders and kinds of traffic that come from it.
+    paper: name of the folder with its experiments; empty without one.
+    """
+
+    key: str
+    type: str
+    fields: dict[str, str]
+    of: tuple[str, ...]
+    paper: str
+
+    def bibtex(self) -> str:
+        """The entry, ready for a .bib file."""
+        fields = {**self.fields, "author": " and ".join(self.fields["author"].split(", "))}
+        # Braces keep the capitals of names such as PI-PD.
+        lines = [
+            f"  {name:<11} = {{{_tex(name, fields[name])}}}" for name in FIELDS if name in fields
+        ]
+        return f"@{TYPES.get(self.type, self.type)}{{{self.key},\n" + ",\n".join(lines) + "\n}"
+
+    def sentence(self) -> str:
+        """One line of Markdown, as a list of references has it."""
+        it = self.fields
+        *others, last = it["author"].split(", ")
+        authors = f"{', '.join(others)} and {last}" if others else last
+        where = it.get("journal") or it.get("booktitle") or it.get("institution", "")
+        issue = (
+            f" {it['volume']}" + (f"({it['number']})" if "number" in it else "")
+            if ("volume" in it)
+            else ""
+        )
+        pages = f", {it['pages'].replace('--', '–')}" if "pages" in it else ""
+        name = f"*{where}*" if "journal" in it or "booktitle" in it else where
+        if self.type in TYPES:
+            name = f"[{where}]({it['url']})"
+        year = f", {it['year']}" if "year" in it else ""
+        doi = f" [doi:{it['doi']}](https://doi.org/{it['doi']})" if "doi" in it else ""
+        note = f" {it['note']}" if "note" in it else ""
+        return f"{authors}. {it['title']}. {name}{issue}{pages}{year}.{doi}{note}"
+
+
+def _tex(name: str, value: str) -> str:
+    plain = value if name in {"doi", "url"} else value.translate(SPECIAL)
+    return f"{{{plain}}}" if name == "title" else plain
+
+
+@cache
+def references() -> tuple[Reference, ...]:
+    """Every source, in the order of `references.toml`."""
+    text = resources.files("forebay.guide").joinpath("references.toml").read_text("utf-8")
+    return tuple(_reference(key, entry) for key, entry in tomllib.loads(text).items())
+
+
+def _reference(key: str, entry: dict[str, Any]) -> Reference:
+    fields = {name: str(value) for name, value in entry.items() if name in FIELDS}
+    fields["author"] = ", ".join(entry["author"])
+    if entry["type"] == "rfc":
+        number = key.removeprefix("rfc")
+        fields |= {"institution": f"RFC {number}", "url": f"https://www.rfc-editor.org/rfc/{key}"}
+    elif entry["type"] == "draft":
+        draft = entry["draft"]
+        url = f"https://datatracker.ietf.org/doc/{draft}/"
+        fields |= {"institution": draft, "url": url, "note": "Internet-Draft."}
+    return Reference(key, entry["type"], fields, tuple(entry["of"]), entry.get("paper", ""))
+
+
+def software() -> str:
+    """The entry of Forebay itself."""
+    return (
+        f"@software{{forebay,\n"
+        f"  author      = {{{{The Forebay authors}}}},\n"
+        f"  title       = {{{{Forebay: a workbench for active queue management}}}},\n"
+        f"  version     = {{{__version__}}}\n}}"
+    )
+
+
+def named(names: Sequence[str]) -> list[Reference]:
+    """Sources of laws, queues, senders, papers, or keys of `references.toml`; each once.
+
+    Raises `ScenarioError` for a name that nothing has.
+    """
+    wanted = set(names)
+    known = {name for it in references() for name in (*it.of, it.paper, it.key) if name}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f' (did you mean "{near[0]}"?)' if near else ""
+            allowed = "a law, a queue, a sender, a paper, a scenario file or a folder of results"
+            raise ScenarioError(f'NAME: found "{name}", allowed: {allowed}{hint}')
+    return [it for it in references() if wanted & {*it.of, it.paper, it.key}]
+
+
+def of_scenario(text: str, file: Path) -> list[str]:
+    """Names of the laws, queues and senders of a scenario, and of the paper it belongs to."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{file}: {error}") from None
+    return _known([*_values(tables), file.resolve().parent.name])
+
+
+def _values(value: Any) -> Iterable[str]:
+    """Every text in it: laws, queues, senders and kinds of traffic stand under several keys."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif isinstance(value, str):
+        yield value
+        return
+    elif not isinstance(value, list):
+        return
+    for part in value:
+        yield from _values(part)
+
+
+def of_results(folder: Path) -> tuple[list[str], str]:
+    """Names of what was run in a folder of results, and a sentence on the runs."""
+    file = folder / "metrics.json"
+    try:
+        told = json.loads(file.read_text())
+        runs, command, version = told["runs"], told["command"], told["forebay"]
+        laws = sorted({run["law"] for run in runs})
+        seeds = len({run["seed"] for run in runs})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        wanted = "a folder that `forebay run` wrote"
+        raise ScenarioError(f"{folder}: found {_reason(error)}, allowed: {wanted}") from None
+    points = len({run["point"] for run in runs})
+    sentence = (
+        f"{len(runs)} runs of Forebay {version}: {_count(len(laws), 'law')}, "
+        f"{_count(points, 'point')}, {_count(seeds, 'seed')}; inputs {told['inputs'][:16]}; "
+        f"repeat with: {command}"
+    )
+    return _known([*laws, *command.replace("/", " ").split()]), sentence
+
+
+def _reason(error: Exception) -> str:
+    return "no metrics.json" if isinstance(error, FileNotFoundError) else "another metrics.json"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _known(names: Iterable[str]) -> list[str]:
+    known = {name for it in references() for name in (*it.of, it.paper) if name}
+    return [name for name in dict.fromkeys(names) if name in known]

@@ -1,0 +1,254 @@
+"""The meaning of a name: a key of a scenario, a parameter, an option, a law, a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from forebay import _native
+from forebay._native import ScenarioError
+
+if TYPE_CHECKING:
+    from forebay._native import KeyInfo, ParamInfo
+
+#: Stands for a default where there is none.
+REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that has a name.
+
+    path: its full name, such as "law.pi.target".
+    where: what has it, such as 'the scenario, [bottleneck]'.
+    meaning: a sentence or two.
+    facts: heading and text of whatever else there is: unit, default, allowed, range.
+    example: a command that uses it; empty without one.
+    page: the page of docs/ that has more.
+    """
+
+    path: str
+    where: str
+    meaning: str
+    facts: tuple[tuple[str, str], ...]
+    example: str
+    page: str
+
+    @property
+    def last(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition(".")[2]
+
+
+def find(text: str) -> list[Entry]:
+    """Everything of that name, the nearest match first: the full path, its end, a part of it.
+
+    Raises `ScenarioError` where nothing is.
+    """
+    wanted = text.strip().strip("[]").lstrip("-").partition("=")[0].strip()
+    plain = _plain(wanted)
+    tests: list[Callable[[str], bool]] = [
+        lambda path: path.endswith((f".{plain}", f".--{plain}")) or path == plain,
+        lambda path: plain in path,
+    ]
+    for test in tests:
+        # A full path is one thing alone; a single word may be the name of several.
+        found = [it for it in entries() if wanted and test(_plain(it.path))]
+        exact = [it for it in found if "." in plain and _plain(it.path) == plain]
+        if found:
+            return exact or found
+    near = get_close_matches(wanted, names(), 3)
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)".replace("'", '"') if near else ""
+    allowed = "a key of a scenario, a parameter, an option, a law, a queue, a sender or a metric"
+    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint}')
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "-").lower()
+
+
+def names() -> list[str]:
+    """Every full name, and every last part."""
+    return list(dict.fromkeys(name for it in entries() for name in (it.path, it.last)))
+
+
+def settable() -> list[str]:
+    """Paths that `--set` of a scenario takes, with its flows named by their kind."""
+    examples = (it.example.partition("forebay run FILE ")[2] for it in entries())
+    return [it.partition("--set ")[2].partition("=")[0] for it in examples if "--set" in it]
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Everything that has a name, scenario keys first."""
+    return (*_keys(), *_registries(), *_senders(), *_options(), *_metrics())
+
+
+def _facts(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((head, text) for head, text in pairs if text)
+
+
+def _keys() -> Iterator[Entry]:
+    """Keys of a scenario; one that several kinds of traffic have alike stands once."""
+    every = _native.keys()
+    declared = [(*_place(key), key) for key in every]
+    kinds: dict[tuple[str, str, str], list[str]] = {}
+    meanings: dict[tuple[str, str], set[str]] = {}
+    for part, kind, key in declared:
+        kinds.setdefault((part, key["name"], key["doc"]), []).append(kind)
+        meanings.setdefault((part, key["name"]), set()).add(key["doc"])
+    for part, kind, key in declared:
+        alike = kinds[part, key["name"], key["doc"]]
+        if alike[0] != kind:
+            continue
+        several = len(meanings[part, key["name"]]) > 1
+        path = ".".join(filter(None, [part, kind if several else "", key["name"]]))
+        yield Entry(
+            path,
+            _section(part, alike),
+            key["doc"],
+            _facts(
+                ("unit", key["unit"]),
+                ("default", REQUIRED if key["required"] else key["default"] or ""),
+                ("allowed", key["allowed"]),
+                ("range", _range(key["min"], key["max"], key["unit"])),
+            ),
+            _set_example(part, kind, key["name"], key["default"]),
+            "docs/scenario.md",
+        )
+
+
+def _place(key: KeyInfo) -> tuple[str, str]:
+    """Part of a scenario, and kind of traffic, from "traffic (ftp)"."""
+    part, _, kind = key["section"].partition(" ")
+    return part, kind.strip("()")
+
+
+def _section(part: str, kinds: list[str]) -> str:
+    if not part:
+        return "a scenario, at the top"
+    table = f"[{part}]" if part == "bottleneck" else f"[[{part}]]"
+    named = [kind for kind in kinds if kind]
+    return f"a scenario, {table}" + (f" of kind {', '.join(named)}" if named else "")
+
+
+def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
+    # They name the experiment, or choose what other keys there are.
+    if name in {"title", "source", "name", "kind", "label"} or part == "at":
+        return ""
+    inside = {"": "", "bottleneck": "bottleneck.", "link": "link.0.", "law": "law.0."}
+    path = inside.get(part, f"traffic.{kind or 'ftp'}.") + name
+    value = (default or "VALUE").strip('"')
+    return f"forebay run FILE --set {path}={value}"
+
+
+def _range(low: float | None, high: float | None, unit: str) -> str:
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f"from {low:g} {unit}".rstrip()
+    if low is None:
+        return f"up to {high:g} {unit}".rstrip()
+    return f"{low:g} to {high:g} {unit}".rstrip()
+
+
+def _registries() -> Iterator[Entry]:
+    """Laws and queues, and their parameters."""
+    for law in _native.laws():
+        name = law["name"]
+        params = ", ".join(param["name"] for param in law["params"])
+        facts = _facts(("source", law["source"]), ("set-point", law["set_point"] or ""))
+        yield Entry(
+            f"law.{name}",
+            "a law",
+            law["title"] + ".",
+            (*facts, *_facts(("parameters", params))),
+            f"forebay run FILE --law {name}",
+            "docs/laws.md",
+        )
+        yield from (
+            _param(f"law.{name}", f"the law {name}", param, "docs/laws.md")
+            for param in law["params"]
+        )
+    for queue in _native.queues():
+        name = queue["name"]
+        params = ", ".join(param["name"] for param in queue["params"])
+        yield Entry(
+            f"queue.{name}",
+            "a queue discipline",
+            queue["title"] + ".",
+            _facts(("source", queue["source"]), ("parameters", params)),
+            f"forebay run FILE --law pi --set law.pi.queue={name}",
+            "docs/queues.md",
+        )
+        yield from (
+            _param(f"queue.{name}", f"the queue discipline {name}", param, "docs/queues.md")
+            for param in queue["params"]
+        )
+
+
+def _param(owner: str, where: str, param: ParamInfo, page: str) -> Entry:
+    path = f"{owner}.{param['name']}"
+    default = param["default_text"] if param["default"] is not None else REQUIRED
+    example = f"forebay run FILE --law {owner[4:]} --set {path}={default}"
+    return Entry(
+        path,
+        where,
+        param["doc"],
+        _facts(
+            ("unit", param["unit"]),
+            ("default", default),
+            ("range", _range(param["min"], param["max"], param["unit"])),
+        ),
+        example if owner.startswith("law.") and param["default"] is not None else "",
+        page,
+    )
+
+
+def _senders() -> Iterator[Entry]:
+    for sender in _native.senders():
+        name = sender["name"]
+        yield Entry(
+            f"tcp.{name}",
+            "a sender of TCP",
+            sender["title"] + ".",
+            _facts(("recovery", sender["recovery"]), ("growth", sender["growth"])),
+            f"forebay run FILE --set traffic.ftp.tcp={name}",
+            "docs/scenario.md",
+        )
+
+
+def _options() -> Iterator[Entry]:
+    """Options of `forebay link`."""
+    for option in _native.link_options():
+        flag = f"--{option['name'].replace('_', '-')}"
+        value = option["default_text"] or option["placeholder"] or ""
+        yield Entry(
+            f"link.{flag}",
+            "an option of forebay link",
+            option["doc"],
+            _facts(("default", option["default_text"] or "")),
+            f"forebay link … {flag} {value}".rstrip(),
+            "docs/link.md",
+        )
+
+
+def _metrics() -> Iterator[Entry]:
+    tables: list[tuple[str, str, Iterable[Any]]] = [
+        ("metric", "a metric of a run", _native.metrics()),
+        ("class metric", "a metric of a class of a queue", _native.class_metrics()),
+        ("measure", "a measure of the papers' claims", _native.measures()),
+    ]
+    met: set[str] = set()
+    for owner, where, found in tables:
+        for it in found:
+            if it["name"] in met:
+                continue
+            met.add(it["name"])
+            unit = it["unit"]
+            facts = _facts(("name in figures", it["title"]), ("unit there", unit))
+            meaning = it["doc"][:1].upper() + it["doc"][1:] + "."
+            yield Entry(f"{owner}.{it['name']}", where, meaning, facts, "", "docs/metrics.md")
