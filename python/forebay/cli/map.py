@@ -44,7 +44,7 @@ def stability_map(
     from forebay.control.figures import draw_map
     from forebay.control.link import Link
     from forebay.report import place
-    from forebay.run import progress
+    from forebay.run import parquet, progress
 
     out = out or Path("results") / f"map-{law}"
     place.check(out)
@@ -86,7 +86,7 @@ def stability_map(
     out.mkdir(parents=True, exist_ok=True)
     (out / "map.png").write_bytes(png)
     rows, columns = drawn.stable.shape
-    pl.DataFrame(
+    table = pl.DataFrame(
         {
             "flows": list(drawn.flows) * rows,
             "rate_bps" if axis == "rate" else "rtt_s": [
@@ -99,7 +99,8 @@ def stability_map(
     ).with_columns(
         pl.col("gain_margin_db").fill_nan(None),
         pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
-    ).write_parquet(out / "map.parquet")
+    )
+    parquet.write(table, out / "map.parquet")
     cells = drawn.stable.size
     counted = drawn.counts()
     print(f"{law}: stable in {100 * counted['stable'] / cells:.0f} % of the map")

@@ -24,6 +24,7 @@ import polars as pl
 from forebay import _native
 from forebay._native import ScenarioError, __version__
 from forebay.report.result import Result
+from forebay.run import parquet
 from forebay.run.experiment import POLL_S, Execution, Experiment, Progress
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _store(job: Job, run: Run) -> None:
     """Whole or not at all: under another name first."""
     job.path.parent.mkdir(parents=True, exist_ok=True)
     temporary = job.path.with_suffix(f".{os.getpid()}")
-    pl.DataFrame(dict(run.samples)).write_parquet(temporary)
+    parquet.write(pl.DataFrame(dict(run.samples)), temporary)
     temporary.rename(job.path.with_suffix(".parquet"))
     metrics = {
         name: None if value != value else value  # JSON has no NaN

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import __version__
 from forebay.report import place
+from forebay.run import parquet
 from forebay.run.experiment import Progress
 from forebay.run.metrics import COST
 
@@ -49,11 +50,11 @@ def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
     """Writes the numbers: what a result is, without its pictures. A former report goes."""
     with _written(Path(out).absolute(), NAMES) as temporary:
         for table in TABLES:
-            getattr(result, table).write_parquet(temporary / f"{table}.parquet")
+            parquet.write(getattr(result, table), temporary / f"{table}.parquet")
         for table in DETAILS:
             rows = getattr(result, table)
             if not rows.is_empty():
-                rows.write_parquet(temporary / f"{table}.parquet")
+                parquet.write(rows, temporary / f"{table}.parquet")
         (temporary / NUMBERS).write_text(json.dumps(as_json(result), indent=1) + "\n")
         (temporary / COSTS).write_text(json.dumps(costs(result), indent=1) + "\n")
 

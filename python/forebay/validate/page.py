@@ -18,6 +18,7 @@ from forebay.docs.tables import table
 from forebay.report.files import finite
 from forebay.report.page import Picture, template
 from forebay.report.words import quantity
+from forebay.run import parquet
 from forebay.validate import causes
 from forebay.validate.causes import Cause
 from forebay.validate.comparison import (
@@ -191,7 +192,7 @@ def delays_table(found: Sequence[Comparison]) -> pl.DataFrame:
 
 def _parquet(frame: pl.DataFrame) -> bytes:
     out = io.BytesIO()
-    frame.write_parquet(out)
+    parquet.write(frame, out)
     return out.getvalue()
 
 

@@ -1,0 +1,37 @@
+"""A disk that is full: a line, a status, and the result that was there before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 200 kB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(path)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_a_full_disk_keeps_the_former_result(cli: Cli, scenario: Path, disk: Path) -> None:
+    out = disk / "r"
+    short = ("run", scenario.name, "--seeds", "1", "--out", out, "--no-report", "--law", "pi")
+    assert cli(*short).returncode == 0
+    former = json.loads((out / "metrics.json").read_text())
+    done = cli(*short, "--force", "--set", "sample=20us")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "No space left on device" in done.stderr
+    assert json.loads((out / "metrics.json").read_text()) == former
+    # Nothing half-written takes room.
+    assert [path.name for path in disk.iterdir()] == ["r"]
