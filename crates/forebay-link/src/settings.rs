@@ -7,7 +7,7 @@ use forebay_core::{Bytes, Capacity, Discipline, ParamError, QueueSite, Rate, Sit
 use forebay_scenario::link_options::{
     DirectionChoice, LinkOptions, MeasureWindow, Share, WholeLinkOptions,
 };
-use forebay_scenario::{check_buffer, BufferSize, LawChoice, Maybe};
+use forebay_scenario::{check_buffer, LawChoice, Maybe};
 
 pub use forebay_scenario::link_options::{DelayRange, DeviceKind};
 
@@ -93,7 +93,7 @@ impl DirectionSettings {
         packet: Bytes,
     ) -> Result<DirectionSettings, ParamError> {
         let options = &choice.options;
-        let BufferSize(buffer) = options.buffer;
+        let buffer = options.buffer.at(choice.mean_rate());
         let held = match buffer {
             Buffer::Packets(packets) => packets <= MOST_BUFFER_PKTS,
             Buffer::Bytes(bytes) => bytes <= MOST_BUFFER_BYTES,

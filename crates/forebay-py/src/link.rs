@@ -160,7 +160,7 @@ impl LinkSettings {
     ) -> PyResult<LinkDirectionSettings> {
         let site = read.site(self.settings.mtu);
         let options = &choice.options;
-        let (buffer_pkts, buffer_bytes) = facts::buffer(options.buffer.0);
+        let (buffer_pkts, buffer_bytes) = facts::buffer(options.buffer.at(choice.mean_rate()));
         let link = LinkInfo {
             name: name.to_owned(),
             from_node: from.to_owned(),

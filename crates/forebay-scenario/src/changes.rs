@@ -9,6 +9,7 @@ use crate::model::{Change, LinkSetting, Setting};
 use crate::path::TableId;
 use crate::traffic::{self, FlowKeys};
 use crate::tree::{Data, Entry, Section};
+use crate::types::BufferSize;
 
 params! {
     /// Keys of `[[at]]` besides `set`.
@@ -120,6 +121,16 @@ fn link_setting(key: &str, value: &Value) -> Result<LinkSetting, ParamError> {
     Ok(match key {
         "rate" => LinkSetting::Rate(keys.rate),
         "delay" => LinkSetting::Delay(keys.delay),
-        _ => LinkSetting::Buffer(keys.buffer.0),
+        _ => LinkSetting::Buffer(match keys.buffer {
+            BufferSize::Room(buffer) => buffer,
+            // The rate may have changed by then, too.
+            BufferSize::Time(_) => {
+                return Err(ParamError::new(
+                    key,
+                    value,
+                    "packets or bytes, such as \"64kB\"",
+                ))
+            }
+        }),
     })
 }

@@ -23,8 +23,8 @@ params! {
         /// Delay after the queue, one way, such as 30ms; 20..200ms gives each flow a delay in
         /// that range.
         delay: DelayRange = DelayRange::of(Span::ZERO), 0.0 => 60.0;
-        /// Buffer size, such as 150p or 64kB.
-        buffer: BufferSize = BufferSize(Buffer::Packets(1000)), 0.0 => 0.0;
+        /// Buffer size, such as 150p, 64kB, or 100ms for what the link sends in that time.
+        buffer: BufferSize = BufferSize::Room(Buffer::Packets(1000)), 0.0 => 0.0;
         /// Law, one of `forebay laws`.
         aqm: LawKind = LawKind(forebay_core::laws::baseline().kind.into()), 0.0 => 0.0;
         /// Queue that holds the law, one of `forebay queues`, such as priority or
@@ -565,7 +565,7 @@ mod tests {
         let LinkOptions { up, down, .. } = LinkOptions::read(&options, &[]).unwrap();
         assert_eq!(down.options.delay.least, Span::from_millis(20));
         assert_eq!(down.options.delay.most, Span::from_millis(200));
-        assert_eq!(up.options.buffer, BufferSize(Buffer::Bytes(64_000)));
+        assert_eq!(up.options.buffer, BufferSize::Room(Buffer::Bytes(64_000)));
         assert_eq!(
             (down.options.loss, up.options.loss),
             (Share(0.0), Share(0.01))

@@ -27,8 +27,8 @@ params! {
         /// Propagation delay of the link, one way. The access links have the rest of each flow's
         /// RTT.
         delay: Span = Span::ZERO, 0.0 => 1e3;
-        /// Buffer size, in packets or bytes.
-        buffer: BufferSize = BufferSize(Buffer::Packets(800)), 0.0 => 0.0, required;
+        /// Buffer size, in packets, bytes, or the time in which the link sends them at `rate`.
+        buffer: BufferSize = BufferSize::Room(Buffer::Packets(800)), 0.0 => 0.0, required;
         /// Mark ECN-capable packets (CE) instead of dropping them. Traffic with `ecn` sends them.
         ecn: bool = true, 0.0 => 1.0;
     }
@@ -90,7 +90,7 @@ pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
                 None => None,
             },
             delay: keys.delay,
-            buffer: keys.buffer.0,
+            buffer: keys.buffer.at(keys.rate),
             ecn: keys.ecn,
             law: None,
         })

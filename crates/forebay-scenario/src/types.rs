@@ -2,7 +2,7 @@
 
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::{disciplines, Bytes, Packets, ParamError, QueueChoice, Span, Time};
+use forebay_core::{disciplines, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
 
 use crate::model::{EcnChoice, Instant};
 
@@ -10,6 +10,8 @@ use crate::model::{EcnChoice, Instant};
 pub const MOST_BUFFER_PKTS: f64 = 1e9;
 /// Largest buffer, in bytes.
 pub const MOST_BUFFER_BYTES: f64 = 1e12;
+/// Largest buffer, as a time.
+pub const MOST_BUFFER_TIME: Span = Span::from_secs(1000);
 
 /// A text of one line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -159,34 +161,55 @@ impl<T: ParamType> ParamType for Maybe<T> {
     }
 }
 
-/// Room for waiting packets, counted in packets or in bytes.
+/// Room for waiting packets: a number of them, of bytes, or the time in which the link sends them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BufferSize(pub Buffer);
+pub enum BufferSize {
+    Room(Buffer),
+    Time(Span),
+}
+
+impl BufferSize {
+    /// The room that it means at a link of this rate; a time counts bytes.
+    pub fn at(self, rate: Rate) -> Buffer {
+        match self {
+            BufferSize::Room(buffer) => buffer,
+            BufferSize::Time(span) => {
+                let bytes = (rate.as_bps() as f64 * span.as_secs_f64() / 8.0).round();
+                Buffer::Bytes((bytes as u64).max(1))
+            }
+        }
+    }
+}
 
 impl ParamType for BufferSize {
-    const SHAPE: Shape = Shape::Quantities(&["p", "B"]);
+    const SHAPE: Shape = Shape::Quantities(&["p", "B", "s"]);
     const UNIT: &'static str = "";
     const ALLOWED: &'static str =
-        "whole packets, such as \"800p\" (1p to 1000000000p), or bytes, such as \"64kB\" (1B to 1000GB)";
+        "whole packets, such as \"800p\" (1p to 1000000000p), bytes, such as \"64kB\" (1B to 1000GB), or the time in which the link sends them, such as \"100ms\"";
     fn from_value(value: &Value) -> Result<BufferSize, String> {
         let Value::Text(text) = value else {
             return Err(Self::ALLOWED.into());
         };
         if let Ok(Packets(packets)) = Packets::parse(text) {
             if packets.fract() == 0.0 && (1.0..=MOST_BUFFER_PKTS).contains(&packets) {
-                return Ok(BufferSize(Buffer::Packets(packets as u32)));
+                return Ok(BufferSize::Room(Buffer::Packets(packets as u32)));
             }
         } else if let Ok(Bytes(bytes)) = Bytes::parse(text) {
             if (1.0..=MOST_BUFFER_BYTES).contains(&(bytes as f64)) {
-                return Ok(BufferSize(Buffer::Bytes(bytes)));
+                return Ok(BufferSize::Room(Buffer::Bytes(bytes)));
+            }
+        } else if let Ok(span) = Span::parse(text) {
+            if span > Span::ZERO && span <= MOST_BUFFER_TIME {
+                return Ok(BufferSize::Time(span));
             }
         }
         Err(Self::ALLOWED.into())
     }
     fn to_value(&self) -> Value {
-        match self.0 {
-            Buffer::Packets(packets) => Packets(f64::from(packets)).to_value(),
-            Buffer::Bytes(bytes) => Bytes(bytes).to_value(),
+        match *self {
+            BufferSize::Room(Buffer::Packets(packets)) => Packets(f64::from(packets)).to_value(),
+            BufferSize::Room(Buffer::Bytes(bytes)) => Bytes(bytes).to_value(),
+            BufferSize::Time(span) => span.to_value(),
         }
     }
     fn extent(&self) -> Option<(f64, f64)> {
@@ -202,7 +225,7 @@ pub fn check_buffer(buffer: Buffer, packet: Bytes) -> Result<(), ParamError> {
     match buffer {
         Buffer::Bytes(bytes) if bytes < packet.0 => Err(ParamError::new(
             "buffer",
-            BufferSize(buffer).to_value(),
+            BufferSize::Room(buffer).to_value(),
             format!("at least the largest packet, \"{packet}\""),
         )),
         _ => Ok(()),
@@ -359,15 +382,28 @@ mod tests {
         ] {
             assert_eq!(Instant::from_value(&instant.to_value()), Ok(instant));
         }
-        for buffer in [Buffer::Packets(800), Buffer::Bytes(64_000)] {
-            let size = BufferSize(buffer);
+        for size in [
+            BufferSize::Room(Buffer::Packets(800)),
+            BufferSize::Room(Buffer::Bytes(64_000)),
+            BufferSize::Time(Span::from_millis(100)),
+        ] {
             assert_eq!(BufferSize::from_value(&size.to_value()), Ok(size));
         }
     }
 
     #[test]
+    fn a_time_is_what_the_link_sends_in_it() {
+        let size = BufferSize::Time(Span::from_millis(100));
+        assert_eq!(size.at(Rate::from_bps(8_000_000)), Buffer::Bytes(100_000));
+        let packets = BufferSize::Room(Buffer::Packets(7));
+        assert_eq!(packets.at(Rate::from_bps(8_000_000)), Buffer::Packets(7));
+    }
+
+    #[test]
     fn a_buffer_is_whole_and_not_empty() {
-        for text in ["0p", "800.5p", "1e10p", "0B", "2000GB", "800", "1e400p"] {
+        for text in [
+            "0s", "2h", "0p", "800.5p", "1e10p", "0B", "2000GB", "800", "1e400p",
+        ] {
             let value = Value::Text(text.into());
             assert!(BufferSize::from_value(&value).is_err(), "{text}");
         }
