@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def shows_goodput(result: Runs, point: int, link: int) -> bool:
     """Whether what flows got over time is known there."""
-    return any(of.columns and len(of.columns[0]) for of in _of_flows(result, point, link))
+    return any(of.columns and len(of.columns[0]) for of in of_flows(result, point, link))
 
 
 def goodput(result: Runs, point: int, link: int) -> Plot:
@@ -33,7 +33,7 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     grid = figure.subplots(len(laws), 1, sharex=True, sharey=True, squeeze=False)
     start, end = info.measure_s
     unmeasured = [(low, high) for low, high in [(0.0, start), (end, info.duration_s)] if high > low]
-    series = _of_flows(result, point, link)
+    series = of_flows(result, point, link)
     shown = {of.traffic: of for of in series}
     for (index, law), (axes,) in zip(laws, grid, strict=True):
         for of in result.at(point, index, link)[0].goodput:
@@ -62,7 +62,7 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     return figure
 
 
-def _of_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
+def of_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
     """With the first seed of each law. Traffic of transfers is left out where there is other."""
     series = [
         of
@@ -70,7 +70,7 @@ def _of_flows(result: Runs, point: int, link: int) -> list[GoodputSeries]:
         for observed in result.at(point, law, link)[:1]
         for of in observed.goodput
     ]
-    transfers = _with_transfers(result, point, link)
+    transfers = with_transfers(result, point, link)
     return [of for of in series if of.traffic not in transfers] or series
 
 
@@ -135,13 +135,13 @@ def goodput_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str
 
 def shows_completions(result: Runs, point: int, link: int) -> bool:
     """Whether any transfer was done there."""
-    return bool(_with_transfers(result, point, link))
+    return bool(with_transfers(result, point, link))
 
 
 def completions(result: Runs, point: int, link: int) -> Plot:
     """Share of transfers that took no longer, a panel per traffic, a curve per law."""
     info = result.plan.points[point]
-    kinds = _with_transfers(result, point, link)
+    kinds = with_transfers(result, point, link)
     columns = max(1, min(COLUMNS, len(kinds)))
     lines = -(-max(1, len(kinds)) // columns)
     figure = plots.Plot(figsize=(10, 0.4 + 3.2 * lines), layout="constrained")
@@ -149,18 +149,12 @@ def completions(result: Runs, point: int, link: int) -> Plot:
     panels = list(grid.flat)
     for axes, kind in zip(panels, kinds, strict=False):
         for index, law in result.laws(point):
-            took_s = np.concatenate(
-                [
-                    one.transfer_s[one.transfer_traffic == kind]
-                    for one in result.at(point, index, link)
-                ]
-            )
-            if not len(took_s):
+            took = took_s(result, point, index, link, kind)
+            if not len(took):
                 continue
-            took_s = np.sort(took_s)
-            share = 100 * np.arange(len(took_s) + 1) / len(took_s)
+            share = 100 * np.arange(len(took) + 1) / len(took)
             axes.step(
-                np.concatenate([took_s[:1], took_s]),
+                np.concatenate([took[:1], took]),
                 share,
                 where="post",
                 color=_colour(index),
@@ -182,12 +176,18 @@ def completions(result: Runs, point: int, link: int) -> Plot:
     return figure
 
 
-def _with_transfers(result: Runs, point: int, link: int) -> list[int]:
+def with_transfers(result: Runs, point: int, link: int) -> list[int]:
     """Traffic of which any run has seen a transfer done."""
     seen = [
         one.transfer_traffic for law, _ in result.laws(point) for one in result.at(point, law, link)
     ]
     return [int(kind) for kind in np.unique(np.concatenate(seen))] if seen else []
+
+
+def took_s(result: Runs, point: int, law: int, link: int, kind: int) -> Floats:
+    """Times that the transfers of one traffic took under a law, sorted."""
+    seen = result.at(point, law, link)
+    return np.sort(np.concatenate([one.transfer_s[one.transfer_traffic == kind] for one in seen]))
 
 
 def completions_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:

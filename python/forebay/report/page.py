@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from forebay import units
+from forebay import units, web
 from forebay.report import words
 from forebay.run.axes import sweep_axes
 from forebay.run.metrics import CLASS_METRICS, METRICS, with_interval
@@ -54,6 +54,8 @@ class Sketch:
     caption: str
     #: The point that it shows, empty where there is one.
     where: str = ""
+    #: What `forebay.report.moving` knows it by: its kind, and the indices of point and link.
+    kind: tuple[str, int, int] | None = None
     #: Empty where the page has no room for it.
     svg: str = ""
 
@@ -105,7 +107,12 @@ def pictures(result: Runs) -> tuple[list[Sketch], dict[int, list[Sketch]]]:
 
     busy = [i for i, _ in result.points() if i not in result.experiment.idle]
     overviews = [
-        Sketch(kind, partial(over.draw, result, kind), *_overview_caption(kind, result))
+        Sketch(
+            kind,
+            partial(over.draw, result, kind),
+            *_overview_caption(kind, result),
+            kind=(kind, 0, 0),
+        )
         for kind in over.OVERVIEWS
         # A single dot would compare nothing.
         if sum(len(list(result.laws(i))) for i in busy) > 1
@@ -127,7 +134,9 @@ def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[Sketch]:
 
     def sketch(kind: str, link: int, draw: Callable[..., Plot], title: str, caption: str) -> Sketch:
         name = _name(kind, i if several else None, link)
-        return Sketch(name, partial(draw, result, kind, i, link), title, caption, where)
+        return Sketch(
+            name, partial(draw, result, kind, i, link), title, caption, where, (kind, i, link)
+        )
 
     busy = [link for link in range(len(point.links)) if not _is_quiet(result, i, link)]
     bottleneck = [link for link in busy if link == 0]
@@ -164,7 +173,11 @@ def _name(kind: str, point: int | None, link: int) -> str:
 
 def html(result: Runs, overviews: list[Sketch], by_point: dict[int, list[Sketch]]) -> str:
     """The page, with the figures that have been rendered."""
+    from forebay.report import moving
+
     plan = result.plan
+    shown = [*overviews, *(one for some in by_point.values() for one in some)]
+    moves = moving.of(result, [(one.name, *one.kind) for one in shown if one.kind])
     return template("report.html.j2").render(
         title=plan.title or result.experiment.path,
         source=plan.source,
@@ -183,6 +196,7 @@ def html(result: Runs, overviews: list[Sketch], by_point: dict[int, list[Sketch]
         seeds=result.seeds,
         example=_of_one_point(result) if is_sweep(result) else "",
         overviews=overviews,
+        moving=moves,
         level=f"{100 * LEVEL:.0f} %",
     )
 
@@ -204,6 +218,7 @@ def summary_html(result: Runs) -> str:
     )
 
 
+@cache
 def template(name: str) -> Template:
     """A file of `templates`; in HTML it escapes its values."""
     environment = Environment(
@@ -213,6 +228,7 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["web"] = web.text
     return environment.get_template(name)
 
 
@@ -321,8 +337,8 @@ def _caption(kind: str, result: Runs, point: PointInfo, link: int) -> tuple[str,
         steps = plots.steps_of(result)
         size = -(-rows // steps)
         thinned = (
-            f" The curve is the mean of every {size} samples, in a band from their least to their "
-            "greatest."
+            f" In print, the curve is the mean of every {size} samples, in a band from their "
+            "least to their greatest."
             if rows > 2 * steps
             else ""
         )

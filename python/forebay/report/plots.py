@@ -142,7 +142,7 @@ def loss(result: Runs, point: int, link: int) -> Plot:
     """Loss rate per interval against time, one row per law; beside it its distribution."""
     info = result.plan.points[point]
     interval_s = loss_interval_s(info)
-    series = {id(one): _loss_rate(one, info, interval_s) for one in _observed(result, point, link)}
+    series = {id(one): loss_rate(one, info, interval_s) for one in _observed(result, point, link)}
     highest = max(float(np.nanmax(rate, initial=0)) for _, rate in series.values())
     top = 1.05 * max(highest, 0.1)
     bins = np.linspace(0, top, 41)
@@ -268,7 +268,7 @@ def _measured(point: PointInfo, observed: Observed, column: str) -> Floats:
     return np.asarray(observed.samples[column][inside], dtype=float)
 
 
-def _loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[Floats, Floats]:
+def loss_rate(observed: Observed, point: PointInfo, interval_s: float) -> tuple[Floats, Floats]:
     """Ends of whole intervals, and 100 × drops / arrivals in each; NaN where none arrived."""
     samples = observed.samples
     per_interval = max(1, round(interval_s / point.sample_s))
