@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from forebay._native import __version__
 from forebay.cli.design import design
 from forebay.cli.doctor import doctor
+from forebay.cli.experiments import experiments
 from forebay.cli.figure import figure
 from forebay.cli.fluid import fluid
 from forebay.cli.laws import laws, queues
@@ -89,6 +90,7 @@ def front(
 
 app.command(cls=Command)(laws)
 app.command(cls=Command)(queues)
+app.command(cls=Command)(experiments)
 app.command(cls=Command)(run)
 app.command(cls=Command)(fluid)
 app.command(cls=Command)(design)
