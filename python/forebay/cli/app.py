@@ -1,12 +1,11 @@
-"""Every command, in the order of `forebay --help`: from the laws and queues, over what is done
-with them, to real traffic and what helps.
+"""Every command, under the headings and in the order of `forebay --help`.
 
 What a command needs is loaded inside it, so that the quick ones stay quick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from forebay._native import __version__
 from forebay.cli.cite import cite
 from forebay.cli.design import design
 from forebay.cli.doctor import doctor
+from forebay.cli.experiments import experiments
 from forebay.cli.explain import explain
 from forebay.cli.figure import figure
 from forebay.cli.fluid import fluid
@@ -89,22 +89,34 @@ def front(
         raise typer.Exit
 
 
-app.command(cls=Command)(laws)
-app.command(cls=Command)(queues)
+#: Headings of `forebay --help`.
+START, SIMULATE, CONTROL = "Start here", "Simulate", "Control theory"
+REAL, PAPERS = "Real traffic", "Papers and files"
+
+
+def _add(
+    panel: str, command: Callable[..., None], name: str | None = None, **settings: Any
+) -> None:
+    app.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(command)
+
+
+_add(START, init)
 # An option may be what is to be explained.
-app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)
-app.command(cls=Command)(init)
-app.command(cls=Command)(run)
-app.command(cls=Command)(fluid)
-app.command(cls=Command)(design)
-app.command("map", cls=Command)(stability_map)
-app.command(cls=Command)(tune)
-app.command(cls=Command)(replay)
-app.command(cls=Command)(suite)
-app.command(cls=Command)(figure)
+_add(START, explain, ignore_unknown_options=True)
+_add(START, laws)
+_add(START, queues)
+_add(SIMULATE, run)
+_add(SIMULATE, fluid)
+_add(SIMULATE, suite)
+_add(CONTROL, design)
+_add(CONTROL, stability_map, "map")
+_add(CONTROL, tune)
 # What follows COMMAND is COMMAND's.
-app.command(cls=Command, context_settings={"allow_interspersed_args": False})(link)
-app.command(cls=Command)(doctor)
-app.command(cls=Command)(validate)
-app.command(cls=Command)(schema)
-app.command(cls=Command)(cite)
+_add(REAL, link, allow_interspersed_args=False)
+_add(REAL, doctor)
+_add(REAL, validate)
+_add(PAPERS, experiments)
+_add(PAPERS, replay)
+_add(PAPERS, figure)
+_add(PAPERS, cite)
+_add(PAPERS, schema)

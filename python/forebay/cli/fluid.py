@@ -69,10 +69,10 @@ def fluid(
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
     from forebay.fluid import api
     from forebay.report import place, words
-    from forebay.run import experiment
+    from forebay.run import experiment, named
 
     if out is None and not as_json:
-        out = Path("results") / ("stdin-fluid" if str(file) == "-" else f"{file.stem}-fluid")
+        out = Path("results") / ("stdin-fluid" if str(file) == "-" else f"{named.stem(file)}-fluid")
     if out is not None:
         place.check(out)
     sets = list(settings(set_).items())

@@ -51,7 +51,12 @@ def laws(what: str, metavar: str = "KIND") -> OptionInfo:
 
 #: Options that mean the same in every command that has them.
 ScenarioFile = Annotated[
-    Path, typer.Argument(help="Scenario in TOML; - reads it from standard input.", metavar="FILE")
+    Path,
+    typer.Argument(
+        help="Scenario in TOML, or an experiment of `forebay experiments`, such as pi-pd/load; - "
+        "reads it from standard input.",
+        metavar="FILE",
+    ),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Replace a result of another command in the same folder.")

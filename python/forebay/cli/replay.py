@@ -70,7 +70,7 @@ def replay(
     from forebay.run import progress
     from forebay.run.experiment import cores
 
-    papers = _chosen(paper, claims.papers(experiments or claims.experiments_directory()))
+    papers = _chosen(paper, claims.papers(experiments))
     if out is None and not as_json:
         out = Path("results") / "replay"
     if out is not None:

@@ -62,13 +62,13 @@ def run(
     The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished.
     """
     from forebay.report import files, place
-    from forebay.run import experiment, progress, prototypes
+    from forebay.run import experiment, named, progress, prototypes
 
     read = experiment.read(
         file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
     )
     if out is None and not as_json:
-        out = Path("results") / ("stdin" if str(file) == experiment.STDIN else file.stem)
+        out = Path("results") / ("stdin" if str(file) == experiment.STDIN else named.stem(file))
     if out is not None:
         place.check(out)
         place.claim(out, read.command, force=force)

@@ -18,10 +18,11 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from forebay._native import ScenarioError, quantity
+from forebay.run import named
 
 T = TypeVar("T")
 
-SUFFIX = ".claims.toml"
+SUFFIX = named.CLAIMS
 
 #: Start and end in s.
 Window = tuple[float, float]
@@ -133,22 +134,19 @@ class Paper:
     experiments: list[PaperExperiment]
 
 
-def experiments_directory() -> Path:
-    """`experiments` here, or beside this package's source: the first that has claims."""
-    for directory in (Path("experiments"), Path(__file__).parents[3] / "experiments"):
-        if any(directory.glob(f"*/*{SUFFIX}")):
-            return directory
-    raise ScenarioError(
-        "experiments: found no directory with claims here, allowed: --experiments DIR"
-    )
+def papers(directory: Path | None = None) -> list[Paper]:
+    """Every paper: a subdirectory that has claims, with its experiments in order of name.
 
-
-def papers(directory: Path) -> list[Paper]:
-    """Every paper: a subdirectory that has claims, with its experiments in order of name."""
-    if not directory.is_dir():
+    Without a directory, the experiments here and those that come with Forebay.
+    """
+    if directory is None:
+        folders = list(named.folders().values())
+    elif directory.is_dir():
+        folders = [path for path in directory.iterdir() if path.is_dir()]
+    else:
         raise ScenarioError(f'--experiments: found "{directory}", allowed: a directory')
     found = []
-    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+    for folder in sorted(folders, key=lambda path: path.name):
         files = sorted(folder.glob(f"*{SUFFIX}"))
         if files:
             experiments = [_experiment(path) for path in files]

@@ -17,7 +17,7 @@ from forebay.replay.measures import Measured
 from forebay.replay.runs import Job
 from forebay.report.result import Result
 from forebay.run import experiment as experiments
-from forebay.run import stats
+from forebay.run import named, stats
 from forebay.run.experiment import Experiment
 from forebay.run.metrics import with_interval
 
@@ -112,7 +112,9 @@ def _reading(
     cache: Path,
 ) -> Reading:
     texts = [f"{key}={_toml(value)}" for key, value in sets.items()]
-    experiment = experiments.read(one.scenario, laws=laws or None, sets=texts, seeds=seeds)
+    experiment = experiments.read(
+        named.shown(one.scenario), laws=laws or None, sets=texts, seeds=seeds
+    )
     return Reading(experiment, runs.jobs(experiment, sets, cache))
 
 

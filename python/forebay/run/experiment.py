@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.run import memory, signals
+from forebay.run import memory, named, signals
 
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
@@ -144,7 +144,7 @@ def read(
 
 
 def text_of(source: Source) -> tuple[str, bytes]:
-    """Name and text of a scenario. Raises `ScenarioError`."""
+    """Name and text of a scenario; it may be an experiment's (`named`). Raises `ScenarioError`."""
     if isinstance(source, Mapping):
         from forebay.run.scenario import toml  # loads tomlkit
 
@@ -156,11 +156,11 @@ def text_of(source: Source) -> tuple[str, bytes]:
         if name == STDIN:
             text = sys.stdin.buffer.read(MOST_BYTES + 1)
         else:
-            with Path(name).open("rb") as file:
+            with named.path(name).open("rb") as file:
                 text = file.read(MOST_BYTES + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(f"{name}: {reason}, allowed: a scenario file in TOML") from error
+        raise named.missing(name, reason) from error
     if len(text) > MOST_BYTES:
         raise ScenarioError(
             f"{name}: found more than {MOST_BYTES >> 20} MiB, allowed: a scenario file in TOML"
@@ -174,8 +174,10 @@ def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
     The reader raises `ScenarioError` for a file that is too large.
     """
 
+    folder = named.path(path).parent
+
     def read(name: str) -> bytes | None:
-        file = Path(path).parent / name
+        file = folder / name
         try:
             # What is no file, such as a pipe, might never end.
             if not file.is_file():
@@ -223,7 +225,10 @@ def _where(prototype: Prototype) -> str:
 
 def cores() -> int:
     """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    # Linux alone tells it of a process.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def execute(

@@ -18,13 +18,14 @@ import tomlkit
 
 from forebay import _native, units
 from forebay._native import ScenarioError, quantity
+from forebay.run import named
 from forebay.run.experiment import Experiment, beside
 from forebay.run.scenario import ACCESS_BPS, Law
 
 if TYPE_CHECKING:
     from forebay.run.prototypes import Prototype
 
-SETTINGS = "suite.toml"
+SETTINGS = named.SUITE
 
 #: Least buffer, for links on which less than a few packets are on their way.
 LEAST_BUFFER_PKTS = 4
@@ -95,17 +96,11 @@ class Scenario:
 
 
 def find(name: str) -> Settings:
-    """The suite of this name, under `experiments` here or beside this package's source."""
-    roots = [Path("experiments"), Path(__file__).parents[3] / "experiments"]
-    known = [path.parent for root in roots for path in sorted(root.glob(f"*/{SETTINGS}"))]
-    if not known:
-        raise ScenarioError(
-            f"SUITE: found no {SETTINGS} under experiments here, allowed: a folder that has one"
-        )
-    for folder in known:
-        if folder.name == name:
-            return read(folder)
-    names = ", ".join(dict.fromkeys(folder.name for folder in known))
+    """The suite of this name, among the experiments here and those that come with Forebay."""
+    known = {of: folder for of, folder in named.folders().items() if (folder / SETTINGS).is_file()}
+    if name in known:
+        return read(known[name])
+    names = ", ".join(known)
     raise ScenarioError(f'SUITE: found "{name}", allowed: {names}')
 
 
@@ -209,11 +204,11 @@ def plan(
         if tables:
             document["law"] = [law.table() for law in tables]
         text = tomlkit.dumps(document)
+        name, shown = path.stem, named.shown(path)
         found = _native.plan(
-            text.encode(), str(path), laws=list(chosen), seeds=seeds, read=beside(path)
+            text.encode(), shown, laws=list(chosen), seeds=seeds, read=beside(path)
         )
-        name = path.stem
-        experiment = Experiment(found, str(path), text, shlex.join(["forebay", "run", str(path)]))
+        experiment = Experiment(found, shown, text, shlex.join(["forebay", "run", shown]))
         planned.append(Scenario(name, experiment, name in settings.fairness))
     return planned
 
