@@ -24,6 +24,7 @@ from forebay.cli.map import stability_map
 from forebay.cli.replay import replay
 from forebay.cli.run import run
 from forebay.cli.schema import schema
+from forebay.cli.studio import studio
 from forebay.cli.suite import suite
 from forebay.cli.tune import tune
 from forebay.cli.validate import validate
@@ -93,6 +94,7 @@ app.command(cls=Command)(run)
 app.command(cls=Command)(fluid)
 app.command(cls=Command)(design)
 app.command("map", cls=Command)(stability_map)
+app.command(cls=Command)(studio)
 app.command(cls=Command)(tune)
 app.command(cls=Command)(replay)
 app.command(cls=Command)(suite)

@@ -1,1 +1,1 @@
-"""Scripts and styles that the studio and the reports share; `vendor/` holds uPlot (decision 014)."""
+"""Scripts and styles of the studio and the reports; `vendor/` holds uPlot (decision 014)."""
