@@ -34,23 +34,26 @@ def studio(
     ] = False,
 ) -> None:
     """Move a link, its traffic and a law, and watch the loop, in a page of this machine alone."""
+    from forebay.studio import door
     from forebay.studio.scenario import Base
-    from forebay.studio.server import serve
 
     base = Base.read(file)
     # What is wrong with it is told here, and not in the page.
     base.plan(base.start, {})
-
-    def ready(address: str) -> None:
-        print(f"Studio: {address}", flush=True)
-        print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
+    opened = door.at(port)
+    print(f"Studio: {opened.address}", flush=True)
+    print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
+    try:
         if not no_open and (sys.platform == "darwin" or any(map(os.environ.get, SCREENS))):
             import webbrowser
 
-            webbrowser.open(address)
+            webbrowser.open(opened.address)
+        # While it loads, the browser does.
+        from forebay.studio.server import serve
 
-    try:
-        serve(base, port, ready)
+        serve(base, opened.listening, opened.token)
     except KeyboardInterrupt:
         # That is how it ends.
         raise typer.Exit from None
+    finally:
+        opened.listening.close()

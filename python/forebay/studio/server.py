@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
-from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -23,17 +22,18 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketClose
 
 from forebay import web
-from forebay._native import ScenarioError
-from forebay.studio.session import Session
+from forebay.studio.door import HOST
 
 if TYPE_CHECKING:
+    import socket
+
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from forebay.studio.scenario import Base
+    from forebay.studio.session import Session
 
-HOST = "127.0.0.1"
 WEB = Path(web.__file__).parent
 #: Bytes of a message from a page, and pages at a time.
 LONGEST_MESSAGE, MOST_PAGES = 1 << 16, 16
@@ -111,7 +111,7 @@ def application(base: Base, port: int, token: str) -> ASGIApp:
         if len(pages) >= MOST_PAGES:
             await it.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
             return
-        session = Session(it, base)
+        session = (await asyncio.to_thread(_session))(it, base)
         pages.add(session)
         try:
             await session.serve()
@@ -126,38 +126,26 @@ def application(base: Base, port: int, token: str) -> ASGIApp:
     return Gate(Starlette(routes=routes), port, token)
 
 
-def listen(port: int) -> socket.socket:
-    """A port of loopback; any free one for 0. Raises `ScenarioError` for one that is taken."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # The same port again at once after an end.
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((HOST, port))
-        found.listen(16)
-    except OSError as error:
-        found.close()
-        reason = (error.strerror or str(error)).lower()
-        raise ScenarioError(f"--port: found {port}, {reason}, allowed: a free one") from None
-    return found
+def serve(base: Base, listening: socket.socket, token: str) -> None:
+    """Serves on a port that listens already, until Ctrl-C."""
+    config = uvicorn.Config(
+        application(base, listening.getsockname()[1], token),
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        ws="websockets-sansio",
+        ws_max_size=LONGEST_MESSAGE,
+        # Loopback is faster than any compression.
+        ws_per_message_deflate=False,
+        server_header=False,
+        timeout_graceful_shutdown=PATIENCE_S,
+    )
+    # Numbers take longer to load than the page: both at once.
+    Thread(target=_session, daemon=True).start()
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
 
 
-def serve(base: Base, port: int, ready: Callable[[str], None]) -> None:
-    """Serves until Ctrl-C; `ready` gets the address."""
-    with listen(port) as listening:
-        port = listening.getsockname()[1]
-        token = secrets.token_urlsafe(18)
-        config = uvicorn.Config(
-            application(base, port, token),
-            log_level="critical",
-            access_log=False,
-            lifespan="off",
-            ws="websockets-sansio",
-            ws_max_size=LONGEST_MESSAGE,
-            # Loopback is faster than any compression.
-            ws_per_message_deflate=False,
-            server_header=False,
-            timeout_graceful_shutdown=PATIENCE_S,
-        )
-        # It listens already: a browser that is quicker than the server waits.
-        ready(f"http://{HOST}:{port}/{token}/")
-        asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+def _session() -> type[Session]:
+    from forebay.studio.session import Session
+
+    return Session
