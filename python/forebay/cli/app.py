@@ -27,6 +27,7 @@ from forebay.cli.map import stability_map
 from forebay.cli.replay import replay
 from forebay.cli.run import run
 from forebay.cli.schema import schema
+from forebay.cli.studio import studio
 from forebay.cli.suite import suite
 from forebay.cli.tune import tune
 from forebay.cli.validate import validate
@@ -100,6 +101,7 @@ def _add(
     app.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(command)
 
 
+_add(START, studio)
 _add(START, init)
 # An option may be what is to be explained.
 _add(START, explain, ignore_unknown_options=True)

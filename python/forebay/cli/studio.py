@@ -1,0 +1,59 @@
+"""`forebay studio`: a control loop to play with, in the browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+#: Without one of them a browser would take the terminal.
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def studio(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Scenario to start from; - reads it from standard input. Without one, 20 flows "
+            "on 15 Mbit/s.",
+            metavar="[FILE]",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            help="Port on the loopback device; any free one for 0.", min=0, max=65535, metavar="N"
+        ),
+    ] = 0,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Print the address, and open no browser.")
+    ] = False,
+) -> None:
+    """Move a link, its traffic and a law, and watch the loop, in a page of this machine alone."""
+    from forebay.studio import door
+    from forebay.studio.scenario import Base
+
+    base = Base.read(file)
+    # What is wrong with it is told here, and not in the page.
+    base.plan(base.start, {})
+    opened = door.at(port)
+    print(f"Studio: {opened.address}", flush=True)
+    print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
+    try:
+        if not no_open and (sys.platform == "darwin" or any(map(os.environ.get, SCREENS))):
+            import webbrowser
+
+            webbrowser.open(opened.address)
+        # While it loads, the browser does.
+        from forebay.studio.server import serve
+
+        serve(base, opened.listening, opened.token)
+    except KeyboardInterrupt:
+        # That is how it ends.
+        raise typer.Exit from None
+    finally:
+        opened.listening.close()

@@ -1,0 +1,61 @@
+"""The gains that a state's laws run with: as given, or by the law's design rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forebay._native import ScenarioError
+from forebay.control.link import Link
+
+if TYPE_CHECKING:
+    from forebay.studio.state import Choice, State
+
+Params = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A law with the parameters that it runs with.
+
+    reason: why its gains are not those of its design rule, although that was asked for.
+    notes: of the design.
+    """
+
+    params: Params
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def settle(choice: Choice, state: State) -> Settled:
+    """The gains by the law's design rule where they are wanted, or else as they were given."""
+    given = list(choice.params)
+    if not choice.designed:
+        return Settled(given)
+    # scipy takes a third of a second to load, which gains by hand need not wait for.
+    from forebay.control import designed
+
+    try:
+        made = designed.once(
+            choice.kind, _link(state, choice.target), dict([*given, *choice.goals])
+        )
+    except ScenarioError as error:
+        return Settled(given, plain(error))
+    return Settled(made.params, "", tuple(made.notes))
+
+
+def settle_all(state: State) -> dict[str, Settled]:
+    """Of each side that has a law."""
+    return {side: settle(choice, state) for side, choice in state.choices}
+
+
+def _link(state: State, target: str | None) -> Link:
+    """The link with the set-point that was given, or a quarter of its bandwidth-delay product."""
+    base = state.link
+    return Link.of(base.rate, base.packet, base.flows, base.rtt, target, f"{state.buffer}p")
+
+
+def plain(error: ScenarioError, file: str = "") -> str:
+    """An error of a command, whose options the page does not have."""
+    line = str(error).removeprefix(f"{file}:") if file else str(error)
+    return line.lstrip("-0123456789: ")

@@ -1,0 +1,285 @@
+"""A state as an experiment: the scenario that the studio started with, and what was changed.
+
+What the page does not show stays as the file has it. A state that changes nothing is the file, at
+its sweep's first point and with its first two laws.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import tomllib
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebay import _native, units
+from forebay._native import ScenarioError
+from forebay.run import experiment
+from forebay.run.scenario import ACCESS_BPS, Law, typed
+from forebay.studio.controls import BY_KEY
+from forebay.studio.state import SIDES, Choice, State, kinds
+
+if TYPE_CHECKING:
+    from forebay._native import Plan, PointInfo
+
+Tables = MutableMapping[str, Any]
+
+START = Path(__file__).with_name("start.toml")
+#: Round trips that a spread is dealt over.
+ROUND_TRIPS = 5
+#: Keys of a `[[law]]` that are no parameters.
+NOT_PARAMS = ("kind", "label", "queue")
+#: What each event of `controls.EVENTS` sets, by a factor on it.
+CHANGES = {
+    "more-flows": ("flows", 2.0),
+    "fewer-flows": ("flows", 0.5),
+    "slower": ("rate", 0.5),
+    "faster": ("rate", 2.0),
+}
+
+
+@dataclass(frozen=True)
+class Base:
+    """The scenario that the studio was started with.
+
+    name: of its file; a remark says what of it the page leaves out.
+    """
+
+    name: str
+    text: str
+    tables: Mapping[str, Any]
+    point: PointInfo
+    #: index of the traffic that the page sets
+    main: int
+    remark: str
+
+    @staticmethod
+    def read(source: str | os.PathLike[str] | None) -> Base:
+        """Reads a scenario file, or the studio's own. Raises `ScenarioError`."""
+        name, contents = experiment.text_of(source or START)
+        read = experiment.beside(name)
+        # It reads the file with all its rules; what follows takes the same tables.
+        plan = _native.plan(contents, name, read=read)
+        tables = tomllib.loads(contents.decode())
+        point = plan.points[0]
+        mains = [
+            i for i, it in enumerate(point.traffic) if it.tcp is not None and not _short(it.kind)
+        ]
+        if not mains:
+            raise ScenarioError(f"{name}: traffic: found no long flows of TCP, allowed: some")
+        left_out = []
+        if len(plan.points) > 1:
+            left_out.append(f"the sweep's other {len(plan.points) - 1} points")
+        if len(plan.laws) > len(SIDES):
+            left_out.append(f"{len(plan.laws) - len(SIDES)} more laws")
+        remark = f"Not shown: {' and '.join(left_out)}." if left_out else ""
+        for key, value in point.settings.items():
+            _place(tables, key, value)
+        if "sweep" in tables and not tables["sweep"]:
+            del tables["sweep"]
+        return Base(name, contents.decode(), tables, point, mains[0], remark)
+
+    @property
+    def label(self) -> str:
+        """The file's name; empty for the studio's own."""
+        return "" if self.name == os.fspath(START) else Path(self.name).name
+
+    @cached_property
+    def start(self) -> State:
+        """What the page shows at first."""
+        link, main = self.point.links[0], self.point.traffic[self.main]
+        buffer = link.buffer_pkts or (link.buffer_bytes or 0) / main.packet_bytes
+        low, high = min(main.rtts_s), max(main.rtts_s)
+        mice = [it.flows for it in self.point.traffic if it.kind == MICE]
+        laws = [self._choice(i) for i in range(len(self.tables["law"][: len(SIDES)]))]
+        state = State(
+            rate=link.rate_bps,
+            rtt=round(0.5 * (low + high), 9),
+            buffer=max(1, round(buffer)),
+            packet=main.packet_bytes,
+            flows=main.flows,
+            spread=round((high - low) / (high + low), 6) if high else 0.0,
+            tcp=str(main.tcp),
+            ecn=main.ecn != "off",
+            mice=mice[0] if mice else 0,
+            event="none",
+            duration=self.point.duration_s,
+            seed=1,
+            a=laws[0],
+            b=laws[1] if len(laws) > 1 else None,
+        )
+        for key, it in BY_KEY.items():
+            value = getattr(state, key)
+            if it.kind not in ("choice", "flag") and not it.low <= value <= it.high:
+                allowed = f"{it.write(it.low)} to {it.write(it.high)} in the studio"
+                raise ScenarioError(
+                    f'{self.name}: {key}: found "{it.write(value)}", allowed: {allowed}'
+                )
+        return state
+
+    def _choice(self, index: int) -> Choice:
+        table = self.tables["law"][index]
+        if table["kind"] not in kinds():
+            raise ScenarioError(
+                f'{self.name}: law: found "{table["kind"]}", allowed in the studio: a law of '
+                "forebay laws"
+            )
+        params = [(k, units.plain(v)) for k, v in table.items() if k not in NOT_PARAMS]
+        return Choice(table["kind"], False, tuple(sorted(params)))
+
+    def tables_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Tables:
+        """The scenario of a state; `laws` has the parameters of each side."""
+        return self._apply(copy.deepcopy(dict(self.tables)), state, laws)
+
+    def toml(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> str:
+        """The same as a file, with the comments of the one that the studio started with."""
+        import tomlkit
+
+        document = tomlkit.parse(self.text)
+        for key in list(document):
+            # A sweep was resolved: its first values stand where they belong.
+            if key not in self.tables:
+                del document[key]
+        for key, value in self.point.settings.items():
+            _place(document, key, value)
+        text = tomlkit.dumps(self._apply(document, state, laws))
+        # Tables that were added stand apart as those of the file do.
+        return re.sub(r"^([^#\n].*)\n(?=\[\[)", r"\1\n\n", text, flags=re.MULTILINE)
+
+    def plan(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Plan:
+        """What is to be run. Raises `ScenarioError`."""
+        from forebay.run.scenario import toml
+
+        text = toml(self.tables_of(state, laws)).encode()
+        try:
+            return _native.plan(text, self.name, read=experiment.beside(self.name))
+        except ScenarioError as error:
+            # The line is one of a text that nobody sees.
+            line = str(error).removeprefix(f"{self.name}:")
+            raise ScenarioError(line.lstrip("0123456789: ")) from None
+
+    def _apply(
+        self, doc: Tables, state: State, laws: Mapping[str, list[tuple[str, str]]]
+    ) -> Tables:
+        start = self.start
+        write = {key: it.write(getattr(state, key)) for key, it in BY_KEY.items()}
+        new = {key for key in BY_KEY if getattr(state, key) != getattr(start, key)}
+        link, main = doc["bottleneck"], doc["traffic"][self.main]
+        for key in new & {"rate", "buffer"}:
+            link[key] = write[key]
+        if "rate" in new and 2 * state.rate > self.point.traffic[self.main].access_bps:
+            main["access"] = units.rate(max(ACCESS_BPS, 4 * state.rate))
+        if new & {"rtt", "spread"}:
+            main["rtt"] = _round_trips(state)
+            least_s = state.rtt * (1 - state.spread)
+            if 2 * self.point.links[0].delay_s[1] > least_s:
+                link["delay"] = units.time(least_s / 4)
+        for key in new & {"packet", "tcp"}:
+            main[key] = write[key]
+        if "flows" in new:
+            main["flows"] = state.flows
+        if "ecn" in new:
+            main["ecn"] = state.ecn
+            if state.ecn:
+                link["ecn"] = True
+        if "mice" in new:
+            self._mice(doc, state, write)
+        if "duration" in new:
+            doc["duration"] = write["duration"]
+            doc["measure"] = [units.time(state.duration / 3), write["duration"]]
+        if "seed" in new:
+            doc["seeds"] = state.seed
+        if state.event in CHANGES:
+            key, factor = CHANGES[state.event]
+            change: dict[str, int | str]
+            if key == "flows":
+                change = {f"traffic.{self.main}.flows": max(1, round(factor * state.flows))}
+            else:
+                change = {"bottleneck.rate": units.rate(factor * state.rate)}
+            at = {"time": units.time(0.5 * state.duration), "set": change}
+            doc["at"] = [*doc.get("at", []), at]
+        if state.choices != start.choices or laws or len(doc["law"]) > len(SIDES):
+            doc["law"] = self._laws(doc, state, laws)
+        return doc
+
+    def _mice(self, doc: Tables, state: State, write: Mapping[str, str]) -> None:
+        there = [i for i, it in enumerate(doc["traffic"]) if it["kind"] == MICE]
+        if there and state.mice:
+            doc["traffic"][there[0]]["flows"] = state.mice
+        elif there:
+            del doc["traffic"][there[0]]
+        else:
+            main = doc["traffic"][self.main]
+            doc["traffic"].append(
+                {"kind": MICE, "flows": state.mice, "rtt": write["rtt"], "packet": write["packet"]}
+                | {key: main[key] for key in ("access",) if key in main}
+            )
+
+    def _laws(
+        self, doc: Tables, state: State, laws: Mapping[str, list[tuple[str, str]]]
+    ) -> list[dict[str, Any]]:
+        tables, labels = [], []
+        for index, (side, choice) in enumerate(state.choices):
+            before = doc["law"][index] if index < len(doc["law"]) else {}
+            same = before.get("kind") == choice.kind
+            kept = {k: before[k] for k in ("label", "queue") if same and k in before}
+            label = kept.get("label") or choice.kind
+            if label in labels:
+                kept["label"] = f"{label} {side.upper()}"
+            labels.append(label)
+            params = laws.get(side, list(choice.params))
+            tables.append(Law(choice.kind, ()).table() | kept | {k: typed(v) for k, v in params})
+        return tables
+
+    def python(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> str:
+        """A snippet that runs the same from Python."""
+        text = self.toml(state, laws).strip("\n").replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+        return (
+            f'import forebay\n\nSCENARIO = """\n{text}\n"""\n\nresult = forebay.run(SCENARIO)\n'
+            'print(result)\nresult.plot().savefig("queue.png")\n'
+        )
+
+
+MICE = "mice"
+
+
+def _short(kind: str) -> bool:
+    """Whether flows of this kind end by themselves."""
+    return kind in {MICE, "web", "pages", "video"}
+
+
+def _round_trips(state: State) -> str | list[str]:
+    if not state.spread:
+        return units.time(state.rtt)
+    steps = [state.spread * (2 * i / (ROUND_TRIPS - 1) - 1) for i in range(ROUND_TRIPS)]
+    return [units.time(round(state.rtt * (1 + step), 9)) for step in steps]
+
+
+def _place(tables: Tables, key: str, value: Any) -> None:
+    """Sets what a sweep sets, and takes it out of the sweep; what is set by a name of its own
+    stays there as its only value."""
+    section, _, rest = key.partition(".")
+    if section == "bottleneck" and rest in BY_KEY:
+        tables["bottleneck"][rest] = value
+    elif not rest:
+        tables[key] = value
+    else:
+        name, _, last = rest.rpartition(".")
+        entries = tables.get(section)
+        if not isinstance(entries, list):
+            tables["sweep"][key] = [value]
+            return
+        found = [
+            it for i, it in enumerate(entries) if name in (str(i), it.get("label"), it.get("kind"))
+        ]
+        if not found or "." in last:
+            tables["sweep"][key] = [value]
+            return
+        for it in found:
+            it[last] = value
+    if key in tables.get("sweep", {}):
+        del tables["sweep"][key]

@@ -1,0 +1,151 @@
+"""Serves the studio on loopback, to the one who knows its address.
+
+Other pages in the same browser and other users of the machine can reach a port of loopback. So
+the address holds a secret, and whoever names another host or comes from another origin is
+refused, before anything is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import FileResponse, PlainTextResponse
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket, WebSocketClose
+
+from forebay import web
+from forebay.studio.door import HOST
+
+if TYPE_CHECKING:
+    import socket
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from forebay.studio.scenario import Base
+    from forebay.studio.session import Session
+
+WEB = Path(web.__file__).parent
+#: Bytes of a message from a page, and pages at a time.
+LONGEST_MESSAGE, MOST_PAGES = 1 << 16, 16
+#: How long pages have to close when the studio ends.
+PATIENCE_S = 1
+
+#: Nothing but what this server has: no script in the page, no address outside.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class Gate:
+    """Lets in what names this host, comes from this page, and has the token in its path."""
+
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
+        self._app = app
+        self._hosts = {f"{host}:{port}" for host in (HOST, "localhost")}
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if reason := self._refusal(scope):
+            refusal: ASGIApp
+            if scope["type"] == "websocket":
+                refusal = WebSocketClose(code=1008, reason=reason)
+            else:
+                refusal = PlainTextResponse(f"forebay studio: {reason}\n", 403)
+            await refusal(scope, receive, send)
+            return
+
+        async def send_closed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        _, _, rest = scope["path"].lstrip("/").partition("/")
+        inner = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}
+        await self._app(inner, receive, send_closed)
+
+    def _refusal(self, scope: Scope) -> str:
+        """Why not; empty for what may come in."""
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
+            return "another host"
+        origins = headers.getlist("origin")
+        # A browser always tells the origin of a socket.
+        needed = scope["type"] == "websocket"
+        if (needed or origins) and origins != [f"http://{hosts[0]}"]:
+            return "another origin"
+        token = scope["path"].lstrip("/").partition("/")[0]
+        if not secrets.compare_digest(token.encode(), self._token):
+            return "the address needs its token"
+        return ""
+
+
+def application(base: Base, port: int, token: str) -> ASGIApp:
+    """The page, what it is made of, and its socket."""
+    pages: set[Session] = set()
+
+    async def page(_: Request) -> Response:
+        return FileResponse(WEB / "studio.html")
+
+    async def talk(it: WebSocket) -> None:
+        await it.accept()
+        if len(pages) >= MOST_PAGES:
+            await it.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
+            return
+        session = (await asyncio.to_thread(_session))(it, base)
+        pages.add(session)
+        try:
+            await session.serve()
+        finally:
+            pages.discard(session)
+
+    routes = [
+        Route("/", page),
+        WebSocketRoute("/socket", talk),
+        Mount("/", StaticFiles(directory=WEB)),
+    ]
+    return Gate(Starlette(routes=routes), port, token)
+
+
+def serve(base: Base, listening: socket.socket, token: str) -> None:
+    """Serves on a port that listens already, until Ctrl-C."""
+    config = uvicorn.Config(
+        application(base, listening.getsockname()[1], token),
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        ws="websockets-sansio",
+        ws_max_size=LONGEST_MESSAGE,
+        # Loopback is faster than any compression.
+        ws_per_message_deflate=False,
+        server_header=False,
+        timeout_graceful_shutdown=PATIENCE_S,
+    )
+    # Numbers take longer to load than the page: both at once.
+    Thread(target=_session, daemon=True).start()
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+
+
+def _session() -> type[Session]:
+    from forebay.studio.session import Session
+
+    return Session

@@ -1,0 +1,222 @@
+"""One page and its socket: the newest state wins, the quick pictures come first.
+
+A page sends `{"n": 7, "state": {KEY: TEXT}, "width": 800}` whenever something moves. Every answer
+names the `n` that it belongs to. While one state is worked on, only the newest of those that come
+in waits; what it makes outdated is left undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from forebay import _native
+from forebay._native import LawModel, ScenarioError
+from forebay.studio import controls, gains, packets, state
+from forebay.studio.packets import MOST_BINS, Outdated
+from forebay.studio.state import State
+
+if TYPE_CHECKING:
+    from forebay.studio.scenario import Base
+
+Message = dict[str, Any]
+#: A part of an answer, which is made in a thread.
+Stage = Callable[[], Message]
+
+#: Widths of a plot in pixels that are believed.
+NARROWEST = 50
+#: What a page may ask for beside pictures.
+TEXTS = ("toml", "python")
+
+
+class Session:
+    """Answers one page until it goes away."""
+
+    def __init__(self, socket: WebSocket, base: Base) -> None:
+        self._socket = socket
+        self._base = base
+        self._newest: tuple[int, object, int] | None = None
+        self._came = asyncio.Event()
+        self._closed = False
+        self._maps: Any = None
+
+    async def serve(self) -> None:
+        """From the greeting to the page's end."""
+        await self._send(self._hello())
+        worker = asyncio.create_task(self._work())
+        try:
+            while True:
+                await self._hear(await self._socket.receive_text())
+        except (WebSocketDisconnect, KeyError):
+            # KeyError: bytes instead of text; no page of ours sends them.
+            pass
+        finally:
+            self._closed = True
+            worker.cancel()
+
+    async def _hear(self, text: str) -> None:
+        try:
+            message = json.loads(text)
+            n, texts = message["n"], message["state"]
+            if not isinstance(n, int) or not isinstance(texts, dict):
+                raise TypeError
+        except (ValueError, TypeError, KeyError, RecursionError):
+            await self._send(
+                {"kind": "error", "n": 0, "message": 'found no {"n": 1, "state": {…}}'}
+            )
+            return
+        if message.get("ask") in TEXTS:
+            await self._send(await asyncio.to_thread(self._text, n, texts, message["ask"]))
+            return
+        width = message.get("width")
+        bins = width if isinstance(width, int) else MOST_BINS
+        self._newest = (n, texts, min(max(bins, NARROWEST), MOST_BINS))
+        self._came.set()
+
+    async def _work(self) -> None:
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            if self._newest is None:
+                continue
+            (n, texts, bins), self._newest = self._newest, None
+            try:
+                for stage in self._stages(n, texts, bins):
+                    message = await asyncio.to_thread(_in_words, n, stage)
+                    if message is None:
+                        break
+                    await self._send(message)
+                    if self._outdated():
+                        break
+            except (WebSocketDisconnect, RuntimeError):
+                # It has gone while we were sending.
+                return
+
+    def _outdated(self) -> bool:
+        return self._newest is not None or self._closed
+
+    def _stages(self, n: int, texts: object, bins: int) -> Iterator[Stage]:
+        """What a state is answered with, in this order."""
+        parsed: list[State] = []
+        settled: dict[str, gains.Settled] = {}
+
+        def accept() -> Message:
+            now = state.parse(texts, self._base.start)
+            settled.update(gains.settle_all(now))
+            parsed.append(now)
+            return {
+                "kind": "state",
+                "n": n,
+                "texts": now.texts(),
+                "address": now.address(self._base.start),
+                "laws": {side: _as_json(of) for side, of in settled.items()},
+            }
+
+        def run() -> Message:
+            (now,) = parsed
+            plan = self._base.plan(now, {side: of.params for side, of in settled.items()})
+            runs = packets.run(plan, now.seed, self._outdated)
+            sides = [side for side, _ in now.choices]
+            return {"kind": "packets", "n": n} | packets.curves(plan, runs, sides, bins)
+
+        yield accept
+        if not parsed:
+            return
+
+        # What theory needs takes longer to load than the packets to run: it comes after them.
+        def loops() -> Message:
+            from forebay.studio import theory
+
+            return {"kind": "loops", "n": n} | theory.loops(parsed[0], settled)
+
+        def fluid() -> Message:
+            from forebay.studio import theory
+
+            return {"kind": "fluid", "n": n} | theory.fluid(self._base, parsed[0], settled, bins)
+
+        def maps() -> Message:
+            from forebay.studio import theory
+
+            self._maps = self._maps or theory.Maps()
+            found = {}
+            for side, choice in parsed[0].choices:
+                if self._outdated():
+                    raise Outdated
+                found[side] = self._maps.of(parsed[0], choice, settled[side].params)
+            return {"kind": "maps", "n": n, "laws": found}
+
+        yield from (run, fluid, loops, maps)
+        yield lambda: {"kind": "done", "n": n}
+
+    def _text(self, n: int, texts: object, ask: str) -> Message:
+        """A scenario, or a snippet of Python."""
+        try:
+            now = state.parse(texts, self._base.start)
+            laws = {side: of.params for side, of in gains.settle_all(now).items()}
+            # Its faults are told here, and not where it is run.
+            self._base.plan(now, laws)
+            made = self._base.toml if ask == "toml" else self._base.python
+            return {"kind": ask, "n": n, "text": made(now, laws)}
+        except ScenarioError as error:
+            return {"kind": "error", "n": n, "message": str(error)}
+
+    def _hello(self) -> Message:
+        start = self._base.start
+        return {
+            "kind": "hello",
+            "version": _native.__version__,
+            "file": self._base.label,
+            "title": self._base.point and self._base.tables.get("title", ""),
+            "remark": self._base.remark,
+            "start": start.texts(),
+            "controls": [control.as_json() for control in controls.CONTROLS],
+            "numbers": packets.numbers(),
+            "laws": law_cards(),
+        }
+
+    async def _send(self, message: Message) -> None:
+        await self._socket.send_text(json.dumps(message, allow_nan=False, separators=(",", ":")))
+
+
+def _in_words(n: int, stage: Stage) -> Message | None:
+    """What a stage makes, or its error; None where nobody waits for it any more."""
+    try:
+        return stage()
+    except Outdated:
+        return None
+    except ScenarioError as error:
+        return {"kind": "error", "n": n, "message": str(error)}
+
+
+def _as_json(settled: gains.Settled) -> Message:
+    return {
+        "params": dict(settled.params),
+        "reason": settled.reason,
+        "notes": list(settled.notes),
+    }
+
+
+@cache
+def law_cards() -> list[Message]:
+    """The laws for the page: their names and what can be set of them, as each declares it."""
+    return [
+        {
+            "name": name,
+            "title": entry["title"],
+            "short": entry["short_title"],
+            "source": entry["source"],
+            "target": entry["set_point"],
+            "baseline": entry["baseline"],
+            "rule": state.has_rule(name),
+            "params": [controls.of_param(param) for param in entry["params"]],
+            "goals": [
+                controls.of_goal(*goal) for goal in LawModel(name, [], 10**9, 1000, 1e6).goals
+            ],
+        }
+        for name, entry in state.kinds().items()
+    ]

@@ -1,0 +1,207 @@
+"""What control theory and the fluid model say of a state."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay import _native
+from forebay._native import ScenarioError
+from forebay.control import maps
+from forebay.control.classes import Coupled
+from forebay.run.scenario import toml
+from forebay.studio.gains import Params, Settled, plain
+from forebay.studio.packets import times
+
+if TYPE_CHECKING:
+    from forebay.control.loop import Loop
+    from forebay.studio.scenario import Base
+    from forebay.studio.state import Choice, State
+
+Floats = NDArray[np.float64]
+
+#: Frequencies of a Bode plot, points of a step response, cells along an axis of a map.
+FREQUENCIES, POINTS, CELLS = 240, 300, 40
+#: Maps that are kept: moving along their axes needs no other one.
+KEPT = 16
+#: Decades of frequency below and above the crossover.
+BELOW, ABOVE = 100.0, 30.0
+#: The step of the fluid's integration: half the usual precision, which no pixel shows.
+FLUID_STEP = "2ms"
+
+
+def loops(state: State, laws: dict[str, Settled]) -> dict[str, Any]:
+    """Bode plot, margins and step response of each law; a text where there is no loop."""
+    found: dict[str, Loop] = {}
+    said: dict[str, Any] = {}
+    for side, choice in state.choices:
+        loop = _loop(state, choice, laws[side].params)
+        if isinstance(loop, str):
+            said[side] = {"reason": loop}
+        else:
+            found[side] = loop
+    if not found:
+        return {"laws": said}
+    centres = [_centre(loop) for loop in found.values()]
+    omega = np.geomspace(min(centres) / BELOW, max(centres) * ABOVE, FREQUENCIES)
+    spans = [_span_s(loop) for loop in found.values()]
+    time_s = np.linspace(0, max(spans), POINTS)
+    for side, loop in found.items():
+        said[side] = _bode(loop, omega) | _step(loop, time_s) | {"margins": _margins(loop)}
+    return {
+        "omega": [float(f"{w:.5g}") for w in omega],
+        "step_s": [float(f"{t:.5g}") for t in time_s],
+        "laws": said,
+    }
+
+
+def _loop(state: State, choice: Choice, params: Params) -> Loop | str:
+    """The loop, or why there is none."""
+    try:
+        model = Coupled.on(state.link, choice.kind, params)
+        found = model.operate(state.flows, state.rtt)
+        if found is not None:
+            return model.loop(found)
+        how, queue_pkts, p = model.rest(state.flows, state.rtt)
+    except ScenarioError as error:
+        return plain(error)
+    if how == "unmodelled":
+        return "This law has no linear model: its answer does not follow from the queue smoothly."
+    at = f" It would rest at {queue_pkts:.4g} packets." if queue_pkts is not None else ""
+    needs = f" The flows need a probability of {p:.3g}." if p is not None else ""
+    return f"No equilibrium: {maps.REASONS[how]}.{at}{needs}"
+
+
+def _centre(loop: Loop) -> float:
+    margins = loop.margins
+    known = [w for w in (margins.crossover_rad_s, margins.phase_crossover_rad_s) if w == w]
+    return math.exp(float(np.mean(np.log(known)))) if known else 1 / loop.point.rtt_s
+
+
+def _bode(loop: Loop, omega: Floats) -> dict[str, Any]:
+    """Gain and phase; nothing above half the sampling frequency."""
+    inside = omega <= loop.highest_rad_s
+    response = loop.response(omega[inside])
+    gain_db = 20 * np.log10(np.maximum(np.abs(response), 1e-12))
+    phase = np.degrees(np.unwrap(np.angle(response)))
+    # np.unwrap starts anywhere on the circle: the loop's phase starts between 0 and −180°.
+    phase -= 360 * math.ceil((phase[0] - 1e-6) / 360)
+    phase += 360 if phase[0] < -270 else 0
+    rest = [None] * int((~inside).sum())
+    return {
+        "gain_db": [*np.round(gain_db, 2).tolist(), *rest],
+        "phase_deg": [*np.round(phase, 1).tolist(), *rest],
+    }
+
+
+def _span_s(loop: Loop) -> float:
+    settling_s = loop.settling_s
+    return 1.5 * settling_s if 0 < settling_s < 1e4 else 30 * loop.point.rtt_s
+
+
+def _step(loop: Loop, time_s: Floats) -> dict[str, Any]:
+    at, deviation = loop.step(float(time_s[-1]), points=2 * POINTS)
+    rest = loop.model["queue_pkts"]
+    queue = rest + np.interp(time_s, at, deviation)
+    # An unstable loop leaves every axis.
+    queue[(np.abs(queue) > 1e6) | ~np.isfinite(queue)] = np.nan
+    return {
+        "step_pkts": [None if math.isnan(q) else q for q in np.round(queue, 2).tolist()],
+        "rest_pkts": rest,
+    }
+
+
+def _margins(loop: Loop) -> dict[str, Any]:
+    found = loop.margins
+    values = {
+        "phase_deg": found.phase_deg,
+        "gain_db": found.gain_db,
+        "delay_s": found.delay_s,
+        "sensitivity": found.sensitivity,
+        "crossover_rad_s": found.crossover_rad_s,
+        "phase_crossover_rad_s": found.phase_crossover_rad_s,
+        "settling_s": loop.settling_s,
+        "window_pkts": loop.point.window_pkts,
+        "probability": loop.point.probability,
+    }
+    # JSON knows neither; the page says "unlimited" and "none".
+    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    unlimited = [name for name, value in values.items() if value == math.inf]
+    return finite | {"unlimited": unlimited, "stable": loop.stable}
+
+
+class Maps:
+    """Stability maps over flows and RTT, the latest of them kept."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], dict[str, Any] | str] = OrderedDict()
+
+    def of(self, state: State, choice: Choice, params: Params) -> dict[str, Any] | str:
+        """The map around a state, or why there is none."""
+        axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
+        key = (choice.kind, tuple(params), state.rate, state.packet, state.buffer, axes)
+        if key not in self._kept:
+            self._kept[key] = _map(state, choice, params, axes)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+def _axis(at: float, low: float, high: float) -> tuple[float, float]:
+    """A span that holds a value; wider by decades where it has to be."""
+    while at < 1.5 * low and low > 1:
+        low /= 10
+    while at > 0.8 * high:
+        high *= 10
+    return max(low, 1.0), high
+
+
+def _map(
+    state: State, choice: Choice, params: Params, axes: tuple[tuple[float, float], ...]
+) -> dict[str, Any] | str:
+    flows, (low_ms, high_ms) = axes
+    link = replace(state.link, rtt=f"{high_ms:g}ms")
+    try:
+        drawn = maps.stability_map(
+            choice.kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), CELLS
+        )
+    except ScenarioError as error:
+        if "no linear model" in str(error):
+            return "This law has no linear model, so theory has no map of it."
+        return plain(error)
+    margins = [
+        None if math.isnan(x) else x for x in np.round(drawn.gain_margin_db, 1).ravel().tolist()
+    ]
+    return {
+        "flows": flows,
+        "rtt_ms": (low_ms, high_ms),
+        "cells": CELLS,
+        "gain_margin_db": margins,
+        "rest": [str(how) for how in drawn.rest.ravel()],
+        "reasons": maps.REASONS,
+    }
+
+
+def fluid(base: Base, state: State, laws: dict[str, Settled], bins: int) -> dict[str, Any]:
+    """The queue of each side in the fluid model, over the times of the packets' curves."""
+    time_s = times(state.duration, bins)
+    found: dict[str, Any] = {}
+    for side, choice in state.choices:
+        alone = replace(state, a=choice, b=None)
+        try:
+            tables = base.tables_of(alone, {"a": laws[side].params})
+            (trace,) = _native.fluid_scenario(
+                toml(tables).encode(), base.name, laws=[], step=FLUID_STEP
+            )
+        except ScenarioError as error:
+            found[side] = {"reason": plain(error, base.name)}
+            continue
+        queue = np.interp(time_s, trace.time_s, trace.queue_pkts[0])
+        found[side] = {"queue_pkts": np.round(queue, 1).tolist()}
+    return {"laws": found}

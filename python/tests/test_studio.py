@@ -1,0 +1,539 @@
+"""The studio: its state and scenarios, its door, and its page in a real browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from browser import chromium, needs_chromium, studio
+from conftest import SCENARIO, Cli
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+import forebay
+from forebay import _native
+from forebay.studio import gains, packets, state, theory
+from forebay.studio.scenario import Base
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+# --- the state ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def base() -> Base:
+    return Base.read(None)
+
+
+def params(now: state.State) -> dict[str, gains.Params]:
+    return {side: of.params for side, of in gains.settle_all(now).items()}
+
+
+def test_an_address_says_what_was_changed_and_nothing_else(base: Base) -> None:
+    start = base.start
+    assert start.address(start) == ""
+    texts = {"rate": "30Mbit/s", "a.target": "40p", "b": "red", "b.max_p": "0.02", "b.by": "hand"}
+    now = state.parse(start.texts() | texts, start)
+    address = now.address(start)
+    assert state.parse(state.from_address(address), start) == now
+    assert "buffer" not in address and "rate=30Mbit/s" in address
+    assert state.parse(now.texts(), start) == now
+
+
+@pytest.mark.parametrize(
+    ("texts", "line"),
+    [
+        ({"rate": "40furlongs"}, 'rate: found "40furlongs", allowed: a rate'),
+        ({"rate": "1kbit/s"}, 'rate: found "1kbit/s", allowed: 100kbit/s to 10Gbit/s'),
+        ({"flows": "2.5"}, 'flows: found "2.5", allowed: a whole number'),
+        ({"flows": "nan"}, 'flows: found "nan", allowed: a whole number'),
+        ({"spread": "-1"}, 'spread: found "-1", allowed: 0 to 0.95'),
+        ({"tcp": "vegas"}, 'tcp: found "vegas", allowed: reno'),
+        ({"ecn": "maybe"}, 'ecn: found "maybe", allowed: true or false'),
+        ({"a": "magic"}, 'a: found "magic", allowed: droptail'),
+        ({"a": ""}, 'a: found "", allowed: a law'),
+        ({"a": "pi", "a.gain": "1"}, "a.gain: found a key that is not known here"),
+        ({"a": "pi", "a.a": "5"}, "a.a: found 5, allowed: 0 to 1"),
+        ({"b.max_p": "1"}, "b.max_p: found without b"),
+        ({"colour": "red"}, 'state: found "colour", allowed: rate'),
+        ({"rate": "10Gbit/s", "duration": "3600s"}, 'duration: found "3600s", which is'),
+        ({"rate": 5}, "rate: allowed: a text"),
+        ([], "state: found no table"),
+    ],
+)
+def test_a_state_that_cannot_be_gives_one_line(base: Base, texts: Any, line: str) -> None:
+    with pytest.raises(forebay.ScenarioError) as error:
+        state.parse(texts, base.start)
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [entry["name"] for entry in forebay.laws()])
+def test_every_law_can_be_chosen(base: Base, kind: str) -> None:
+    """It runs, its declared parameters are read, and theory has a picture or a reason."""
+    now = state.parse({"duration": "3s", "a": kind}, base.start)
+    settled = gains.settle_all(now)
+    plan = base.plan(now, params(now))
+    (run,) = packets.run(plan, 1, lambda: False)
+    drawn = packets.curves(plan, [run], ["a"], 100)["laws"]["a"]
+    assert max(drawn["queue_pkts"]) <= now.buffer + 1
+    of = theory.loops(now, settled)["laws"]["a"]
+    assert of.get("reason") or of["margins"]["phase_deg"] is not None
+    entry = state.kinds()[kind]
+    if not entry["baseline"]:
+        assert now.a.designed == state.has_rule(kind)
+
+
+def test_the_queue_is_that_of_forebay_run(base: Base, tmp_path: Path) -> None:
+    """Bit for bit, from the file that is saved; and each bin shows its extremes."""
+    texts = {"duration": "20s", "rate": "10Mbit/s", "b": "red", "event": "more-flows", "mice": "3"}
+    now = state.parse(texts, base.start)
+    plan = base.plan(now, params(now))
+    runs = packets.run(plan, 1, lambda: False)
+    (tmp_path / "saved.toml").write_text(base.toml(now, params(now)))
+    result = forebay.run(tmp_path / "saved.toml")
+    for mine, theirs in zip(runs, result.runs, strict=True):
+        assert np.array_equal(mine.samples["queue_pkts"], theirs.samples["queue_pkts"])
+        queue = packets.extremes(mine.samples["queue_pkts"], 200)
+        assert queue.max() == mine.samples["queue_pkts"].max()
+        assert queue.min() == mine.samples["queue_pkts"].min()
+
+
+def test_another_seed_is_the_same_run_as_that_seed_of_forebay_run(
+    base: Base, tmp_path: Path
+) -> None:
+    now = state.parse({"duration": "5s", "seed": "3"}, base.start)
+    (run,) = packets.run(base.plan(now, {}), now.seed, lambda: False)
+    (tmp_path / "saved.toml").write_text(base.toml(now, {}))
+    third = forebay.run(tmp_path / "saved.toml").runs[2]
+    assert (run.seed, run.metrics["forwarded_packets"]) == (3, third.metrics["forwarded_packets"])
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["pi-pd/load.toml", "fluid/load-step.toml", "reality/cubic.toml", "rfc7928/9-1-mix.toml"],
+)
+def test_a_file_stays_what_it_is_until_something_moves(file: str) -> None:
+    base = Base.read(EXPERIMENTS / file)
+    text = base.toml(base.start, {})
+    saved = _native.plan(text.encode(), "saved", read=lambda _: None)
+    mine = base.plan(base.start, {}).points[0]
+    theirs = _native.plan((EXPERIMENTS / file).read_bytes(), file).points[0]
+    for point in (saved.points[0], mine):
+        assert [it.flows for it in point.traffic] == [it.flows for it in theirs.traffic]
+        assert [it.rtts_s for it in point.traffic] == [it.rtts_s for it in theirs.traffic]
+        assert point.links[0].rate_bps == theirs.links[0].rate_bps
+        assert [law.params for law in point.laws] == [law.params for law in theirs.laws[:2]]
+    assert state.parse(base.start.texts(), base.start) == base.start
+    # Comments are the author's.
+    assert text.count("#") > 0
+
+
+def test_a_design_follows_the_link_and_says_why_not(base: Base) -> None:
+    slow, fast = (
+        state.parse({"a": "pi", "a.target": "50p", "rate": rate}, base.start)
+        for rate in ("15Mbit/s", "60Mbit/s")
+    )
+    a_slow, a_fast = (dict(gains.settle(it.a, it).params)["a"] for it in (slow, fast))
+    assert float(a_fast) < float(a_slow)
+    crowded = state.parse({"a": "pi", "a.target": "5p", "flows": "5000"}, base.start)
+    assert "allowed: at most" in gains.settle(crowded.a, crowded).reason
+    loops = theory.loops(crowded, gains.settle_all(crowded))["laws"]["a"]
+    assert "probability of 1 or more" in loops["reason"]
+
+
+def test_the_loop_is_that_of_forebay_design(base: Base) -> None:
+    from forebay.control.design import design
+
+    texts = {"spread": "0", "a": "pi", "a.target": "50p", "a.goal.beta": "0.25"}
+    now = state.parse(texts, base.start)
+    found = theory.loops(now, gains.settle_all(now))["laws"]["a"]["margins"]
+    theirs = design("pi", "15Mbit/s", 20, "80ms", "1000B", "50p", "200p", {"beta": 0.25}).margins
+    assert theirs
+    assert found["phase_deg"] == pytest.approx(theirs.phase_deg)
+    assert found["gain_db"] == pytest.approx(theirs.gain_db)
+
+
+# --- the door ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    with studio(tmp_path_factory.mktemp("studio")) as (address, process):
+        yield address, process.pid
+
+
+def get(address: str, path: str | None = None, **headers: str) -> tuple[int, str]:
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.netloc)
+    connection.request("GET", path or parts.path, headers=headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def socket(address: str, origin: str | None = "own", **options: Any) -> ClientConnection:
+    parts = urlsplit(address)
+    own = f"http://{parts.netloc}"
+    return connect(
+        f"ws://{parts.netloc}{parts.path}socket",
+        origin=own if origin == "own" else origin,  # type: ignore[arg-type]
+        **options,
+    )
+
+
+def test_the_page_is_for_the_one_with_its_address(server: tuple[str, int]) -> None:
+    address, _ = server
+    status, page = get(address)
+    assert status == 200 and "Forebay studio" in page
+    parts = urlsplit(address)
+    token = parts.path.strip("/")
+    for path in ["/", "/socket", "/studio.js", f"/{token[:-1]}/", f"/{token}x/", "/%00/"]:
+        assert get(address, path)[0] == 403, path
+    for host in ["example.com", f"example.com:{parts.port}", f"127.0.0.1.example.com:{parts.port}"]:
+        assert get(address, Host=host)[0] == 403
+    for origin in ["http://example.com", "null", f"https://{parts.netloc}", "http://127.0.0.1:1"]:
+        assert get(address, Origin=origin)[0] == 403
+    # Nothing above the page's folder.
+    assert get(address, f"{parts.path}../__init__.py")[0] == 404
+    assert get(address, f"{parts.path}%2e%2e/__init__.py")[0] == 404
+
+
+def test_the_socket_is_for_the_page(server: tuple[str, int]) -> None:
+    address, _ = server
+    for origin in [None, "http://example.com", "null"]:
+        with pytest.raises(InvalidStatus) as refused:
+            socket(address, origin)
+        assert refused.value.response.status_code == 403
+    parts = urlsplit(address)
+    with pytest.raises(InvalidStatus):
+        socket(f"http://{parts.netloc}/")
+    with socket(address) as page:
+        assert json.loads(page.recv())["kind"] == "hello"
+
+
+def test_only_loopback_listens(server: tuple[str, int]) -> None:
+    port = f":{urlsplit(server[0]).port:04X}"
+    rows = [
+        row.split()
+        for file in ("/proc/net/tcp", "/proc/net/tcp6")
+        if Path(file).exists()
+        for row in Path(file).read_text().splitlines()[1:]
+    ]
+    listening = [row[1] for row in rows if row[1].endswith(port) and row[3] == "0A"]
+    assert listening == [f"0100007F{port}"]
+
+
+GARBAGE = [
+    "",
+    "garbage",
+    "[]",
+    "{}",
+    "null",
+    '{"n": 1}',
+    '{"n": "1", "state": {}}',
+    '{"n": 1, "state": []}',
+    '{"n": 1, "state": {"rate": 5}}',
+    '{"n": 1, "state": {"rate": "\\u0000"}}',
+    '{"n": 1, "state": {"rate": "1e999Mbit/s"}}',
+    '{"n": 1e400, "state": {}}',
+    "[" * 20_000,
+]
+
+
+def test_garbage_gets_an_error_each_and_the_socket_goes_on(server: tuple[str, int]) -> None:
+    with socket(server[0]) as page:
+        json.loads(page.recv())
+        for text in GARBAGE:
+            page.send(text)
+            answer = json.loads(page.recv(timeout=20))
+            assert answer["kind"] == "error", text[:40]
+            assert "\n" not in answer["message"]
+        page.send(json.dumps({"n": 2, "state": {"duration": "1s"}, "width": -5}))
+        kinds = [json.loads(page.recv(timeout=20))["kind"] for _ in range(2)]
+        assert kinds == ["state", "packets"]
+
+
+def test_what_is_too_long_or_no_text_ends_the_socket_alone(server: tuple[str, int]) -> None:
+    messages: list[str | bytes] = ["x" * 100_000, b"\x00\xff"]
+    for message in messages:
+        with socket(server[0]) as page:
+            page.recv()
+            with pytest.raises(ConnectionClosed):
+                page.send(message)
+                while True:
+                    page.recv(timeout=20)
+    with socket(server[0]) as page:
+        assert json.loads(page.recv())["kind"] == "hello"
+
+
+def resident_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_two_hundred_quick_moves_leave_neither_backlog_nor_memory(
+    server: tuple[str, int],
+) -> None:
+    address, pid = server
+    draw = random.Random(1)
+    with socket(address) as page:
+        page.recv()
+
+        def storm(first: int) -> list[dict[str, Any]]:
+            for n in range(first, first + 200):
+                moved = {"rate": f"{draw.randint(5, 40)}Mbit/s", "b": "red"}
+                page.send(json.dumps({"n": n, "state": moved, "width": 900}))
+            answers: list[dict[str, Any]] = []
+            while not answers or (answers[-1]["kind"], answers[-1]["n"]) != ("done", first + 199):
+                answers.append(json.loads(page.recv(timeout=60)))
+            return answers
+
+        storm(0)
+        before = resident_mb(pid)
+        for round_ in range(1, 4):
+            answers = storm(200 * round_)
+            drawn = [it["n"] for it in answers if it["kind"] == "packets"]
+            print(f"{len(drawn)} of 200 states were drawn")
+            # The newest at the end, and in order: what was outdated is left out.
+            assert drawn == sorted(drawn) and drawn[-1] == 200 * round_ + 199
+            assert len(drawn) < 150
+        grown = resident_mb(pid) - before
+        print(f"memory: {before:.0f} MB, and {grown:+.1f} MB after 600 moves")
+        assert grown < 40
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_a_wrong_file_or_port_is_one_line(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(SCENARIO.replace("10Mbit/s", "10furlongs"))
+    done = cli("studio", "--no-open", str(path))
+    assert done.returncode == 2 and "furlongs" in done.stderr and done.stderr.count("\n") == 1
+    with studio(tmp_path) as (address, _):
+        port = str(urlsplit(address).port)
+        done = cli("studio", "--no-open", "--port", port)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"--port: found {port}, address already in use")
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def faults() -> list[str]:
+    return []
+
+
+def opened(
+    browser: Browser, address: str, faults: list[str], width: int = 1440, scheme: str = "light"
+) -> Page:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        accept_downloads=True,
+    )
+    page = context.new_page()
+    page.on(
+        "console",
+        lambda it: faults.append(it.text) if it.type in ("error", "warning") else None,
+    )
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "request",
+        lambda it: (
+            None
+            if it.url.startswith(address.split("#")[0])
+            or it.url.startswith(("data:", "blob:", "ws:"))
+            else faults.append(it.url)
+        ),
+    )
+    page.goto(address)
+    settled(page)
+    return page
+
+
+def settled(page: Page) -> None:
+    """Until the newest state is drawn to its end."""
+    for _ in range(200):
+        page.wait_for_timeout(50)
+        sent = page.evaluate("window.studio.sent()")
+        if sent and page.get_attribute("html", "data-done") == str(sent):
+            return
+    raise AssertionError("the newest state was not drawn")
+
+
+@needs_chromium
+def test_a_slider_brings_a_new_curve(
+    browser: Browser, server: tuple[str, int], faults: list[str]
+) -> None:
+    page = opened(browser, server[0], faults)
+    first_ms = page.evaluate("performance.getEntriesByName('first-picture')[0].startTime")
+    queue = page.get_by_label("Queue over time.")
+    before = queue.get_attribute("aria-label")
+    slider = page.get_by_label("Rate, slider")
+    slider.focus()
+    for _ in range(10):
+        slider.press("ArrowLeft")
+        settled(page)
+    assert queue.get_attribute("aria-label") != before
+    assert "rate=" in page.evaluate("location.hash")
+    latencies = sorted(page.evaluate("window.studio.latencies"))
+    middle = latencies[len(latencies) // 2]
+    print(
+        f"first picture {first_ms:.0f} ms after the page was asked for; from a move to the curve "
+        f"{middle:.0f} ms (median of {len(latencies)}, most {latencies[-1]:.0f})"
+    )
+    # Back undoes, and a reload comes back to the same state.
+    page.reload()
+    settled(page)
+    assert page.get_by_label("Rate", exact=True).input_value() != "15Mbit/s"
+    page.keyboard.press("0")
+    settled(page)
+    assert page.get_by_label("Rate", exact=True).input_value() == "15Mbit/s"
+    assert queue.get_attribute("aria-label") == before
+    assert faults == []
+
+
+#: A hand that moves a slider at every frame, and rests.
+DRAG = """async (moves) => {
+  const slider = document.querySelector("[data-key=rate]");
+  for (let i = 1; i <= moves; i++) {
+    slider.value = 300 + i;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    await new Promise(requestAnimationFrame);
+  }
+}"""
+
+
+@needs_chromium
+def test_a_quick_hand_sees_curves_on_the_way_and_the_last_state_at_the_end(
+    browser: Browser, server: tuple[str, int], faults: list[str]
+) -> None:
+    page = opened(browser, server[0], faults)
+    before = len(page.evaluate("window.studio.latencies"))
+    page.evaluate(DRAG, 200)
+    settled(page)
+    rate = page.get_by_label("Rate", exact=True).input_value()
+    assert page.evaluate("window.studio.state().rate") == rate
+    assert page.locator("html").get_attribute("data-shown") == str(
+        page.evaluate("window.studio.sent()")
+    )
+    latencies = sorted(page.evaluate("window.studio.latencies")[before:])
+    assert len(latencies) > 3
+    print(
+        f"{len(latencies)} curves during 200 moves, after {latencies[len(latencies) // 2]:.0f} ms "
+        f"(median; most {latencies[-1]:.0f} ms)"
+    )
+    assert faults == []
+
+
+@needs_chromium
+def test_what_is_saved_and_copied_runs(
+    browser: Browser, server: tuple[str, int], faults: list[str], cli: Cli, tmp_path: Path
+) -> None:
+    page = opened(browser, server[0] + "#duration=8s&b=codel&flows=9", faults)
+    with page.expect_download() as saved:
+        page.keyboard.press("s")
+    saved.value.save_as(tmp_path / "studio.toml")
+    done = cli("run", "studio.toml", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["law"] for line in lines] == ["pi", "codel"]
+    shown = page.locator("#numbers td").first.text_content()
+    assert shown is not None
+    assert float(shown) == pytest.approx(1e-6 * lines[0]["metrics"]["goodput_bps"], rel=1e-3)
+    page.get_by_role("button", name="Copy as Python").click()
+    page.wait_for_timeout(300)
+    snippet = page.evaluate("window.studio.copied")
+    done = subprocess.run(
+        [sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "codel" in done.stdout and (tmp_path / "queue.png").stat().st_size > 10_000
+
+
+@needs_chromium
+def test_compare_design_and_reasons(
+    browser: Browser, server: tuple[str, int], faults: list[str]
+) -> None:
+    page = opened(browser, server[0], faults)
+    page.get_by_label("Law B").select_option("codel")
+    settled(page)
+    assert page.locator("#w-bode").get_by_text("no linear model").count() == 1
+    assert page.locator("#p-map").get_by_text("no linear model").count() == 1
+    # By design the gains follow the link.
+    page.locator("#by-a-design").check()
+    settled(page)
+    gain = page.locator("#c-a-a")
+    before = gain.input_value()
+    page.get_by_label("Rate", exact=True).fill("45Mbit/s")
+    settled(page)
+    after = gain.input_value()
+    assert float(after) < float(before)
+    # A gain that is moved by hand is the reader's; the others stay as the design had them.
+    other = page.locator("#c-a-b").input_value()
+    gain.fill("0.0001")
+    settled(page)
+    assert page.locator("#by-a-hand").is_checked()
+    assert page.locator("#c-a-b").input_value() == other
+    assert gain.input_value() == "0.0001"
+    # An error names its field, and goes with it.
+    gain.fill("7")
+    page.wait_for_selector("#c-a-a[aria-invalid=true]")
+    assert "allowed: 0 to 1" in (page.locator("#told").text_content() or "")
+    gain.fill("0.0002")
+    settled(page)
+    assert page.locator("#told").text_content() == ""
+    # A click into the map moves the flows and the round trip.
+    page.locator("#p-map canvas").first.click(position={"x": 150, "y": 60})
+    settled(page)
+    assert page.get_by_label("Long flows", exact=True).input_value() != "20"
+    assert faults == []
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 900, 1440])
+def test_it_fits_and_axe_finds_nothing_serious(
+    browser: Browser,
+    server: tuple[str, int],
+    faults: list[str],
+    tmp_path: Path,
+    width: int,
+    scheme: str,
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+
+    page = opened(browser, server[0] + "#duration=20s&b=red", faults, width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(page)
+    serious = [
+        (it["id"], it["nodes"][0]["html"])
+        for it in found.response["violations"]
+        if it["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    picture = tmp_path / f"studio-{width}-{scheme}.png"
+    page.screenshot(path=picture, full_page=True)
+    print(picture)
+    assert picture.stat().st_size > 30_000
+    assert faults == []
