@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forebay.run.runs import Runs
 
 #: Values of all curves over time in a page: about 1.5 bytes each as text.
-MOST_VALUES = 900_000
+MOST_VALUES = 700_000
 #: A curve has at least so many steps, however many there are.
 FEWEST_STEPS = 300
 #: Seeds with a curve of their own; the band covers all of them.
