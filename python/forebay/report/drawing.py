@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from forebay.run.experiment import cores
@@ -25,7 +25,7 @@ PATIENCE_S = 120.0
 Drawn = tuple[bytes, str]
 
 
-def rendered(pictures: Sequence[Sketch]) -> Iterator[Drawn]:
+def rendered(pictures: Sequence[Sketch]) -> Generator[Drawn, None, None]:
     """PNG and SVG of each figure, in their order; drawn on all cores where that is possible."""
     processes = min(cores(), len(pictures) // WORTH)
     if processes < 2 or not _may_fork():

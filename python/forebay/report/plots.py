@@ -83,7 +83,8 @@ class Plot(Figure):
     def png(self) -> bytes:
         out = io.BytesIO()
         with self._drawn(PNG_DPI):
-            FigureCanvasAgg(self).print_png(out, pil_kwargs={"compress_level": 4})
+            canvas = FigureCanvasAgg(self)
+            canvas.print_png(out, pil_kwargs={"compress_level": 4})  # type: ignore[no-untyped-call]
         return out.getvalue()
 
     def svg(self, name: str = "") -> str:
@@ -91,7 +92,8 @@ class Plot(Figure):
         out = io.StringIO()
         with self._drawn(72):
             # Without a date the same result gives the same file.
-            FigureCanvasSVG(self).print_svg(out, metadata={"Date": None})
+            canvas = FigureCanvasSVG(self)
+            canvas.print_svg(out, metadata={"Date": None})  # type: ignore[no-untyped-call]
         svg = out.getvalue()
         attributes = f'style="min-width: {self._least_width_px()}px"'
         if name:
