@@ -29,7 +29,7 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     """Goodput of each flow over time with the first seed, a row per law, a colour per traffic."""
     info = result.plan.points[point]
     laws = list(result.laws(point))
-    figure = plots.Plot(figsize=(10, 1.2 + 1.5 * len(laws)), layout="constrained")
+    figure = plots.Plot(figsize=(10, 1.2 + 1.5 * len(laws)))
     grid = figure.subplots(len(laws), 1, sharex=True, sharey=True, squeeze=False)
     start, end = info.measure_s
     unmeasured = [(low, high) for low, high in [(0.0, start), (end, info.duration_s)] if high > low]
@@ -50,7 +50,7 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     highest = max((_highest_mbps(of, start, end) for of in series), default=0.0)
     grid[0][0].set_ylim(0, 1.1 * highest or 1)
     grid[-1][0].set_xlabel("Time [s]")
-    figure.supylabel("Goodput of a flow [Mbit/s]", fontsize=9)
+    plots.rows_of_time(figure, len(laws), "Goodput of a flow [Mbit/s]", legend=True)
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=_colour(i), label=f"{_sender(info.traffic[i])}{_note(of)}")
         for i, of in sorted(shown.items())
@@ -58,7 +58,7 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     if unmeasured:
         grey = plots.UNMEASURED_STYLE["color"]
         handles.append(Patch(facecolor=grey, label="not in the metrics"))
-    figure.legend(handles=handles, loc="outside upper right", ncols=min(3, len(handles)))
+    plots.legend_above(figure, handles, min(3, len(handles)))
     return figure
 
 

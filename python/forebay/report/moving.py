@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forebay.report import classes, flows, overviews, plots, words
 from forebay.report.numbers import Numbers
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from forebay.run.runs import Runs
 
 #: Values of all curves over time in a page: about 1.5 bytes each as text.
-MOST_VALUES = 900_000
+MOST_VALUES = 700_000
 #: A curve has at least so many steps, however many there are.
 FEWEST_STEPS = 300
 #: Seeds with a curve of their own; the band covers all of them.
@@ -192,7 +193,7 @@ def _goodput(result: Runs, point: int, link: int, numbers: Numbers, steps: int) 
     shown = {of.traffic for of in flows.of_flows(result, point, link)}
     for index, law in result.laws(point):
         series: list[dict[str, Any]] = []
-        times: Floats = np.zeros(0)
+        times: NDArray[Any] = np.zeros(0)
         for of in result.at(point, index, link)[0].goodput:
             if of.traffic not in shown or not of.columns or not len(of.columns[0]):
                 continue

@@ -19,10 +19,12 @@ from forebay.run.stats import LEVEL
 if TYPE_CHECKING:
     from forebay._native import PointInfo
     from forebay.report.classes import Row as ClassRow
+    from forebay.report.moving import Moving
     from forebay.report.plots import Plot
     from forebay.run.runs import Runs
 
-#: Figures beyond this many bytes are not in the page but beside it.
+#: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
+#: beside it.
 MOST_BYTES = 3_500_000
 #: Mean queue below which an idle direction has no figures: they would be empty.
 QUIET_PKTS = 0.5
@@ -59,12 +61,12 @@ class Sketch:
     #: Empty where the page has no room for it.
     svg: str = ""
 
-    def render(self, room: int) -> tuple[bytes, int]:
-        """Draws it: the PNG, and what is left of `room` bytes after its SVG."""
+    def render(self) -> tuple[bytes, str]:
+        """Draws it: PNG and SVG."""
         figure = self.draw()
+        # The layout takes long, and comes with the first.
         svg = figure.svg(", ".join(filter(None, [self.title, self.where])))
-        self.svg = svg if len(svg) <= room else ""
-        return figure.png(), room - len(self.svg)
+        return figure.png(), svg
 
 
 @dataclass
@@ -171,13 +173,11 @@ def _name(kind: str, point: int | None, link: int) -> str:
     return kind + of_point + of_link
 
 
-def html(result: Runs, overviews: list[Sketch], by_point: dict[int, list[Sketch]]) -> str:
-    """The page, with the figures that have been rendered."""
-    from forebay.report import moving
-
+def html(
+    result: Runs, overviews: list[Sketch], by_point: dict[int, list[Sketch]], moves: Moving
+) -> str:
+    """The page, with the figures that have been rendered, and the numbers of those that move."""
     plan = result.plan
-    shown = [*overviews, *(one for some in by_point.values() for one in some)]
-    moves = moving.of(result, [(one.name, *one.kind) for one in shown if one.kind])
     return template("report.html.j2").render(
         title=plan.title or result.experiment.path,
         source=plan.source,

@@ -8,8 +8,10 @@ globalThis.forebayPanel = (() => {
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const shade = (colour, alpha) =>
     colour + Math.round(255 * alpha).toString(16).padStart(2, "0");
-  // Black does not show on a dark page.
-  const colourOf = (series) => (series.colour === "#000000" ? ink("ink") : series.colour);
+  // Black and dark blue do not show on a dark page.
+  const dark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+  const LIGHTER = { "#000000": "#e4e8ef", "#0072B2": "#3fa2e8" };
+  const colourOf = ({ colour }) => (dark() && LIGHTER[colour]) || colour;
 
   const text = (value) => {
     if (value === null || value === undefined) return "–";

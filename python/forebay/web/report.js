@@ -158,6 +158,7 @@
       if (spec.grey?.length) keys.append(element("span", { class: "key-grey" }), "not in the metrics");
       if (spec.cut && spec.grey?.length) keys.append(element("span", { class: "key-cut" }), "peaks there may be cut off: zoom shows them");
       if (spec.changes?.length) keys.append(element("span", { class: "key-change" }), spec.says.join("; "));
+      if (spec.y.label) keys.prepend(element("span", { class: "upwards" }, `↑ ${spec.y.label}`));
       if (keys.childNodes.length) bar.append(keys);
       return bar;
     }
