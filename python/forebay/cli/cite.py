@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,10 +23,11 @@ def cite(
 ) -> None:
     """Print BibTeX for a paper: Forebay, and the sources of laws, files and results."""
     from forebay.guide import cite as guide
+    from forebay.run import named
 
     names: list[str] = []
     for text in name or ():
-        path = Path(text)
+        path = named.path(text)
         if path.is_dir():
             found, sentence = guide.of_results(path)
             print(f"% {sentence}")

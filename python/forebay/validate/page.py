@@ -18,7 +18,6 @@ from forebay.docs.tables import table
 from forebay.report.files import finite
 from forebay.report.page import Picture, template
 from forebay.report.words import quantity
-from forebay.run import parquet
 from forebay.validate import causes
 from forebay.validate.causes import Cause
 from forebay.validate.comparison import (
@@ -192,7 +191,7 @@ def delays_table(found: Sequence[Comparison]) -> pl.DataFrame:
 
 def _parquet(frame: pl.DataFrame) -> bytes:
     out = io.BytesIO()
-    parquet.write(frame, out)
+    frame.write_parquet(out)
     return out.getvalue()
 
 
