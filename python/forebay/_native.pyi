@@ -511,6 +511,15 @@ class LawModel:
         goals: Sequence[tuple[str, Parameter]],
     ) -> DesignedLaw | None:
         """The law's design rule at the wanted queue, in packets or as a text; None without one."""
+    def fitted(self, rtt_s: float) -> list[tuple[str, str]]:
+        """What must be another on this link, of a law without a design rule: name and value."""
+    def operate_all(
+        self, flows: Sequence[float], propagation_s: float
+    ) -> tuple[list[str], list[list[float]]]:
+        """How each number of flows settles, as `rest` has it; and of those with an equilibrium,
+        as numbers: flows, RTT, the plant's gain and both poles, the law's direct gain, weight and
+        interval of its average (−1 without), interval of its sampler (−1 without), length of the
+        sampler's numerator, numerator and denominator."""
 
 class MeasureEntry(TypedDict):
     """A number that is taken from a run; a value times `scale` is in `unit`."""

@@ -725,7 +725,7 @@ def test_a_missed_set_point_gets_a_hint(cli: Cli) -> None:
     def lines(*options: str) -> str:
         done = cli(
             *("link", "--rate", "10Mbit/s", "--delay", "10ms", "--buffer", "200p", "--aqm", "pi"),
-            *("--set", "target=5p", *options, "--measure", "0.5s..2s"),
+            *("--gains", "paper", "--set", "target=5p", *options, "--measure", "0.5s..2s"),
             *("--server", "iperf3 -s -1 >/dev/null", "--"),
             *("iperf3", "-c", "198.18.0.2", "-C", "reno", "-P", "10", "-t", "2"),
         )

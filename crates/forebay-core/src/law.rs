@@ -375,6 +375,12 @@ pub trait LawParams: Params + 'static {
     ) -> Result<Option<Design>, ParamError> {
         Ok(None)
     }
+
+    /// Parameters that must be others on this link, with a round trip of `rtt` without queueing:
+    /// of a law without a design rule, by its authors' advice.
+    fn fitted(&self, _rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
 }
 
 /// A PID controller of the capacity of a virtual queue by the arrival rate (e-avq eq. 18):
@@ -425,6 +431,7 @@ type Built = Result<Box<dyn Law>, ParamError>;
 type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
 type Linear = Result<Option<LoopFilter>, ParamError>;
 type Designed = Result<Option<Design>, ParamError>;
+type Fitted = Result<Vec<(&'static str, Value)>, ParamError>;
 
 /// Where flows settle under a law.
 #[derive(Clone, Debug)]
@@ -468,6 +475,7 @@ pub struct LawSpec {
     resolve: fn(&ParamValues) -> Resolved,
     linear: fn(&ParamValues, &OperatingPoint, &Site) -> Linear,
     design: fn(&ParamValues, &DesignRequest, &ParamValues) -> Designed,
+    fitted: fn(&ParamValues, Span, &Site) -> Fitted,
 }
 
 impl LawSpec {
@@ -505,6 +513,7 @@ impl LawSpec {
                 Ok(params.linear(point, site))
             },
             design: |given, request, goals| R::read(given)?.design(request, goals),
+            fitted: |given, rtt, site| Ok(R::read(given)?.fitted(rtt, site)),
         }
     }
 
@@ -714,6 +723,15 @@ impl LawSpec {
         goals: &ParamValues,
     ) -> Designed {
         (self.design)(given, request, goals)
+    }
+
+    /// What of `given` and the defaults must be another on this link, by the authors' advice, for
+    /// a law without a design rule.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn fitted(&self, given: &ParamValues, rtt: Span, site: &Site) -> Fitted {
+        (self.fitted)(given, rtt, site)
     }
 }
 

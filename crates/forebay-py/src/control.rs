@@ -227,6 +227,76 @@ impl LawModel {
             .map(|it| designed(py, &it))
             .transpose()
     }
+
+    /// What must be another on this link, by its authors' advice, of a law without a design rule:
+    /// [(name, value)].
+    fn fitted(&self, rtt_s: f64) -> PyResult<Vec<(&'static str, String)>> {
+        let rtt = Span::from_secs_f64(rtt_s);
+        let found = self
+            .spec
+            .fitted(&self.given, rtt, &self.site)
+            .map_err(fault)?;
+        Ok(found
+            .iter()
+            .map(|(name, value)| (*name, text(value)))
+            .collect())
+    }
+
+    /// `rest` and `operate` for each of `flows`, at once, as columns: how each settles, and of
+    /// those with an equilibrium N, R, and of the law its queue, average (weight, interval),
+    /// direct gain, and sampler (interval, numerator, denominator).
+    #[allow(clippy::type_complexity)]
+    fn operate_all(
+        &self,
+        flows: Vec<f64>,
+        propagation_s: f64,
+    ) -> PyResult<(Vec<&'static str>, Vec<Vec<f64>>)> {
+        let mut rest = Vec::with_capacity(flows.len());
+        let mut rows = Vec::new();
+        for flows in flows {
+            let found = self.settle(flows, propagation_s)?;
+            rest.push(match &found {
+                Rest::Linear(..) => "linear",
+                Rest::Unmodelled => "unmodelled",
+                Rest::Empty { .. } => "empty",
+                Rest::Saturated { .. } => "saturated",
+                Rest::Full { .. } => "full",
+                Rest::Jump { .. } => "jump",
+            });
+            if let Rest::Linear(point, model) = found {
+                rows.push(columns(flows, &point, &model));
+            }
+        }
+        Ok((rest, rows))
+    }
+}
+
+/// A cell of a map as numbers: flows, RTT, plant gain, both poles, direct gain, weight and interval
+/// of the average (−1: none), interval of the sampler (−1: none), length of its numerator, the
+/// numerator, the denominator.
+fn columns(flows: f64, point: &linear::OperatingPoint, model: &LoopFilter) -> Vec<f64> {
+    let average = model
+        .average
+        .map_or((-1.0, -1.0), |it| (it.weight, it.interval_s));
+    let mut row = vec![
+        flows,
+        point.rtt_s,
+        point.plant_gain(),
+        point.tcp_pole(),
+        point.queue_pole(),
+        model.direct,
+        average.0,
+        average.1,
+    ];
+    match &model.sampled {
+        None => row.extend([-1.0, 0.0]),
+        Some(it) => {
+            row.extend([it.interval_s, it.numerator.len() as f64]);
+            row.extend(&it.numerator);
+            row.extend(&it.denominator);
+        }
+    }
+    row
 }
 
 impl LawModel {

@@ -13,7 +13,7 @@ use crate::model::Scenario;
 use crate::options::Options;
 use crate::path::{labels, unique_labels};
 use crate::tree::{Data, Entry, Node, Section, Table};
-use crate::types::{Label, Maybe, Queue};
+use crate::types::{Gains, Label, Maybe, Queue};
 
 params! {
     /// Keys of every law besides `kind`; the others are its parameters.
@@ -24,6 +24,9 @@ params! {
         /// one with parameters is a table, and a queue of several classes or flows has a law of
         /// this kind in each.
         queue: Maybe<Queue> = Maybe(None), 0.0 => 0.0;
+        /// Numbers that are not given: "auto" designs them for the bottleneck and the long-lived
+        /// flows of the scenario before it runs, "paper" has the defaults.
+        gains: Gains = Gains::Paper, 0.0 => 0.0;
     }
 }
 
@@ -133,8 +136,17 @@ fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoic
     };
     let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
     section.only(&["kind"], &[LawKeys::SPECS, &keys])?;
-    let LawKeys { label: _, queue } = section.read()?;
-    let choice = LawChoice::of(spec, section.given(&["kind", "label", "queue"]))
+    let LawKeys {
+        label: _,
+        queue,
+        gains,
+    } = section.read()?;
+    if gains == Gains::Auto {
+        // Python designs, and gives this the numbers.
+        let allowed = "\"paper\" in a text that no command of forebay has resolved";
+        return Err(section.fault("gains", "\"auto\"", allowed));
+    }
+    let choice = LawChoice::of(spec, section.given(&["kind", "label", "queue", "gains"]))
         .held_by(queue.0.map(|queue| queue.0))
         .map_err(|error| section.locate(error))?;
     let choice = LawChoice { label, ..choice };

@@ -11,7 +11,7 @@ use forebay_core::{
 
 use crate::law_choice::{law_kinds, law_named, LawChoice};
 use crate::options::set_value;
-use crate::types::{BufferSize, Maybe, Queue};
+use crate::types::{BufferSize, FlowRange, Gains, Maybe, Queue};
 
 params! {
     /// Options of a direction. Those that end in `_up` are for client to server alone.
@@ -42,6 +42,12 @@ params! {
     pub struct WholeLinkOptions {
         /// Mark ECN-capable packets instead of dropping them.
         ecn: bool = true, 0.0 => 1.0;
+        /// Numbers of a law that are not set: auto designs them for this link, paper has the
+        /// defaults of `forebay laws`.
+        gains: Gains = Gains::Auto, 0.0 => 0.0;
+        /// Long-lived TCP flows to design for, such as 10 or 4..40; what is assumed without it is
+        /// shown.
+        flows: Maybe<FlowRange> = Maybe(None), 1.0 => 1e6;
         /// Part of the run over which metrics are taken, such as 5s.. or 5s..25s.
         measure: MeasureWindow = MeasureWindow(Time::ZERO, None), 0.0 => 1e7;
         /// Time between two samples of the queue.
@@ -140,8 +146,8 @@ pub fn link_options() -> Vec<LinkOption> {
     both.insert(after_law, set);
     let up: Vec<LinkOption> = both.iter().map(twin).collect();
     let of_run = |spec: &ParamSpec| match spec.name {
-        // It belongs to the link, though both directions share it.
-        "ecn" => option(spec, OptionGroup::Link),
+        // They belong to the link, though both directions share them.
+        "ecn" | "gains" | "flows" => option(spec, OptionGroup::Link),
         _ => option(spec, OptionGroup::Run),
     };
     both.into_iter()

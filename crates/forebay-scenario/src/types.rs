@@ -409,3 +409,71 @@ mod tests {
         }
     }
 }
+
+/// Where the numbers of a law come from that are not given for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gains {
+    /// From a design for the link.
+    #[default]
+    Auto,
+    /// From the law's source: its defaults.
+    Paper,
+}
+
+const GAINS: [&str; 2] = ["auto", "paper"];
+
+impl ParamType for Gains {
+    const SHAPE: Shape = Shape::Word(&GAINS);
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "auto, paper";
+    fn from_value(value: &Value) -> Result<Gains, String> {
+        match value {
+            Value::Text(text) if text == GAINS[0] => Ok(Gains::Auto),
+            Value::Text(text) if text == GAINS[1] => Ok(Gains::Paper),
+            _ => Err(Self::ALLOWED.to_owned()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(GAINS[*self as usize].to_owned())
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// A number of flows, or a range of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowRange {
+    pub least: f64,
+    pub most: f64,
+}
+
+impl ParamType for FlowRange {
+    const SHAPE: Shape = Shape::Notation("FLOWS");
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a number of flows, at least 1, or a range such as 4..40";
+    fn from_value(value: &Value) -> Result<FlowRange, String> {
+        let text = match value {
+            Value::Text(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let (least, most) = text.split_once("..").unwrap_or((&text, &text));
+        match (least.parse(), most.parse()) {
+            (Ok(least), Ok(most)) if 1.0 <= least && least <= most && most <= 1e6 => {
+                Ok(FlowRange { least, most })
+            }
+            _ => Err(Self::ALLOWED.to_owned()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        let FlowRange { least, most } = self;
+        Value::Text(if least == most {
+            least.to_string()
+        } else {
+            format!("{least}..{most}")
+        })
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        Some((self.least, self.most))
+    }
+}

@@ -108,13 +108,16 @@ def link(
 ) -> None:
     """Run COMMAND behind a bottleneck, without root, and report on the queue."""
     from forebay import _native
-    from forebay.link.settings import OPTIONS, settings
+    from forebay.link.settings import OPTIONS, designed
     from forebay.report import files, place
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
     names = {option: name for name, option in OPTIONS.items()}
-    wanted = settings(**{names.get(name, name): value for name, value in options.items()})
+    wanted, lines = designed(**{names.get(name, name): value for name, value in options.items()})
+    if not quiet:
+        for line in lines:
+            print(f"forebay link: {line}", file=sys.stderr)
     if out is not None:
         place.check(out)
     # The live view takes the terminal; what the programs write waits in a file.

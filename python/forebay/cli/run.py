@@ -67,6 +67,8 @@ def run(
     read = experiment.read(
         file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
     )
+    for line in read.designed:
+        print(line, file=sys.stderr)
     if out is None and not as_json:
         out = Path("results") / ("stdin" if str(file) == experiment.STDIN else named.stem(file))
     if out is not None:

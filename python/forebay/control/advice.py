@@ -42,14 +42,14 @@ def with_interval(made: Design, given: Mapping[str, str]) -> Design:
         other = once(made.law, made.link, {**given, "interval": taken})
     except ScenarioError:
         return made
-    if other.loop is None or _peak(other) > 0.95 * _peak(made):
+    if other.loop is None or peak_of(other) > 0.95 * peak_of(made):
         return made
     return replace(other, published=loop)
 
 
 def of(made: Design, given: Mapping[str, str]) -> Advice | None:
     """None for a loop that is calm."""
-    peak = _peak(made)
+    peak = peak_of(made)
     if peak <= CALM:
         return None
     for key, value in _tried(made, given):
@@ -58,7 +58,7 @@ def of(made: Design, given: Mapping[str, str]) -> Advice | None:
             other = once(made.law, _link(made, key, value), settings)
         except ScenarioError:
             continue
-        then = _peak(other)
+        then = peak_of(other)
         if then <= CALM and other.loop is not None:
             return Advice(peak, key, value, then, other.loop.margins.phase_deg)
     return Advice(peak)
@@ -102,7 +102,7 @@ def _interval(made: Design) -> dict[str, str]:
     return {"interval": dict(made.params)["interval"]}
 
 
-def _peak(made: Design) -> float:
+def peak_of(made: Design) -> float:
     """Of |1/(1 + L)|; infinite for a loop that is not stable."""
     if made.loop is None or not made.loop.stable:
         return float("inf")

@@ -37,6 +37,9 @@ FOLDS = 2
 APART = 1e-6
 #: Frequencies times R beyond which a continuous loop that is to be told stable is quiet.
 QUIET = 40.0
+#: A mode that keeps this much of itself over an interval may be split into a constant and a
+#: fraction without loss of digits.
+SLOW = 0.1
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,37 @@ def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
     )
 
 
-def column(values: Sequence[float]) -> float | Floats:
-    """A number of each loop; that of a single one as it is."""
-    return values[0] if len(values) == 1 else np.array(values)[:, None]
+def numbered(rows: Sequence[Sequence[float]]) -> Terms:
+    """`terms` of loops of one kind and length that `LawModel.operate_all` has as numbers."""
+    found = np.asarray(rows)
+    delay_s, gain, tcp, queue, direct = (column(found[:, i]) for i in range(1, 6))
+    poles: tuple[float | Floats, ...] = (tcp, queue)
+    if 0 <= found[0, 6] < 1:
+        average = column(-np.log1p(-found[:, 6]) / found[:, 7])
+        gain, poles = gain * average, (*poles, average)
+    built = Terms(gain, apart(poles), delay_s, direct)
+    if found[0, 8] < 0:
+        return built
+    first, last = 10, 10 + int(found[0, 9])
+    return replace(
+        built,
+        interval_s=column(found[:, 8]),
+        numerator=tuple(column(found[:, i]) for i in range(first, last)),
+        denominator=tuple(column(found[:, i]) for i in range(last, found.shape[1])),
+        hybrid=bool(found[:, 5].any()),
+    )
+
+
+def numbered_kind(row: Sequence[float]) -> tuple[int, bool, bool, bool]:
+    """Rows of one kind, and of as many numbers, go through `numbered` together."""
+    return len(row), 0 <= row[6] < 1, row[5] != 0, row[8] >= 0
+
+
+def column(values: Sequence[float] | Floats) -> float | Floats:
+    """A number of each loop; one that all of them share as it is, so that what depends on such
+    numbers alone is computed once."""
+    found = np.asarray(values, float)
+    return float(found[0]) if (found == found[0]).all() else found[:, None]
 
 
 def kind(model: LinearModel) -> tuple[bool, bool, bool]:
@@ -143,12 +174,31 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
     assert t.interval_s is not None
     whole, rest = whole_intervals(t.delay_s, t.interval_s)
     z_1 = np.exp(-s * t.interval_s)
-    total = np.zeros_like(z_1)
+    total: Complexes | None = None
     for residue, pole in residues(t):
         new, old = gammas(pole, t.interval_s, rest)
-        total = total + residue * (new + old * z_1) / (1 - np.exp(-pole * t.interval_s) * z_1)
+        decay = np.exp(-np.asarray(pole) * t.interval_s)
+        if np.ndim(pole) and np.min(decay) > SLOW:
+            # k + m/(1 − d·z⁻¹): a division, and no other product, for each of many loops.
+            constant = -residue * old / decay
+            mode = _over((residue * new - constant), 1 - decay * z_1)
+            mode += constant
+        else:
+            mode = np.asarray(residue * ((new + old * z_1) / (1 - decay * z_1)), complex)
+        total = mode if total is None else total + mode
+    assert total is not None
     total = np.asarray(total * np.exp(-s * t.interval_s * (whole + 1)), complex)
     return total if t.beside is None else total + pulse(t.beside, s)
+
+
+def _over(top: float | Floats, bottom: Complexes) -> Complexes:
+    """A real number over each of `bottom`, which is lost: numpy's division of complex numbers
+    takes three times as long."""
+    size = bottom.real**2
+    size += bottom.imag**2
+    np.conjugate(bottom, out=bottom)
+    bottom *= top / size
+    return bottom
 
 
 def law(t: Terms, s: Complexes) -> Complexes:
@@ -257,8 +307,9 @@ def apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:
         for _ in poles:
             near = np.zeros_like(moved, bool)
             for other in held:
-                near |= np.abs(moved - other) < APART * moved
-            moved = np.where(near, moved * (1 + 2 * APART), moved)
+                near = near | (np.abs(moved - other) < APART * moved)
+            if near.any():
+                moved = np.where(near, moved * (1 + 2 * APART), moved)
         held.append(_plain(moved))
     return tuple(held)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from forebay import _native
 from forebay._native import LawModel, ScenarioError
-from forebay.control import gain
+from forebay.control import gain, margins
 from forebay.control.classes import Coupled
 from forebay.control.gain import Complexes, Terms
 from forebay.control.link import Link, scenario
@@ -55,8 +55,6 @@ MOST_DB = 60.0
 STARTS, ROUNDS = np.linspace(0.1, 1.0, 10), 12
 #: Of a factor e.
 DECIBELS = 20 / math.log(10)
-#: Cells in one go: what fits in a processor's cache best.
-CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -134,27 +132,20 @@ def stability_map(
     links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
     models = [Coupled.on(one, law, params) for one in links]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
-    cells: list[tuple[OperatingPoint, LinearModel] | None] = []
-    rest: list[str] = []
-    for model, rtt in zip(models, rtts, strict=True):
-        for n in columns:
-            cells.append(model.operate(float(n), rtt))
-            rest.append("linear" if cells[-1] else model.rest(float(n), rtt)[0])
+
+    def line(at: tuple[Coupled, float]) -> tuple[list[str], Floats, Flags]:
+        return _line(*at, columns)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        lines = list(pool.map(line, zip(models, rtts, strict=True)))
+    rest = [how for found, _, _ in lines for how in found]
     if set(rest) == {"unmodelled"}:
         raise ScenarioError(
             f'law: found "{law}", which has no linear model with these parameters, allowed: '
             f"{', '.join(modelled())}"
         )
-    there = [i for i, cell in enumerate(cells) if cell is not None]
-    margin, stable = np.full(len(cells), np.nan), np.zeros(len(cells), bool)
-    chunks = [there[i : i + CHUNK] for i in range(0, len(there), CHUNK)]
-
-    def work(chunk: list[int]) -> tuple[Floats, Flags]:
-        return count([cell for i in chunk if (cell := cells[i]) is not None], models[0])
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for chunk, (of_chunk, flags) in zip(chunks, pool.map(work, chunks), strict=True):
-            margin[chunk], stable[chunk] = of_chunk, flags
+    margin = np.concatenate([found for _, found, _ in lines])
+    stable = np.concatenate([found for _, _, found in lines])
     shape = (points, points)
     return Map(
         law,
@@ -166,6 +157,36 @@ def stability_map(
         stable.reshape(shape),
         np.array(rest).reshape(shape),
     )
+
+
+def _line(model: Coupled, rtt_s: float, columns: Floats) -> tuple[list[str], Floats, Flags]:
+    """How each number of flows rests at one RTT and rate, its margin and whether it is stable."""
+    flows = columns.tolist()
+    margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
+    if model.flows:
+        cells = [model.operate(n, rtt_s) for n in flows]
+        rest = [
+            "linear" if cell else model.rest(n, rtt_s)[0]
+            for cell, n in zip(cells, flows, strict=True)
+        ]
+        there = [i for i, cell in enumerate(cells) if cell is not None]
+        if there:
+            found = [cell for cell in cells if cell is not None]
+            margin[there], stable[there] = count(found, model)
+        return rest, margin, stable
+    rest, rows = model.law.operate_all(flows, rtt_s)
+    there = [i for i, how in enumerate(rest) if how == "linear"]
+    kinds: dict[tuple[int, bool, bool, bool], list[int]] = {}
+    for k, row in enumerate(rows):
+        kinds.setdefault(gain.numbered_kind(row), []).append(k)
+    for group in kinds.values():
+        at = [there[k] for k in group]
+        margin[at], stable[at] = _count(gain.numbered([rows[k] for k in group]), len(group))
+    for i in map(int, np.flatnonzero(np.abs(margin) < NEAR_DB)):
+        cell = model.law.operate(flows[i], rtt_s)
+        assert cell is not None
+        margin[i], stable[i] = exact(Loop(*cell))
+    return rest, margin, stable
 
 
 def modelled() -> list[str]:
@@ -200,28 +221,32 @@ def count(
 
 def exact(loop: Loop) -> tuple[float, bool]:
     """What `count` says of a cell, from the loop's margins."""
-    found = min(MOST_DB, abs(loop.margins.gain_db))
+    found = min(MOST_DB, abs(margins.gain_db(loop.terms, loop.grid, loop.stable)))
     return (found if loop.stable else -found), loop.stable
 
 
 def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
-    high = np.broadcast_to(np.asarray(gain.highest_rad_s(t)), (rows, 1))
+    # Loops that share delay and sampler share their frequencies: one line of them.
+    high = np.atleast_2d(np.asarray(gain.highest_rad_s(t)))
     omega = SHARES * high
+    wide = (rows, len(SHARES))
     net = np.zeros(rows, int)
     if t.interval_s is None or t.hybrid:
-        inner = SHARES * (gain.QUIET / np.broadcast_to(np.asarray(t.delay_s), (rows, 1)))
-        response = gain.inner(t, 1j * inner)
-        net += _crossings(response)[0]
+        inner = SHARES * np.atleast_2d(gain.QUIET / np.asarray(t.delay_s))
+        net += _crossings(np.broadcast_to(gain.inner(t, 1j * inner), wide))[0]
     beyond = np.zeros(rows, bool)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
-        ends = (high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s))[:, 0]
-        seen = gain.outer(t, 1j * omega)
+        ends = _column(high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s), rows) > 0
+        seen = np.array(np.broadcast_to(gain.outer(t, 1j * omega), wide))
         seen[ends, -1] = seen[ends, -1].real
         net += _crossings(seen)[0]
         beyond = ends & (seen[:, -1].real < -1)
-        response = gain.loop(t, 1j * omega) if t.hybrid else seen
+        response = np.array(np.broadcast_to(gain.loop(t, 1j * omega), wide)) if t.hybrid else seen
         response[ends, -1] = response[ends, -1].real
+    else:
+        response = np.broadcast_to(gain.loop(t, 1j * omega), wide)
+    omega, high = np.broadcast_to(omega, wide), np.broadcast_to(high, (rows, 1))
     _, row, at, k = _crossings(response)
     db = -20 * np.log10(-at)
     if t.hybrid and len(row):

@@ -150,33 +150,19 @@ def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
         return 180 + math.degrees(exact + 2 * math.pi * round((near - exact) / (2 * math.pi)))
 
     crossovers = _zeros(omega, np.log(size), lambda w: math.log(abs(at(w))), 0.2)
-    # Where z = −1, L is real but for rounding.
-    last = -1 if t.interval_s is not None else None
-    imag = np.asarray(response.imag / np.maximum(size, 1e-300), float)[:last]
-
-    def sine(w: float) -> float:
-        value = at(w)
-        return value.imag / abs(value) if value else 0.0
-
-    turns = [w for w in _zeros(omega[:last], imag, sine, 0.05) if at(w).real < 0]
-    if t.interval_s is not None and response[-1].real < 0:
-        turns.append(float(omega[-1]))
+    turns, gains = _turns(t, omega, response)
     phases = [(phase_deg(w), w) for w in crossovers]
-    gains = [-20 * math.log10(abs(at(w))) for w in turns]
     if is_stable:
         # Lag and lead both count; more delay only adds lag.
         phases = [(_wrapped(phase), w) for phase, w in phases]
         phase = min((abs(phase) for phase, _ in phases), default=math.inf)
         delay = min((math.radians(p % 360) / w for p, w in phases), default=math.inf)
-        db = min((one for one in gains if one > 0), default=math.inf)
     else:
         phase = min((phase for phase, _ in phases), default=math.nan)
         delay = min((math.radians(p) / w for p, w in phases), default=math.nan)
-        db = min(gains, default=math.nan)
     if t.interval_s is not None and is_stable:
         delay = _delay_s(t, delay)
-    if t.hybrid and not math.isnan(db):
-        db = _gain_db(t, db, is_stable)
+    db = _margin_db(t, gains, is_stable)
     return Margins(
         phase_deg=phase,
         gain_db=db,
@@ -187,6 +173,40 @@ def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
         least_gain=_least(omega, size, lambda w: abs(at(w))),
         most_gain=1 / _least(omega, 1 / size, lambda w: 1 / abs(at(w))),
     )
+
+
+def gain_db(t: Terms, omega: Floats, is_stable: bool) -> float:
+    """`margins(t, omega, is_stable).gain_db` alone."""
+    return _margin_db(t, _turns(t, omega, gain.loop(t, 1j * omega))[1], is_stable)
+
+
+def _margin_db(t: Terms, gains: list[float], is_stable: bool) -> float:
+    if is_stable:
+        db = min((one for one in gains if one > 0), default=math.inf)
+    else:
+        db = min(gains, default=math.nan)
+    return _gain_db(t, db, is_stable) if t.hybrid and not math.isnan(db) else db
+
+
+def _turns(t: Terms, omega: Floats, response: Complexes) -> tuple[list[float], list[float]]:
+    """Where L crosses the negative real axis, and −|L| in dB there."""
+
+    def at(w: float) -> complex:
+        return complex(gain.loop(t, np.array([1j * w]))[0])
+
+    # Where z = −1, L is real but for rounding.
+    last = -1 if t.interval_s is not None else None
+    size = np.abs(response)
+    imag = np.asarray(response.imag / np.maximum(size, 1e-300), float)[:last]
+
+    def sine(w: float) -> float:
+        value = at(w)
+        return value.imag / abs(value) if value else 0.0
+
+    turns = [w for w in _zeros(omega[:last], imag, sine, 0.05) if at(w).real < 0]
+    if t.interval_s is not None and response[-1].real < 0:
+        turns.append(float(omega[-1]))
+    return turns, [-20 * math.log10(abs(at(w))) for w in turns]
 
 
 def peak(t: Terms, omega: Floats) -> float:

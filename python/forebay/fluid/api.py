@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from forebay import _native
 from forebay.fluid.model import Model
-from forebay.run import experiment
+from forebay.run import auto, experiment
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
@@ -49,11 +49,12 @@ def scenario(
     long-lived TCP flows (ftp) with packets of one size.
     """
     name, text = experiment.text_of(path)
+    text, left, _ = auto.resolved(text, name, sets, laws, experiment.beside(name))
     return experiment.unbroken(
         lambda: _native.fluid_scenario(
             text,
             name,
-            sets=list(sets),
+            sets=left,
             laws=list(laws),
             sawtooth=sawtooth,
             step=step,

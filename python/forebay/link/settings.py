@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from forebay._native import LinkSettings, ScenarioError, link_options
+from forebay.link import fitted
 
 #: Checked when it is made.
 Settings = LinkSettings
@@ -54,16 +55,24 @@ SIGNATURE = _signature()
 
 
 def settings(*args: object, **kwargs: object) -> Settings:
+    return designed(*args, **kwargs)[0]
+
+
+def designed(*args: object, **kwargs: object) -> tuple[Settings, list[str]]:
+    """The settings, and a line on each law that got its numbers for this link."""
     given = SIGNATURE.bind(*args, **kwargs).arguments
     options = {OPTIONS.get(name, name): it for name, it in given.items() if it is not None}
     files = [_file(name, str(options[name])) for name in TRACES if name in options]
-    return Settings(options, files)
+    options, lines = fitted.options(options, files)
+    return Settings(options, files), lines
 
 
 settings.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 settings.__doc__ = f"""Reads the settings of a link.
 
 {_arguments()}
+
+A law is designed for the link, and for `flows`, unless gains is "paper"; numbers in `params` stay.
 
 Raises `TypeError` for an unknown argument, and `ScenarioError` for one that is wrong.
 """

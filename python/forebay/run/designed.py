@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 OF_FLOWS = re.compile(r"\b(fq|cake)\b")
 
 
-def is_of_flows(law: LawInfo) -> bool:
+def is_of_flows(law: LawInfo, queue: str | None = None) -> bool:
     """Whether the law runs once for each flow: its set-point is then of a flow's queue, and the
-    link as a whole has none to miss."""
-    return law.queue is not None and OF_FLOWS.search(law.queue) is not None
+    link as a whole has none to miss. queue: what holds it, where that is not the law's own."""
+    held_by = queue or law.queue
+    return held_by is not None and OF_FLOWS.search(held_by) is not None
 
 
 def command(

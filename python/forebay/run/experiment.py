@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.run import memory, named, signals
+from forebay.run import auto, memory, named, signals
 
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
@@ -58,6 +58,8 @@ class Experiment:
     idle: Sequence[int] = ()
     #: Files that the scenario names, each with a hash of its contents.
     files: dict[str, str] = field(default_factory=dict)
+    #: Lines on laws that were designed for the scenario.
+    designed: Sequence[str] = ()
 
     @property
     def runs(self) -> int:
@@ -129,10 +131,13 @@ def read(
             files[file] = hashlib.sha256(contents).hexdigest()
         return contents
 
+    text, left, designed = auto.resolved(
+        text, name, [_split(item) for item in sets], laws or (), read_and_note
+    )
     plan = _native.plan(
         text,
         name,
-        sets=[_split(item) for item in sets],
+        sets=left,
         laws=list(laws or ()),
         seeds=seeds,
         read=read_and_note,
@@ -140,7 +145,7 @@ def read(
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name
     command = _command(in_command, laws or (), sets, seeds)
-    return Experiment(plan, name, text.decode(), command, files=files)
+    return Experiment(plan, name, text.decode(), command, files=files, designed=designed)
 
 
 def text_of(source: Source) -> tuple[str, bytes]:

@@ -88,6 +88,8 @@ class LinkPlan:
             buffer_up=self.buffer,
             aqm_up=self.aqm,
             params_up=self.params,
+            # The law is the same in both, to the digit.
+            gains="paper",
             queue_up=self.queue,
             ecn=self.ecn,
             mtu=self.mtu,

@@ -1,6 +1,7 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
 use crate::law::{Law, LawParams, LawSpec, PacketMeta, QueueView, Site, Verdict};
+use crate::param::Value;
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{number, time, Conditions, Search};
@@ -41,6 +42,14 @@ impl LawParams for BlueParams {
             setting(fast, 0.03),
             setting(fast, 0.3),
         ])
+    }
+
+    /// A change must have had its effect before the next (Feng et al. 2002, section III).
+    fn fitted(&self, rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
+        if rtt <= self.freeze_time {
+            return Vec::new();
+        }
+        vec![("freeze_time", time(rtt.as_secs_f64(), 4))]
     }
 
     fn build(&self, _site: &Site) -> Box<dyn Law> {

@@ -6,10 +6,10 @@ use crate::law::{
     fits_buffer, Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict,
 };
 use crate::laws::codel::settings;
-use crate::param::ParamError;
+use crate::param::{ParamError, Value};
 use crate::params;
 use crate::rng::Rng;
-use crate::search::{Conditions, Search};
+use crate::search::{time, Conditions, Search};
 use crate::units::{Bytes, Rate, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
@@ -51,6 +51,14 @@ impl LawParams for CobaltParams {
     /// It has no linear model, as CoDel has none.
     fn search(conditions: &Conditions) -> Search {
         Search::Listed(settings(conditions))
+    }
+
+    /// The keyword `rtt` of tc-cake(8); the rate it fits to by itself.
+    fn fitted(&self, rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
+        if rtt <= self.interval {
+            return Vec::new();
+        }
+        vec![("interval", time(rtt.as_secs_f64(), 3))]
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {

@@ -105,6 +105,25 @@ impl LawParams for CodelParams {
         Search::Listed(settings(conditions))
     }
 
+    /// A target below the time of a packet signals whenever one waits (RFC 8290 section 5.2.1),
+    /// and the interval is about the longest RTT (RFC 8289 section 4.3); with the factor 3/2 of
+    /// `cake_set_rate`, and its interval of at least two targets.
+    fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
+        let packet_s = 1.0 / site.rate.packets_per_sec(site.packet);
+        let target_s = site.pkts(self.target) * packet_s;
+        let needed_s = target_s.max(1.5 * packet_s);
+        let interval_s = self.interval.as_secs_f64();
+        let long_s = interval_s.max(rtt.as_secs_f64() + needed_s).max(2.0 * needed_s);
+        let mut found = Vec::new();
+        if needed_s > target_s {
+            found.push(("target", time(needed_s, 3)));
+        }
+        if rtt > self.interval || needed_s > target_s && long_s > interval_s {
+            found.push(("interval", time(long_s, 3)));
+        }
+        found
+    }
+
     fn build(&self, site: &Site) -> Box<dyn Law> {
         let clock = Clock(match self.arithmetic {
             Arithmetic::Fixed => 10, // CODEL_SHIFT

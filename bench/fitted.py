@@ -1,0 +1,107 @@
+"""The numbers of docs/gains.md: every law with a design rule on unlike links, fitted, in packets.
+
+.venv/bin/python bench/fitted.py [LAW…]
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import forebay
+from forebay import _native, units
+from forebay.control.fit import Fitted, Place, fit
+from forebay.run.scenario import Law
+
+#: Rate, packet, RTT in s, buffer in packets, flows: from a modem to a data centre.
+LINKS = [
+    ("64kbit/s", 576, 0.6, 100, 1),
+    ("256kbit/s", 1500, 0.05, 64, 2),
+    ("1Mbit/s", 1500, 0.1, 100, 3),
+    ("10Mbit/s", 1500, 0.02, 100, 4),
+    ("10Mbit/s", 1000, 0.6, 2000, 20),
+    ("15Mbit/s", 500, 0.2, 800, 60),
+    ("50Mbit/s", 1500, 0.005, 250, 8),
+    ("100Mbit/s", 1500, 0.05, 1000, 100),
+    ("100Mbit/s", 1500, 0.3, 5000, 40),
+    ("1Gbit/s", 1500, 0.001, 1000, 20),
+    ("1Gbit/s", 1500, 0.1, 20000, 2000),
+    ("10Gbit/s", 1500, 0.02, 50000, 500),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """queue_pkts, deviation_pkts: in packets, over the last half of the run."""
+
+    fitted: Fitted
+    place: Place
+    queue_pkts: float
+    deviation_pkts: float
+    utilisation: float
+
+
+def place(link: tuple[str, int, float, int, int]) -> Place:
+    rate, packet, rtt_s, buffer_pkts, flows = link
+    rate_bps = round(_native.quantity("rate", rate, "rate"))
+    return Place(rate_bps, packet, (rtt_s, rtt_s), float(buffer_pkts), (float(flows),) * 2)
+
+
+def row(law: str, link: tuple[str, int, float, int, int]) -> Row:
+    there = place(link)
+    fitted = fit(law, there)
+    rate, packet, rtt_s, buffer_pkts, flows = link
+    settling_s = fitted.settling_s or 0.0
+    # A link of many packets per second settles soon, and costs much.
+    longest_s = min(400.0, 4e6 / there.capacity_pkts_per_s)
+    span_s = min(max(60 * rtt_s, 4 * settling_s, 5.0), max(longest_s, 5.0))
+    result = forebay.run(
+        {
+            "duration": f"{2 * span_s:.6g}s",
+            "measure": [f"{span_s:.6g}s", f"{2 * span_s:.6g}s"],
+            "bottleneck": {
+                "rate": rate,
+                "delay": units.time(rtt_s / 4),
+                "buffer": f"{buffer_pkts}p",
+            },
+            "traffic": [
+                {
+                    "kind": "ftp",
+                    "flows": flows,
+                    "packet": units.size(packet),
+                    "rtt": units.time(rtt_s),
+                    "access": units.rate(max(1e8, 2 * there.rate_bps)),
+                    "start": {"uniform": ["0s", "1s"]},
+                }
+            ],
+            "law": [Law(law, fitted.params).table()],
+        }
+    )
+    metrics = result.runs[0].metrics
+    return Row(
+        fitted,
+        there,
+        metrics["queue_mean_pkts"],
+        metrics["queue_std_pkts"],
+        metrics["utilisation"],
+    )
+
+
+def main() -> None:
+    laws = sys.argv[1:] or [entry["name"] for entry in _native.laws()]
+    laws = [law for law in laws if fit(law, place(LINKS[0])).design is not None]
+    for law in laws:
+        print(f"\n| {law} | flows | set-point | queue | used | S |\n|---|---|---|---|---|---|")
+        for link in LINKS:
+            one = row(law, link)
+            peak = one.fitted.sensitivity
+            print(
+                f"| {link[0]}, {1e3 * link[2]:g} ms | {link[4]} | {one.fitted.target_pkts:.4g} "
+                f"| {one.queue_pkts:.4g} ± {one.deviation_pkts:.3g} "
+                f"| {100 * one.utilisation:.1f} % | {'' if peak is None else f'{peak:.2f}'} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

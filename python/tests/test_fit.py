@@ -1,0 +1,249 @@
+"""Numbers that fit a link by themselves: `forebay.control.fit`, and who asks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import forebay
+from forebay import _native
+from forebay.control.fit import MOST_OF_BUFFER, Place, fit
+from forebay.link import fitted
+from forebay.link.settings import designed, settings
+from forebay.link.settings import words as words_of
+from forebay.run import experiment
+from forebay.run.scenario import Law
+
+#: Unlike links: rate in bit/s, packet, RTT in s, buffer in packets, flows.
+LINKS = [
+    (64_000, 576, 0.6, 100.0, 1.0),
+    (1_000_000, 1500, 0.1, 100.0, 3.0),
+    (10_000_000, 1500, 0.02, 100.0, None),
+    (15_000_000, 500, 0.2, 800.0, 60.0),
+    (1_000_000_000, 1500, 0.001, 1000.0, 20.0),
+    (10_000_000_000, 1500, 0.02, 50_000.0, 500.0),
+]
+
+
+def place(link: tuple[int, int, float, float, float | None]) -> Place:
+    rate_bps, packet, rtt_s, room, flows = link
+    return Place(rate_bps, packet, (rtt_s, rtt_s), room, None if flows is None else (flows, flows))
+
+
+BOTH_WAYS = {"pd-red"}
+LAWS = [entry["name"] for entry in _native.laws()]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_every_law_fits_every_link(law: str) -> None:
+    # A loop that acts both ways takes seconds.
+    links = LINKS[3:4] if law in BOTH_WAYS else LINKS
+    for link in links:
+        there = place(link)
+        found = fit(law, there)
+        # It can be built there: a set-point or threshold beyond the buffer is refused.
+        rate_bps, packet, rtt_s, room, _ = link
+        model = _native.LawModel(law, found.params, rate_bps, packet, room)
+        assert found.line.startswith(law)
+        if found.design is None or found.design.loop is None:
+            continue
+        assert found.design.stable, found.line
+        assert found.sensitivity is not None
+        calm = found.sensitivity <= 2.0
+        assert calm or "above 2" in found.line
+        # A law that holds a queue holds one that leaves room.
+        if found.design.loop.model["integrates"]:
+            assert found.design.link.target_pkts <= MOST_OF_BUFFER * room + 1
+            operated = model.operate((found.flows or (1.0,))[0], rtt_s)
+            assert operated is not None
+        if law == "pi":
+            assert calm
+
+
+def test_given_numbers_stay() -> None:
+    there = place(LINKS[2])
+    assert fit("pi", there) == fit("pi", there)
+    whole = dict(fit("pi", there).params)
+    assert set(whole) == {"target", "a", "b", "interval"}
+    part = dict(fit("pi", there, {"target": "30p", "interval": "2ms"}).params)
+    assert set(part) == {"a", "b"}
+    # The gains are those for what was given.
+    assert part["a"] != whole["a"]
+    assert fit("pi", there, {"target": "30p", **part, "interval": "2ms"}).params == ()
+    with pytest.raises(forebay.ScenarioError, match="targt"):
+        fit("pi", there, {"targt": "30p"})
+
+
+def test_laws_without_a_rule_get_what_their_authors_advise() -> None:
+    slow, usual, far = (
+        Place(rate, 1500, (rtt, rtt), 1000.0)
+        for rate, rtt in [(256_000, 0.05), (10_000_000, 0.02), (100_000_000, 0.6)]
+    )
+    assert fit("codel", usual).params == ()
+    # One and a half packets of 46.9 ms (RFC 8290 section 5.2.1).
+    assert dict(fit("codel", slow).params)["target"] == "70.3ms"
+    assert dict(fit("codel", far).params)["interval"] == "605ms"
+    assert dict(fit("blue", far).params) == {"freeze_time": "600ms"}
+    assert "no design rule" in fit("codel", slow).line
+    # A law in each of many queues has many loops.
+    apart = Place(10_000_000, 1500, (0.02, 0.02), 100.0, one_loop=False)
+    assert "loop for each flow" in fit("pi", apart).line
+    assert dict(fit("pi", apart).params) == {"target": "50p"}
+
+
+@pytest.mark.parametrize("link", LINKS[1:4])
+def test_packets_settle_where_the_design_says(
+    link: tuple[int, int, float, float, float | None],
+) -> None:
+    there, law = place(link), "pi"
+    found = fit(law, there)
+    rate_bps, packet, rtt_s, room, flows = link
+    result = forebay.run(
+        {
+            "duration": "60s",
+            "measure": ["20s", "60s"],
+            "bottleneck": {
+                "rate": f"{rate_bps}bit/s",
+                "delay": f"{250 * rtt_s}ms",
+                "buffer": f"{room:g}p",
+            },
+            "traffic": [
+                {
+                    "kind": "ftp",
+                    "flows": int(flows or 4),
+                    "packet": f"{packet}B",
+                    "rtt": f"{1000 * rtt_s:g}ms",
+                    "access": "1Gbit/s",
+                }
+            ],
+            "law": [Law(law, found.params).table()],
+        }
+    )
+    metrics = result.runs[0].metrics
+    assert found.target_pkts is not None
+    error = abs(metrics["queue_mean_pkts"] - found.target_pkts)
+    assert error < max(0.15 * found.target_pkts, 1.0)
+    assert metrics["utilisation"] > 0.93
+
+
+def test_a_link_designs_its_laws() -> None:
+    wanted, lines = designed("10Mbit/s", "10ms", "100p", "pi")
+    assert len(lines) == 1
+    assert "4 flows or more (assumed)" in lines[0]
+    assert wanted.down.params == wanted.up.params
+    assert {name for name, _ in wanted.down.params} == {"target", "a", "b", "interval"}
+    # The command that it says designs the same.
+    assert "--set" in words_of(wanted)
+    again = settings(
+        **{"params" if key == "set" else key: value for key, value in wanted.given.items()}
+    )
+    assert again.given == wanted.given
+    with pytest.raises(forebay.ScenarioError, match='"200p", its default'):
+        settings("10Mbit/s", "10ms", "100p", "pi", gains="paper")
+    with pytest.raises(forebay.ScenarioError, match="flows"):
+        settings("10Mbit/s", aqm="pi", flows="0")
+    with pytest.raises(forebay.ScenarioError, match="tarqet"):
+        settings("10Mbit/s", aqm="pi", params={"tarqet": "20p"})
+    own = settings("10Mbit/s", "10ms", "100p", "pi", {"target": "20p"}, flows="10..40")
+    assert dict(own.down.params)["target"] == "20p"
+    assert dict(own.down.params)["a"] != dict(wanted.down.params)["a"]
+    assert settings("10Mbit/s", "10ms").down.params == []
+
+
+def test_each_direction_has_its_own() -> None:
+    wanted, lines = designed("10Mbit/s", "10ms", "100p", "pi", rate_up="1Mbit/s")
+    assert [line.split(":")[0] for line in lines] == ["down", "up"]
+    assert wanted.up.params != wanted.down.params
+    wanted, _ = designed("10Mbit/s", "10ms", "100p", "pi", aqm_up="droptail")
+    assert wanted.up.params == []
+    assert wanted.down.params
+    wanted, lines = designed("10Mbit/s", "10ms", "100p", aqm_up="rem")
+    assert wanted.down.params == []
+    assert dict(wanted.up.params).keys() >= {"gamma", "alpha", "target"}
+
+
+def test_another_process_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = designed("10Mbit/s", "10ms", "100p", "pi")[1]
+    import sys
+
+    monkeypatch.delitem(sys.modules, "numpy")
+    assert designed("10Mbit/s", "10ms", "100p", "pi")[1] == here
+    assert fitted.options({"rate": "10Mbit/s"}, []) == ({"rate": "10Mbit/s"}, [])
+
+
+AUTO = """\
+title = "Auto"
+duration = "10s"
+[bottleneck]
+rate = "10Mbit/s"
+delay = "5ms"
+buffer = "100p"
+[[traffic]]
+kind = "ftp"
+flows = 8
+packet = "1500B"
+rtt = "20ms"
+[[law]]
+kind = "pi"
+gains = "auto"
+interval = "2ms"
+[[law]]
+label = "old"
+kind = "red"
+gains = "paper"
+"""
+
+
+def params(read: experiment.Experiment, law: int = 0) -> dict[str, object]:
+    return dict(read.plan.points[0].laws[law].params)
+
+
+def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
+    file = tmp_path / "auto.toml"
+    file.write_text(AUTO)
+    read = experiment.read(file)
+    there = Place(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0))
+    found = fit("pi", there, {"interval": "2ms"})
+    assert read.designed == [found.line]
+    assert "auto" not in read.text.replace("auto.toml", "")
+    assert found.line in read.text
+    mine = params(read)
+    assert {name: str(mine[name]) for name in ("a", "b")} == {
+        name: str(float(value)) for name, value in found.params if name in {"a", "b"}
+    }
+    assert mine["interval"] == "2ms"
+    assert params(read, 1)["min_th"] == "5p"
+    # What it became is a scenario as any other.
+    assert params(experiment.read(read.text)) == mine
+    assert params(experiment.read(file, sets=["law.pi.target=30p"]))["target"] == "30p"
+    other = experiment.read(file, sets=["law.old.gains=auto"])
+    assert len(other.designed) == 2
+    assert params(other, 1)["min_th"] != "5p"
+    named = experiment.read(file, laws=["pi2"], sets=["law.pi2.gains=auto"])
+    assert named.plan.laws == ["pi2"]
+    assert params(named)["alpha"] != params(experiment.read(file, laws=["pi2"]))["alpha"]
+
+
+def test_a_sweep_is_designed_for_its_ends() -> None:
+    swept = AUTO.replace('interval = "2ms"\n', "")
+    swept += '[sweep]\n"traffic.0.flows" = [8, 80]\n"law.0.target" = ["20p", "30p"]\n'
+    read = experiment.read(swept)
+    there = Place(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 80.0))
+    assert read.designed == [fit("pi", there, {"target": "20p"}).line]
+    assert "8 to 80 flows" in read.designed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (AUTO.replace('"auto"', '"best"'), 'gains: found "best", allowed: auto, paper'),
+        (AUTO.replace('"pi"', '"pike"'), 'kind: found "pike"'),
+        (AUTO.replace('interval = "2ms"', 'intervall = "2ms"'), "intervall"),
+        (AUTO.replace('rate = "10Mbit/s"', 'rate = "fast"'), "rate"),
+    ],
+)
+def test_what_is_wrong_is_one_line(text: str, wrong: str) -> None:
+    with pytest.raises(forebay.ScenarioError, match=wrong) as found:
+        experiment.read(text)
+    assert "\n" not in str(found.value)
