@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
+from forebay.cli import store
 from forebay.cli.design import design
 from forebay.cli.doctor import doctor
 from forebay.cli.figure import figure
@@ -97,6 +98,12 @@ app.command(cls=Command)(tune)
 app.command(cls=Command)(replay)
 app.command(cls=Command)(suite)
 app.command(cls=Command)(figure)
+stored = typer.Typer(
+    cls=Commands, help="Look into the store of runs, and tidy it up.", no_args_is_help=True
+)
+for one in (store.ls, store.show, store.prune, store.export):
+    stored.command(cls=Command)(one)
+app.add_typer(stored, name="store")
 # What follows COMMAND is COMMAND's.
 app.command(cls=Command, context_settings={"allow_interspersed_args": False})(link)
 app.command(cls=Command)(doctor)
