@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from forebay.fluid.model import Model
 
 __version__: str
+#: raised whenever the same scenario, law and seed give other numbers than before
+RESULTS_VERSION: int
 
 #: A parameter's value; a quantity is a text with its unit.
 Parameter = bool | int | float | str
@@ -276,6 +278,9 @@ class Plan:
     laws: list[str]
     seeds: list[int]
     points: tuple[PointInfo, ...]
+    def resolved(self, point: int) -> tuple[str, list[str | None]]:
+        """What the runs at a point depend on beside the seed: a text for the point, and one for
+        each law; None for a prototype. How a scenario is spelled is in none of them."""
     def start(
         self,
         threads: int,
@@ -292,6 +297,8 @@ class Batch:
     done: bool
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
+    def fail_longer_than(self, most_s: float) -> None:
+        """Fails each run that has been under way for longer; called now and then."""
     def take(self) -> tuple[list[Run], list[Fault]]: ...
 
 class Observed:

@@ -15,6 +15,10 @@ import pytest
 from forebay.link import LinkError, settings
 from forebay.link import run as run_link
 
+# Every test makes its runs: one that found them in a store would test nothing. Those of the store
+# choose their own.
+os.environ["FOREBAY_STORE"] = "off"
+
 SCENARIO = """\
 title    = "Two laws, two loads"
 source   = "nothing but a test"

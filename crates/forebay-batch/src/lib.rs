@@ -14,7 +14,8 @@ use std::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use forebay_core::Aqm;
 use forebay_scenario::{Link, Scenario};
@@ -45,6 +46,7 @@ pub struct Job {
 pub struct Control {
     watch: Watch,
     fault: Mutex<Option<String>>,
+    started: OnceLock<Instant>,
 }
 
 impl Control {
@@ -132,6 +134,21 @@ impl Batch {
         }
     }
 
+    /// Fails each run that has been under way for longer than `most`. Whoever waits calls it now
+    /// and then.
+    pub fn fail_longer_than(&self, most: Duration) {
+        for control in &self.shared.controls {
+            // One that has ended no longer looks at its control.
+            if control
+                .started
+                .get()
+                .is_some_and(|since| since.elapsed() > most)
+            {
+                control.fail(format!("took longer than {} s", most.as_secs_f64()));
+            }
+        }
+    }
+
     /// Runs that have finished since the last call, in the order in which they did.
     pub fn take(&self) -> Vec<Finished> {
         std::mem::take(&mut lock(&self.shared.finished))
@@ -182,6 +199,7 @@ impl Shared {
             seed,
         } = &self.jobs[job];
         let control = &self.controls[job];
+        let _ = control.started.set(Instant::now());
         let start_s = user_cpu_s()?;
         let trace = forebay_sim::run(scenario, &law(control), *seed, &control.watch);
         if let Some(why) = lock(&control.fault).take() {

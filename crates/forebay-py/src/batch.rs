@@ -1,5 +1,7 @@
 //! A running batch as a Python object.
 
+use std::time::Duration;
+
 use forebay_batch::{Batch, Key, Outcome};
 use forebay_core::Span;
 use forebay_trace::{ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace};
@@ -35,6 +37,12 @@ impl PyBatch {
     /// Ends the running runs soon, and starts no further one.
     fn cancel(&self) {
         self.batch.cancel();
+    }
+
+    /// Fails each run that has been under way for longer than `most_s`.
+    fn fail_longer_than(&self, most_s: f64) {
+        let most = Duration::try_from_secs_f64(most_s).unwrap_or(Duration::MAX);
+        self.batch.fail_longer_than(most);
     }
 
     /// What ended since the last call: (finished runs, failed runs).

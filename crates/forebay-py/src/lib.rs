@@ -38,6 +38,7 @@ fn schema() -> String {
 #[pymodule]
 fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("RESULTS_VERSION", forebay_batch::RESULTS_VERSION)?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
     module.add_function(wrap_pyfunction!(laws::laws, module)?)?;
     module.add_function(wrap_pyfunction!(laws::queues, module)?)?;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use forebay_batch::{jobs, Batch, Key};
 use forebay_core::Site;
 use forebay_scenario::{parse, Experiment, Options};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
@@ -106,6 +106,21 @@ impl Plan {
             points,
             runs: None,
         }
+    }
+
+    /// What the runs at a point depend on beside the seed: a text for the point, and one for each
+    /// law; None for a prototype, whose behaviour no text has.
+    fn resolved(&self, point: usize) -> PyResult<(String, Vec<Option<String>>)> {
+        let Some((experiment, prototypes)) = &self.runs else {
+            return Err(PyRuntimeError::new_err("real traffic is not resolved"));
+        };
+        let point = experiment
+            .points
+            .get(point)
+            .ok_or_else(|| PyIndexError::new_err("point"))?;
+        let laws = point.laws.iter().map(|law| Some(law.resolved()));
+        let of_python = prototypes.iter().map(|_| None);
+        Ok((point.scenario.resolved(), laws.chain(of_python).collect()))
     }
 
     /// Starts every run in background threads, and returns at once. Without `samples`, runs

@@ -20,6 +20,7 @@ pub mod model;
 mod options;
 mod parse;
 mod path;
+mod resolved;
 mod schema;
 mod senders;
 mod sweep;

@@ -296,7 +296,7 @@ impl Video {
 }
 
 /// Packets of a capture or a list. Times count from the start of the traffic.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Recorded {
     /// Its name as the scenario has it.
     pub file: String,

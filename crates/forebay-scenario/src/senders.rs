@@ -4,7 +4,7 @@
 use forebay_core::param::{ParamType, Shape, Value};
 
 /// A sender of TCP: a recovery from loss, and a window that grows.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct SenderSpec {
     /// What `tcp` names.
     pub name: &'static str,

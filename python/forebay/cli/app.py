@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
+from forebay.cli import store
 from forebay.cli.cite import cite
 from forebay.cli.design import design
 from forebay.cli.doctor import doctor
@@ -110,6 +111,12 @@ _add(START, queues)
 _add(SIMULATE, run)
 _add(SIMULATE, fluid)
 _add(SIMULATE, suite)
+stored = typer.Typer(
+    cls=Commands, help="Look into the store of runs, and tidy it up.", no_args_is_help=True
+)
+for one in (store.ls, store.show, store.prune, store.export):
+    stored.command(cls=Command)(one)
+app.add_typer(stored, name="store", rich_help_panel=SIMULATE)
 _add(CONTROL, design)
 _add(CONTROL, stability_map, "map")
 _add(CONTROL, tune)

@@ -91,6 +91,19 @@ AsJson = Annotated[
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
 ]
+StoreAt = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="Where runs are kept, a folder or an address such as s3://bucket/runs; FOREBAY_STORE, "
+        "or else results/.store, if it is left out.",
+        metavar="DIR",
+        show_default=False,
+    ),
+]
+NoStore = Annotated[
+    bool, typer.Option("--no-store", help="Make every run anew, and keep none in the store.")
+]
 Threads = Annotated[
     int | None,
     typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),

@@ -16,8 +16,10 @@ from forebay.cli.options import (
     FAILED,
     Force,
     NoReport,
+    NoStore,
     ScenarioFile,
     ScenarioKeys,
+    StoreAt,
     Threads,
     console,
 )
@@ -56,13 +58,17 @@ def run(
     ] = False,
     no_report: NoReport = False,
     force: Force = False,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
 
-    The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished.
+    The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished. Runs
+    are kept in a store: the same command is done at once, and more seeds run only what is new.
     """
     from forebay.report import files, place
     from forebay.run import experiment, named, progress, prototypes
+    from forebay.store import choice
 
     read = experiment.read(
         file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
@@ -74,8 +80,10 @@ def run(
     if out is not None:
         place.check(out)
         place.claim(out, read.command, force=force)
+    # Without --out, --json writes no file that nobody has asked for.
+    runs = choice.store(store, without=no_store, default=out is not None)
     with progress.bar() as watch:
-        execution = experiment.execute(read, threads, watch, samples=out is not None)
+        execution = experiment.execute(read, threads, watch, samples=out is not None, store=runs)
 
     for fault in execution.faults:
         print(experiment.fault_in_words(read.plan, fault), file=sys.stderr)
@@ -102,11 +110,14 @@ def run(
 
 def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
     """Writes the numbers, shows them, and draws; whether that was interrupted."""
-    from forebay.report import files, tables
+    from forebay.report import current, files, tables
     from forebay.run import progress
 
+    drawn = report and result.found == len(result.runs) and current.is_current(result, out)
     try:
-        if result.partial and files.has_more(out, result):
+        if drawn:
+            pass  # to the last bit, and the page takes longest
+        elif result.partial and files.has_more(out, result):
             print(f"{out} has these runs and more, and is left as it is", file=sys.stderr)
             report = False
         else:
@@ -118,7 +129,9 @@ def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:
             screen = console()
             tables.results(screen, result)
             screen.print(tables.cost(result))
-        if report:
+            if result.found:
+                screen.print(f"{result.found} of {len(result.runs)} runs were in the store")
+        if report and not drawn:
             with progress.bar(what="figures") as watch:
                 files.write_report(result, out, watch)
     except KeyboardInterrupt:

@@ -55,7 +55,7 @@ def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
             rows = getattr(result, table)
             if not rows.is_empty():
                 parquet.write(rows, temporary / f"{table}.parquet")
-        (temporary / NUMBERS).write_text(json.dumps(as_json(result), indent=1) + "\n")
+        (temporary / NUMBERS).write_text(numbers(result))
         (temporary / COSTS).write_text(json.dumps(costs(result), indent=1) + "\n")
 
 
@@ -114,6 +114,11 @@ def _written(path: Path, names: Sequence[str]) -> Iterator[Path]:
         for parent in reversed(made):
             if not any(parent.iterdir()):
                 parent.rmdir()
+
+
+def numbers(result: Runs) -> str:
+    """The text of metrics.json."""
+    return json.dumps(as_json(result), indent=1) + "\n"
 
 
 def as_json(result: Runs) -> dict[str, Any]:

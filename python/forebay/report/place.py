@@ -78,7 +78,10 @@ def _command(numbers: Path) -> str:
 
 
 #: Options that change no number; those that take a value, and those that do not.
-ELSEWHERE, ASIDE = ("--out", "--page", "--threads"), ("--no-report", "--force", "--json")
+ELSEWHERE, ASIDE = (
+    ("--out", "--page", "--threads", "--store"),
+    ("--no-report", "--force", "--json", "--no-store"),
+)
 
 
 def _words(command: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shlex
 import sys
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forebay import _native
 from forebay._native import ScenarioError
@@ -19,6 +20,8 @@ from forebay.run import auto, memory, named, signals
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
     from forebay.run.prototypes import Prototype
+    from forebay.store.details import StoredRun
+    from forebay.store.store import Store
 
 T = TypeVar("T")
 
@@ -89,6 +92,8 @@ class Execution:
     """What came of an experiment: runs sorted by point, law and seed."""
 
     runs: list[Run]
+    #: How many of them were in the store.
+    found: int = field(default=0, kw_only=True)
     #: Runs that failed; after the first, the others were stopped.
     faults: list[Fault]
     interrupted: bool
@@ -242,42 +247,85 @@ def execute(
     watch: Callable[[Progress], None] | None = None,
     *,
     samples: bool = True,
+    store: Store | None = None,
 ) -> Execution:
     """Makes every run of `experiment` on `threads` threads (all cores if None).
 
     `watch` hears of the progress now and then. Without `samples`, runs keep only their
-    metrics, which takes far less memory. Ctrl-C, as other signals in a command, and a run that
+    metrics, which takes far less memory. What is in `store` is taken from there, and what is not
+    goes there as it finishes. Ctrl-C, as other signals in a command, and a run that
     fails, stop the others;
     what had finished by then is returned.
     """
     start = time.monotonic()
     memory.check(experiment.plan, threads or cores(), samples=samples)
-    batch = experiment.plan.start(threads or cores(), samples=samples)
-    runs: list[Run] = []
+    if store is None:
+        batch = experiment.plan.start(threads or cores(), samples=samples)
+        return _watched(experiment, batch, watch, start, lambda _: None, {})
+    from forebay.store import keys  # loads polars, which --json does without
+    from forebay.store.rows import Facts
+
+    with store.writer() as writer:
+        plan = experiment.plan
+        kept = {
+            (point, law): (config, Facts.of(plan, point, law, config))
+            for point in range(len(plan.points))
+            for law, config in enumerate(keys.configs(plan, point))
+            if config is not None
+        }
+        wanted = {(*at, seed): config for at, (config, _) in kept.items() for seed in plan.seeds}
+        found = store.runs(wanted, samples=samples)
+        every = itertools.product(range(len(plan.points)), range(len(plan.laws)), plan.seeds)
+        missing = {key for key in every if key not in found}
+        batch = plan.start(threads or cores(), samples=samples, only=missing)
+
+        def keep(some: list[Run]) -> None:
+            for run in some:
+                if (run.point, run.law) in kept:
+                    writer.add(kept[run.point, run.law][1], run, samples=samples)
+            writer.tick()
+
+        return _watched(experiment, batch, watch, start, keep, found)
+
+
+def _watched(
+    experiment: Experiment,
+    batch: Batch,
+    watch: Callable[[Progress], None] | None,
+    start: float,
+    keep: Callable[[list[Run]], None],
+    found: Mapping[tuple[int, int, int], StoredRun],
+) -> Execution:
+    """Waits for a batch; `keep` gets what finishes, and `found` is there already."""
+    # A stored run has the attributes of one that was just made.
+    runs: list[Run] = [cast("Run", run) for run in found.values()]
     faults: list[Fault] = []
+
+    def take() -> None:
+        some, some_faults = batch.take()
+        runs.extend(some)
+        faults.extend(some_faults)
+        keep(some)
+
     with signals.held() as interrupted:
         try:
             while not (batch.done or faults or interrupted):
                 time.sleep(POLL_S)
-                _take(batch, runs, faults)
+                take()
                 if watch:
                     elapsed_s = time.monotonic() - start
-                    ended = len(runs) + len(faults)
-                    watch(Progress(batch.progress(), ended, experiment.runs, elapsed_s))
+                    ended, share = len(runs) + len(faults), len(found) / max(experiment.runs, 1)
+                    fraction = share + (1 - share) * batch.progress()
+                    watch(Progress(fraction, ended, experiment.runs, elapsed_s))
         finally:
             batch.cancel()
             while not batch.done:
                 time.sleep(POLL_S)
-        _take(batch, runs, faults)
+        take()
     runs.sort(key=lambda run: (run.point, run.law, run.seed))
     faults.sort(key=lambda fault: (fault.point, fault.law, fault.seed))
-    return Execution(runs, faults, bool(interrupted), time.monotonic() - start)
-
-
-def _take(batch: Batch, runs: list[Run], faults: list[Fault]) -> None:
-    some_runs, some_faults = batch.take()
-    runs += some_runs
-    faults += some_faults
+    elapsed_s = time.monotonic() - start
+    return Execution(runs, faults, bool(interrupted), elapsed_s, found=len(found))
 
 
 def unbroken(native: Callable[[], T]) -> T:

@@ -37,6 +37,8 @@ class Runs:
         self.experiment = experiment
         self.runs = execution.runs
         self.elapsed_s = execution.elapsed_s
+        #: How many runs were in the store.
+        self.found = execution.found
         self._groups: dict[tuple[int, int], list[Run]] = {}
         for run in self.runs:
             self._groups.setdefault((run.point, run.law), []).append(run)

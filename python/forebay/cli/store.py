@@ -1,0 +1,132 @@
+"""`forebay store`: what the store of runs holds.
+
+What it needs is loaded inside it, so that other commands stay quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forebay._native import ScenarioError
+from forebay.cli.options import StoreAt, console
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
+
+
+def ls(store: StoreAt = None) -> None:
+    """List the versions of the simulator that the store has runs of, with sizes."""
+    from forebay.report import screen
+    from forebay.report.screen import Cell, Column, Group
+    from forebay.store.parts import parts
+
+    found = _store(store)
+    columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
+    rows: list[list[Cell]] = []
+    for part in parts(found):
+        name = part.version + (" (present)" if part.version == found.version else "")
+        sampled = f"{part.sampled:,}: {_size(part.sample_bytes)}"
+        rows.append([name, f"{part.runs:,}", _size(part.bytes), sampled])
+    terminal = console(80)
+    terminal.print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
+    screen.show(terminal, columns, [Group(rows)])
+
+
+def show(
+    run: Annotated[
+        str | None, typer.Argument(help="First letters of a run's config.", metavar="CONFIG")
+    ] = None,
+    store: StoreAt = None,
+) -> None:
+    """Show the laws and links of the stored runs, or all that is known of one."""
+    import polars as pl
+
+    from forebay.report import screen
+    from forebay.report.screen import Cell, Column, Group
+
+    found = _store(store)
+    first = found.scan().filter(pl.col("link") == 0)
+    rows: list[list[Cell]]
+    if run is None:
+        groups = first.group_by("law").agg(
+            pl.len().alias("runs"),
+            pl.col("config").n_unique().alias("configs"),
+            pl.col("config").min().str.slice(0, 8).alias("one of them"),
+            *(
+                pl.format("{} to {}", pl.col(name).min(), pl.col(name).max()).alias(name)
+                for name in ("rate_bps", "rtt_s", "flows")
+            ),
+            pl.col("fault").is_not_null().sum().alias("failed"),
+        )
+        table = groups.sort("law").collect()
+        rows = [[str(value) for value in row] for row in table.iter_rows()]
+        screen.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
+        return
+    table = first.filter(pl.col("config").str.starts_with(run)).sort("config", "seed").collect()
+    if table.is_empty():
+        raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
+    for row in table.drop("classes").iter_rows(named=True):
+        rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
+        screen.show(console(80), [Column("column"), Column("value", sentence=True)], [Group(rows)])
+
+
+def prune(
+    store: StoreAt = None,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="Remove the samples, too, and keep the metrics.")
+    ] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Forget the runs that failed: they are run again.")
+    ] = False,
+) -> None:
+    """Remove the runs of other versions, whose numbers are no longer those of this one."""
+    from forebay.store import parts
+
+    freed = parts.prune(_store(store), samples=samples, failed=failed)
+    print(f"{_size(max(freed, 0))} freed")
+
+
+def export(
+    file: Annotated[
+        Path, typer.Argument(help="A file that ends in .parquet or .csv.", metavar="FILE")
+    ],
+    store: StoreAt = None,
+) -> None:
+    """Write every run of the present version into one table."""
+    import polars as pl
+
+    from forebay.report import place
+
+    if file.suffix not in (".parquet", ".csv"):
+        raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
+    place.check_file(file, "FILE")
+    table = _store(store).scan().sort("law", "config", "seed", "link")
+    if file.suffix == ".csv":
+        # A cell of CSV holds no list.
+        table.drop("classes").sink_csv(file)
+    else:
+        table.sink_parquet(file)
+    print(f"{table.select(pl.len()).collect().item():,} rows: {file}")
+
+
+def _store(address: str | None) -> Store:
+    """The store that is there. Raises `ScenarioError`."""
+    from forebay.store import choice
+
+    found = choice.at(choice.named(address) or choice.DEFAULT)
+    if not found.place.names(""):
+        raise ScenarioError(
+            f'--store: found "{found.address}", where nothing is, allowed: a store; '
+            "forebay run makes one"
+        )
+    return found
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"

@@ -1,0 +1,61 @@
+"""Which store a command uses."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from forebay.store.place import UNFINISHED, place
+from forebay.store.store import Store
+
+#: Where the store is where nothing is chosen: beside the results.
+DEFAULT = Path("results") / ".store"
+#: Chooses another; "off" does without.
+VARIABLE, OFF = "FOREBAY_STORE", "off"
+
+
+def at(address: str | os.PathLike[str]) -> Store:
+    """The store at an address, made when something is written. Raises `ScenarioError`."""
+    return Store(place(address))
+
+
+def store(
+    address: str | os.PathLike[str] | None, *, without: bool = False, default: bool = True
+) -> Store | None:
+    """The store of a command: `address`, else that of FOREBAY_STORE, else `DEFAULT`, if that is
+    wanted and can be written to; None `without` one. Raises `ScenarioError`."""
+    if without:
+        return None
+    if (chosen := named(address)) is not None:
+        found = at(chosen)
+        found.check_writable()
+        return found
+    if not default or os.environ.get(VARIABLE) == OFF:
+        return None
+    if why := _no_folder(DEFAULT):
+        print(f"{DEFAULT}: {why}: runs are not stored", file=sys.stderr)
+        return None
+    return at(DEFAULT)
+
+
+def named(address: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """`address`, else that of FOREBAY_STORE; None where neither names one."""
+    if address is not None:
+        return address
+    of_environment = os.environ.get(VARIABLE, "")
+    return of_environment if of_environment not in ("", OFF) else None
+
+
+def _no_folder(path: Path) -> str:
+    """Why a folder cannot be made or written to; nothing of the trial is left."""
+    absolute = path.absolute()
+    try:
+        existing = next(one for one in [absolute, *absolute.parents] if one.exists())
+        # Permissions prove nothing: root has all of them, and cannot write in /proc.
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=existing):
+            pass
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""

@@ -1,0 +1,99 @@
+"""What is kept of each run: a row for each of its links, in columns that any reader of Parquet
+knows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from forebay._native import RESULTS_VERSION
+from forebay.run.metrics import CLASS_METRICS, COST, METRICS
+
+if TYPE_CHECKING:
+    from forebay._native import Observed, Plan, Run
+
+#: What the run was, in words and numbers; `config` and `seed` are what finds it.
+FACTS: dict[str, Any] = {
+    "config": pl.String,
+    "seed": pl.UInt64,
+    "link": pl.UInt16,
+    "link_name": pl.String,
+    "title": pl.String,
+    "law": pl.String,
+    "parameters": pl.String,
+    "queue": pl.String,
+    "rate_bps": pl.UInt64,
+    "rtt_s": pl.Float64,
+    "flows": pl.UInt32,
+    "duration_s": pl.Float64,
+    "fault": pl.String,
+    COST: pl.Float64,
+}
+CLASSES = pl.List(pl.Struct({"name": pl.String, **dict.fromkeys(CLASS_METRICS, pl.Float64)}))
+SCHEMA: dict[str, Any] = {**FACTS, **dict.fromkeys(METRICS, pl.Float64), "classes": CLASSES}
+#: What tells one row from another.
+KEY = ("config", "seed", "link")
+
+
+def version() -> str:
+    """Runs of another version are not found: the simulator's numbers, or what is kept of a run,
+    were different then."""
+    kept = json.dumps([list(METRICS), list(CLASS_METRICS)])
+    return f"results-{RESULTS_VERSION}-{hashlib.blake2b(kept.encode(), digest_size=3).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What all runs of a law at a point have in common."""
+
+    config: str
+    columns: dict[str, Any]
+
+    @staticmethod
+    def of(plan: Plan, point: int, law: int, config: str) -> Facts:
+        """Of a law at a point, by their numbers."""
+        at, of_law = plan.points[point], plan.points[point].laws[law]
+        rtts = [rtt for traffic in at.traffic for rtt in traffic.rtts_s]
+        columns = {
+            "config": config,
+            "title": plan.title,
+            "law": of_law.kind or of_law.label,
+            "parameters": json.dumps(dict(of_law.params)),
+            "queue": of_law.queue,
+            "rate_bps": at.links[0].rate_bps,
+            "rtt_s": sum(rtts) / len(rtts) if rtts else None,
+            "flows": sum(traffic.flows for traffic in at.traffic),
+            "duration_s": at.duration_s,
+        }
+        return Facts(config, columns)
+
+    def run(self, run: Run) -> list[dict[str, Any]]:
+        """The rows of a run that has ended."""
+        cost = run.metrics[COST]
+        return [self._row(run.seed, i, one, cost) for i, one in enumerate([run, *run.others])]
+
+    def fault(self, seed: int, why: str) -> list[dict[str, Any]]:
+        """The row of a run that failed."""
+        return [{**self.columns, "seed": seed, "link": 0, "fault": why.rstrip()}]
+
+    def _row(self, seed: int, number: int, one: Observed, cost_s: float) -> dict[str, Any]:
+        return {
+            **self.columns,
+            "seed": seed,
+            "link": number,
+            "link_name": one.link,
+            COST: cost_s,
+            **{name: one.metrics[name] for name in METRICS},
+            "classes": [{"name": each.name, **each.metrics} for each in one.classes],
+        }
+
+
+def table(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
+    """Rows as a table with every column."""
+    listed = list(rows)
+    return pl.DataFrame({name: [row.get(name) for row in listed] for name in SCHEMA}, SCHEMA)

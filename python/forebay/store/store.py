@@ -1,0 +1,275 @@
+"""The store itself: segments of rows, each a Parquet file that comes whole, and a file of arrays
+for each run that keeps its samples.
+
+    forebay-store.json                      what this folder is
+    runs/results-3-9c01aa/0192…-7f.parquet  rows; a folder for each version of the numbers
+    samples/results-3-9c01aa/4f/4f0c…-1.parquet
+
+Whoever writes adds files, and never changes one; rows that stand twice, because two processes
+made the same run or one died while it put files together, count once.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from forebay._native import ScenarioError
+from forebay.run.metrics import CLASS_METRICS, COST, METRICS
+from forebay.store import details, rows
+from forebay.store.details import File, Link, OfClass, StoredRun
+from forebay.store.place import Folder, Remote
+
+if TYPE_CHECKING:
+    from forebay._native import Run
+    from forebay.store.rows import Facts
+
+#: What marks a folder as a store, and the layout of its files.
+MARK, LAYOUT = "forebay-store.json", 1
+RUNS, SAMPLES = "runs", "samples"
+#: More segments than this are put together.
+MOST_SEGMENTS = 48
+#: Finished runs are written at least so often.
+FLUSH_S = 0.5
+#: Which run: the digest of what it depends on, and its seed.
+Key = tuple[str, int]
+
+
+class Store:
+    """Runs that were made, in a folder or at an address."""
+
+    def __init__(self, at: Folder | Remote) -> None:
+        self.place = at
+        self.version = rows.version()
+        self._checked = False
+        self._check()
+
+    @property
+    def address(self) -> str:
+        return self.place.address
+
+    def _check(self) -> None:
+        """Refuses what is no store of this layout. Raises `ScenarioError`."""
+        if isinstance(self.place, Folder):
+            path = self.place.path
+            if path.exists() and not path.is_dir():
+                raise ScenarioError(
+                    f'--store: found "{path}", a file, allowed: a folder, new or not'
+                )
+            if not path.exists() or not any(path.iterdir()):
+                return
+        try:
+            mark = json.loads(self.place.read(MARK))
+            layout = mark["store"]
+        except FileNotFoundError:
+            # An address that is not there yet has no names either.
+            if self.place.names(""):
+                raise ScenarioError(
+                    f'--store: found "{self.address}", a folder without {MARK}, allowed: a store, '
+                    "or a folder that is new or empty"
+                ) from None
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ScenarioError(
+                f'--store: found "{self.address}", whose {MARK} cannot be read, allowed: a store'
+            ) from error
+        if layout != LAYOUT:
+            raise ScenarioError(
+                f'--store: found "{self.address}", of layout {layout}, allowed: layout {LAYOUT}; '
+                "another version of forebay made it"
+            )
+        self._checked = True
+
+    def check_writable(self) -> None:
+        """Refuses a place that nothing can be written to, before the time is spent.
+
+        Makes the store where it is not there. Raises `ScenarioError`.
+        """
+        try:
+            if not self._checked:
+                text = json.dumps({"store": LAYOUT, "what": "runs of forebay: see forebay store"})
+                self.place.write(MARK, f"{text}\n".encode())
+                self._checked = True
+            trial = f"{RUNS}/.trial-{uuid.uuid4().hex}"
+            self.place.write(trial, b"")
+            self.place.remove(trial)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ScenarioError(
+                f'--store: found "{self.address}", {reason}, allowed: a folder that can be written '
+                "to, or --no-store"
+            ) from error
+
+    def segments(self) -> dict[str, int]:
+        """Files of rows of this version, with their sizes."""
+        return self.place.names(f"{RUNS}/{self.version}")
+
+    def scan(self) -> pl.LazyFrame:
+        """Every row of this version, each once; those of failed runs have a `fault`."""
+        names = sorted(self.segments())
+        if not names:
+            return pl.LazyFrame(schema=rows.SCHEMA)
+        found = self.place.scan(names)
+        return found if len(names) == 1 else found.unique(rows.KEY, keep="any")
+
+    def rows_of(
+        self, configs: Iterable[str], columns: Iterable[str] = tuple(rows.SCHEMA)
+    ) -> pl.DataFrame:
+        """The rows of these digests."""
+        wanted = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
+        for attempt in range(3):
+            try:
+                return self.scan().select(columns).join(wanted, on="config", how="semi").collect()
+            except (FileNotFoundError, pl.exceptions.ComputeError):
+                # Another process has put files together since they were listed.
+                if attempt == 2:
+                    raise
+                time.sleep(0.05)
+        raise AssertionError
+
+    def seeds_of(self, configs: Iterable[str]) -> pl.DataFrame:
+        """The runs of these digests: config, seed and fault, a row each."""
+        columns = [*rows.KEY, "fault"]
+        return self.rows_of(configs, columns).filter(pl.col("link") == 0).drop("link")
+
+    def runs(
+        self, wanted: Mapping[tuple[int, int, int], str], *, samples: bool
+    ) -> dict[tuple[int, int, int], StoredRun]:
+        """The stored runs among `wanted`: (point, law, seed) with the digest of each.
+
+        `samples`: only those that have them.
+        """
+        if not wanted:
+            return {}
+        by_run: dict[Key, list[dict[str, Any]]] = {}
+        keys = {(config, seed) for (_, _, seed), config in wanted.items()}
+        # Sorted, so that a run's links come in order.
+        found = self.rows_of(wanted.values()).filter(pl.col("fault").is_null()).sort(rows.KEY)
+        for row in found.iter_rows(named=True):
+            key = (row["config"], row["seed"])
+            if key in keys:
+                by_run.setdefault(key, []).append(row)
+        there = self.place.names(f"{SAMPLES}/{self.version}") if samples and by_run else {}
+        made = {}
+        for (point, law, seed), config in wanted.items():
+            of_run = by_run.get((config, seed))
+            name = self._name_of_samples(config, seed)
+            if of_run is None or (samples and name not in there):
+                continue
+            file = File(self.place, name) if samples else None
+            made[point, law, seed] = _stored(point, law, seed, of_run, file)
+        return made
+
+    def _name_of_samples(self, config: str, seed: int) -> str:
+        return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}.parquet"
+
+    @contextmanager
+    def writer(self) -> Iterator[Writer]:
+        """Takes finished runs; what it has taken is in the store at the end of the context."""
+        writer = Writer(self)
+        try:
+            yield writer
+        finally:
+            writer.flush()
+        self.put_together()
+
+    def add(self, table: pl.DataFrame) -> None:
+        """Writes rows as one more segment."""
+        if not self._checked:
+            self.check_writable()
+        # Names in the order of time; two processes never have the same one.
+        name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
+        self.place.write(f"{RUNS}/{self.version}/{name}.parquet", _parquet(table))
+
+    def put_together(self, most: int = MOST_SEGMENTS) -> None:
+        """Makes few large segments of many small ones.
+
+        The smallest come together, up to one that is larger than all before it: so a row is
+        written about as often as the store has doubled.
+        """
+        if len(self.segments()) <= most:
+            return
+        with suppress(OSError), self.place.locked(f"{RUNS}/.lock") as alone:
+            if not alone:
+                return
+            self.place.sweep()
+            sizes = sorted(self.segments().items(), key=lambda item: (item[1], item[0]))
+            chosen: list[str] = []
+            total = 0
+            for name, size in sizes:
+                if len(chosen) > most // 2 and size > 2 * total:
+                    break
+                chosen.append(name)
+                total += size
+            whole = self.place.scan(chosen).unique(rows.KEY, keep="any").sort(rows.KEY).collect()
+            self.add(whole)
+            for name in chosen:
+                self.place.remove(name)
+
+
+class Writer:
+    """Takes runs as they finish; writes them now and then, and at once where they take long."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._rows: list[dict[str, Any]] = []
+        self._written_s = time.monotonic()
+
+    def add(self, facts: Facts, run: Run, *, samples: bool = False) -> None:
+        """A run that has ended; with `samples` also its arrays."""
+        if samples:
+            if not self.store._checked:
+                self.store.check_writable()
+            name = self.store._name_of_samples(facts.config, run.seed)
+            self.store.place.write(name, details.packed(run))
+        self._rows += facts.run(run)
+
+    def add_rows(self, some: Iterable[dict[str, Any]]) -> None:
+        """Rows that `Facts` has made, here or on another machine."""
+        self._rows += some
+
+    def tick(self) -> None:
+        """Writes what has waited long enough."""
+        if self._rows and time.monotonic() - self._written_s >= FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what there is."""
+        taken, self._rows = self._rows, []
+        if taken:
+            self.store.add(rows.table(taken))
+        self._written_s = time.monotonic()
+
+
+def _stored(
+    point: int, law: int, seed: int, of_run: list[dict[str, Any]], file: File | None
+) -> StoredRun:
+    links = [
+        {
+            "link": row["link_name"],
+            "metrics": {name: row[name] for name in METRICS},
+            "classes": [
+                OfClass(each["name"], {name: each[name] for name in CLASS_METRICS})
+                for each in row["classes"]
+            ],
+            "number": row["link"],
+            "file": file,
+        }
+        for row in of_run
+    ]
+    links[0]["metrics"][COST] = of_run[0][COST]
+    others = [Link(**link) for link in links[1:]]
+    return StoredRun(**links[0], point=point, law=law, seed=seed, others=others)
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
