@@ -17,6 +17,7 @@ mod prototype;
 mod record;
 mod search;
 mod senders;
+mod session;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -64,5 +65,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     control::register(module)?;
     link::register(module)?;
     search::register(module)?;
+    session::register(module)?;
+    module.add_class::<prototype::Packet>()?;
     module.add_class::<prototype::Queue>()
 }

@@ -13,6 +13,7 @@ import typer
 
 from forebay.cli import options
 from forebay.cli.options import (
+    BAD_INPUT,
     FAILED,
     Force,
     NoReport,
@@ -62,11 +63,9 @@ def run(
     The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished.
     """
     from forebay.report import files, place
-    from forebay.run import experiment, progress, prototypes
+    from forebay.run import experiment, progress
 
-    read = experiment.read(
-        file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
-    )
+    read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds)
     if out is None and not as_json:
         out = Path("results") / ("stdin" if str(file) == experiment.STDIN else file.stem)
     if out is not None:
@@ -93,7 +92,9 @@ def run(
             f"{' and are reported' if execution.runs else ''}",
             file=sys.stderr,
         )
-        raise typer.Exit(signals.status() if execution.interrupted else FAILED)
+        if execution.interrupted:
+            raise typer.Exit(signals.status())
+        raise typer.Exit(BAD_INPUT if any(it.of_law for it in execution.faults) else FAILED)
     if interrupted:
         raise typer.Exit(signals.status())
 

@@ -258,6 +258,8 @@ def execute(
             batch.cancel()
             while not batch.done:
                 time.sleep(POLL_S)
+                # A law in Python may have caught its interruption.
+                batch.cancel()
         _take(batch, runs, faults)
     runs.sort(key=lambda run: (run.point, run.law, run.seed))
     faults.sort(key=lambda fault: (fault.point, fault.law, fault.seed))
