@@ -9,8 +9,8 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::prototype::{self, detached};
-use crate::{files, ScenarioError};
+use crate::hooks::detached;
+use crate::{files, prototype, ScenarioError};
 
 /// A quantity as a scenario writes it.
 fn quantity<T>(

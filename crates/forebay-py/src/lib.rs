@@ -8,6 +8,7 @@ mod control;
 mod facts;
 mod files;
 mod fluid;
+mod hooks;
 mod keys;
 mod laws;
 mod link;
@@ -66,6 +67,6 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     link::register(module)?;
     search::register(module)?;
     session::register(module)?;
-    module.add_class::<prototype::Packet>()?;
-    module.add_class::<prototype::Queue>()
+    module.add_class::<hooks::Packet>()?;
+    module.add_class::<hooks::Queue>()
 }

@@ -13,8 +13,8 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::batch::Observed;
 use crate::control::fault;
-use crate::prototype::{self, detached};
-use crate::{files, ScenarioError};
+use crate::hooks::detached;
+use crate::{files, prototype, ScenarioError};
 
 /// What passed at the bottleneck in one step.
 #[pyclass(frozen, get_all, module = "forebay._native")]

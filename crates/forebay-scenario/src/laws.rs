@@ -64,7 +64,10 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
                     .filter(|kind| !labels.iter().any(|label| label == kind)),
             );
             let origin = Origin::Option("--law");
-            let allowed = with_hint(name, &known);
+            let allowed = match name.ends_with(".py") {
+                true => "a law, or FILE.py:CLASS".to_owned(),
+                false => with_hint(name, &known),
+            };
             return Err(Fault::new(origin, "law", format!("{name:?}"), allowed));
         };
         chosen.push(document.laws.len());

@@ -68,7 +68,10 @@ impl Options {
     /// # Errors
     /// The kinds there are, with a suggestion.
     pub fn law(&self, kind: &str) -> Result<&'static LawSpec, String> {
-        self.own(kind)
-            .map_or_else(|| law_named(kind), |own| Ok(own.spec))
+        match self.own(kind) {
+            Some(own) => Ok(own.spec),
+            None if kind.ends_with(".py") => Err("a law, or FILE.py:CLASS".into()),
+            None => law_named(kind),
+        }
     }
 }

@@ -61,10 +61,11 @@ def make(prototype: Callable[..., Any], values: dict[str, Any]) -> Made:
             raise UnfitError(name, repr(hook), f"a method that returns {HOOKS[name]}")
     if not any(hooks.values()):
         found = f"nothing to call in {type(law).__name__}"
-        raise UnfitError("sample", found, f"at least one method of {', '.join(HOOKS)}")
+        allowed = "a method sample, which returns a probability, on_enqueue or on_dequeue"
+        raise UnfitError("sample", found, allowed)
     interval = getattr(law, "interval", None)
     if hooks["sample"] and interval is None:
-        allowed = 'the time between two samples: seconds, or a text such as "10ms"'
+        allowed = 'the time between two samples: seconds, or a text such as "15ms"'
         raise UnfitError("interval", "nothing", allowed)
 
     def seeded(seed: int) -> None:
