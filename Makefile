@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs clean help
+.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -30,6 +30,7 @@ help:
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make docs      the generated pages of docs/"
+	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
 
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
@@ -109,6 +110,28 @@ reality: $(STAMPS)/native $(STAMPS)/tools
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs
+
+# The library for programs in C: docs/capi.md.
+PREFIX       ?= /usr/local
+CAPI         := crates/forebay-capi
+CAPI_PROFILE ?= release
+# Cargo has one folder for its profiles of tests and development.
+CAPI_BUILT   := target/$(if $(filter release,$(CAPI_PROFILE)),release,debug)
+CAPI_ABI     := $(shell sed -n 's/^.define FOREBAY_ABI //p' $(CAPI)/include/forebay.h)
+CAPI_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+
+capi:
+	cargo build --quiet -p forebay-capi --profile $(CAPI_PROFILE)
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' \
+	  $(CAPI)/forebay.pc.in > $(CAPI_BUILT)/forebay.pc
+
+capi-install: capi
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -s -m 755 $(CAPI_BUILT)/libforebay.so $(DESTDIR)$(PREFIX)/lib/libforebay.so.$(CAPI_ABI)
+	ln -sf libforebay.so.$(CAPI_ABI) $(DESTDIR)$(PREFIX)/lib/libforebay.so
+	install -m 644 $(CAPI_BUILT)/libforebay.a $(DESTDIR)$(PREFIX)/lib/libforebay.a
+	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(PREFIX)/include/forebay.h
+	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/forebay.pc
 
 # Debian's Python comes without venv; its package is the one thing that may need root.
 $(VENV)/bin/python:

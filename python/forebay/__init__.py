@@ -7,7 +7,7 @@ Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind 
 
 from typing import TYPE_CHECKING
 
-from forebay._native import Queue, ScenarioError, __version__, laws, queues, schema
+from forebay._native import Packet, Queue, ScenarioError, __version__, laws, queues, schema
 from forebay.lazy import getter
 from forebay.run.prototypes import Controller
 
@@ -26,6 +26,7 @@ else:
 __all__ = [
     "Controller",
     "Interrupted",
+    "Packet",
     "Queue",
     "Result",
     "RunError",

@@ -56,11 +56,33 @@ class SenderEntry(TypedDict):
 class Queue:
     """What a prototype sees of its queue; the packet being sent is not in it."""
 
+    #: time since the start of the run
+    now_s: float
     packets: int
     bytes: int
     #: None where only bytes bound it
     limit_packets: int | None
+    #: of the link, as it is now
     rate_bps: int
+    #: how long the packet at the head has waited; 0 where there is none
+    head_age_s: float
+    #: how long the link has had nothing to send; None while it is busy
+    idle_s: float | None
+
+class Packet:
+    """What a prototype sees of a packet that comes or leaves."""
+
+    bytes: int
+    #: number of its flow
+    flow: int
+    #: "not-ect", "ect0", "ect1" or "ce" (RFC 3168)
+    ecn: str
+    #: whether a mark can reach it; otherwise the verdict "mark" drops it
+    marks: bool
+    #: whether TCP carries it
+    tcp: bool
+    #: how long it has waited; 0 on arrival
+    sojourn_s: float
 
 def laws() -> list[LawEntry]: ...
 def senders() -> list[SenderEntry]: ...
@@ -86,7 +108,7 @@ def plan(
     file: str,
     *,
     sets: list[tuple[str, str]] = ...,
-    laws: Sequence[str | Callable[[], object]] = ...,
+    laws: Sequence[str | Callable[..., object]] = ...,
     seeds: int | None = None,
     read: Callable[[str], bytes | None] | None = None,
 ) -> Plan:
@@ -390,6 +412,8 @@ class Fault:
     law: int
     seed: int
     message: str
+    #: whether the law in Python is at fault
+    of_law: bool
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
@@ -779,3 +803,65 @@ def link_run(
 ) -> LinkOutcome: ...
 def link_queue(device: str) -> dict[str, Any] | None: ...
 def link_enter(network: str, user: str | None = None) -> None: ...
+
+class Step:
+    """What passed at the bottleneck in one step of a `Session`."""
+
+    #: its end
+    time_s: float
+    #: at its end, without the packet being sent
+    queue_pkts: int
+    queue_bytes: int
+    arrivals: int
+    #: of all kinds: by the law, and where the buffer was full
+    drops: int
+    marks: int
+    departed_bytes: int
+    #: what the link could have carried
+    capacity_bits: float
+    #: in-order bytes that receivers handed to their applications
+    delivered_bytes: int
+    #: the law's probability at the end; NaN for a law without one
+    p: float
+
+class Session:
+    """One run of a scenario's first point, which waits after each sample.
+
+    The caller steers its law around `set_point`, "20p" or "15ms"; the law's controller samples each
+    `interval`. With `law`, that law runs instead, and cannot be steered. Raises `ScenarioError`.
+    """
+
+    def __init__(
+        self,
+        text: bytes,
+        file: str,
+        seed: int,
+        *,
+        sets: list[tuple[str, str]] = ...,
+        set_point: str = "50p",
+        interval: str = "10ms",
+        law: str | Callable[..., object] | None = None,
+        read: Callable[[str], bytes | None] | None = None,
+    ) -> None: ...
+    interval_s: float
+    duration_s: float
+    rate_bps: int
+    packet_bytes: int
+    #: one of bytes counts as packets of the usual size
+    buffer_pkts: float
+    #: the set-point at the link's first rate; None without one
+    target_pkts: float | None
+    #: whether the run is at its end
+    done: bool
+    def hold(self, probability: float) -> None:
+        """Signals every packet with this probability from now on."""
+
+    def control(self, k_p: float, k_i: float, k_d: float = 0.0) -> None:
+        """Lets a PID controller move the probability from now on: `k_p` per packet, `k_i` per
+        packet and second, `k_d` in seconds per packet."""
+
+    def step(self) -> Step:
+        """Runs until the next sample. Raises `RuntimeError` at the end of the run."""
+
+    def finish(self) -> Observed:
+        """Runs to the end, and gives the metrics and samples that a run of the same law has."""

@@ -1,9 +1,36 @@
-"""Quantities as a scenario writes them, from numbers in base units."""
+"""Quantities as a scenario writes them, from numbers in base units; and types that carry a unit,
+for the parameters of laws written in Python."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit in which a number is held: "s", "p" (packets), "bit/s" or "B" (bytes)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """Least and most that a parameter may be, in its unit."""
+
+    low: float
+    high: float
+
+
+#: Types of parameters. A scenario writes "10ms", "40p", "2Mbit/s" and "1500B" for them; the law
+#: gets 0.01, 40.0, 2000000 and 1500. `Annotated[Packets, Range(1, 500)]` bounds one.
+Seconds = Annotated[float, Unit("s")]
+Packets = Annotated[float, Unit("p")]
+BitsPerSecond = Annotated[int, Unit("bit/s")]
+Bytes = Annotated[int, Unit("B")]
+Probability = Annotated[float, Range(0, 1)]
 
 TIMES = [("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)]
 RATES = [

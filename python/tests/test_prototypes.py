@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import functools
+import hashlib
 import json
 import math
 import re
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from conftest import PROTOTYPES, Cli
+from conftest import PROTOTYPES, Cli, command
 from polars.testing import assert_frame_equal
 
 import forebay
+from forebay.run import experiment
+from forebay.run import prototypes as prototypes_of
 
 CLASSES: dict[str, Any] = {}
 exec(PROTOTYPES, CLASSES)
@@ -81,25 +86,18 @@ def test_intervals(scenario: Path, interval: float | str, samples: int) -> None:
 class Constant:
     interval = "10ms"
 
-    def __init__(self, p: float = 0.0) -> None:
-        self.p = p
-        self.label = f"p = {p}"
-
     def sample(self, queue: Any) -> float:
-        return self.p
+        return 0.0
 
 
-def test_probabilities_are_held_to_0_and_1(scenario: Path) -> None:
-    laws = [functools.partial(Constant, p) for p in (float("nan"), -3.0, 7.0)]
-    result = forebay.run(scenario, laws=laws, sets={"traffic.0.flows": 5}, seeds=1)
-    assert result.plan.laws == ["p = nan", "p = -3.0", "p = 7.0"]
-    nan, negative, large = result.metrics["early_drop_rate"]
-    assert nan == negative == 0
-    late = result.samples.filter(law="p = 7.0").filter(pl.col("time_s") > 0.02)
-    assert late["p"].unique().to_list() == [1.0]
-    # Nothing gets through.
-    assert late["arrivals"].sum() == late["early_drops"].sum() > 0
-    assert 0.9 < large <= 1 or math.isnan(large)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, 1.5, 7, True, "much", None, [0.1]])
+def test_what_is_no_probability_ends_the_run(scenario: Path, value: Any) -> None:
+    law = type("Odd", (Constant,), {"sample": lambda self, queue: value})
+    with pytest.raises(forebay.RunError) as caught:
+        forebay.run(scenario, laws=[law], seeds=1)
+    message = caught.value.message
+    assert message.endswith(f"Odd.sample: found {value!r}, allowed: a probability, 0 to 1")
+    assert message.startswith("test_prototypes.py:") or "tests/test_prototypes.py:" in message
 
 
 def test_an_exception_ends_the_runs_and_names_one(scenario: Path) -> None:
@@ -107,8 +105,7 @@ def test_an_exception_ends_the_runs_and_names_one(scenario: Path) -> None:
         forebay.run(scenario, laws=["pi", CLASSES["Raises"]], threads=1)
     error = caught.value
     assert (error.law, error.point, error.seed) == ("Raises", "traffic.0.flows = 5", 1)
-    assert "ArithmeticError: ten is enough" in error.message
-    assert "in sample" in error.message
+    assert "Raises.sample: raised ArithmeticError: ten is enough" in error.message
     # What had finished is not lost; the run before this one had, and perhaps some after it.
     assert error.result.partial
     assert set(error.result.metrics["law"]) == {"pi"}
@@ -119,20 +116,19 @@ def test_an_exception_on_the_command_line(cli: Cli, scenario: Path, prototypes: 
         *("run", scenario, "--law", "pi", "--law", "mine.py:Raises", "--threads", 1, "--json"),
         *("--out", "out", "--no-report"),
     )
-    assert done.returncode == 1
-    assert "Raises at traffic.0.flows = 5, seed 1, failed: Traceback" in done.stderr
-    assert "ten is enough" in done.stderr
+    assert done.returncode == 2
+    line = PROTOTYPES.splitlines().index('            raise ArithmeticError("ten is enough")') + 1
+    first, second, *_ = done.stderr.splitlines()
+    assert first == (
+        f"Raises at traffic.0.flows = 5, seed 1, failed: mine.py:{line}: Raises.sample: "
+        "raised ArithmeticError: ten is enough"
+    )
+    assert second == f'    mine.py:{line} in sample: raise ArithmeticError("ten is enough")'
+    assert "Traceback" not in done.stderr
     assert re.search(r"stopped: [1-4] of 8 runs had finished and are reported\n", done.stderr)
     assert {json.loads(line)["law"] for line in done.stdout.splitlines()} == {"pi"}
     written = json.loads((scenario.parent / "out" / "metrics.json").read_text())
     assert written["partial"] is True
-
-
-@pytest.mark.parametrize("value", ["much", None, [0.1]])
-def test_a_probability_that_is_no_number(scenario: Path, value: Any) -> None:
-    law = type("Odd", (Constant,), {"sample": lambda self, queue: value})
-    with pytest.raises(forebay.RunError, match="TypeError: sample: returned"):
-        forebay.run(scenario, laws=[law], seeds=1)
 
 
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), True, "10", "never", None, "2min"])
@@ -145,3 +141,206 @@ def test_intervals_that_are_refused(scenario: Path, interval: Any) -> None:
 def test_two_of_one_name_are_refused(scenario: Path) -> None:
     with pytest.raises(forebay.ScenarioError, match="PythonPi: found twice"):
         forebay.run(scenario, laws=[PythonPi, PythonPi])
+
+
+#: Laws with parameters and hooks.
+HOOKED = """\
+from dataclasses import dataclass
+from typing import Annotated
+
+from forebay.units import Packets, Probability, Range, Seconds
+
+
+@dataclass
+class Relay:
+    interval: Seconds = 0.01
+    target: Packets = 40
+    high: Annotated[Probability, Range(0, 0.5)] = 0.1
+
+    def sample(self, queue):
+        return self.high if queue.packets > self.target else 0.0
+
+
+@dataclass
+class Timid:
+    \"\"\"Signals packets that have waited too long, as they leave.\"\"\"
+
+    limit: Seconds = 0.03
+    gain: float = 1.0
+    verdict: str = "mark"
+
+    def on_dequeue(self, queue, packet):
+        late = packet.sojourn_s > self.limit
+        return self.verdict if late and self.rng.random() < self.gain else "pass"
+
+
+class Watching:
+    def __init__(self):
+        self.ages = []
+
+    def on_enqueue(self, queue, packet):
+        assert packet.sojourn_s == 0
+        assert 0 <= queue.head_age_s <= queue.now_s
+        assert packet.ecn == "not-ect" and packet.tcp and not packet.marks
+        assert packet.flow < 5
+        return "drop" if queue.packets > 30 else "pass"
+
+    def on_dequeue(self, queue, packet):
+        assert queue.idle_s is None or queue.idle_s >= 0
+        assert packet.bytes > 0
+        return "pass"
+
+
+class Endless:
+    caught = 0
+
+    def on_enqueue(self, queue, packet):
+        while self.caught < 2:
+            try:
+                while True:
+                    pass
+            except KeyboardInterrupt:
+                self.caught += 1
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture
+def hooked(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(HOOKED)
+    return path
+
+
+def with_laws(scenario: Path, laws: str) -> Path:
+    """The scenario with these laws instead of its own."""
+    text = scenario.read_text()
+    path = scenario.with_name("own.toml")
+    path.write_text(text[: text.index("[[law]]")] + laws)
+    return path
+
+
+def test_a_scenario_names_a_prototype_and_its_parameters(
+    cli: Cli, scenario: Path, hooked: Path
+) -> None:
+    path = with_laws(
+        scenario,
+        """
+        [[law]]
+        kind = "mine.py:Relay"
+        target = "20p"
+        [[law]]
+        kind = "mine.py:Relay"
+        label = "high"
+        high = 0.3
+        [sweep]
+        "law.Relay.target" = ["20p", "60p"]
+        """,
+    )
+    done = cli("run", path, "--seeds", 1, "--set", "law.high.interval=20ms", "--json")
+    assert done.returncode == 0, done.stderr
+    read = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["law"] for line in read] == ["Relay", "high"] * 2
+    queues = {(line["point"], line["law"]): line["metrics"]["queue_mean_pkts"] for line in read}
+    low, high = (queues[f"law.Relay.target = {pkts}p", "Relay"] for pkts in (20, 60))
+    assert low < high
+
+    plan = experiment.read(path, sets=["law.high.interval=20ms"]).plan
+    [first, second] = plan.points[0].laws
+    assert (first.label, first.kind, first.target_pkts) == ("Relay", None, 20)
+    assert dict(second.params) == {"interval": "20ms", "target": "40p", "high": 0.3}
+    assert first.source.startswith("mine.py:Relay, SHA-256 ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("target", "20", "a number of packets"),
+        ("high", "0.7", "0 to 0.5"),
+        ("interval", "-1s", "a time"),
+        ("gain", "1", "kind, label, queue, interval, target, high"),
+        ("interval", "1h", "1us to 60s"),
+    ],
+)
+def test_parameters_that_are_refused(
+    cli: Cli, scenario: Path, hooked: Path, key: str, value: str, allowed: str
+) -> None:
+    done = cli("run", scenario, "--law", "mine.py:Relay", "--set", f"law.Relay.{key}={value}")
+    assert done.returncode == 2
+    assert re.fullmatch(rf"--set: law\.Relay\.{key}: found .*{allowed}.*\n", done.stderr), (
+        done.stderr
+    )
+    assert not (scenario.parent / "results").exists()
+
+
+def test_hooks_see_single_packets(scenario: Path, hooked: Path) -> None:
+    laws = ["pi", *(prototypes_of.load(f"{hooked}:{name}") for name in ("Timid", "Watching"))]
+    result = forebay.run(scenario, laws=laws, seeds=1, sets={"traffic.0.flows": 5})
+    worst_s = dict(result.metrics.select("law", "delay_p99_s").iter_rows())
+    assert worst_s["Timid"] < worst_s["pi"]
+    watched = result.samples.filter(law="Watching")
+    assert watched["queue_pkts"].max() == 31
+    assert watched["forced_drops"].sum() > 0 == watched["early_drops"].sum()
+
+
+def test_random_numbers_come_from_the_seed(scenario: Path, hooked: Path) -> None:
+    laws = with_laws(scenario, '[[law]]\nkind = "mine.py:Timid"\ngain = 0.5\nlimit = "5ms"\n')
+    one, two = (
+        forebay.run(laws, sets={"traffic.0.flows": 5}, threads=threads) for threads in (1, 2)
+    )
+    assert_frame_equal(one.samples, two.samples, check_exact=True)
+    seeds = [one.samples.filter(seed=seed)["queue_pkts"].to_list() for seed in (1, 2)]
+    assert seeds[0] != seeds[1]
+
+
+def test_a_verdict_that_is_none(cli: Cli, scenario: Path, hooked: Path) -> None:
+    done = cli(
+        *("run", scenario, "--law", "mine.py:Timid", "--set", "law.Timid.verdict=ECN"),
+        *("--set", "law.Timid.limit=0s", "--seeds", 1, "--threads", 1),
+    )
+    assert done.returncode == 2
+    line = next(
+        n for n, text in enumerate(HOOKED.splitlines(), 1) if "return self.verdict if" in text
+    )
+    first, second = done.stderr.splitlines()[-2:]
+    assert first.endswith(
+        f"seed 1, failed: mine.py:{line}: Timid.on_dequeue: found 'ECN', "
+        'allowed: "pass", "mark" or "drop"'
+    )
+    assert second == "stopped: 0 of 2 runs had finished"
+
+
+def test_an_endless_hook_is_interrupted(scenario: Path, hooked: Path) -> None:
+    child = subprocess.Popen(
+        [*command("run", scenario, "--law", "pi", "--law", "mine.py:Endless", "--json")],
+        cwd=scenario.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    # A run beside it is made; the others wait for the endless one.
+    time.sleep(2)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "interrupted: " in stderr
+    assert "Traceback" not in stderr
+
+
+def test_digests_tell_files_apart(hooked: Path) -> None:
+    def digest() -> str | None:
+        prototype = prototypes_of.load(f"{hooked}:Relay")
+        assert not isinstance(prototype, str)
+        return prototypes_of.digest(prototype)
+
+    before = digest()
+    assert before == digest() == hashlib.sha256(HOOKED.encode()).hexdigest()
+    hooked.write_text(HOOKED + "\n")
+    assert digest() != before
+
+
+def test_the_fluid_model_takes_a_prototype(cli: Cli, scenario: Path, hooked: Path) -> None:
+    done = cli("fluid", scenario, "--law", "mine.py:Relay", "--out", "fluid")
+    assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@
 mod jobs;
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -17,7 +18,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_core::Aqm;
+use forebay_core::{Aqm, Stop};
 use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
@@ -25,35 +26,60 @@ use forebay_trace::{Metrics, Trace};
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::sys::time::TimeValLike;
 
-pub use jobs::{jobs, Key, OwnLaw};
-
-/// Gives the law of a run and its queue; called on the run's thread. The law may keep the control
-/// to end its run with [`Control::fail`].
-pub type Build = Arc<dyn Fn(&Arc<Control>) -> Aqm + Send + Sync>;
+pub use jobs::{jobs, Key};
 
 /// One run to make.
 #[derive(Clone)]
 pub struct Job {
     pub scenario: Arc<Scenario>,
-    pub law: Build,
+    pub law: Aqm,
     /// What QACD is taken against.
     pub target_pkts: Option<f64>,
     pub seed: u64,
 }
 
-/// A hand on one run, from outside or from its law.
+/// A hand on one run, from outside and from its law.
 #[derive(Default)]
 pub struct Control {
     watch: Watch,
-    fault: Mutex<Option<String>>,
+    interrupts: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
     started: OnceLock<Instant>,
+    late: OnceLock<String>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Control>>> = const { RefCell::new(None) };
 }
 
 impl Control {
-    /// Ends this run soon; its result is `why`. The first call counts.
-    pub fn fail(&self, why: String) {
-        lock(&self.fault).get_or_insert(why);
+    /// Of the run that this thread makes, while it makes one: its law may keep it.
+    pub fn current() -> Option<Arc<Control>> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// Whether nobody waits for the run any more.
+    pub fn cancelled(&self) -> bool {
+        self.watch.cancel.load(Relaxed)
+    }
+
+    /// What to call when the run is cancelled, for a law that may take for ever over a packet.
+    pub fn on_cancel(&self, interrupt: Arc<dyn Fn() + Send + Sync>) {
+        lock(&self.interrupts).push(interrupt);
+    }
+
+    /// Ends the run as a failure of ours.
+    fn fail(&self, why: String) {
+        let _ = self.late.set(why);
+        self.cancel();
+    }
+
+    fn cancel(&self) {
         self.watch.cancel.store(true, Relaxed);
+        // Outside the lock: a call may wait for what the run holds.
+        let interrupts = lock(&self.interrupts).clone();
+        for interrupt in interrupts {
+            interrupt();
+        }
     }
 }
 
@@ -71,8 +97,31 @@ pub struct Outcome {
 pub struct Finished {
     /// Index into the jobs.
     pub job: usize,
-    /// The fault as text where the run failed or panicked.
-    pub result: Result<Outcome, String>,
+    pub result: Result<Outcome, Failure>,
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub message: String,
+    /// Whether its law is at fault, which the caller brought; otherwise it is ours.
+    pub of_law: bool,
+}
+
+impl Failure {
+    fn ours(message: impl ToString) -> Failure {
+        Failure {
+            message: message.to_string(),
+            of_law: false,
+        }
+    }
+
+    fn of_law(message: impl ToString) -> Failure {
+        Failure {
+            message: message.to_string(),
+            of_law: true,
+        }
+    }
 }
 
 /// Jobs on their way through a pool of threads. Dropping it cancels what is left.
@@ -159,11 +208,12 @@ impl Batch {
         self.shared.left.load(Acquire) == 0
     }
 
-    /// Ends the running runs soon and starts no further one.
+    /// Ends the running runs soon and starts no further one. Calling it again interrupts laws
+    /// again that have not ended.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Relaxed);
         for control in &self.shared.controls {
-            control.watch.cancel.store(true, Relaxed);
+            control.cancel();
         }
     }
 }
@@ -177,9 +227,26 @@ impl Drop for Batch {
 impl Shared {
     fn run(&self, job: usize) {
         if !self.cancelled.load(Relaxed) {
+            let control = &self.controls[job];
+            CURRENT.set(Some(Arc::clone(control)));
             // A panic must neither take the pool down nor go unseen.
-            let result = catch_unwind(AssertUnwindSafe(|| self.simulate(job)))
-                .unwrap_or_else(|panic| Err(format!("panicked: {}", message(panic.as_ref()))));
+            let result =
+                catch_unwind(AssertUnwindSafe(|| self.simulate(job))).unwrap_or_else(|panic| {
+                    match panic.downcast_ref::<Stop>() {
+                        Some(Stop::Cancelled) => Ok(None),
+                        Some(Stop::Fault(why)) => Err(Failure::of_law(why)),
+                        None => {
+                            let message = message(panic.as_ref());
+                            Err(Failure::ours(format!("panicked: {message}")))
+                        }
+                    }
+                });
+            CURRENT.set(None);
+            lock(&control.interrupts).clear();
+            let result = match (result, control.late.get()) {
+                (Ok(None), Some(why)) => Err(Failure::ours(why)),
+                (result, _) => result,
+            };
             if let Some(result) = result.transpose() {
                 lock(&self.finished).push(Finished { job, result });
             }
@@ -191,7 +258,7 @@ impl Shared {
     }
 
     /// `None` where the run was cancelled from outside.
-    fn simulate(&self, job: usize) -> Result<Option<Outcome>, String> {
+    fn simulate(&self, job: usize) -> Result<Option<Outcome>, Failure> {
         let Job {
             scenario,
             law,
@@ -200,16 +267,13 @@ impl Shared {
         } = &self.jobs[job];
         let control = &self.controls[job];
         let _ = control.started.set(Instant::now());
-        let start_s = user_cpu_s()?;
-        let trace = forebay_sim::run(scenario, &law(control), *seed, &control.watch);
-        if let Some(why) = lock(&control.fault).take() {
-            return Err(why);
-        }
-        let Some(trace) = trace.map_err(|error| error.to_string())? else {
+        let start_s = user_cpu_s().map_err(Failure::ours)?;
+        let trace = forebay_sim::run(scenario, law, *seed, &control.watch);
+        let Some(trace) = trace.map_err(Failure::of_law)? else {
             return Ok(None);
         };
         Ok(Some(Outcome {
-            user_cpu_s: user_cpu_s()? - start_s,
+            user_cpu_s: user_cpu_s().map_err(Failure::ours)? - start_s,
             metrics: Metrics::of(&trace, *target_pkts),
             others: others(scenario, &trace, *target_pkts),
             trace,

@@ -1,11 +1,12 @@
 //! Batches of real simulations.
 
+use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use forebay_batch::{Batch, Build, Control, Finished, Job};
-use forebay_core::{Aqm, Law, PacketMeta, ParamError, QueueView, Rng, Time, Verdict};
+use forebay_batch::{Batch, Control, Finished, Job};
+use forebay_core::{Aqm, Law, PacketMeta, ParamError, QueueView, Rng, Stop, Time, Verdict};
 use forebay_scenario::{parse, Options};
 
 /// 20 flows for a second over 10 Mbit/s; longer where a test wants to stop it.
@@ -32,11 +33,10 @@ fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
     };
     let experiment = parse(text.as_bytes(), "test", &options).unwrap();
     let point = &experiment.points[0];
-    let choice = point.laws[0].clone();
-    let law: Build = Arc::new(move |_| choice.aqm());
+    let law = point.laws[0].aqm();
     let job = |seed: &u64| Job {
         scenario: Arc::new(point.scenario.clone()),
-        law: Arc::clone(&law),
+        law: law.clone(),
         target_pkts: Some(50.0),
         seed: *seed,
     };
@@ -54,10 +54,7 @@ fn finish(batch: &Batch) -> Vec<Finished> {
 
 fn with_law(mut job: Job, law: impl Law + Clone + Sync + 'static) -> Job {
     let law = Arc::new(law);
-    job.law = Arc::new(move |_| {
-        let law = Arc::clone(&law);
-        Aqm::in_default_queue(Arc::new(move |_| Ok(Box::new((*law).clone()))))
-    });
+    job.law = Aqm::in_default_queue(Arc::new(move |_| Ok(Box::new((*law).clone()))));
     job
 }
 
@@ -111,19 +108,20 @@ fn a_panic_is_a_fault_of_its_run_alone() {
     let faults: Vec<_> = finished
         .iter()
         .map(|one| one.result.as_ref().err())
+        .map(|failure| failure.map(|it| (it.message.as_str(), it.of_law)))
         .collect();
     assert_eq!(
         faults,
         [
             None,
-            Some(&"panicked: half a second is enough".to_owned()),
+            Some(("panicked: half a second is enough", false)),
             None
         ]
     );
 }
 
+#[derive(Clone)]
 struct GivesUp {
-    control: Arc<Control>,
     calls: u32,
 }
 
@@ -131,40 +129,63 @@ impl Law for GivesUp {
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, _: &mut Rng) -> Verdict {
         self.calls += 1;
         if self.calls >= 1000 {
-            self.control.fail(format!("after {} packets", self.calls));
+            Stop::Fault(format!("after {} packets", self.calls)).now();
         }
         Verdict::Pass
     }
 }
 
 #[test]
-fn a_law_can_end_its_run_and_the_first_reason_counts() {
+fn a_law_can_end_its_run_with_a_reason() {
     // Nobody would wait for the end of it.
     let mut jobs = jobs("100h", 1);
-    jobs[0].law = Arc::new(|control| {
-        let control = Arc::clone(control);
-        Aqm::in_default_queue(Arc::new(move |_| {
-            let control = Arc::clone(&control);
-            Ok(Box::new(GivesUp { control, calls: 0 }))
-        }))
-    });
+    jobs[0] = with_law(jobs[0].clone(), GivesUp { calls: 0 });
     let finished = finish(&Batch::start(jobs, 1).unwrap());
     let why = finished[0].result.as_ref().err().unwrap();
-    assert_eq!(why, "after 1000 packets");
+    assert_eq!(
+        (why.message.as_str(), why.of_law),
+        ("after 1000 packets", true)
+    );
+}
+
+/// Never comes back from a packet, until its run is cancelled.
+#[derive(Clone)]
+struct Endless;
+
+impl Law for Endless {
+    fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, _: &mut Rng) -> Verdict {
+        let control = Control::current().expect("a batch makes the run");
+        let (wake, woken) = channel();
+        control.on_cancel(Arc::new(move || wake.send(()).unwrap_or(())));
+        woken.recv().unwrap();
+        assert!(control.cancelled());
+        Stop::Cancelled.now()
+    }
+}
+
+#[test]
+fn a_law_that_never_ends_is_interrupted() {
+    let mut jobs = jobs("100h", 2);
+    for job in &mut jobs {
+        *job = with_law(job.clone(), Endless);
+    }
+    let batch = Batch::start(jobs, 2).unwrap();
+    while !batch.done() {
+        batch.cancel();
+        sleep(Duration::from_millis(1));
+    }
+    assert!(batch.take().is_empty());
 }
 
 #[test]
 fn a_law_that_cannot_be_built_is_a_fault() {
     let mut jobs = jobs("1s", 1);
-    let refuse = |control: &Arc<Control>| {
-        control.fail("no such thing".into());
-        Aqm::in_default_queue(Arc::new(|_| {
-            Err(ParamError::new("law", "nothing", "a law"))
-        }))
-    };
-    jobs[0].law = Arc::new(refuse);
+    jobs[0].law = Aqm::in_default_queue(Arc::new(|_| {
+        Err(ParamError::new("law", "nothing", "a law"))
+    }));
     let finished = finish(&Batch::start(jobs, 1).unwrap());
-    assert_eq!(finished[0].result.as_ref().err().unwrap(), "no such thing");
+    let why = finished[0].result.as_ref().err().unwrap();
+    assert_eq!(why.message, "law: found nothing, allowed: a law");
 }
 
 #[test]

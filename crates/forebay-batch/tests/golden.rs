@@ -131,7 +131,7 @@ fn runs(path: &Path) -> Vec<(Name, Job)> {
         };
         (name, job)
     };
-    let all = jobs(&experiment, &[], |_| true);
+    let all = jobs(&experiment, |_| true);
     all.into_iter().map(named).collect()
 }
 

@@ -50,6 +50,7 @@ impl<P: Packet> Band<P> {
         let ecn = packet.ecn();
         PacketMeta {
             bytes: packet.bytes(),
+            flow: packet.flow(),
             ecn,
             // An ECN-capable packet is marked instead of dropped (RFC 3168 section 5).
             signal: if self.ecn && ecn != Ecn::NotEct {

@@ -230,11 +230,13 @@ impl LawFactory {
     /// # Errors
     /// A parameter that does not fit the others or the site.
     pub fn build(&mut self, site: &Site) -> Result<(Box<dyn Law>, Rng), ParamError> {
-        let law = (self.make)(self.site.get_or_insert(*site))?;
+        let mut law = (self.make)(self.site.get_or_insert(*site))?;
         let rng = match self.made {
             0 => Rng::new(self.seed, &self.stream),
             n => Rng::new(self.seed, &format!("{}/{n}", self.stream)),
         };
+        // A number of its stream, which stays where it is.
+        law.seeded(rng.clone().next_u64());
         self.made += 1;
         Ok((law, rng))
     }

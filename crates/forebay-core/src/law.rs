@@ -86,6 +86,8 @@ pub enum Signal {
 #[derive(Clone, Copy, Debug)]
 pub struct PacketMeta {
     pub bytes: u32,
+    /// Of the flow, as the queue tells flows apart; zero where packets are a fluid.
+    pub flow: u64,
     pub ecn: Ecn,
     /// What [`Verdict::Mark`] does to it here.
     pub signal: Signal,
@@ -235,6 +237,10 @@ pub struct Flow {
 /// (`on_enqueue`, `on_dequeue`) or by its own clock (`poll_timeout`, `handle_timeout`).
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
 pub trait Law: Send {
+    /// Comes before every other call: a seed for random numbers of the law's own, besides the
+    /// stream that it is handed.
+    fn seeded(&mut self, seed: u64) {}
+
     /// Judges an arrival; `q` is the queue without it.
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::Pass
@@ -476,9 +482,60 @@ pub struct LawSpec {
     linear: fn(&ParamValues, &OperatingPoint, &Site) -> Linear,
     design: fn(&ParamValues, &DesignRequest, &ParamValues) -> Designed,
     fitted: fn(&ParamValues, Span, &Site) -> Fitted,
+    own: Option<&'static dyn OwnLaw>,
+}
+
+/// A law that the registry does not have: whoever uses the library brings it.
+pub trait OwnLaw: Send + Sync {
+    /// As [`LawSpec::build`].
+    ///
+    /// # Errors
+    /// As there.
+    fn build(&self, given: &ParamValues, site: &Site) -> Result<Box<dyn Law>, ParamError>;
+
+    /// As [`LawSpec::resolve`].
+    ///
+    /// # Errors
+    /// As there.
+    fn resolve(&self, given: &ParamValues) -> Result<Vec<(&'static str, Value)>, ParamError>;
 }
 
 impl LawSpec {
+    /// A law that is in no registry, with the facts that packets need and no theory.
+    pub const fn own(
+        kind: &'static str,
+        title: &'static str,
+        source: &'static str,
+        params: &'static [ParamSpec],
+        law: &'static dyn OwnLaw,
+    ) -> LawSpec {
+        LawSpec {
+            kind,
+            title,
+            source,
+            params,
+            queue: "fifo",
+            goals: &[],
+            baseline: false,
+            reality: None,
+            slowed_by: None,
+            set_point: "target",
+            search: |_| Search::Nothing,
+            rate_control: |_| Ok(None),
+            build: |_, _| unreachable!("`own` builds it"),
+            resolve: |_| unreachable!("`own` resolves it"),
+            linear: |_, _, _| Ok(None),
+            design: |_, _, _| Ok(None),
+            fitted: |_, _, _| Ok(Vec::new()),
+            own: Some(law),
+        }
+    }
+
+    /// Whether the caller brought it.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     pub const fn of<R: LawParams>(
         kind: &'static str,
         title: &'static str,
@@ -514,6 +571,7 @@ impl LawSpec {
             },
             design: |given, request, goals| R::read(given)?.design(request, goals),
             fitted: |given, rtt, site| Ok(R::read(given)?.fitted(rtt, site)),
+            own: None,
         }
     }
 
@@ -600,7 +658,10 @@ impl LawSpec {
     /// # Errors
     /// A parameter that is unknown, out of range, or does not fit the others or the queue.
     pub fn build(&self, given: &ParamValues, site: &Site) -> Built {
-        (self.build)(given, site)
+        match self.own {
+            Some(law) => law.build(given, site),
+            None => (self.build)(given, site),
+        }
     }
 
     /// Every parameter's value with `given` on top of the defaults.
@@ -608,7 +669,10 @@ impl LawSpec {
     /// # Errors
     /// A parameter that is unknown or out of range.
     pub fn resolve(&self, given: &ParamValues) -> Resolved {
-        (self.resolve)(given)
+        match self.own {
+            Some(law) => law.resolve(given),
+            None => (self.resolve)(given),
+        }
     }
 
     /// The law near an operating point; `None` where it has no linear model, or no equilibrium.

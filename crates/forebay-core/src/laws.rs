@@ -71,6 +71,7 @@ pub(crate) mod testing {
     /// An arriving TCP packet.
     pub const fn packet(bytes: u32) -> PacketMeta {
         PacketMeta {
+            flow: 0,
             bytes,
             ecn: Ecn::NotEct,
             signal: Signal::Drop,

@@ -28,6 +28,8 @@ pub mod ring;
 pub mod rng;
 pub mod search;
 pub mod self_tuning;
+pub mod steered;
+pub mod stop;
 pub mod transmitter;
 pub mod tuner;
 pub mod units;
@@ -38,10 +40,12 @@ pub use discipline::{
 };
 pub use disciplines::{Aqm, QueueChoice};
 pub use law::{
-    Ecn, Flow, Law, LawSpec, Others, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict,
+    Ecn, Flow, Law, LawSpec, Others, OwnLaw, PacketMeta, QueueView, Signal, Site, TrafficClass,
+    Verdict,
 };
 pub use param::{ParamError, ParamSpec, Params, Value};
 pub use rate_trace::RateTrace;
 pub use rng::Rng;
+pub use stop::Stop;
 pub use transmitter::{Capacity, Transmitter};
 pub use units::{Bytes, Packets, Rate, SetPoint, Span, Time};

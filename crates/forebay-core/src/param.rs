@@ -153,6 +153,24 @@ impl ParamType for f64 {
     }
 }
 
+impl ParamType for i64 {
+    const SHAPE: Shape = Shape::Integer;
+    const UNIT: &'static str = "";
+    const ALLOWED: &'static str = "a whole number";
+    fn from_value(value: &Value) -> Result<i64, String> {
+        match value {
+            Value::Integer(v) => Ok(*v),
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Integer(*self)
+    }
+    fn extent(&self) -> Option<(f64, f64)> {
+        Some((*self as f64, *self as f64))
+    }
+}
+
 impl ParamType for u32 {
     const SHAPE: Shape = Shape::Integer;
     const UNIT: &'static str = "";
@@ -250,7 +268,7 @@ impl<T: ParamType> ParamType for Vec<T> {
 }
 
 /// One declared parameter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ParamSpec {
     pub name: &'static str,
     /// Base unit of `min` and `max`; "" for a pure number, a flag or a text.
@@ -259,9 +277,9 @@ pub struct ParamSpec {
     /// What may be written, in words.
     pub allowed: &'static str,
     /// The value when the key is absent; an example where the key is required.
-    pub default: fn() -> Value,
+    pub default: &'static (dyn Fn() -> Value + Send + Sync),
     /// The default's size in base units; `None` for flags and text.
-    pub default_base: fn() -> Option<f64>,
+    pub default_base: &'static (dyn Fn() -> Option<f64> + Send + Sync),
     pub required: bool,
     pub min: f64,
     pub max: f64,
@@ -415,8 +433,8 @@ macro_rules! params {
                     unit: <$type as $crate::param::ParamType>::UNIT,
                     shape: <$type as $crate::param::ParamType>::SHAPE,
                     allowed: <$type as $crate::param::ParamType>::ALLOWED,
-                    default: || <$type as $crate::param::ParamType>::to_value(&$default),
-                    default_base: || {
+                    default: &|| <$type as $crate::param::ParamType>::to_value(&$default),
+                    default_base: &|| {
                         <$type as $crate::param::ParamType>::extent(&$default).map(|(low, _)| low)
                     },
                     required: $crate::params!(@required $($required)?),

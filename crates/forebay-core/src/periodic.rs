@@ -114,7 +114,7 @@ impl<C: Controller> Law for Periodic<C> {
                 departed_pkts: std::mem::take(&mut self.departed_pkts),
                 departed_bytes: std::mem::take(&mut self.departed_bytes),
             });
-            // A NaN from a prototype must not stick: it counts as "no signal".
+            // A NaN must not stick: it counts as "no signal".
             self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
             self.next += self.controller.interval();
         }

@@ -70,6 +70,7 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
             others: Others::default(),
         };
         let meta = |bytes, ecn| PacketMeta {
+            flow: 0,
             bytes,
             ecn,
             signal: signal(ecn),
@@ -230,6 +231,7 @@ fn out_of_range_values_are_refused() {
 #[test]
 fn intensity_is_the_rate_of_signals() {
     let packet = PacketMeta {
+        flow: 0,
         bytes: 1000,
         ecn: Ecn::Ect0,
         signal: Signal::Mark,

@@ -37,6 +37,7 @@ fn view(queue_pkts: f64, now: Time) -> QueueView {
 
 fn packet(queue_pkts: f64) -> PacketMeta {
     PacketMeta {
+        flow: 0,
         bytes: 1000,
         ecn: Ecn::NotEct,
         signal: Signal::Drop,

@@ -56,6 +56,7 @@ struct Bench {
 }
 
 const PACKET: PacketMeta = PacketMeta {
+    flow: 0,
     bytes: 1000,
     ecn: Ecn::NotEct,
     signal: Signal::Drop,

@@ -213,6 +213,7 @@ impl Port {
 
     fn packet(&self, sojourn: Span) -> PacketMeta {
         PacketMeta {
+            flow: 0,
             bytes: self.packet_bytes,
             ecn: Ecn::NotEct,
             signal: Signal::Drop,

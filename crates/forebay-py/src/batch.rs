@@ -34,7 +34,8 @@ impl PyBatch {
         self.batch.done()
     }
 
-    /// Ends the running runs soon, and starts no further one.
+    /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that
+    /// catches its interruption takes further calls.
     fn cancel(&self) {
         self.batch.cancel();
     }
@@ -55,11 +56,12 @@ impl PyBatch {
                     let run = Run::of(py, key, outcome, self.samples)?;
                     runs.push(Py::new(py, run)?);
                 }
-                Err(message) => faults.push(Fault {
+                Err(failure) => faults.push(Fault {
                     point: key.point,
                     law: key.law,
                     seed: key.seed,
-                    message,
+                    message: failure.message,
+                    of_law: failure.of_law,
                 }),
             }
         }
@@ -163,8 +165,10 @@ pub struct Fault {
     point: usize,
     law: usize,
     seed: u64,
-    /// A Python traceback, or the text of a panic.
+    /// What the law in Python did, or the text of a panic.
     message: String,
+    /// Whether the law in Python is at fault.
+    of_law: bool,
 }
 
 impl Run {

@@ -32,19 +32,14 @@ record! {
 }
 
 impl PointInfo {
-    /// `prototypes` are laws that the scenario does not have, at a site.
-    pub fn of(
-        py: Python,
-        point: &Point,
-        prototypes: impl Fn(&Site) -> PyResult<Vec<LawInfo>>,
-    ) -> PyResult<PointInfo> {
+    pub fn of(py: Python, point: &Point) -> PyResult<PointInfo> {
         let scenario = &point.scenario;
         let site = scenario.site();
         let settings = PyDict::new(py);
         for (key, one) in &point.settings {
             settings.set_item(key, value(py, one)?)?;
         }
-        let of_scenario = point.laws.iter().map(|law| LawInfo::of(py, law, &site));
+        let laws = point.laws.iter();
         let (start, end) = scenario.measure;
         let links = scenario.all_links();
         let traffic = scenario.traffic.iter();
@@ -59,9 +54,8 @@ impl PointInfo {
             links: links
                 .map(|link| Py::new(py, LinkInfo::of(py, link, &scenario.site_of(link))?))
                 .collect::<PyResult<_>>()?,
-            laws: of_scenario
-                .chain(prototypes(&site)?.into_iter().map(Ok))
-                .map(|law| Py::new(py, law?))
+            laws: laws
+                .map(|law| Py::new(py, LawInfo::of(py, law, &site)?))
                 .collect::<PyResult<_>>()?,
             traffic: traffic
                 .map(|traffic| Py::new(py, TrafficInfo::of(py, traffic, scenario)?))
@@ -156,7 +150,7 @@ impl LawInfo {
         let resolved = choice.spec.resolve(&choice.given).unwrap_or_default();
         Ok(LawInfo {
             label: choice.label.clone(),
-            kind: Some(choice.spec.kind.to_owned()),
+            kind: (!choice.spec.is_own()).then(|| choice.spec.kind.to_owned()),
             integrates: choice.spec.integrates(&choice.given),
             title: choice.spec.title.into(),
             source: choice.spec.source.into(),

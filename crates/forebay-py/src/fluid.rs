@@ -9,7 +9,8 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::{files, ScenarioError};
+use crate::hooks::detached;
+use crate::{files, prototype, ScenarioError};
 
 /// A quantity as a scenario writes it.
 fn quantity<T>(
@@ -266,6 +267,7 @@ pub fn fluid_scenario(
         laws,
         ..Options::default()
     };
+    prototype::add(py, &mut options, text.as_bytes(), file, &[])?;
     files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
     let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
     let mut traces = Vec::new();
@@ -274,7 +276,7 @@ pub fn fluid_scenario(
             let refuse = |error: ParamError| refused(file, &error);
             let model =
                 from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
-            let trace = py.detach(|| run(&model)).map_err(refuse)?;
+            let trace = detached(py, || run(&model), &law.label)?.map_err(refuse)?;
             let (point, law) = (point.label.clone(), law.label.clone());
             traces.push(FluidTrace::new(py, point, law, &model, trace)?);
         }

@@ -8,6 +8,7 @@ mod control;
 mod facts;
 mod files;
 mod fluid;
+mod hooks;
 mod keys;
 mod laws;
 mod link;
@@ -17,6 +18,7 @@ mod prototype;
 mod record;
 mod search;
 mod senders;
+mod session;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -65,5 +67,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     control::register(module)?;
     link::register(module)?;
     search::register(module)?;
-    module.add_class::<prototype::Queue>()
+    session::register(module)?;
+    module.add_class::<hooks::Packet>()?;
+    module.add_class::<hooks::Queue>()
 }

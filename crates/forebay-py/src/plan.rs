@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use forebay_batch::{jobs, Batch, Key};
-use forebay_core::Site;
 use forebay_scenario::{parse, Experiment, Options};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -12,11 +11,10 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use crate::batch::PyBatch;
 use crate::facts::PointInfo;
 use crate::files;
-use crate::prototype::Prototype;
-use crate::ScenarioError;
+use crate::prototype;
 
 /// Reads a scenario. `laws` are names, or classes (or functions) that make a prototype; `file`
-/// only names it in errors; `read` gives the contents of a file that the scenario names, or None.
+/// names it in errors, and files of Python are found beside it; `read` gives the contents of a file that the scenario names, or None.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
@@ -34,38 +32,28 @@ pub fn plan(
         seeds,
         ..Options::default()
     };
-    let mut prototypes = Vec::new();
-    for law in &laws {
-        if let Ok(name) = law.cast::<PyString>() {
-            options.laws.push(name.to_string());
-            continue;
+    let mut brought = Vec::new();
+    for law in laws {
+        match law.cast::<PyString>() {
+            Ok(name) => options.laws.push(name.to_string()),
+            Err(_) => brought.push(law),
         }
-        let prototype = Prototype::new(law)?;
-        if options.prototypes.contains(&prototype.label) {
-            return Err(ScenarioError::new_err(format!(
-                "--law: {}: found twice, allowed: laws with different labels",
-                prototype.label
-            )));
-        }
-        options.prototypes.push(prototype.label.clone());
-        prototypes.push(prototype);
     }
+    let py = text.py();
+    prototype::add(py, &mut options, text.as_bytes(), file, &brought)?;
     files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
     let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
-    let py = text.py();
     let points = experiment.points.iter();
-    let infos = |site: &Site| prototypes.iter().map(|one| one.info(py, site)).collect();
     let points: PyResult<Vec<_>> = points
-        .map(|point| Py::new(py, PointInfo::of(py, point, infos)?))
+        .map(|point| Py::new(py, PointInfo::of(py, point)?))
         .collect();
-    let of_python = prototypes.iter().map(|prototype| &prototype.label);
     Ok(Plan {
         title: experiment.title.clone(),
         source: experiment.source.clone(),
-        laws: experiment.laws.iter().chain(of_python).cloned().collect(),
+        laws: experiment.laws.clone(),
         seeds: experiment.seeds.clone(),
         points: PyTuple::new(py, points?)?.unbind(),
-        runs: Some((experiment, prototypes)),
+        runs: Some(experiment),
     })
 }
 
@@ -85,7 +73,7 @@ pub struct Plan {
     /// A PointInfo each.
     #[pyo3(get)]
     points: Py<PyTuple>,
-    runs: Option<(Experiment, Vec<Prototype>)>,
+    runs: Option<Experiment>,
 }
 
 #[pymethods]
@@ -129,20 +117,18 @@ impl Plan {
     #[pyo3(signature = (threads, *, samples=true, only=None))]
     fn start(
         &self,
-        py: Python,
         threads: usize,
         samples: bool,
         only: Option<HashSet<(usize, usize, u64)>>,
     ) -> PyResult<PyBatch> {
-        let Some((experiment, prototypes)) = &self.runs else {
+        let Some(experiment) = &self.runs else {
             return Err(PyRuntimeError::new_err("real traffic has nothing to start"));
         };
-        let own: Vec<_> = prototypes.iter().map(|one| one.law(py)).collect();
         let wanted = |key: &Key| {
             let only = only.as_ref();
             only.is_none_or(|only| only.contains(&(key.point, key.law, key.seed)))
         };
-        let (keys, jobs) = jobs(experiment, &own, wanted).into_iter().unzip();
+        let (keys, jobs) = jobs(experiment, wanted).into_iter().unzip();
         let batch = Batch::start(jobs, threads).map_err(PyRuntimeError::new_err)?;
         Ok(PyBatch {
             batch,

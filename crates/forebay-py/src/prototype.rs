@@ -1,237 +1,227 @@
-//! A periodic law written in Python, next to the built-in ones.
+//! Laws written in Python as entries like those of the registry: `python/forebay/run/prototypes.py`
+//! finds and describes them, with their parameters.
 
-use std::sync::Arc;
-
-use forebay_batch::{Build, Control, OwnLaw};
-use forebay_core::param::ParamType;
-use forebay_core::periodic::{Controller, Periodic, Sample};
-use forebay_core::{Aqm, Law, ParamError, SetPoint, Site, Span};
-use pyo3::exceptions::PyTypeError;
+use forebay_core::law::ParamValues;
+use forebay_core::param::{in_range, ParamType, Shape};
+use forebay_core::{
+    Bytes, Law, LawSpec, OwnLaw, Packets, ParamError, ParamSpec, Rate, Site, Span, Value,
+};
+use forebay_scenario::{prototypes, Options, Own, Text};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString};
+use pyo3::types::PyDict;
 
-use crate::facts::LawInfo;
-use crate::laws::values;
+use crate::files::refused;
+use crate::hooks::{Made, PyLaw};
+use crate::laws::read_value;
 use crate::ScenarioError;
 
-/// What a prototype sees of its queue.
-#[pyclass(frozen, get_all, module = "forebay")]
-pub struct Queue {
-    /// Backlog in packets, without the one being sent.
-    packets: u32,
-    /// Backlog in bytes.
-    bytes: u64,
-    /// Most packets the queue can hold; None where only bytes bound it.
-    limit_packets: Option<u32>,
-    /// Rate of the link, as it is now.
-    rate_bps: u64,
+/// `forebay.run.prototypes.Described`.
+#[derive(FromPyObject)]
+struct Described<'py> {
+    kind: String,
+    label: String,
+    source: String,
+    params: Vec<Parameter<'py>>,
+    /// What it has that a scenario cannot set, such as its set-point.
+    constants: Vec<(String, String)>,
+    made: Bound<'py, PyAny>,
 }
 
-#[pymethods]
-impl Queue {
-    fn __repr__(&self) -> String {
-        format!(
-            "Queue(packets={}, bytes={}, rate_bps={})",
-            self.packets, self.bytes, self.rate_bps
-        )
+/// `forebay.run.prototypes.Parameter`.
+#[derive(FromPyObject)]
+struct Parameter<'py> {
+    name: String,
+    unit: String,
+    shape: String,
+    /// As a scenario writes it; None where it must be given.
+    default: Option<Bound<'py, PyAny>>,
+    low: f64,
+    high: f64,
+    doc: String,
+}
+
+/// The law that Python has described.
+struct Prototype {
+    params: &'static [ParamSpec],
+    constants: Vec<(&'static str, Value)>,
+    /// Takes the parameters by their names and gives what [`Made`] reads.
+    made: Py<PyAny>,
+}
+
+/// Puts into `options` the laws in Python that the scenario or the command line names, loaded by
+/// `forebay.run.prototypes`; `brought` are classes to run as they are.
+pub fn add(
+    py: Python,
+    options: &mut Options,
+    text: &[u8],
+    file: &str,
+    brought: &[Bound<PyAny>],
+) -> PyResult<()> {
+    let wanted = prototypes(text, file, options).map_err(refused)?;
+    if wanted.is_empty() && brought.is_empty() {
+        return Ok(());
     }
-}
-
-/// What makes a law written in Python: a class, or a function that gives an instance, with
-/// `interval` and `sample(queue) -> p`, and perhaps `target` (in packets, or a text such as "15ms")
-/// and `label`.
-pub struct Prototype {
-    factory: Py<PyAny>,
-    pub label: String,
-    interval: Span,
-    set_point: Option<SetPoint>,
-}
-
-impl Prototype {
-    /// Makes one instance to see that it is fit.
-    pub fn new(factory: &Bound<PyAny>) -> PyResult<Prototype> {
-        let instance = factory.call0().map_err(|error| {
-            ScenarioError::new_err(format!(
-                "--law: {}: found {error}, allowed: the name of a law, or a class that needs no arguments",
-                shown(factory)
-            ))
-        })?;
-        let label = match attribute(&instance, "label", "a text")? {
-            Some(label) => label,
-            None => instance.get_type().name()?.to_string(),
-        };
-        if !instance.getattr("sample").is_ok_and(|it| it.is_callable()) {
+    let module = py.import("forebay.run.prototypes")?;
+    for (kind, in_file) in wanted {
+        let scenario = in_file.then_some(file);
+        let described = module.call_method1("named", (&kind, scenario))?;
+        options.own.push(own(described.extract()?, false)?);
+    }
+    for class in brought {
+        let law = own(module.call_method1("brought", (class,))?.extract()?, true)?;
+        if options
+            .own
+            .iter()
+            .any(|one| one.runs && one.label == law.label)
+        {
             return Err(ScenarioError::new_err(format!(
-                "--law: {label}.sample: found nothing to call, allowed: a method sample(self, queue) that returns a probability"
+                "--law: {}: found twice, allowed: laws with different labels",
+                law.label
             )));
         }
-        Ok(Prototype {
-            factory: factory.clone().unbind(),
-            interval: interval(&instance)?,
-            set_point: target(&instance)?,
-            label,
-        })
+        options.own.push(law);
     }
-
-    pub fn info(&self, py: Python, site: &Site) -> PyResult<LawInfo> {
-        let target = self.set_point.map(|it| ("target", it.to_value()));
-        let interval = ("interval", self.interval.to_value());
-        let params: Vec<_> = target.into_iter().chain([interval]).collect();
-        Ok(LawInfo {
-            label: self.label.clone(),
-            kind: None,
-            integrates: false,
-            title: "a prototype in Python".into(),
-            source: String::new(),
-            params: values(py, &params)?,
-            target_pkts: self.set_point.map(|set_point| site.pkts(set_point)),
-            queue: None,
-        })
-    }
-
-    pub fn law(&self, py: Python) -> OwnLaw {
-        OwnLaw {
-            build: self.build(py),
-            set_point: self.set_point,
-        }
-    }
-
-    fn build(&self, py: Python) -> Build {
-        let factory = self.factory.clone_ref(py);
-        let factory = Arc::new(factory);
-        Arc::new(move |control| {
-            let (factory, control) = (Arc::clone(&factory), Arc::clone(control));
-            let make = move |_: &Site| {
-                Python::attach(|py| {
-                    let instance = factory.bind(py).call0()?;
-                    let controller = PyController {
-                        interval: interval(&instance)?,
-                        instance: instance.unbind(),
-                        control: Arc::clone(&control),
-                        failed: false,
-                    };
-                    Ok(Box::new(Periodic::new(controller)) as Box<dyn Law>)
-                })
-                .map_err(|error: PyErr| {
-                    control.fail(Python::attach(|py| traceback(py, &error)));
-                    ParamError::new("law", "an exception", "a class that needs no arguments")
-                })
-            };
-            Aqm::in_default_queue(Arc::new(make))
-        })
-    }
+    Ok(())
 }
 
-struct PyController {
-    instance: Py<PyAny>,
-    interval: Span,
-    control: Arc<Control>,
-    failed: bool,
-}
-
-impl Controller for PyController {
-    fn interval(&self) -> Span {
-        self.interval
-    }
-
-    fn sample(&mut self, s: &Sample) -> f64 {
-        let q = s.q;
-        // The simulator takes a moment to stop; the first exception is the one to see.
-        if self.failed {
-            return 0.0;
-        }
-        Python::attach(|py| {
-            let queue = Queue {
-                packets: q.packets,
-                bytes: q.bytes,
-                limit_packets: (q.limit_packets != u32::MAX).then_some(q.limit_packets),
-                rate_bps: q.rate.as_bps(),
-            };
-            let p = self.instance.bind(py).call_method1("sample", (queue,));
-            p.and_then(|p| probability(&p)).unwrap_or_else(|error| {
-                self.failed = true;
-                self.control.fail(traceback(py, &error));
-                0.0
-            })
-        })
-    }
-}
-
-fn probability(value: &Bound<PyAny>) -> PyResult<f64> {
-    value.extract().map_err(|_| {
-        PyTypeError::new_err(format!(
-            "sample: returned {}, allowed: a number, the probability until the next sample",
-            shown(value)
-        ))
+/// An entry like one of the registry. It lives as long as the process, as those do: a few hundred
+/// bytes for each class that was run.
+fn own(described: Described, runs: bool) -> PyResult<Own> {
+    let keep = |text: String| -> &'static str { text.leak() };
+    let params = described.params.into_iter().map(spec);
+    let params: &'static [ParamSpec] = params.collect::<PyResult<Vec<_>>>()?.leak();
+    let constants = described.constants.into_iter();
+    let law: &'static Prototype = Box::leak(Box::new(Prototype {
+        params,
+        constants: constants
+            .map(|(name, text)| (keep(name), Value::Text(text)))
+            .collect(),
+        made: described.made.unbind(),
+    }));
+    let kind = keep(described.kind);
+    let (title, source) = ("a prototype in Python", keep(described.source));
+    let spec = LawSpec::own(kind, title, source, params, law);
+    Ok(Own {
+        spec: Box::leak(Box::new(spec)),
+        label: described.label,
+        runs,
     })
 }
 
-/// An attribute that may be absent, or None.
-fn attribute<'py, T>(instance: &Bound<'py, PyAny>, name: &str, allowed: &str) -> PyResult<Option<T>>
-where
-    T: for<'a> FromPyObject<'a, 'py>,
-{
-    match instance.getattr(name) {
-        Ok(value) => value
-            .extract()
-            .map_err(|_| unfit(instance, name, &shown(&value), allowed)),
-        Err(_) => Ok(None),
+fn spec(param: Parameter) -> PyResult<ParamSpec> {
+    let fault = |error: ParamError| ScenarioError::new_err(error.to_string());
+    let (shape, allowed) = match (param.unit.as_str(), param.shape.as_str()) {
+        ("s", _) => (Shape::Quantity, Span::ALLOWED),
+        ("p", _) => (Shape::Quantity, Packets::ALLOWED),
+        ("bit/s", _) => (Shape::Quantity, Rate::ALLOWED),
+        ("B", _) => (Shape::Quantity, Bytes::ALLOWED),
+        (_, "integer") => (Shape::Integer, i64::ALLOWED),
+        (_, "flag") => (Shape::Flag, bool::ALLOWED),
+        (_, "text") => (Shape::Text, Text::ALLOWED),
+        _ => (Shape::Number, f64::ALLOWED),
+    };
+    let default = param
+        .default
+        .as_ref()
+        .map(read_value)
+        .transpose()
+        .map_err(fault)?;
+    let mut spec = ParamSpec {
+        name: param.name.leak(),
+        unit: param.unit.leak(),
+        shape,
+        allowed,
+        default: &|| Value::Text(String::new()),
+        default_base: &|| None,
+        required: default.is_none(),
+        min: param.low,
+        max: param.high,
+        doc: param.doc.leak(),
+    };
+    if let Some(default) = default {
+        let Plain { base, .. } = plain(&spec, &default).map_err(fault)?;
+        spec.default = Box::leak(Box::new(move || default.clone()));
+        spec.default_base = Box::leak(Box::new(move || base));
+    }
+    Ok(spec)
+}
+
+/// A parameter's value as Python gets it.
+struct Plain {
+    base: Option<f64>,
+    value: Value,
+}
+
+/// In the base unit: seconds, packets, bit/s or bytes.
+fn plain(spec: &ParamSpec, given: &Value) -> Result<Plain, ParamError> {
+    fn read<T: ParamType>(
+        spec: &ParamSpec,
+        given: &Value,
+        plain: impl Fn(f64) -> Value,
+    ) -> Result<Plain, ParamError> {
+        let wrong = |allowed| ParamError::new(spec.name, given, allowed);
+        let value = T::from_value(given).map_err(wrong)?;
+        in_range(spec, &value, given)?;
+        let base = value.extent().map(|(low, _)| low);
+        let value = base.map_or_else(|| value.to_value(), plain);
+        Ok(Plain { base, value })
+    }
+    let whole = |x: f64| Value::Integer(x as i64);
+    match (spec.unit, spec.shape) {
+        ("s", _) => read::<Span>(spec, given, Value::Number),
+        ("p", _) => read::<Packets>(spec, given, Value::Number),
+        ("bit/s", _) => read::<Rate>(spec, given, whole),
+        ("B", _) => read::<Bytes>(spec, given, whole),
+        (_, Shape::Integer) => read::<i64>(spec, given, whole),
+        (_, Shape::Flag) => read::<bool>(spec, given, Value::Number),
+        (_, Shape::Text) => read::<Text>(spec, given, Value::Number),
+        _ => read::<f64>(spec, given, Value::Number),
     }
 }
 
-/// `target` of an instance: packets as a number, or a text with its unit.
-fn target(instance: &Bound<PyAny>) -> PyResult<Option<SetPoint>> {
-    match instance.getattr("target") {
-        Ok(value) if !value.is_none() => {
-            crate::control::set_point(&value).map(Some).ok_or_else(|| {
-                let allowed = format!("a number of packets, or {}", SetPoint::ALLOWED);
-                unfit(instance, "target", &shown(&value), &allowed)
-            })
+impl OwnLaw for Prototype {
+    fn build(&self, given: &ParamValues, _: &Site) -> Result<Box<dyn Law>, ParamError> {
+        let resolved = self.resolve(given)?;
+        Python::attach(|py| {
+            let values = PyDict::new(py);
+            for spec in self.params {
+                let found = resolved.iter().find(|(name, _)| *name == spec.name);
+                let Some((_, value)) = found else { continue };
+                let Plain { value, .. } = plain(spec, value)?;
+                // Neither a name nor such a value can fail to go to Python.
+                let _ = crate::laws::value(py, &value).map(|it| values.set_item(spec.name, it));
+            }
+            let made = self.made.bind(py).call1((values,));
+            let made: Made = made.and_then(|made| made.extract()).map_err(|error| {
+                let part = |name| error.value(py).getattr(name).and_then(|it| it.extract());
+                match (part("key"), part("found"), part("allowed")) {
+                    (Ok(key), Ok(found), Ok(allowed)) => ParamError {
+                        key,
+                        found,
+                        allowed,
+                    },
+                    _ => ParamError::new("kind", error, "a class that can be made"),
+                }
+            })?;
+            Ok(Box::new(PyLaw::new(py, made)?) as Box<dyn Law>)
+        })
+    }
+
+    fn resolve(&self, given: &ParamValues) -> Result<Vec<(&'static str, Value)>, ParamError> {
+        let mut resolved = Vec::new();
+        for spec in self.params {
+            let given = given.iter().find(|(name, _)| name == spec.name);
+            let value = match given {
+                Some((_, value)) => value.clone(),
+                None if spec.required => {
+                    return Err(ParamError::new(spec.name, "nothing", spec.allowed))
+                }
+                None => (spec.default)(),
+            };
+            plain(spec, &value)?;
+            resolved.push((spec.name, value));
         }
-        _ => Ok(None),
+        resolved.extend(self.constants.iter().cloned());
+        Ok(resolved)
     }
-}
-
-/// `interval` of an instance: seconds as a number, or text with a unit.
-fn interval(instance: &Bound<PyAny>) -> PyResult<Span> {
-    let allowed = format!("seconds as a number, or {}, 1us to 60s", Span::ALLOWED);
-    let Ok(value) = instance.getattr("interval") else {
-        return Err(unfit(instance, "interval", "nothing", &allowed));
-    };
-    let span = if let Ok(text) = value.cast::<PyString>() {
-        Span::parse(text.to_str()?).ok()
-    } else if value.is_instance_of::<PyBool>() {
-        None
-    } else {
-        value.extract().ok().map(Span::from_secs_f64)
-    };
-    // The range of `interval` in the built-in laws.
-    span.filter(|span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span))
-        .ok_or_else(|| unfit(instance, "interval", &shown(&value), &allowed))
-}
-
-fn unfit(instance: &Bound<PyAny>, name: &str, found: &str, allowed: &str) -> PyErr {
-    let class = instance.get_type();
-    ScenarioError::new_err(format!(
-        "--law: {}.{name}: found {found}, allowed: {allowed}",
-        class
-            .name()
-            .map_or_else(|_| "?".into(), |name| name.to_string())
-    ))
-}
-
-/// As Python writes it.
-fn shown(value: &Bound<PyAny>) -> String {
-    value
-        .repr()
-        .map_or_else(|_| "?".into(), |text| text.to_string())
-}
-
-/// As Python prints it.
-fn traceback(py: Python, error: &PyErr) -> String {
-    let formatted = py
-        .import("traceback")
-        .and_then(|module| module.call_method1("format_exception", (error,)))
-        .and_then(|lines| lines.extract::<Vec<String>>());
-    formatted.map_or_else(|_| error.to_string(), |lines| lines.concat())
 }

@@ -96,7 +96,7 @@ pub fn keys() -> Vec<KeyDoc> {
     all.push(KeyDoc::written(
         "law",
         "kind",
-        "a law of the registry",
+        "a law of the registry, or FILE.py:CLASS for one in Python, as from this file's folder",
         "The law under test.",
     ));
     all.push(KeyDoc::written(

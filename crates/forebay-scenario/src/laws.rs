@@ -7,12 +7,12 @@ use forebay_core::{params, LawSpec, Params};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
-use crate::law_choice::{law_kinds, law_named, with_hint, LawChoice};
+use crate::law_choice::{law_kinds, with_hint, LawChoice};
 use crate::limits::check_law;
 use crate::model::Scenario;
-use crate::options::Options;
+use crate::options::{is_prototype, Options};
 use crate::path::{labels, unique_labels};
-use crate::tree::{Data, Entry, Node, Section, Table};
+use crate::tree::{Data, Node, Section, Table};
 use crate::types::{Gains, Label, Maybe, Queue};
 
 params! {
@@ -35,7 +35,9 @@ params! {
 /// # Errors
 /// A name that is not in the file and no known kind; no law at all.
 pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, Fault> {
-    if options.laws.is_empty() && options.prototypes.is_empty() {
+    label_own(document, options);
+    let brought = options.own.iter().filter(|own| own.runs);
+    if options.laws.is_empty() && brought.clone().next().is_none() {
         if document.laws.is_empty() {
             let allowed = "a [[law]] in the file, or --law KIND";
             return Err(Fault::new(Origin::File, "law", "nothing", allowed));
@@ -51,6 +53,11 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
         if chosen.len() > before {
             continue;
         }
+        if let Some(own) = options.own(name) {
+            chosen.push(document.laws.len());
+            document.laws.push(added(own.spec, Some(&own.label)));
+            continue;
+        }
         let Some(spec) = find(name) else {
             let kinds = law_kinds();
             let mut known: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -60,28 +67,75 @@ pub fn choose(document: &mut Document, options: &Options) -> Result<Vec<usize>, 
                     .filter(|kind| !labels.iter().any(|label| label == kind)),
             );
             let origin = Origin::Option("--law");
-            let allowed = with_hint(name, &known);
+            let allowed = match name.ends_with(".py") {
+                true => "a law, or FILE.py:CLASS".to_owned(),
+                false => with_hint(name, &known),
+            };
             return Err(Fault::new(origin, "law", format!("{name:?}"), allowed));
         };
         chosen.push(document.laws.len());
-        document.laws.push(added(spec));
+        document.laws.push(added(spec, None));
+    }
+    for own in brought {
+        chosen.push(document.laws.len());
+        document.laws.push(added(own.spec, Some(&own.label)));
     }
     chosen.sort_unstable();
     chosen.dedup();
     Ok(chosen)
 }
 
-fn added(spec: &LawSpec) -> Table {
+fn added(spec: &LawSpec, label: Option<&str>) -> Table {
     let origin = Origin::Option("--law");
-    let data = Data::Plain(Value::Text(spec.kind.into()));
-    Table {
-        origin,
-        entries: vec![Entry {
-            name: "kind".into(),
-            origin,
-            node: Node { origin, data },
-        }],
+    let mut table = Table::empty(origin);
+    let keys = [("kind", Some(spec.kind)), ("label", label)];
+    for (key, text) in keys {
+        if let Some(text) = text {
+            table.put(key, plain(origin, text));
+        }
     }
+    table
+}
+
+fn plain(origin: Origin, text: &str) -> Node {
+    let data = Data::Plain(Value::Text(text.to_owned()));
+    Node { origin, data }
+}
+
+/// The caller's laws under their own labels; the second of a kind gets a number, as others do.
+fn label_own(document: &mut Document, options: &Options) {
+    for own in &options.own {
+        let unnamed = |table: &&mut Table| {
+            table.text("kind") == Some(own.spec.kind) && table.entry("label").is_none()
+        };
+        for (n, table) in document.laws.iter_mut().filter(unnamed).enumerate() {
+            let label = match n {
+                0 => own.label.clone(),
+                n => format!("{} {}", own.label, n + 1),
+            };
+            table.put("label", plain(table.origin, &label));
+        }
+    }
+}
+
+/// Kinds of laws in files of Python, FILE.py:CLASS, and whether the document names them, or else
+/// the caller.
+pub fn prototypes(document: &Document, options: &Options) -> Vec<(String, bool)> {
+    let in_file = document.laws.iter().filter_map(|table| table.text("kind"));
+    let in_file: Vec<&str> = in_file.filter(|kind| is_prototype(kind)).collect();
+    let labels = labels(&document.laws);
+    let known = |name: &str| in_file.contains(&name) || labels.iter().any(|label| label == name);
+    let by_caller = options.laws.iter().map(String::as_str);
+    let by_caller = by_caller.filter(|name| is_prototype(name) && !known(name));
+    let mut all: Vec<(String, bool)> = Vec::new();
+    for (kind, named) in
+        (in_file.iter().map(|kind| (*kind, true))).chain(by_caller.map(|kind| (kind, false)))
+    {
+        if all.iter().all(|(other, _)| other != kind) {
+            all.push((kind.to_owned(), named));
+        }
+    }
+    all
 }
 
 /// The chosen laws, each built once at the scenario's bottleneck.
@@ -106,9 +160,6 @@ pub fn read(
     let mut choices = Vec::with_capacity(chosen.len());
     // A law that is not chosen must be right as well: a file is sound or it is not.
     for (i, label) in labels.into_iter().enumerate() {
-        if options.prototypes.contains(&label) {
-            return Err(taken(i, label));
-        }
         let name = match document.laws[i].origin {
             Origin::Option(_) => format!("law.{label}"),
             _ => format!("law.{i}"),
@@ -117,7 +168,7 @@ pub fn read(
             table: &document.laws[i],
             name: &name,
         };
-        let choice = one(&section, label, scenario)?;
+        let choice = one(&section, label, scenario, options)?;
         if chosen.contains(&i) {
             choices.push(choice);
         }
@@ -125,9 +176,14 @@ pub fn read(
     Ok(choices)
 }
 
-fn one(section: &Section, label: String, scenario: &Scenario) -> Result<LawChoice, Fault> {
+fn one(
+    section: &Section,
+    label: String,
+    scenario: &Scenario,
+    options: &Options,
+) -> Result<LawChoice, Fault> {
     let written = section.table.text("kind").unwrap_or("");
-    let spec = match (section.table.entry("kind"), law_named(written)) {
+    let spec = match (section.table.entry("kind"), options.law(written)) {
         (Some(_), Ok(spec)) => spec,
         (Some(entry), Err(allowed)) => {
             return Err(section.fault("kind", entry.node.to_value(), allowed))

@@ -1,7 +1,8 @@
 //! Changes to a scenario from the command line.
 
-use forebay_core::{ParamError, Value};
+use forebay_core::{LawSpec, ParamError, Value};
 
+use crate::law_choice::law_named;
 use crate::tree::command_line_value;
 
 /// What `--set KEY=TEXT` means in every command: `text` as TOML, or as a plain text where it is
@@ -16,6 +17,29 @@ pub fn set_value(key: &str, text: &str) -> Result<Value, ParamError> {
     }
 }
 
+/// A law that the caller brings.
+#[derive(Clone)]
+pub struct Own {
+    pub spec: &'static LawSpec,
+    /// Name in reports where nothing else names it.
+    pub label: String,
+    /// Whether it runs, as after `--law`: the laws of the file take part only where
+    /// [`Options::laws`] names them.
+    pub runs: bool,
+}
+
+impl std::fmt::Debug for Own {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.spec.kind)
+    }
+}
+
+/// Whether this is the kind of a law in a file of Python, FILE.py:CLASS.
+pub fn is_prototype(kind: &str) -> bool {
+    kind.rsplit_once(':')
+        .is_some_and(|(file, class)| file.ends_with(".py") && !class.is_empty())
+}
+
 /// Changes from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -25,11 +49,29 @@ pub struct Options {
     /// `--law NAME`: keep only these laws, by label or kind. A kind that the file does not
     /// have is added with its defaults.
     pub laws: Vec<String>,
-    /// Labels of laws that the caller brings itself. Naming one is like `--law`: the laws of
-    /// the file take part only where `laws` names them.
-    pub prototypes: Vec<String>,
+    /// Laws that the caller brings itself, which the scenario and `laws` may name by their kinds.
+    pub own: Vec<Own>,
     /// Files that the scenario may name, with their contents.
     pub files: Vec<(String, Vec<u8>)>,
     /// `--seeds N`, in place of the file's.
     pub seeds: Option<u32>,
+}
+
+impl Options {
+    /// The caller's law of this kind.
+    pub fn own(&self, kind: &str) -> Option<&Own> {
+        self.own.iter().find(|own| own.spec.kind == kind)
+    }
+
+    /// The law of this kind: the caller's, or one of the registry.
+    ///
+    /// # Errors
+    /// The kinds there are, with a suggestion.
+    pub fn law(&self, kind: &str) -> Result<&'static LawSpec, String> {
+        match self.own(kind) {
+            Some(own) => Ok(own.spec),
+            None if kind.ends_with(".py") => Err("a law, or FILE.py:CLASS".into()),
+            None => law_named(kind),
+        }
+    }
 }

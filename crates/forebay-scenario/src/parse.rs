@@ -61,6 +61,20 @@ pub fn files(
     named_files(text, options).map_err(|fault| fault.in_file(file))
 }
 
+/// Laws in files of Python that an experiment needs in [`Options::own`]: FILE.py:CLASS, and whether
+/// the scenario names it, or else [`Options::laws`].
+///
+/// # Errors
+/// As [`parse`].
+pub fn prototypes(
+    text: &[u8],
+    file: &str,
+    options: &Options,
+) -> Result<Vec<(String, bool)>, ScenarioError> {
+    let document = Document::read(text).map_err(|fault| fault.in_file(file))?;
+    Ok(laws::prototypes(&document, options))
+}
+
 fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault> {
     let mut document = Document::read(text)?;
     let chosen = laws::choose(&mut document, options)?;

@@ -83,12 +83,30 @@ fn traffic() -> Json {
     tables("Sets of like flows.", kinds.collect())
 }
 
+/// FILE.py:CLASS.
+const PROTOTYPE: &str = r"\.py:[^:]+$";
+
 fn law() -> Json {
     let kinds = LAWS.iter().map(|spec| {
         let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
         of_kind(spec.kind, spec.title, &[LawKeys::SPECS, &keys])
     });
-    tables("The laws under test.", kinds.collect())
+    tables("The laws under test.", kinds.chain([prototype()]).collect())
+}
+
+/// A law in a file of Python, whose class says which other keys it has.
+fn prototype() -> Json {
+    let title = "A prototype in Python";
+    let mut properties = Map::new();
+    let kind = json!({ "type": "string", "pattern": PROTOTYPE, "description": title });
+    properties.insert("kind".into(), kind);
+    properties.extend(declared(&[LawKeys::SPECS]));
+    json!({
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": ["kind"],
+    })
 }
 
 /// A table; its `kind` decides which other keys it has.

@@ -183,7 +183,7 @@ proptest! {
         let options = Options {
             sets: vec![(key, value)],
             laws: vec![law],
-            prototypes: Vec::new(),
+            own: Vec::new(),
             files: Vec::new(),
             seeds: seeds.map(|seeds| seeds % 10),
         };

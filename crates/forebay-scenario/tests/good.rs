@@ -1,9 +1,15 @@
 //! Scenarios that are right: what the text says is what the model holds.
 
 use forebay_core::discipline::Buffer;
-use forebay_core::{Bytes, Rate, SetPoint, Span, Time, Value};
+use forebay_core::law::ParamValues;
+use forebay_core::laws::baseline;
+use forebay_core::param::Shape;
+use forebay_core::{
+    Bytes, Law, LawSpec, OwnLaw, ParamError, ParamSpec, Rate, SetPoint, Site, Span, Time, Value,
+};
 use forebay_scenario::{
-    parse, EcnChoice, Experiment, Instant, LinkSetting, Options, Setting, TrafficKind,
+    parse, prototypes, EcnChoice, Experiment, Instant, LinkSetting, Options, Own, Setting,
+    TrafficKind,
 };
 
 /// PD-RED at a constant load: every part that a scenario can have.
@@ -334,19 +340,88 @@ fn laws_are_kept_by_label_or_kind_and_added_by_kind() {
     );
 }
 
+struct Silent;
+
+impl OwnLaw for Silent {
+    fn build(&self, _: &ParamValues, site: &Site) -> Result<Box<dyn Law>, ParamError> {
+        baseline().build(&[], site)
+    }
+    fn resolve(&self, given: &ParamValues) -> Result<Vec<(&'static str, Value)>, ParamError> {
+        let target = given.iter().find(|(name, _)| name == "target");
+        let value = target.map_or(Value::Text("30p".into()), |(_, value)| value.clone());
+        Ok(vec![("target", value)])
+    }
+}
+
+/// A law of the caller's under this kind.
+fn own(kind: &'static str, label: &str, runs: bool) -> Own {
+    const TARGET: ParamSpec = ParamSpec {
+        name: "target",
+        unit: "p",
+        shape: Shape::Quantity,
+        allowed: "packets",
+        default: &|| Value::Text("30p".into()),
+        default_base: &|| Some(30.0),
+        required: false,
+        min: 0.0,
+        max: 1e9,
+        doc: "",
+    };
+    let spec = LawSpec::own(kind, "Mine", "", &[TARGET], &Silent);
+    Own {
+        spec: Box::leak(Box::new(spec)),
+        label: label.into(),
+        runs,
+    }
+}
+
 #[test]
-fn prototypes_stand_in_for_laws() {
+fn laws_of_the_caller_stand_in_for_those_of_the_file() {
     let (head, _) = CONSTANT.split_once("[[law]]").unwrap();
     let mut options = Options {
-        prototypes: vec!["mine".into()],
+        own: vec![own("python:Mine", "Mine", true)],
         ..Options::default()
     };
-    assert!(read(head, &options).points[0].laws.is_empty());
-    assert!(read(LOADS, &options).laws.is_empty());
+    assert_eq!(read(head, &options).laws, ["Mine"]);
+    assert_eq!(read(LOADS, &options).laws, ["Mine"]);
     options.laws = vec!["Hollot".into()];
-    assert_eq!(read(LOADS, &options).laws, ["Hollot"]);
-    options.prototypes = vec!["Hollot".into()];
+    options.sets = vec![("law.Mine.target".into(), "20p".into())];
+    let experiment = read(LOADS, &options);
+    assert_eq!(experiment.laws, ["Hollot", "Mine"]);
+    let set_point = experiment.points[0].laws[1].set_point();
+    assert_eq!(set_point, Some(SetPoint::Packets(20.0)));
+    options.own = vec![own("python:Hollot", "Hollot", true)];
     assert!(parse(LOADS.as_bytes(), "test.toml", &options).is_err());
+}
+
+#[test]
+fn a_file_names_laws_of_the_caller() {
+    let (head, _) = CONSTANT.split_once("[[law]]").unwrap();
+    let law = |more: &str| format!("[[law]]\nkind = \"mine.py:Mine\"\n{more}\n");
+    let text = format!(
+        "{head}{}{}{}",
+        law("target = \"10p\""),
+        law(""),
+        law("label = \"third\"")
+    );
+    let mut options = Options {
+        laws: vec!["other.py:Else".into(), "mine.py:Mine".into()],
+        ..Options::default()
+    };
+    let wanted = prototypes(text.as_bytes(), "test.toml", &options).unwrap();
+    let names: Vec<_> = wanted
+        .iter()
+        .map(|(kind, in_file)| (kind.as_str(), *in_file))
+        .collect();
+    assert_eq!(names, [("mine.py:Mine", true), ("other.py:Else", false)]);
+    options.own = vec![
+        own("mine.py:Mine", "Mine", false),
+        own("other.py:Else", "Else", false),
+    ];
+    let experiment = read(&text, &options);
+    assert_eq!(experiment.laws, ["Mine", "Mine 2", "third", "Else"]);
+    options.laws = vec!["Mine 2".into()];
+    assert_eq!(read(&text, &options).laws, ["Mine 2"]);
 }
 
 #[test]

@@ -15,11 +15,14 @@ mod changes;
 mod packets;
 
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, Discipline, Ecn, ParamError, Span, Time, TrafficClass};
-use forebay_scenario::{Change, Link, LinkSetting, Scenario, Setting};
-use forebay_trace::{Call, FlowTotals, GoodputRecorder, Settings, Trace, Transfer, Viewer};
+use forebay_scenario::{Link, LinkSetting, Scenario, Setting};
+use forebay_trace::{
+    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, Transfer, Viewer,
+};
 
 use crate::blocks::{AckOptions, BlockStore};
 use crate::calendar::Calendar;
@@ -73,8 +76,8 @@ const WATCH_EVERY: u32 = 1 << 14;
 
 /// With `ONE` there is one link, and the questions which link it is and where a packet goes next
 /// have answers that the compiler knows.
-pub struct Engine<'a, const ONE: bool> {
-    scenario: &'a Scenario,
+pub struct Engine<const ONE: bool> {
+    scenario: Arc<Scenario>,
     network: Network,
     /// By link.
     ports: Vec<Port>,
@@ -98,7 +101,8 @@ pub struct Engine<'a, const ONE: bool> {
     alarms: Calendar<Alarm, 16>,
     blocks: BlockStore,
     segments: Vec<Segment>,
-    changes: std::slice::Iter<'a, Change>,
+    /// How many changes of the scenario have been made.
+    changed: usize,
     window: (u64, u64),
     end: u64,
     agenda: Agenda,
@@ -158,9 +162,11 @@ impl Agenda {
     }
 }
 
-impl<'a, const ONE: bool> Engine<'a, ONE> {
+impl<const ONE: bool> Engine<ONE> {
     /// `queues` are those of the links, in order.
-    pub fn new(scenario: &'a Scenario, queues: Vec<Queue>, seed: u64) -> Self {
+    pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue>, seed: u64) -> Self {
+        let whole = Arc::clone(&scenario);
+        let scenario = &*whole;
         let settings = Settings {
             interval: scenario.sample,
             window: scenario.measure,
@@ -189,7 +195,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             backs: scenario.all_links().map(back).collect(),
             blocks: BlockStore::default(),
             segments: Vec::new(),
-            changes: scenario.changes.iter(),
+            changed: 0,
             window: (start.as_nanos(), end.as_nanos()),
             end: scenario.duration.as_nanos(),
             agenda: Agenda {
@@ -208,7 +214,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             ),
             totals: Vec::new(),
             goodput_every,
-            scenario,
+            scenario: Arc::clone(&whole),
             network,
             ports,
         };
@@ -231,13 +237,34 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
 
     /// Runs to the end; `None` if cancelled.
     pub fn run(mut self, watch: &Watch) -> Option<Trace> {
+        self.run_until(self.end, watch).then(|| self.finish())
+    }
+
+    /// What has been recorded at the bottleneck so far.
+    pub fn bottleneck(&self) -> &Recorder {
+        &self.ports[0].record.recorder
+    }
+
+    /// What all flows have got so far.
+    pub fn delivered_bytes(&self) -> u64 {
+        let receivers = self.network.receivers.iter();
+        receivers
+            .map(|it| it.delivered_bytes + it.outside_bytes)
+            .sum()
+    }
+
+    /// Runs on until just after `until`, and not past the end; whether nobody cancelled it.
+    pub fn run_until(&mut self, until: u64, watch: &Watch) -> bool {
+        let until = until.min(self.end);
+        self.agenda.over = until + 1;
+        self.agenda.look();
         let mut since_watch = 0;
         loop {
             since_watch += 1;
             let single = self.agenda.first;
             if self.acks.next_time() < single {
                 self.next_ack();
-            } else if single > self.end {
+            } else if single > until {
                 break;
             } else {
                 self.handle_single(single);
@@ -245,15 +272,17 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
             }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
-                watch.now_ns.store(single.min(self.end), Ordering::Relaxed);
+                watch.now_ns.store(single.min(until), Ordering::Relaxed);
                 if watch.cancel.load(Ordering::Relaxed) {
-                    return None;
+                    return false;
                 }
             }
         }
-        self.pass_inside(self.end + 1, self.end + 1);
-        watch.now_ns.store(self.end, Ordering::Relaxed);
-        Some(self.finish())
+        if until == self.end {
+            self.pass_inside(until + 1, until + 1);
+        }
+        watch.now_ns.store(until, Ordering::Relaxed);
+        true
     }
 
     /// Sets how far the time inside a network of one link may fall behind the clock: then what
@@ -276,7 +305,7 @@ impl<'a, const ONE: bool> Engine<'a, ONE> {
 
     /// The trace of the bottleneck with those of the other links, each with the flows whose data
     /// crosses it.
-    fn finish(self) -> Trace {
+    pub fn finish(self) -> Trace {
         let network = &self.network;
         let mut delivered = vec![0; network.flows.len()];
         for (flow, receiver) in network.flows.iter().zip(&network.receivers) {

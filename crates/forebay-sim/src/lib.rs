@@ -26,11 +26,12 @@ mod tcp;
 mod traffic;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::Arc;
 
 use engine::Engine;
-use forebay_core::{Aqm, ParamError};
+use forebay_core::{Aqm, ParamError, Time};
 use forebay_scenario::Scenario;
-use forebay_trace::Trace;
+use forebay_trace::{Samples, Trace};
 
 /// Raised whenever the same scenario, law and seed give other numbers than before; runs that
 /// were kept under another version are not results of this one. `golden.tsv`, in the tests of
@@ -58,8 +59,67 @@ pub fn run(
     watch: &Watch,
 ) -> Result<Option<Trace>, ParamError> {
     let queues = engine::queues(scenario, aqm, seed)?;
+    let scenario = Arc::new(scenario.clone());
     Ok(match scenario.links.is_empty() {
         true => Engine::<true>::new(scenario, queues, seed).run(watch),
         false => Engine::<false>::new(scenario, queues, seed).run(watch),
     })
+}
+
+/// A simulation that goes on only as far as it is told: what is observed on the way may change the
+/// law. It comes to the same trace as [`run`].
+pub struct Session(Stepped);
+
+enum Stepped {
+    One(Box<Engine<true>>),
+    Several(Box<Engine<false>>),
+}
+
+impl Session {
+    /// Before its first packet.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn new(scenario: &Arc<Scenario>, aqm: &Aqm, seed: u64) -> Result<Session, ParamError> {
+        let queues = engine::queues(scenario, aqm, seed)?;
+        let scenario = Arc::clone(scenario);
+        Ok(Session(match scenario.links.is_empty() {
+            true => Stepped::One(Box::new(Engine::new(scenario, queues, seed))),
+            false => Stepped::Several(Box::new(Engine::new(scenario, queues, seed))),
+        }))
+    }
+
+    /// Runs on until just after `until`, a sample at that time included; not past the end.
+    pub fn run_until(&mut self, until: Time) {
+        let watch = Watch::default();
+        match &mut self.0 {
+            Stepped::One(engine) => engine.run_until(until.as_nanos(), &watch),
+            Stepped::Several(engine) => engine.run_until(until.as_nanos(), &watch),
+        };
+    }
+
+    /// What has been observed at the bottleneck so far.
+    pub fn samples(&self) -> &Samples {
+        let first = match &self.0 {
+            Stepped::One(engine) => engine.bottleneck(),
+            Stepped::Several(engine) => engine.bottleneck(),
+        };
+        first.samples()
+    }
+
+    /// In-order bytes that all receivers have handed to their applications.
+    pub fn delivered_bytes(&self) -> u64 {
+        match &self.0 {
+            Stepped::One(engine) => engine.delivered_bytes(),
+            Stepped::Several(engine) => engine.delivered_bytes(),
+        }
+    }
+
+    /// The trace; only of a session at its end is it that of a run.
+    pub fn finish(self) -> Trace {
+        match self.0 {
+            Stepped::One(engine) => engine.finish(),
+            Stepped::Several(engine) => engine.finish(),
+        }
+    }
 }

@@ -184,6 +184,11 @@ impl Recorder {
         }
     }
 
+    /// The rows so far.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
     /// The trace, with what each flow got.
     pub fn finish(self, flows: Vec<FlowTotals>) -> Trace {
         Trace {

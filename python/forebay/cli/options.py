@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typer.models import OptionInfo
 
-#: Exit status of a command that failed; `forebay.run.signals.status` has that of a stopped one.
-FAILED = 1
+#: Exit status of a command that failed, and of one whose input is at fault, as a law in Python may
+#: be; `forebay.run.signals.status` has that of a stopped one.
+FAILED, BAD_INPUT = 1, 2
 
 
 def buffer(default: str) -> OptionInfo:

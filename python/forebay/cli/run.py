@@ -13,6 +13,7 @@ import typer
 
 from forebay.cli import options
 from forebay.cli.options import (
+    BAD_INPUT,
     FAILED,
     Force,
     NoReport,
@@ -67,12 +68,10 @@ def run(
     are kept in a store: the same command is done at once, and more seeds run only what is new.
     """
     from forebay.report import files, place
-    from forebay.run import experiment, named, progress, prototypes
+    from forebay.run import experiment, named, progress
     from forebay.store import choice
 
-    read = experiment.read(
-        file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
-    )
+    read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds)
     for line in read.designed:
         print(line, file=sys.stderr)
     if out is None and not as_json:
@@ -103,7 +102,9 @@ def run(
             f"{' and are reported' if execution.runs else ''}",
             file=sys.stderr,
         )
-        raise typer.Exit(signals.status() if execution.interrupted else FAILED)
+        if execution.interrupted:
+            raise typer.Exit(signals.status())
+        raise typer.Exit(BAD_INPUT if any(it.of_law for it in execution.faults) else FAILED)
     if interrupted:
         raise typer.Exit(signals.status())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, Force, Threads, console
+from forebay.cli.options import BAD_INPUT, FAILED, Force, Threads, console
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def suite(
             f"{' and are reported' if found.cases else ''}",
             file=sys.stderr,
         )
-        raise typer.Exit(signals.status() if found.interrupted else FAILED)
+        if found.interrupted:
+            raise typer.Exit(signals.status())
+        raise typer.Exit(BAD_INPUT if found.of_law else FAILED)
 
 
 def _command(

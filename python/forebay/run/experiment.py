@@ -321,6 +321,8 @@ def _watched(
             batch.cancel()
             while not batch.done:
                 time.sleep(POLL_S)
+                # A law in Python may have caught its interruption.
+                batch.cancel()
         take()
     runs.sort(key=lambda run: (run.point, run.law, run.seed))
     faults.sort(key=lambda fault: (fault.point, fault.law, fault.seed))

@@ -90,6 +90,8 @@ class Suite:
     made: int = 0
     elapsed_s: float = 0.0
     faults: list[str] = field(default_factory=list)
+    #: whether a law in Python is at fault
+    of_law: bool = False
     interrupted: bool = False
 
     @property

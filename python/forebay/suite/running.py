@@ -63,6 +63,7 @@ def run(
                 f"{one.name}: {experiment.fault_in_words(one.experiment.plan, fault)}"
                 for fault in made.faults
             ]
+            suite.of_law = any(fault.of_law for fault in made.faults)
             suite.interrupted = made.interrupted
             break
     return suite

@@ -523,6 +523,7 @@ mod tests {
                 ..view(0)
             };
             let p = PacketMeta {
+                flow: 0,
                 bytes: skb.bytes,
                 ecn: if skb.ect { Ecn::Ect0 } else { Ecn::NotEct },
                 signal: if skb.ect { Signal::Mark } else { Signal::Drop },

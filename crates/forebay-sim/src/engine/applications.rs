@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl<const ONE: bool> Engine<'_, ONE> {
+impl<const ONE: bool> Engine<ONE> {
     pub(super) fn schedule_act(&mut self, flow: u32) {
         if let Some(act) = self.network.flows[flow as usize].next_act {
             self.set_alarm(act.at, Alarm::Act(flow));

@@ -2,16 +2,17 @@
 
 use super::*;
 
-impl<const ONE: bool> Engine<'_, ONE> {
+impl<const ONE: bool> Engine<ONE> {
     pub(super) fn next_change(&self) -> u64 {
-        let next = self.changes.as_slice().first();
+        let next = self.scenario.changes.get(self.changed);
         next.map_or(NEVER, |change| change.at.as_nanos())
     }
 
     pub(super) fn apply_change(&mut self, now: u64) {
-        let Some(change) = self.changes.next() else {
+        let Some(change) = self.scenario.changes.get(self.changed).cloned() else {
             return;
         };
+        self.changed += 1;
         match change.what {
             Setting::Link { link, what } => {
                 let (port, back) = (&mut self.ports[link], &mut self.backs[link].wire);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl<const ONE: bool> Engine<'_, ONE> {
+impl<const ONE: bool> Engine<ONE> {
     /// Lets pass all that happens inside the network before these two times: at its links, and
     /// at the packets that reach its stations.
     #[inline]

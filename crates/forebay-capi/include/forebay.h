@@ -1,0 +1,161 @@
+/* forebay.h: a queue under an AQM law, for programs that have packets and a clock of their own.
+ *
+ * Time is the caller's, in nanoseconds from any start; it never goes back (an earlier time counts as
+ * the last one). A packet is a handle, a size and a few facts: its bytes stay with the caller. Every
+ * handle that goes in comes out exactly once: by forebay_dequeue, or by forebay_next_lost.
+ *
+ * Threads: a queue belongs to one thread at a time; it may move between them. Different queues
+ * share nothing. No function blocks, reads a clock, or keeps a pointer that it was given.
+ *
+ * Errors: texts are UTF-8. A function that can fail returns FOREBAY_FAILED, or NULL. After a fault
+ * of the library itself, forebay_fault says what happened, and the queue only fails from then on.
+ */
+#ifndef FOREBAY_H
+#define FOREBAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Number of this binary interface; forebay_abi() has that of the library. */
+#define FOREBAY_ABI 1
+
+/* No time at all: there is nothing to wait for. */
+#define FOREBAY_NEVER UINT64_MAX
+
+/* What functions return. */
+enum {
+  FOREBAY_FAILED = -1, /* a pointer was NULL, or the queue has failed before */
+  FOREBAY_NONE = 0,    /* there is nothing: the queue is empty, or the list at its end */
+  FOREBAY_OK = 1,      /* done; the result is where the last pointer leads */
+  FOREBAY_WAIT = 2     /* packets wait, and none may leave before a time */
+};
+
+/* The ECN field of the IP header (RFC 3168, section 5). */
+enum { FOREBAY_NOT_ECT = 0, FOREBAY_ECT1 = 1, FOREBAY_ECT0 = 2, FOREBAY_CE = 3 };
+
+/* Why a packet came back by forebay_next_lost. */
+enum {
+  FOREBAY_EARLY = 1,    /* the law signalled congestion on a packet that cannot carry a mark */
+  FOREBAY_FORCED = 2,   /* the law or the queue dropped it outright */
+  FOREBAY_OVERFLOW = 3, /* the buffer was full */
+  FOREBAY_DRAINED = 4   /* the caller asked for it, with forebay_drain */
+};
+
+typedef struct forebay_queue forebay_queue;
+
+/* What a queue is made of. Set all to zero first, then what is wanted. */
+typedef struct forebay_settings {
+  const char *law;           /* "pie": a name of forebay_law_name */
+  const char *const *params; /* "target=20ms" and so on, as after --set; ends with NULL. May be NULL */
+  const char *queue;         /* "fq", or a table of TOML; NULL for what the law comes in */
+  const char *rate;          /* of the link: "20Mbit/s" */
+  const char *buffer;        /* "100p" or "150kB" */
+  const char *packet;        /* usual size: "1500B", which NULL means, too */
+  uint64_t seed;             /* of the random numbers: the same seed and calls, the same answers */
+  bool ecn;                  /* whether a signal may be a CE mark; false turns all into drops */
+} forebay_settings;
+
+typedef struct forebay_packet {
+  uint64_t handle; /* the caller's; comes back with the packet */
+  uint64_t flow;   /* the same for all packets of a flow, such as a hash of its addresses */
+  uint64_t from;   /* the same for all packets of a host; 0 where hosts are not told apart */
+  uint64_t to;     /* likewise */
+  uint32_t bytes;
+  uint8_t ecn;     /* FOREBAY_NOT_ECT and so on */
+  uint8_t dscp;    /* 0 to 63 */
+  bool not_tcp;    /* true for a packet that no TCP carries */
+} forebay_packet;
+
+/* A packet that leaves for the link. */
+typedef struct forebay_departure {
+  uint64_t handle;
+  uint64_t sojourn_ns; /* how long it waited */
+  uint32_t bytes;
+  uint8_t ecn;         /* as it is now */
+  uint8_t class_number; /* of forebay_class_name; 0 where there are none */
+  bool marked;         /* whether this queue has set CE */
+} forebay_departure;
+
+/* A packet that does not leave. */
+typedef struct forebay_loss {
+  uint64_t handle;
+  uint64_t time_ns;
+  uint32_t bytes;
+  uint8_t why; /* FOREBAY_EARLY and so on */
+} forebay_loss;
+
+/* Counts from the start, and what waits now. */
+typedef struct forebay_counts {
+  uint64_t arrived;
+  uint64_t sent;
+  uint64_t sent_bytes;
+  uint64_t marked;
+  uint64_t early;
+  uint64_t forced;
+  uint64_t overflow;
+  uint64_t queued;
+  uint64_t queued_bytes;
+} forebay_counts;
+
+/* FOREBAY_ABI of the library, and its version, such as "0.1.0". */
+uint32_t forebay_abi(void);
+const char *forebay_version(void);
+
+/* Name of a law by its number, from 0; NULL past the last. Likewise of a kind of queue. */
+const char *forebay_law_name(size_t number);
+const char *forebay_queue_name(size_t number);
+
+/* Makes an empty queue, idle since time 0. NULL where a setting is wrong: `error`, of `size` bytes,
+ * then has one line that says what was found and what is allowed. `error` may be NULL. */
+forebay_queue *forebay_new(const forebay_settings *settings, char *error, size_t size);
+
+/* Frees a queue; handles that it holds do not come back. NULL does nothing. */
+void forebay_free(forebay_queue *queue);
+
+/* A packet comes. It, or others, may be lost at once: see forebay_next_lost. */
+int forebay_enqueue(forebay_queue *queue, uint64_t now_ns, const forebay_packet *packet);
+
+/* The link asks for a packet. FOREBAY_OK: `departure` has it. FOREBAY_NONE: the queue is empty, and
+ * the link is idle until a packet comes. FOREBAY_WAIT: no packet may leave before *wait_until_ns.
+ * Packets may be lost on the way: see forebay_next_lost. */
+int forebay_dequeue(forebay_queue *queue, uint64_t now_ns, forebay_departure *departure,
+                    uint64_t *wait_until_ns);
+
+/* The next packet that was lost and has not been fetched; FOREBAY_NONE where there is none. */
+int forebay_next_lost(forebay_queue *queue, forebay_loss *loss);
+
+/* Gives up all that waits: forebay_next_lost has it. */
+int forebay_drain(forebay_queue *queue, uint64_t now_ns);
+
+/* When the law wants forebay_handle_timeout; FOREBAY_NEVER for one without a clock. A late call
+ * loses nothing: the law runs every tick that it has missed. */
+uint64_t forebay_next_timeout(const forebay_queue *queue);
+int forebay_handle_timeout(forebay_queue *queue, uint64_t now_ns);
+
+int forebay_count(const forebay_queue *queue, forebay_counts *counts);
+
+/* An inner value of the law by its name, such as "p", its probability; FOREBAY_NONE where the law
+ * has none of that name. */
+int forebay_probe(const forebay_queue *queue, const char *name, double *value);
+
+/* Name of a class of the queue by its number; NULL past the last. */
+const char *forebay_class_name(const forebay_queue *queue, size_t number);
+
+/* Changes "rate", "buffer", or the law's set-point under its name ("target=25ms" is
+ * forebay_set(queue, "target", "25ms", ...)) while packets wait. FOREBAY_NONE: it cannot change, or
+ * not to this; `error` says why, as in forebay_new. */
+int forebay_set(forebay_queue *queue, const char *key, const char *value, char *error, size_t size);
+
+/* What has gone wrong in the library; an empty text where nothing has. */
+const char *forebay_fault(const forebay_queue *queue);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,313 @@
+//! One queue under one law, in the caller's time.
+
+use std::collections::VecDeque;
+
+use forebay_core::law::ParamValues;
+use forebay_core::param::ParamType;
+use forebay_core::{
+    Buffer, Bytes, Dequeued, Discipline, Drop, Ecn, Packet, ParamError, QueueSite, Rate, SetPoint,
+    Sink, Time, Value,
+};
+use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
+
+/// A packet of the caller's. The queue holds this, and not its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Means nothing here; it comes back with the packet.
+    pub handle: u64,
+    pub flow: u64,
+    /// Of the hosts it comes from and goes to.
+    pub hosts: (u64, u64),
+    pub bytes: u32,
+    pub ecn: Ecn,
+    pub dscp: u8,
+    pub tcp: bool,
+    /// Whether this queue has set CE.
+    pub marked: bool,
+}
+
+impl Packet for Held {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn dscp(&self) -> u8 {
+        self.dscp
+    }
+    fn hosts(&self) -> (u64, u64) {
+        self.hosts
+    }
+    fn tcp(&self) -> bool {
+        self.tcp
+    }
+    fn clear_dscp(&mut self) {
+        self.dscp = 0;
+    }
+    fn set_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+        self.marked = true;
+    }
+}
+
+/// Why a packet came back without having left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Dropped(Drop),
+    /// The caller has drained the queue.
+    Drained,
+}
+
+/// What is counted from the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub arrived: u64,
+    pub sent: u64,
+    pub sent_bytes: u64,
+    pub marked: u64,
+    pub early: u64,
+    pub forced: u64,
+    pub overflow: u64,
+}
+
+/// Packets that came back, until the caller fetches them.
+#[derive(Default)]
+struct Back {
+    lost: VecDeque<(Held, Time, Why)>,
+    counts: Counts,
+}
+
+impl Sink<Held> for Back {
+    fn dropped(&mut self, now: Time, packet: Held, why: Drop, _: u8) {
+        *match why {
+            Drop::Early => &mut self.counts.early,
+            Drop::Forced => &mut self.counts.forced,
+            Drop::Overflow => &mut self.counts.overflow,
+        } += 1;
+        self.lost.push_back((packet, now, Why::Dropped(why)));
+    }
+    fn marked(&mut self, _: Time, _: &Held, _: u8) {
+        self.counts.marked += 1;
+    }
+}
+
+/// What a queue is made of, as texts; a text that is `None` has its default.
+#[derive(Clone, Debug, Default)]
+pub struct Settings<'a> {
+    pub law: &'a str,
+    /// KEY=VALUE, as after `--set`.
+    pub params: Vec<&'a str>,
+    pub queue: Option<&'a str>,
+    pub rate: &'a str,
+    pub buffer: &'a str,
+    pub packet: Option<&'a str>,
+    /// Whether a signal may be a CE mark.
+    pub ecn: bool,
+    pub seed: u64,
+}
+
+/// Where no other size is given: an Ethernet frame's payload.
+const USUAL_PACKET: Bytes = Bytes(1500);
+
+pub struct Queue {
+    discipline: Box<dyn Discipline<Held>>,
+    choice: LawChoice,
+    site: QueueSite,
+    back: Back,
+    now: Time,
+}
+
+impl Queue {
+    /// An empty queue, idle since time 0.
+    ///
+    /// # Errors
+    /// The setting that is wrong, with what is allowed.
+    pub fn new(settings: &Settings) -> Result<Queue, ParamError> {
+        let wrong =
+            |key: &str, text: &str, allowed| ParamError::new(key, format!("{text:?}"), allowed);
+        let spec =
+            law_named(settings.law).map_err(|allowed| wrong("law", settings.law, allowed))?;
+        let given = settings.params.iter().map(|text| {
+            let pair = text
+                .split_once('=')
+                .filter(|(key, _)| !key.trim().is_empty());
+            let (key, value) = pair.ok_or_else(|| wrong("params", text, "KEY=VALUE".into()))?;
+            let (key, value) = (key.trim(), value.trim());
+            Ok((key.to_owned(), set_value(key, value)?))
+        });
+        let given = given.collect::<Result<Vec<_>, ParamError>>()?;
+        let named = settings.queue.map(|text| {
+            let value = set_value("queue", text)?;
+            QueueName::from_value(&value).map_err(|allowed| wrong("queue", text, allowed))
+        });
+        let queue = named.transpose()?.map(|QueueName(queue)| queue);
+        let choice = LawChoice::of(spec, given).held_by(queue)?;
+        let rate =
+            Rate::parse(settings.rate).map_err(|allowed| wrong("rate", settings.rate, allowed))?;
+        if rate == Rate::from_bps(0) {
+            return Err(wrong("rate", settings.rate, "more than 0bit/s".into()));
+        }
+        let packet = settings.packet.map_or(Ok(USUAL_PACKET), |text| {
+            let read = Bytes::parse(text).map_err(|allowed| wrong("packet", text, allowed))?;
+            match read {
+                Bytes(1..=1_000_000) => Ok(read),
+                _ => Err(wrong("packet", text, "1B to 1MB".into())),
+            }
+        })?;
+        let buffer = buffer(settings.buffer, rate, packet)?;
+        let site = QueueSite {
+            rate,
+            buffer,
+            packet,
+            ecn: settings.ecn,
+        };
+        Ok(Queue {
+            discipline: choice.aqm().build(&site, settings.seed, "law")?,
+            choice,
+            site,
+            back: Back::default(),
+            now: Time::ZERO,
+        })
+    }
+
+    /// Time never goes back: an earlier one counts as the last.
+    fn at(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// A packet comes; it, or others, may come back by [`Queue::lost`].
+    pub fn enqueue(&mut self, now: Time, packet: Held) {
+        let now = self.at(now);
+        self.back.counts.arrived += 1;
+        self.discipline.enqueue(now, packet, &mut self.back);
+    }
+
+    /// What leaves for the link: the packet, how long it waited in ns, and its class.
+    pub fn dequeue(&mut self, now: Time) -> Dequeued<Held> {
+        let now = self.at(now);
+        let answer = self.discipline.dequeue(now, &mut self.back);
+        if let Dequeued::Packet(departure) = &answer {
+            self.back.counts.sent += 1;
+            self.back.counts.sent_bytes += u64::from(departure.packet.bytes);
+        }
+        answer
+    }
+
+    /// The oldest packet that came back and has not been fetched.
+    pub fn lost(&mut self) -> Option<(Held, Time, Why)> {
+        self.back.lost.pop_front()
+    }
+
+    /// All that waits comes back.
+    pub fn drain(&mut self, now: Time) {
+        let now = self.at(now);
+        let lost = &mut self.back.lost;
+        self.discipline
+            .drain(&mut |packet| lost.push_back((packet, now, Why::Drained)));
+    }
+
+    /// When [`Queue::handle_timeout`] is due.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.discipline.poll_timeout()
+    }
+
+    pub fn handle_timeout(&mut self, now: Time) {
+        let now = self.at(now);
+        self.discipline.handle_timeout(now);
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.back.counts
+    }
+
+    /// Packets and bytes that wait.
+    pub fn len(&self) -> (u32, u64) {
+        (self.discipline.len_packets(), self.discipline.len_bytes())
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len().0 == 0
+    }
+
+    /// A named inner value of the law.
+    pub fn probe(&self, name: &str) -> Option<f64> {
+        let mut found = None;
+        self.discipline.probe(&mut |key, value| {
+            if key == name {
+                found = Some(value);
+            }
+        });
+        found
+    }
+
+    /// Name of a class of its packets, from 0.
+    pub fn class(&self, number: usize) -> Option<&'static str> {
+        self.discipline.classes().get(number).copied()
+    }
+
+    /// Changes something while packets wait: the link's `rate`, the `buffer`, or the law's set-point
+    /// under its own name.
+    ///
+    /// # Errors
+    /// A key that cannot change, or a value that does not fit.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), ParamError> {
+        let set_point = self.choice.spec.set_point().map(|spec| spec.name);
+        match key {
+            "rate" => {
+                let wrong = |allowed| ParamError::new(key, format!("{text:?}"), allowed);
+                self.site.rate = Rate::parse(text)
+                    .ok()
+                    .filter(|rate| *rate > Rate::from_bps(0))
+                    .ok_or_else(|| wrong(Rate::ALLOWED))?;
+                self.discipline.set_rate(self.site.rate);
+            }
+            "buffer" => {
+                self.site.buffer = buffer(text, self.site.rate, self.site.packet)?;
+                self.discipline.set_buffer(self.site.buffer);
+            }
+            _ if Some(key) == set_point => self.set_point(key, set_value(key, text)?)?,
+            _ => {
+                let known = ["rate", "buffer"].into_iter().chain(set_point);
+                let allowed = known.collect::<Vec<_>>().join(", ");
+                let found = "a key that cannot change while packets wait";
+                return Err(ParamError::new(key, found, allowed));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_point(&mut self, key: &str, value: Value) -> Result<(), ParamError> {
+        let mut given = self.choice.given.clone();
+        given.retain(|(name, _)| name != key);
+        given.push((key.to_owned(), value.clone()));
+        // Built once, to see that it fits the other parameters and the buffer.
+        self.fits(&given)?;
+        let moved = SetPoint::from_value(&value).is_ok_and(|to| self.discipline.set_point(to));
+        if !moved {
+            let allowed = "what it was: this law does not move it while packets wait";
+            return Err(ParamError::new(key, value, allowed));
+        }
+        self.choice.given = given;
+        Ok(())
+    }
+
+    fn fits(&self, given: &ParamValues) -> Result<(), ParamError> {
+        self.choice.spec.build(given, &self.site.law_site())?;
+        Ok(())
+    }
+}
+
+fn buffer(text: &str, rate: Rate, packet: Bytes) -> Result<Buffer, ParamError> {
+    let value = Value::Text(text.to_owned());
+    let buffer = BufferSize::from_value(&value)
+        .map_err(|allowed| ParamError::new("buffer", format!("{text:?}"), allowed))?
+        .at(rate);
+    check_buffer(buffer, packet)?;
+    Ok(buffer)
+}

@@ -1,0 +1,289 @@
+//! The hooks of a law in Python while it runs: `python/forebay/run/hooks.py` makes the law, and words
+//! what one of them does wrong.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+use forebay_batch::Control;
+use forebay_core::{
+    Ecn, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
+};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyString};
+
+use crate::ScenarioError;
+
+/// What a prototype sees of its queue; the packet being sent is not in it.
+#[pyclass(frozen, get_all, module = "forebay")]
+pub struct Queue {
+    /// Time since the start of the run.
+    now_s: f64,
+    /// Backlog in packets.
+    packets: u32,
+    /// Backlog in bytes.
+    bytes: u64,
+    /// Most packets the queue can hold; None where only bytes bound it.
+    limit_packets: Option<u32>,
+    /// Rate of the link, as it is now.
+    rate_bps: u64,
+    /// How long the packet at the head has waited; 0 where there is none.
+    head_age_s: f64,
+    /// How long the link has had nothing to send; None while it is busy.
+    idle_s: Option<f64>,
+}
+
+impl Queue {
+    fn of(now: Time, q: &QueueView) -> Queue {
+        Queue {
+            now_s: now.as_secs_f64(),
+            packets: q.packets,
+            bytes: q.bytes,
+            limit_packets: (q.limit_packets != u32::MAX).then_some(q.limit_packets),
+            rate_bps: q.rate.as_bps(),
+            head_age_s: q.head_age(now).as_secs_f64(),
+            idle_s: q.idle_since.map(|since| now.since(since).as_secs_f64()),
+        }
+    }
+}
+
+#[pymethods]
+impl Queue {
+    fn __repr__(&self) -> String {
+        format!(
+            "Queue(now_s={}, packets={}, bytes={}, rate_bps={}, head_age_s={})",
+            self.now_s, self.packets, self.bytes, self.rate_bps, self.head_age_s
+        )
+    }
+}
+
+/// What a prototype sees of a packet that comes or leaves.
+#[pyclass(frozen, get_all, module = "forebay")]
+pub struct Packet {
+    bytes: u32,
+    /// Number of its flow.
+    flow: u64,
+    /// "not-ect", "ect0", "ect1" or "ce" (RFC 3168).
+    ecn: &'static str,
+    /// Whether a mark can reach it; otherwise the verdict "mark" drops it.
+    marks: bool,
+    /// Whether TCP carries it.
+    tcp: bool,
+    /// How long it has waited; 0 on arrival.
+    sojourn_s: f64,
+}
+
+impl Packet {
+    fn of(p: &PacketMeta) -> Packet {
+        Packet {
+            bytes: p.bytes,
+            flow: p.flow,
+            ecn: match p.ecn {
+                Ecn::NotEct => "not-ect",
+                Ecn::Ect0 => "ect0",
+                Ecn::Ect1 => "ect1",
+                Ecn::Ce => "ce",
+            },
+            marks: p.signal == Signal::Mark,
+            tcp: p.tcp,
+            sojourn_s: p.sojourn.as_secs_f64(),
+        }
+    }
+}
+
+#[pymethods]
+impl Packet {
+    fn __repr__(&self) -> String {
+        format!(
+            "Packet(bytes={}, flow={}, ecn={:?}, sojourn_s={})",
+            self.bytes, self.flow, self.ecn, self.sojourn_s
+        )
+    }
+}
+
+/// `forebay.run.hooks.Made`.
+#[derive(FromPyObject)]
+pub struct Made {
+    /// Seconds, or a text with a unit; only beside `sample`.
+    interval: Option<Py<PyAny>>,
+    sample: Option<Py<PyAny>>,
+    on_enqueue: Option<Py<PyAny>>,
+    on_dequeue: Option<Py<PyAny>>,
+    seeded: Py<PyAny>,
+    /// Words for what is wrong with a hook.
+    blame: Py<PyAny>,
+}
+
+/// One object of the class, on its clock.
+pub struct PyLaw {
+    made: Made,
+    /// Time between two samples, and when the next is due.
+    clock: Option<(Span, Time)>,
+    probability: f64,
+    control: Option<Arc<Control>>,
+}
+
+impl PyLaw {
+    pub fn new(py: Python, made: Made) -> Result<PyLaw, ParamError> {
+        let interval = made.interval.as_ref().map(|it| interval(it.bind(py)));
+        let interval = interval.transpose()?;
+        let control = Control::current();
+        if let Some(control) = &control {
+            let interrupt = || -> PyResult<Arc<dyn Fn() + Send + Sync>> {
+                let module = py.import("forebay.run.hooks")?;
+                let interrupt = module.getattr("interrupter")?.call0()?.unbind();
+                Ok(Arc::new(move || {
+                    // Python has already said what went wrong with it, if anything did.
+                    Python::attach(|py| interrupt.call0(py).map_or((), |_| ()));
+                }))
+            };
+            if let Ok(interrupt) = interrupt() {
+                control.on_cancel(interrupt);
+            }
+        }
+        Ok(PyLaw {
+            clock: interval.map(|interval| (interval, Time::ZERO + interval)),
+            made,
+            probability: 0.0,
+            control,
+        })
+    }
+
+    /// Calls a hook and reads its answer, or ends the run.
+    #[inline]
+    fn ask<T>(
+        &self,
+        name: &str,
+        call: impl FnOnce(Python) -> PyResult<Py<PyAny>>,
+        read: impl FnOnce(&Bound<PyAny>) -> Option<T>,
+    ) -> T {
+        let answer = Python::attach(|py| {
+            // Under Python's lock, which whoever cancels holds: later it would be too late.
+            if self.control.as_ref().is_some_and(|it| it.cancelled()) {
+                return Err(Stop::Cancelled);
+            }
+            let wrong = |error: Option<PyErr>, value: Option<&Bound<PyAny>>| {
+                let interrupt = |it: &PyErr| it.is_instance_of::<PyKeyboardInterrupt>(py);
+                if error.as_ref().is_some_and(interrupt) {
+                    return Stop::Cancelled;
+                }
+                let error = error.map(|it| it.into_value(py));
+                let words = self.made.blame.call1(py, (name, error, value));
+                let words = words.and_then(|words| words.extract::<String>(py));
+                match words {
+                    Ok(words) => Stop::Fault(words),
+                    Err(error) if interrupt(&error) => Stop::Cancelled,
+                    Err(error) => Stop::Fault(error.to_string()),
+                }
+            };
+            let value = call(py).map_err(|error| wrong(Some(error), None))?;
+            let value = value.bind(py);
+            read(value).ok_or_else(|| wrong(None, Some(value)))
+        });
+        answer.unwrap_or_else(|stop| stop.now())
+    }
+
+    fn verdict(&self, name: &str, hook: &Py<PyAny>, q: Queue, p: &PacketMeta) -> Verdict {
+        self.ask(
+            name,
+            |py| hook.call1(py, (q, Packet::of(p))),
+            |value| match value.cast::<PyString>().ok()?.to_str().ok()? {
+                "pass" => Some(Verdict::Pass),
+                "mark" => Some(Verdict::Mark),
+                "drop" => Some(Verdict::Drop),
+                _ => None,
+            },
+        )
+    }
+}
+
+/// Runs what may call hooks, on this thread. Raises `ScenarioError` where the law `label` is at
+/// fault, and Ctrl-C.
+pub fn detached<T: Send>(py: Python, run: impl FnOnce() -> T + Send, label: &str) -> PyResult<T> {
+    let caught = py.detach(|| catch_unwind(AssertUnwindSafe(run)));
+    caught.map_err(|panic| match panic.downcast::<Stop>().map(|stop| *stop) {
+        Ok(Stop::Cancelled) => PyKeyboardInterrupt::new_err(()),
+        Ok(Stop::Fault(why)) => ScenarioError::new_err(format!("{label}: {why}")),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+/// Seconds as a number, or a text with a unit, in the range of `interval` in the built-in laws.
+fn interval(value: &Bound<PyAny>) -> Result<Span, ParamError> {
+    let text = value.cast::<PyString>().ok();
+    let span = if let Some(text) = text {
+        text.to_str().ok().and_then(|text| Span::parse(text).ok())
+    } else if value.is_instance_of::<PyBool>() {
+        None
+    } else {
+        value.extract().ok().map(Span::from_secs_f64)
+    };
+    span.filter(|span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span))
+        .ok_or_else(|| {
+            let found = value
+                .repr()
+                .map_or_else(|_| "?".into(), |text| text.to_string());
+            let allowed = format!("seconds as a number, or {}, 1us to 60s", Span::ALLOWED);
+            ParamError::new("interval", found, allowed)
+        })
+}
+
+/// A number in [0, 1]; a flag is none.
+fn probability(value: &Bound<PyAny>) -> Option<f64> {
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    let p = value.extract().ok()?;
+    (0.0..=1.0).contains(&p).then_some(p)
+}
+
+impl Law for PyLaw {
+    fn seeded(&mut self, seed: u64) {
+        let seeded = Python::attach(|py| self.made.seeded.call1(py, (seed,)).map(|_| ()));
+        if let Err(error) = seeded {
+            Stop::Fault(error.to_string()).now();
+        }
+    }
+
+    fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        match &self.made.on_enqueue {
+            Some(hook) => self.verdict("on_enqueue", hook, Queue::of(now, q), p),
+            // As `Periodic` has it: the same draws as a law in Rust.
+            None if self.clock.is_some() => Verdict::mark_if(rng.chance(self.probability)),
+            None => Verdict::Pass,
+        }
+    }
+
+    fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
+        match &self.made.on_dequeue {
+            Some(hook) => self.verdict("on_dequeue", hook, Queue::of(now, q), p),
+            None => Verdict::Pass,
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.clock.map(|(_, next)| next)
+    }
+
+    fn handle_timeout(&mut self, now: Time, q: &QueueView) {
+        while let (Some((interval, next)), Some(hook)) = (self.clock, &self.made.sample) {
+            if next > now {
+                break;
+            }
+            let queue = Queue::of(next, q);
+            self.probability = self.ask("sample", |py| hook.call1(py, (queue,)), probability);
+            self.clock = Some((interval, next + interval));
+        }
+    }
+
+    fn intensity(&self, _: &QueueView) -> Option<f64> {
+        let by_clock = self.clock.is_some() && self.made.on_enqueue.is_none();
+        by_clock.then_some(self.probability)
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        if self.clock.is_some() {
+            out("p", self.probability);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+"""A queue as an environment of gymnasium: importing this package registers `forebay-v0`.
+
+    import gymnasium
+    import forebay.gym
+    env = gymnasium.make("forebay-v0")
+
+The extra `gym` brings gymnasium: pip install "forebay[gym]".
+"""
+
+from __future__ import annotations
+
+try:
+    import gymnasium
+except ImportError as error:
+    raise ImportError('forebay.gym needs gymnasium: pip install "forebay[gym]"') from error
+
+from forebay.gym.env import ACTIONS, OBSERVED, AqmEnv
+from forebay.gym.rewards import REWARDS, Seen
+
+__all__ = ["ACTIONS", "ENVIRONMENT", "OBSERVED", "REWARDS", "AqmEnv", "Seen"]
+
+#: Name of the environment for `gymnasium.make`.
+ENVIRONMENT = "forebay-v0"
+
+gymnasium.register(id=ENVIRONMENT, entry_point="forebay.gym.env:AqmEnv")
