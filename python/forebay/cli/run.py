@@ -16,8 +16,10 @@ from forebay.cli.options import (
     FAILED,
     Force,
     NoReport,
+    OpenPage,
     ScenarioFile,
     ScenarioKeys,
+    Style,
     Threads,
     console,
 )
@@ -56,14 +58,18 @@ def run(
     ] = False,
     no_report: NoReport = False,
     force: Force = False,
+    style: Style = "screen",
+    open_: OpenPage = False,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
 
     The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished.
     """
     from forebay.report import files, place
+    from forebay.report import style as styles
     from forebay.run import experiment, progress, prototypes
 
+    styles.use(style)
     read = experiment.read(
         file, laws=[prototypes.load(text) for text in law or ()], sets=set_ or (), seeds=seeds
     )
@@ -96,6 +102,8 @@ def run(
         raise typer.Exit(signals.status() if execution.interrupted else FAILED)
     if interrupted:
         raise typer.Exit(signals.status())
+    if open_ and out is not None and not no_report:
+        options.open_page(out / files.REPORT)
 
 
 def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:

@@ -78,7 +78,8 @@ def _command(numbers: Path) -> str:
 
 
 #: Options that change no number; those that take a value, and those that do not.
-ELSEWHERE, ASIDE = ("--out", "--page", "--threads"), ("--no-report", "--force", "--json")
+ELSEWHERE = ("--out", "--page", "--threads", "--style")
+ASIDE = ("--no-report", "--force", "--json", "--open")
 
 
 def _words(command: str) -> list[str]:
