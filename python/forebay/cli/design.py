@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import AsJson, L4sFlows, LawKind, Packet, settings
+from forebay.cli.options import AsJson, L4sFlows, LawKind, Packet, Style, settings
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
@@ -46,11 +46,14 @@ def design(
         Path | None, options.out("the pictures and the scenario", "results/design-LAW")
     ] = None,
     as_json: AsJson = False,
+    style: Style = "screen",
 ) -> None:
     """Design a law for a link: gains, margins, and why."""
     from forebay.control.design import design as designed
     from forebay.report import place
+    from forebay.report import style as styles
 
+    styles.use(style)
     if out is None and not as_json:
         out = Path("results") / f"design-{law}"
     if out is not None:
@@ -82,7 +85,7 @@ def _write(result: Design, out: Path) -> list[Path]:
             ("nyquist", pictures.nyquist),
             ("roots", pictures.roots),
         ]:
-            contents[f"{name}.png"] = draw(result.loop, title).png()
+            contents |= draw(result.loop, title).files(name)
     out.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         data = content.encode() if isinstance(content, str) else content
@@ -156,7 +159,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
             markup=False,
             soft_wrap=True,
         )
-    pictures = [path.name for path in written if path.suffix == ".png"]
+    pictures = [path.name for path in written if path.suffix in (".png", ".pdf")]
     if pictures:
         console.print()
         console.print(f"Pictures: {out}/{{{','.join(pictures)}}}", markup=False, soft_wrap=True)

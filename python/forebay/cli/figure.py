@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from forebay._native import ScenarioError
+from forebay.cli.options import Style
 
 
 def figure(
@@ -16,11 +17,14 @@ def figure(
         typer.Argument(help="Figures to draw; without any, their names.", metavar="[NAME]..."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Where they go.", metavar="DIR")] = Path("results"),
+    style: Style = "screen",
 ) -> None:
     """Draw the papers' control figures from our own code."""
     from forebay.control.figures import FIGURES
     from forebay.report import place
+    from forebay.report import style as styles
 
+    styles.use(style)
     if not name:
         for known, draw in FIGURES.items():
             print(f"{known:14} {(draw.__doc__ or '').splitlines()[0]}")
@@ -29,9 +33,9 @@ def figure(
         if each not in FIGURES:
             raise ScenarioError(f'NAME: found "{each}", allowed: {", ".join(FIGURES)}')
     place.check(out)
-    drawn = {each: FIGURES[each]().png() for each in name}
+    drawn = [FIGURES[each]().files(each) for each in name]
     out.mkdir(parents=True, exist_ok=True)
-    for each, png in drawn.items():
-        path = out / f"{each}.png"
-        path.write_bytes(png)
-        print(f"Figure: {path}")
+    for named in drawn:
+        for file, contents in named.items():
+            (out / file).write_bytes(contents)
+            print(f"Figure: {out / file}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import ScenarioFile, ScenarioKeys, console, settings
+from forebay.cli.options import ScenarioFile, ScenarioKeys, Style, console, settings
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace, Plan
@@ -65,12 +65,15 @@ def fluid(
             "--json", help="Print one JSON object per line of the table; figures only with --out."
         ),
     ] = False,
+    style: Style = "screen",
 ) -> None:
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
     from forebay.fluid import api
     from forebay.report import place, words
+    from forebay.report import style as styles
     from forebay.run import experiment, named
 
+    styles.use(style)
     if out is None and not as_json:
         out = Path("results") / ("stdin-fluid" if str(file) == "-" else f"{named.stem(file)}-fluid")
     if out is not None:
@@ -101,10 +104,11 @@ def fluid(
             name: _figure(list(group), plan) for name, group in groupby(by_law, key=lambda t: t.law)
         }
     if out is not None:
-        drawn = {name: figure.png() for name, figure in figures.items()}
+        drawn = [figure.files(name) for name, figure in figures.items()]
         out.mkdir(parents=True, exist_ok=True)
-        for name, png in drawn.items():
-            (out / f"{name}.png").write_bytes(png)
+        for named in drawn:
+            for name, contents in named.items():
+                (out / name).write_bytes(contents)
     if as_json:
         for row in rows:
             print(json.dumps(row))

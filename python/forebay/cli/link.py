@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from forebay import _native
-from forebay.cli.options import FAILED, NoReport
+from forebay.cli.options import FAILED, NoReport, OpenPage, open_page
 from forebay.cli.options import settings as parameters
 from forebay.run import signals
 
@@ -79,6 +79,7 @@ def link(
         typer.Option(help="Folder for the report, samples and metrics.", metavar="DIR"),
     ] = None,
     no_report: NoReport = False,
+    open_: OpenPage = False,
     watch: Annotated[
         bool,
         typer.Option(
@@ -181,6 +182,8 @@ def link(
         if not quiet:
             where = out if no_report else out / files.REPORT
             print(f"forebay link: {where}", file=sys.stderr)
+        if open_ and not no_report:
+            open_page(out / files.REPORT)
     raise typer.Exit(found.status or 0)
 
 

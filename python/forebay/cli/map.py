@@ -9,7 +9,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import L4sFlows, LawKind, Packet, settings
+from forebay.cli.options import L4sFlows, LawKind, Packet, Style, settings
 from forebay.control.spans import DOTS, ends
 
 
@@ -30,6 +30,7 @@ def stability_map(
         int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
     ] = 5,
     out: Annotated[Path | None, options.out("the map", "results/map-LAW")] = None,
+    style: Style = "screen",
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
@@ -44,8 +45,10 @@ def stability_map(
     from forebay.control.figures import draw_map
     from forebay.control.link import Link
     from forebay.report import place
+    from forebay.report import style as styles
     from forebay.run import parquet, progress
 
+    styles.use(style)
     out = out or Path("results") / f"map-{law}"
     place.check(out)
     fewest, most = _range("--flows", flows)
@@ -82,9 +85,10 @@ def stability_map(
     if simulate:
         with progress.status("running packets at some of the cells"):
             drawn = maps.simulate(drawn, list(given.items()), simulate)
-    png = draw_map(drawn).png()
+    named = draw_map(drawn).files("map")
     out.mkdir(parents=True, exist_ok=True)
-    (out / "map.png").write_bytes(png)
+    for name, contents in named.items():
+        (out / name).write_bytes(contents)
     rows, columns = drawn.stable.shape
     table = pl.DataFrame(
         {

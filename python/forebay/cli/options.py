@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -105,10 +106,30 @@ StoreAt = Annotated[
 NoStore = Annotated[
     bool, typer.Option("--no-store", help="Make every run anew, and keep none in the store.")
 ]
+Style = Annotated[
+    str,
+    typer.Option(
+        help="How figures look: screen; paper or paper-wide, one or two columns of a paper, with a "
+        "PDF beside each PNG.",
+        metavar="NAME",
+    ),
+]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 Threads = Annotated[
     int | None,
     typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
 ]
+
+
+def open_page(page: Path) -> None:
+    """Shows a page in the user's browser; does nothing where there is none with a window."""
+    import webbrowser
+
+    windows = sys.platform in ("darwin", "win32")
+    # Without a display, Python would find a browser for the terminal, and take it over.
+    if windows or any(os.environ.get(one) for one in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
+        with suppress(webbrowser.Error, OSError):
+            webbrowser.open(page.absolute().as_uri())
 
 
 def settings(sets: Sequence[str] | None) -> dict[str, str]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._native import ScenarioError
-from forebay.cli.options import FAILED, Threads, console, settings
+from forebay.cli import options
+from forebay.cli.options import FAILED, OpenPage, Threads, console, settings
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def replay(
         Path | None,
         typer.Option(help="Where the papers' experiments are.", metavar="DIR"),
     ] = None,
+    open_: OpenPage = False,
 ) -> None:
     """Run the papers' experiments, and lay what they published beside what comes of it.
 
@@ -114,6 +116,8 @@ def replay(
                     where = pages.write(one, parts, out, _command(one.name, seeds, set_))
                 if not as_json:
                     print(f"Page: {where}")
+                if open_:
+                    options.open_page(where)
         if page is not None:
             page.write_text(summary.page(papers, found), encoding="utf-8")
     except runs.RunFailedError as failed:

@@ -18,9 +18,11 @@ from forebay.cli.options import (
     Force,
     NoReport,
     NoStore,
+    OpenPage,
     ScenarioFile,
     ScenarioKeys,
     StoreAt,
+    Style,
     Threads,
     console,
 )
@@ -61,6 +63,8 @@ def run(
     force: Force = False,
     store: StoreAt = None,
     no_store: NoStore = False,
+    style: Style = "screen",
+    open_: OpenPage = False,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
 
@@ -68,9 +72,11 @@ def run(
     are kept in a store: the same command is done at once, and more seeds run only what is new.
     """
     from forebay.report import files, place
+    from forebay.report import style as styles
     from forebay.run import experiment, named, progress
     from forebay.store import choice
 
+    styles.use(style)
     read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds)
     for line in read.designed:
         print(line, file=sys.stderr)
@@ -107,6 +113,8 @@ def run(
         raise typer.Exit(BAD_INPUT if any(it.of_law for it in execution.faults) else FAILED)
     if interrupted:
         raise typer.Exit(signals.status())
+    if open_ and out is not None and not no_report:
+        options.open_page(out / files.REPORT)
 
 
 def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import BAD_INPUT, FAILED, Force, Threads, console
+from forebay.cli.options import (
+    BAD_INPUT,
+    FAILED,
+    Force,
+    OpenPage,
+    Style,
+    Threads,
+    console,
+)
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -72,13 +80,17 @@ def suite(
         ),
     ] = False,
     force: Force = False,
+    style: Style = "screen",
+    open_: OpenPage = False,
 ) -> None:
     """Run every scenario of RFC 7928 under every law, and compare the laws."""
     from forebay import _native
     from forebay.report import files, place
+    from forebay.report import style as styles
     from forebay.run import progress, prototypes
     from forebay.suite import running, scenarios
 
+    styles.use(style)
     settings = scenarios.find(name)
     command = _command(name, law, scenario, link, seeds, page)
     if out is None and not as_json:
@@ -115,6 +127,8 @@ def suite(
                     where = pages.write(found, about, out, watch)
                 if not as_json:
                     print(f"Report: {where}")
+                if open_:
+                    options.open_page(where)
         except KeyboardInterrupt:
             kept = f"{out / files.NUMBERS} has the numbers" if out else "nothing is left"
             print(f"interrupted while drawing: {kept}", file=sys.stderr)

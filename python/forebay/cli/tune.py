@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, AsJson, Force, Packet, Threads, console
+from forebay.cli.options import FAILED, AsJson, Force, OpenPage, Packet, Style, Threads, console
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -47,13 +47,17 @@ def tune(
     out: Annotated[Path | None, options.out("the page and the pictures", "results/tune")] = None,
     as_json: AsJson = False,
     force: Force = False,
+    style: Style = "screen",
+    open_: OpenPage = False,
 ) -> None:
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
     from forebay.report import place
+    from forebay.report import style as styles
     from forebay.run import progress
     from forebay.tune import page, values
     from forebay.tune import tune as tuned
 
+    styles.use(style)
     command = shlex.join(["forebay", *sys.argv[1:]])
     if out is None and not as_json:
         out = Path("results") / "tune"
@@ -82,6 +86,8 @@ def tune(
         raise typer.Exit(signals.status())
     if result.faults:
         raise typer.Exit(FAILED)
+    if open_ and out is not None and result.searched:
+        options.open_page(out / page.PAGE)
 
 
 def _done(result: Tuning) -> str:

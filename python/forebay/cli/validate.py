@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, Force, ScenarioKeys, console
+from forebay.cli.options import FAILED, Force, OpenPage, ScenarioKeys, Style, console
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -66,16 +66,20 @@ def validate(
         bool, typer.Option("--json", help="Print one JSON object per law instead of tables.")
     ] = False,
     force: Force = False,
+    style: Style = "screen",
+    open_: OpenPage = False,
 ) -> None:
     """Run a scenario simulated and with real flows on a link, and lay both side by side.
 
     Ctrl-C keeps what has finished.
     """
     from forebay.report import place
+    from forebay.report import style as styles
     from forebay.report.result import Result
     from forebay.run import experiment, progress
     from forebay.validate import comparison, mapping, real
 
+    styles.use(style)
     command = shlex.join(["forebay", *sys.argv[1:]])
     read = [experiment.read(one, laws=law, sets=set_ or (), seeds=seeds) for one in file]
     plans = [mapping.link_plans(one) for one in read]
@@ -138,6 +142,8 @@ def validate(
             for name, where in [("Page", page), ("Report", out and out / "report.html")]:
                 if where is not None:
                     print(f"{name}: {where}")
+        if open_ and out is not None:
+            options.open_page(out / "report.html")
     if interrupted or failure:
         if failure:
             print(f"forebay validate: {failure}", file=sys.stderr)

@@ -21,7 +21,7 @@ from forebay.control import selftuning, transient
 from forebay.control.maps import REASONS
 from forebay.control.pictures import EDGE, NOTE
 from forebay.control.rates import RateLoop
-from forebay.report import words
+from forebay.report import style, words
 from forebay.report.plots import COLOURS, STYLE, Plot
 
 if TYPE_CHECKING:
@@ -271,7 +271,8 @@ def draw_map(drawn: Map) -> Plot:
             drawn.flows,
             values,
             np.clip(drawn.gain_margin_db, -20, 20),
-            cmap="RdBu",
+            # In greys, red and blue are alike.
+            cmap="cividis" if style.printed() else "RdBu",
             norm=TwoSlopeNorm(0, -20, 20),
             rasterized=True,
             alpha=0.75,
@@ -317,9 +318,12 @@ def draw_map(drawn: Map) -> Plot:
                     for how in shown
                 ],
                 loc="outside lower left",
-                fontsize=8,
+                fontsize=STYLE["font.size"] - 1,
             )
-        axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
+        if style.printed():
+            axes.set_xlabel("\n".join([axes.get_xlabel(), *captions]))
+        else:
+            axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
         # What no axis shows.
         fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
         beside = f" beside {drawn.link.l4s_flows:g} flows of L4S" if drawn.link.l4s_flows else ""
@@ -340,7 +344,7 @@ def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
     axes.scatter(
         flows,
         values * scale,
-        s=420,
+        s=150 if style.printed() else 420,
         c=np.clip(deviation, 0, 1),
         cmap="Oranges",
         vmin=0,
@@ -351,5 +355,10 @@ def _oscillation(axes: Axes, drawn: Map, scale: float) -> None:
     )
     for x, y, value in zip(flows, values * scale, deviation, strict=True):
         axes.annotate(
-            f"{value:.2f}", (x, y), ha="center", va="center_baseline", fontsize=7, zorder=4
+            f"{value:.2f}",
+            (x, y),
+            ha="center",
+            va="center_baseline",
+            fontsize=4.5 if style.printed() else 7,
+            zorder=4,
         )

@@ -14,6 +14,7 @@ from forebay.replay.claims import Figure, Window
 from forebay.replay.measures import MEASURES, Measured
 from forebay.report import overviews, plots
 from forebay.report.result import Result
+from forebay.report.style import MARKERS
 from forebay.run import stats
 from forebay.run.experiment import Execution
 
@@ -140,7 +141,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
             [x + (rank - (len(laws) - 1) / 2) * 0.7 / len(laws) for x in range(len(places))],
             [drawn.scale * mean for mean, _ in cells],
             yerr=[drawn.scale * float(np.nan_to_num(half)) for _, half in cells],
-            fmt=plots.MARKERS[law % len(plots.MARKERS)],
+            fmt=MARKERS[law % len(MARKERS)],
             color=plots.COLOURS[law % len(plots.COLOURS)],
             label=label,
             markersize=5,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from forebay.report import plots, words
+from forebay.report import plots, style, words
 from forebay.run.metrics import CLASS_METRICS, with_interval
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def draw(result: Runs, point: int, link: int) -> Plot:
                 100 * shorter,
                 where="post",
                 color=plots.COLOURS[i % len(plots.COLOURS)],
-                linestyle=plots.DASHES[i // len(plots.COLOURS)],
+                linestyle=style.dash(i),
                 label=name,
             )
         axes.set_title(law.label)
-        axes.legend(loc="upper left", fontsize=8)
+        axes.legend(loc="upper left", fontsize=plots.STYLE["font.size"] - 1)
     for axes in panels[len(laws) :]:
         axes.set_visible(False)
     panels[0].set_xscale("log")
@@ -85,7 +85,7 @@ def draw(result: Runs, point: int, link: int) -> Plot:
         if place + columns >= len(laws):
             axes.tick_params(labelbottom=True)
             axes.set_xlabel("Queuing delay [ms], logarithmic")
-    figure.supylabel("Packets that waited no longer [%]", fontsize=9)
+    figure.supylabel("Packets that waited no longer [%]", fontsize=plots.STYLE["font.size"])
     return figure
 
 

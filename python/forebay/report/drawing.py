@@ -22,11 +22,12 @@ WORTH = 3
 #: A process that is silent for longer is given up, and the figure drawn here.
 PATIENCE_S = 120.0
 
-Drawn = tuple[bytes, str]
+#: Files by their names, and an SVG.
+Drawn = tuple[dict[str, bytes], str]
 
 
 def rendered(pictures: Sequence[Sketch]) -> Generator[Drawn, None, None]:
-    """PNG and SVG of each figure, in their order; drawn on all cores where that is possible."""
+    """Files and SVG of each figure, in their order; drawn on all cores where that is possible."""
     processes = min(cores(), len(pictures) // WORTH)
     if processes < 2 or not _may_fork():
         yield from (picture.render() for picture in pictures)
@@ -83,9 +84,7 @@ def _draw(pictures: Sequence[Sketch], to: Connection, others: Sequence[Connectio
         other.close()
     try:
         for picture in pictures:
-            png, svg = picture.render()
-            to.send_bytes(png)
-            to.send_bytes(svg.encode())
+            to.send(picture.render())
     except Exception:
         # The parent draws this figure itself, and meets the same fault.
         return
@@ -95,7 +94,7 @@ def _received(pipe: Connection) -> Drawn | None:
     try:
         if not pipe.poll(PATIENCE_S):
             return None
-        png = pipe.recv_bytes()
-        return png, pipe.recv_bytes().decode()
+        found: Drawn = pipe.recv()
+        return found
     except (EOFError, OSError):
         return None

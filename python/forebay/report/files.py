@@ -85,10 +85,11 @@ def write_report(
                 if watch:
                     elapsed_s = time.monotonic() - start
                     watch(Progress(done / len(pictures), done, len(pictures), elapsed_s))
-                png, svg = next(drawn)
+                named, svg = next(drawn)
                 picture.svg = svg if len(svg) <= room else ""
                 room -= len(picture.svg)
-                (figures / f"{picture.name}.png").write_bytes(png)
+                for name, contents in named.items():
+                    (figures / name).write_bytes(contents)
         page = report.html(result, overviews, by_point, moves)
         (temporary / REPORT).write_text(page, encoding="utf-8")
 

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from forebay.report import plots, words
+from forebay.report import plots, style, words
 from forebay.report.classes import COLUMNS
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def completions(result: Runs, point: int, link: int) -> Plot:
                 share,
                 where="post",
                 color=_colour(index),
-                linestyle=plots.DASHES[(index // len(plots.COLOURS)) % len(plots.DASHES)],
+                linestyle=style.dash(index),
                 label=law.label,
                 linewidth=1.2,
             )
@@ -169,10 +169,14 @@ def completions(result: Runs, point: int, link: int) -> Plot:
     for axes in panels[len(kinds) :]:
         axes.set_visible(False)
     panels[0].set_ylim(0, 102)
-    figure.supylabel("Transfers that took no longer [%]", fontsize=9)
+    figure.supylabel("Transfers that took no longer [%]", fontsize=plots.STYLE["font.size"])
     handles, labels = panels[0].get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside right upper")
+        figure.legend(
+            handles,
+            labels,
+            loc="outside upper center" if style.printed() else "outside right upper",
+        )
     return figure
 
 

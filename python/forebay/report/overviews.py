@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator
 from numpy.typing import NDArray
 
-from forebay.report import plots, words
+from forebay.report import plots, style, words
 from forebay.run.axes import Axis, sweep_axes
 from forebay.run.metrics import METRICS
 
@@ -72,8 +72,8 @@ def _curves(result: Runs, names: Sequence[str], axis: Axis) -> plots.Plot:
                 x,
                 mean,
                 color=plots.colour(i),
-                linestyle=plots.DASHES[plots.round_of(i) % len(plots.DASHES)],
-                marker=plots.MARKERS[(i + plots.round_of(i)) % len(plots.MARKERS)],
+                linestyle=style.dash(i),
+                marker=style.MARKERS[(i + plots.round_of(i)) % len(style.MARKERS)],
                 markersize=4,
                 linewidth=1.2,
                 label=label,
@@ -86,7 +86,7 @@ def _curves(result: Runs, names: Sequence[str], axis: Axis) -> plots.Plot:
     bottom = grid[-1][0]
     bottom.set_xlabel(_label(result, axis))
     _number_axis(bottom, axis)
-    grid[0][0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    plots.legend_beside(grid[0][0])
     return figure
 
 
@@ -186,7 +186,7 @@ def _dots(result: Runs, names: Sequence[str]) -> plots.Plot:
                 means,
                 yerr=[metric.scale * np.nan_to_num(cell.half_width) for cell in cells],
                 # Shifted in every round, so that no law looks like another of its colour.
-                fmt=plots.MARKERS[(i + plots.round_of(i)) % len(plots.MARKERS)],
+                fmt=style.MARKERS[(i + plots.round_of(i)) % len(style.MARKERS)],
                 color=plots.colour(i),
                 markerfacecolor="white" if plots.round_of(i) % 2 else plots.colour(i),
                 label=label,
@@ -207,7 +207,7 @@ def _dots(result: Runs, names: Sequence[str]) -> plots.Plot:
     ticks, label = words.points_axis([point for _, point in points])
     _ticks(bottom, range(len(points)), ticks, width)
     bottom.set_xlabel(label)
-    grid[0][0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    plots.legend_beside(grid[0][0])
     return figure
 
 

@@ -61,12 +61,12 @@ class Sketch:
     #: Empty where the page has no room for it.
     svg: str = ""
 
-    def render(self) -> tuple[bytes, str]:
-        """Draws it: PNG and SVG."""
+    def render(self) -> tuple[dict[str, bytes], str]:
+        """Draws it: its files by their names, and its SVG."""
         figure = self.draw()
         # The layout takes long, and comes with the first.
         svg = figure.svg(", ".join(filter(None, [self.title, self.where])))
-        return figure.png(), svg
+        return figure.files(self.name), svg
 
 
 @dataclass

@@ -79,8 +79,8 @@ def _command(numbers: Path) -> str:
 
 #: Options that change no number; those that take a value, and those that do not.
 ELSEWHERE, ASIDE = (
-    ("--out", "--page", "--threads", "--store"),
-    ("--no-report", "--force", "--json", "--no-store"),
+    ("--out", "--page", "--threads", "--store", "--style"),
+    ("--no-report", "--force", "--json", "--no-store", "--open"),
 )
 
 

@@ -13,6 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from markupsafe import escape
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,7 +21,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from forebay.report import words
+from forebay.report import style, words
+from forebay.report.style import COLOURS as COLOURS
+from forebay.report.style import STYLE as STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,13 +33,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Okabe and Ito's colours that keep apart for colour-blind readers, without the yellow that
-#: does not show on white.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
-#: For laws beyond the seventh: they repeat the colours.
-DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1, 1.5))]
-
 #: Most steps that a curve over time is drawn with, and that all curves of a report share.
 #: A step shows the least and the greatest value in it.
 MOST_STEPS = 900
@@ -44,33 +40,8 @@ ALL_STEPS = 80_000
 
 #: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
 LEAST_PX_PER_INCH = 68
-#: Of a picture: enough for screens with two pixels where others have one.
-PNG_DPI = 144
 #: The text of a page is 1032 px wide.
 MOST_PX = 1000
-
-STYLE: Any = {  # matplotlib types its keys one by one
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#666666",
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "figure.dpi": 100,
-    # Text stays text: small files, and a reader can search in them.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "forebay",
-}
 
 TARGET_STYLE: dict[str, Any] = {"color": "#222222", "linewidth": 1.1, "linestyle": (0, (5, 3))}
 UNMEASURED_STYLE: dict[str, Any] = {"color": "#f0f0f0", "linewidth": 0, "zorder": 0}
@@ -78,11 +49,37 @@ CHANGE_STYLE: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle
 
 
 class Plot(Figure):
-    """A figure that a notebook shows as it is, and that saves itself as PNG or SVG."""
+    """A figure that a notebook shows as it is, and that saves itself as PNG, SVG or PDF.
+
+    It is matplotlib's: `figure.axes`, `figure.savefig` and all else work as there.
+    """
+
+    def __init__(self, *, figsize: tuple[float, float], **options: Any) -> None:
+        super().__init__(figsize=style.size(*figsize), **options)
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """As matplotlib's; fonts and colours of the style in use."""
+        with mpl.rc_context(STYLE):
+            super().savefig(fname, **options)
+
+    def files(self, name: str) -> dict[str, bytes]:
+        """Its files by their names: a PNG, and for a paper a PDF, too."""
+        found = {f"{name}.png": self.png()}
+        if style.printed():
+            found[f"{name}.pdf"] = self.pdf()
+        return found
+
+    def pdf(self) -> bytes:
+        """Vectors with the fonts inside. The same figure gives the same file."""
+        out = io.BytesIO()
+        with self._drawn(72):
+            canvas = FigureCanvasPdf(self)
+            canvas.print_pdf(out, metadata={"CreationDate": None})  # type: ignore[no-untyped-call]
+        return out.getvalue()
 
     def png(self) -> bytes:
         out = io.BytesIO()
-        with self._drawn(PNG_DPI):
+        with self._drawn(style.png_dpi()):
             canvas = FigureCanvasAgg(self)
             canvas.print_png(out, pil_kwargs={"compress_level": 4})  # type: ignore[no-untyped-call]
         return out.getvalue()
@@ -202,7 +199,7 @@ def delay(result: Runs, point: int, link: int) -> Plot:
             delay_ms,
             longer,
             color=colour(index),
-            linestyle=DASHES[round_of(index) % len(DASHES)],
+            linestyle=style.dash(index),
             label=law.label,
         )
     axes.set_yscale("log")
@@ -212,8 +209,17 @@ def delay(result: Runs, point: int, link: int) -> Plot:
     axes.set_xlabel("Queuing delay [ms]")
     axes.set_ylabel("Packets that waited longer\n(logarithmic)")
     if axes.lines:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        legend_beside(axes)
     return figure
+
+
+def legend_beside(axes: Axes) -> None:
+    """A legend to the right of the axes; above them in a column of a paper, which is narrow."""
+    if not style.printed():
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        return
+    handles, labels = axes.get_legend_handles_labels()
+    axes.figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
 
 
 def waited_longer(observed: Sequence[Observed], least: float) -> tuple[Floats, Floats]:
@@ -357,7 +363,7 @@ def _time_and_spread(
         sharey=True,
         sharex="col",
         squeeze=False,
-        gridspec_kw={"width_ratios": [5, 1]},
+        gridspec_kw={"width_ratios": [4, 1] if style.printed() else [5, 1]},
     )
     start, end = info.measure_s
     unmeasured = [(0.0, start), (end, info.duration_s)]
@@ -382,7 +388,7 @@ def _time_and_spread(
         left.yaxis.set_major_locator(MaxNLocator(4))
         right.xaxis.set_major_locator(MaxNLocator(3))
     grid[-1][0].set_xlabel("Time [s]")
-    grid[-1][1].set_xlabel(share_label)
+    grid[-1][1].set_xlabel("Share [%]" if style.printed() else share_label)
     _legend(figure, set(targets.values()) - {None}, any(b > a for a, b in unmeasured), info)
     rows_of_time(figure, len(laws), value_label, legend=bool(figure.legends))
     return figure
@@ -393,17 +399,20 @@ def rows_of_time(figure: Plot, rows: int, value_label: str, *, legend: bool) -> 
     and a report has many of these."""
     width, height = figure.get_size_inches()
     top, bottom, title = 0.58 if legend else 0.3, 0.5, 0.36
+    left = 0.72
+    if style.printed():
+        top, bottom, title, left = top - 0.14, 0.36, 0.26, 0.5
     room = (height - top - bottom - (rows - 1) * title) / rows
     figure.subplots_adjust(
-        left=0.72 / width,
+        left=left / width,
         right=1 - 0.12 / width,
         top=1 - top / height,
         bottom=bottom / height,
         hspace=title / room,
-        wspace=0.04,
+        wspace=0.09 if style.printed() else 0.04,
     )
     middle = (1 - top / height + bottom / height) / 2
-    figure.supylabel(value_label, fontsize=9, x=0.06 / width, y=middle, ha="left")
+    figure.supylabel(value_label, fontsize=STYLE["font.size"], x=0.06 / width, y=middle, ha="left")
 
 
 def legend_above(figure: Plot, handles: list[Line2D | Patch], columns: int) -> None:

@@ -123,7 +123,8 @@ def write(
     figures.mkdir(parents=True, exist_ok=True)
 
     def drawn(name: str, title: str, figure: Plot, number: int) -> str:
-        (figures / f"{name}.png").write_bytes(figure.png())
+        for file, contents in figure.files(name).items():
+            (figures / file).write_bytes(contents)
         if watch:
             watch(Progress(number / wanted, number, wanted, time.monotonic() - start))
         return figure.svg(title)

@@ -9,7 +9,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.patches import Ellipse
 
-from forebay.report.plots import COLOURS, MARKERS, STYLE, Plot
+from forebay.report.plots import COLOURS, STYLE, Plot
+from forebay.report.style import MARKERS
 from forebay.run.metrics import METRICS
 
 if TYPE_CHECKING:

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json"
 PICTURES = ["trade", "places", "defaults"]
 #: Every file that a tuning may write; it replaces or removes those of a former one.
-NAMES = [PAGE, LAW, CORNERS, JSON, *(f"{picture}.png" for picture in PICTURES)]
+NAMES = [
+    PAGE,
+    LAW,
+    CORNERS,
+    JSON,
+    *(f"{one}.{ending}" for one in PICTURES for ending in ("png", "pdf")),
+]
 
 
 def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
@@ -32,7 +38,7 @@ def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
     shown = pictures(tuning)
     found[PAGE] = html(tuning, shown, out, command)
     for picture in shown:
-        found[f"{picture.name}.png"] = picture.figure.png()
+        found |= picture.figure.files(picture.name)
     if tuning.chosen is not None:
         law = tuning.chosen.candidate.law
         chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")

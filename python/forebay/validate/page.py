@@ -125,7 +125,12 @@ def drawings(
     page = html(found, shown, command, void_lateness, void_rate)
     return {
         REPORT: page.encode(),
-        **{f"{one.name}.png": one.figure.png() for some in shown for one in some},
+        **{
+            name: contents
+            for some in shown
+            for one in some
+            for name, contents in one.figure.files(one.name).items()
+        },
     }
 
 
@@ -134,7 +139,7 @@ def write(
 ) -> None:
     """Writes all files to a directory, made if need be: the numbers before anything is drawn."""
     out.mkdir(parents=True, exist_ok=True)
-    for old in [*out.glob("agreement-*.png"), *out.glob("delays-*.png"), out / REPORT]:
+    for old in [*out.glob("agreement-*.p*"), *out.glob("delays-*.p*"), out / REPORT]:
         old.unlink(missing_ok=True)
     _put(out, numbers(found, command))
     _put(out, drawings(found, command, void_lateness, void_rate))

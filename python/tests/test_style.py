@@ -1,0 +1,135 @@
+"""`--style paper` and `--open`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from conftest import command
+
+import forebay
+from forebay.report import plots, style
+
+
+@pytest.fixture
+def paper() -> Iterator[None]:
+    style.use("paper")
+    yield
+    style.use("screen")
+
+
+def checked(pdf: bytes) -> tuple[float, float]:
+    """Width and height in inches of a PDF whose fonts are inside, none of them as type 3."""
+    assert pdf.startswith(b"%PDF")
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    assert b"STIX" in pdf
+    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", pdf)
+    assert box
+    return float(box[1]) / 72, float(box[2]) / 72
+
+
+def test_a_paper_gets_vectors_in_its_column(scenario: Path, tmp_path: Path) -> None:
+    arguments = ["run", scenario.name, "--style", "paper", "--out", "out"]
+    subprocess.run(command(*arguments), cwd=tmp_path, check=True, capture_output=True)
+    figures = tmp_path / "out" / "figures"
+    names = {path.stem for path in figures.glob("*.png")}
+    assert {"goodput", "queue-1", "delay-2", "flows-1"} <= names
+    assert {path.stem for path in figures.glob("*.pdf")} == names
+    for name in names:
+        width, height = checked((figures / f"{name}.pdf").read_bytes())
+        assert width == pytest.approx(3.5)
+        assert height < 5
+        # 300 dots per inch.
+        assert matplotlib.image.imread(figures / f"{name}.png").shape[1] == 1050
+    # The page works as any other, and the same result may be drawn for a screen.
+    assert (tmp_path / "out" / "report.html").stat().st_size > 50_000
+    again = ["run", scenario.name, "--out", "out"]
+    subprocess.run(command(*again), cwd=tmp_path, check=True, capture_output=True)
+    assert not list(figures.glob("*.pdf"))
+
+
+def test_every_command_that_draws_knows_the_style(scenario: Path, tmp_path: Path) -> None:
+    link = ["--rate", "15Mbit/s", "--rtt", "200ms", "--flows", "60"]
+    of_map = ["--rate", "15Mbit/s", "--rtt", "50..400ms", "--flows", "10..100", "--points", "8"]
+    for words, name in [
+        (["design", "pi", *link], "bode"),
+        (["map", "pi", *of_map, "--simulate", "0"], "map"),
+        (["fluid", scenario.name, "--law", "pi"], "pi"),
+        (["figure", "pi-pd-3"], "pi-pd-3"),
+    ]:
+        done = subprocess.run(
+            command(*words, "--style", "paper-wide", "--out", words[0]),
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        width, _ = checked((tmp_path / words[0] / f"{name}.pdf").read_bytes())
+        assert width == pytest.approx(7.16)
+        assert (tmp_path / words[0] / f"{name}.png").exists()
+
+
+def test_an_unknown_style_is_refused(scenario: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("run", scenario.name, "--style", "poster"),
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr == '--style: found "poster", allowed: screen, paper, paper-wide\n'
+
+
+def test_laws_are_told_apart_without_colours(scenario: Path, paper: None) -> None:
+    result = forebay.run(scenario, seeds=1)
+    lines = result.plot("delay").axes[0].lines
+    dashes = [line.get_linestyle() for line in lines]
+    assert [line.get_label() for line in lines] == ["pi", "droptail"]
+    assert len(set(dashes)) == 2
+    assert len({str(style.dash(i)) for i in range(7)}) == 7
+    assert checked(result.plot("delay").pdf()) == pytest.approx((3.5, 3.4 * 0.7))
+    # Whoever saves it has the fonts, too.
+    result.plot("delay").savefig(scenario.parent / "mine.pdf")
+    checked((scenario.parent / "mine.pdf").read_bytes())
+
+
+def test_a_screen_has_no_pdf() -> None:
+    figure = plots.Plot(figsize=(4, 3))
+    assert list(figure.files("name")) == ["name.png"]
+
+
+def opened(tmp_path: Path, scenario: Path, **environment: str) -> str:
+    """What the user's browser was told to open, and how the command ended."""
+    seen = tmp_path / "opened.txt"
+    browser = tmp_path / "browser.sh"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {seen}\n')
+    browser.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if "DISPLAY" not in k and k != "BROWSER"}
+    done = subprocess.run(
+        command("run", scenario.name, "--seeds", "1", "--open"),
+        cwd=tmp_path,
+        env={**kept, **{k: v.replace("SCRIPT", str(browser)) for k, v in environment.items()}},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "Report: results/two/report.html" in done.stdout
+    assert "rror" not in done.stderr
+    return seen.read_text().strip() if seen.exists() else ""
+
+
+def test_open_shows_the_page_in_the_browser(tmp_path: Path, scenario: Path) -> None:
+    page = (tmp_path / "results/two/report.html").as_uri()
+    assert opened(tmp_path, scenario, BROWSER="SCRIPT %s") == page
+
+
+def test_open_is_quiet_without_a_browser(tmp_path: Path, scenario: Path) -> None:
+    assert opened(tmp_path, scenario) == ""
