@@ -99,16 +99,16 @@ impl Plan {
     /// What the runs at a point depend on beside the seed: a text for the point, and one for each
     /// law; None for a prototype, whose behaviour no text has.
     fn resolved(&self, point: usize) -> PyResult<(String, Vec<Option<String>>)> {
-        let Some((experiment, prototypes)) = &self.runs else {
+        let Some(experiment) = &self.runs else {
             return Err(PyRuntimeError::new_err("real traffic is not resolved"));
         };
         let point = experiment
             .points
             .get(point)
             .ok_or_else(|| PyIndexError::new_err("point"))?;
-        let laws = point.laws.iter().map(|law| Some(law.resolved()));
-        let of_python = prototypes.iter().map(|_| None);
-        Ok((point.scenario.resolved(), laws.chain(of_python).collect()))
+        let laws = point.laws.iter();
+        let laws = laws.map(|law| (!law.spec.is_own()).then(|| law.resolved()));
+        Ok((point.scenario.resolved(), laws.collect()))
     }
 
     /// Starts every run in background threads, and returns at once. Without `samples`, runs

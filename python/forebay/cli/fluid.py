@@ -106,8 +106,8 @@ def fluid(
     if out is not None:
         drawn = [figure.files(name) for name, figure in figures.items()]
         out.mkdir(parents=True, exist_ok=True)
-        for named in drawn:
-            for name, contents in named.items():
+        for files in drawn:
+            for name, contents in files.items():
                 (out / name).write_bytes(contents)
     if as_json:
         for row in rows:
