@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 CHROMIUM = Path("/usr/bin/chromium")
 needs_chromium = pytest.mark.skipif(
@@ -59,3 +59,52 @@ def studio(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Pope
             raise
     assert process.returncode == 0, err
     assert (out, err) == ("", "It ends with Ctrl-C.\n")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def faults() -> list[str]:
+    return []
+
+
+def opened(
+    browser: Browser, address: str, faults: list[str], width: int = 1440, scheme: str = "light"
+) -> Page:
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        accept_downloads=True,
+    )
+    page = context.new_page()
+    page.on(
+        "console",
+        lambda it: faults.append(it.text) if it.type in ("error", "warning") else None,
+    )
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "request",
+        lambda it: (
+            None
+            if it.url.startswith(address.split("#")[0])
+            or it.url.startswith(("data:", "blob:", "ws:"))
+            else faults.append(it.url)
+        ),
+    )
+    page.goto(address)
+    settled(page)
+    return page
+
+
+def settled(page: Page) -> None:
+    """Until the newest state is drawn to its end."""
+    for _ in range(200):
+        page.wait_for_timeout(50)
+        sent = page.evaluate("window.studio.sent()")
+        if sent and page.get_attribute("html", "data-done") == str(sent):
+            return
+    raise AssertionError("the newest state was not drawn")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import chromium, needs_chromium, studio
+from browser import browser, faults, needs_chromium, opened, settled, studio
 from conftest import SCENARIO, Cli
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -26,7 +26,9 @@ from forebay.studio import gains, packets, state, theory
 from forebay.studio.scenario import Base
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
+
+__all__ = ["browser", "faults"]  # fixtures that are in force here
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -111,6 +113,22 @@ def test_the_queue_is_that_of_forebay_run(base: Base, tmp_path: Path) -> None:
         queue = packets.extremes(mine.samples["queue_pkts"], 200)
         assert queue.max() == mine.samples["queue_pkts"].max()
         assert queue.min() == mine.samples["queue_pkts"].min()
+
+
+def test_it_warns_as_forebay_run_does(base: Base, tmp_path: Path) -> None:
+    slow = {"a": "pi", "a.by": "hand", "a.target": "50p", "duration": "30s"}
+    now = state.parse(slow, base.start)
+    plan = base.plan(now, params(now))
+    mine = packets.warnings(plan, packets.run(plan, 1, lambda: False))
+    theirs = forebay.run(base.toml(now, params(now))).warnings
+    assert mine == [f"{found.law}: {found.text}" for found, _ in theirs]
+    assert mine
+
+
+def test_a_long_run_that_nobody_waits_for_ends_early(base: Base) -> None:
+    long = state.parse({"rate": "100Mbit/s", "duration": "600s", "buffer": "800p"}, base.start)
+    with pytest.raises(packets.Outdated):
+        packets.run(base.plan(long, {}), 1, lambda: True)
 
 
 def test_another_seed_is_the_same_run_as_that_seed_of_forebay_run(
@@ -334,55 +352,6 @@ def test_a_wrong_file_or_port_is_one_line(cli: Cli, tmp_path: Path) -> None:
 # --- the page ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def faults() -> list[str]:
-    return []
-
-
-def opened(
-    browser: Browser, address: str, faults: list[str], width: int = 1440, scheme: str = "light"
-) -> Page:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme=scheme,  # type: ignore[arg-type]
-        accept_downloads=True,
-    )
-    page = context.new_page()
-    page.on(
-        "console",
-        lambda it: faults.append(it.text) if it.type in ("error", "warning") else None,
-    )
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on(
-        "request",
-        lambda it: (
-            None
-            if it.url.startswith(address.split("#")[0])
-            or it.url.startswith(("data:", "blob:", "ws:"))
-            else faults.append(it.url)
-        ),
-    )
-    page.goto(address)
-    settled(page)
-    return page
-
-
-def settled(page: Page) -> None:
-    """Until the newest state is drawn to its end."""
-    for _ in range(200):
-        page.wait_for_timeout(50)
-        sent = page.evaluate("window.studio.sent()")
-        if sent and page.get_attribute("html", "data-done") == str(sent):
-            return
-    raise AssertionError("the newest state was not drawn")
-
-
 @needs_chromium
 def test_a_slider_brings_a_new_curve(
     browser: Browser, server: tuple[str, int], faults: list[str]
@@ -475,7 +444,7 @@ def test_what_is_saved_and_copied_runs(
 def test_compare_design_and_reasons(
     browser: Browser, server: tuple[str, int], faults: list[str]
 ) -> None:
-    page = opened(browser, server[0], faults)
+    page = opened(browser, server[0] + "#duration=10s", faults)
     page.get_by_label("Law B").select_option("codel")
     settled(page)
     assert page.locator("#w-bode").get_by_text("no linear model").count() == 1

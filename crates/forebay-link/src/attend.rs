@@ -1,10 +1,11 @@
-//! Observers of a run: the live view, and an address that serves metrics.
+//! Observers of a run: the live view, an address that serves metrics, and a socket for changes.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::control::{self, Control};
 use crate::driver::Watchers;
 use crate::live::Shared;
 use crate::prometheus::Endpoint;
@@ -17,18 +18,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The view of a run, if it has one.
 pub struct Attendance {
     view: Arc<Mutex<Option<JoinHandle<()>>>>,
+    _socket: Option<control::File>,
 }
 
 impl Attendance {
-    /// Lets `watchers` start the view if `watch` is set, and serve metrics on `endpoint`.
+    /// Lets `watchers` start the view if `watch` is set, and serve metrics on `endpoint`
+    /// and changes by `control`.
     pub fn add(
         watchers: &mut Watchers,
         settings: &Settings,
         watch: bool,
         endpoint: Option<Endpoint>,
+        control: Option<Control>,
     ) -> Attendance {
         let view: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
-        if watch || endpoint.is_some() {
+        let socket = control.as_ref().map(Control::file);
+        if watch || endpoint.is_some() || control.is_some() {
             let shared = Shared::default();
             watchers.picture = Some(Arc::clone(&shared));
             let (changes, asked) = channel();
@@ -36,15 +41,21 @@ impl Attendance {
             let (settings, view) = (settings.clone(), Arc::clone(&view));
             watchers.attend = Some(Box::new(move || {
                 if watch {
-                    let started = watch::start(&settings, Arc::clone(&shared), changes);
+                    let started = watch::start(&settings, Arc::clone(&shared), changes.clone());
                     *view.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+                }
+                if let Some(control) = control {
+                    control.serve(&settings, Arc::clone(&shared), changes);
                 }
                 if let Some(endpoint) = endpoint {
                     endpoint.serve(shared);
                 }
             }));
         }
-        Attendance { view }
+        Attendance {
+            view,
+            _socket: socket,
+        }
     }
 
     /// Waits until the view has given the terminal back. Reading from a closed terminal may never

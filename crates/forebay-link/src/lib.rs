@@ -16,6 +16,7 @@ pub mod classes;
 mod clock;
 #[allow(unsafe_code, reason = "system calls")]
 mod congestion;
+pub mod control;
 #[allow(unsafe_code, reason = "system calls")]
 mod device;
 pub mod direction;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::{ParamError, Time};
+use forebay_link::control::Control;
 use forebay_link::live::Change;
 use forebay_link::prometheus::Endpoint;
 use forebay_link::{
@@ -280,11 +281,12 @@ record! {
 /// Raises ScenarioError for wrong settings, and OSError for what the machine does not allow.
 ///
 /// `output` takes what command and server write; `watch` shows the run while it goes on, on the
-/// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder.
+/// terminal or as lines; `metrics` is an address to serve them on; `captures` is a folder;
+/// `control` is a path for a socket that takes changes.
 #[pyfunction]
 #[pyo3(signature = (
     settings, *, command=None, server=None, output=None, stop=None, ready=None, watch=false,
-    metrics=None, captures=None
+    metrics=None, captures=None, control=None
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn link_run(
@@ -298,6 +300,7 @@ pub fn link_run(
     watch: bool,
     metrics: Option<&str>,
     captures: Option<PathBuf>,
+    control: Option<PathBuf>,
 ) -> PyResult<LinkOutcome> {
     let settings = settings.get().settings.clone();
     let commands = Commands {
@@ -323,7 +326,9 @@ pub fn link_run(
     let endpoint = metrics.map(Endpoint::at).transpose();
     let endpoint = endpoint.map_err(|error| refused(&error))?;
     let address = endpoint.as_ref().map(Endpoint::address).transpose()?;
-    let attendance = Attendance::add(&mut watchers, &settings, watch, endpoint);
+    let control = control.map(|path| Control::at(&path)).transpose();
+    let control = control.map_err(|error| refused(&error))?;
+    let attendance = Attendance::add(&mut watchers, &settings, watch, endpoint, control);
     let mut raised = None;
     let outcome = py.detach(|| {
         let outcome = forebay_link::run(&settings, &commands, watchers, |up| {

@@ -95,6 +95,13 @@ def link(
             metavar="ADDRESS:PORT",
         ),
     ] = None,
+    control: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take changes over a Unix socket there, as `forebay studio --link` makes them.",
+            metavar="PATH",
+        ),
+    ] = None,
     pcap: Annotated[
         Path | None,
         typer.Option(
@@ -153,6 +160,7 @@ def link(
             watch=watch,
             metrics=metrics,
             captures=str(pcap) if pcap else None,
+            control=str(control) if control else None,
         )
     except OSError as error:
         print(f"forebay link: {error}", file=sys.stderr)

@@ -98,7 +98,7 @@ def _run(arguments: list[str]) -> int:
 
 
 #: Options that name a file or a folder; an empty text would be the present folder.
-PATHS = ("--out", "--page", "--pcap", "--experiments", "--store")
+PATHS = ("--out", "--page", "--pcap", "--control", "--link", "--experiments", "--store")
 
 
 def _no_empty_path(arguments: list[str]) -> None:

@@ -23,6 +23,14 @@ def studio(
             show_default=False,
         ),
     ] = None,
+    link: Annotated[
+        Path | None,
+        typer.Option(
+            help="Watch and steer a real link, too: the socket of `forebay link --control PATH`.",
+            metavar="PATH",
+            show_default=False,
+        ),
+    ] = None,
     port: Annotated[
         int,
         typer.Option(
@@ -40,6 +48,10 @@ def studio(
     base = Base.read(file)
     # What is wrong with it is told here, and not in the page.
     base.plan(base.start, {})
+    if link is not None:
+        from forebay.studio import live
+
+        live.check(link)
     opened = door.at(port)
     print(f"Studio: {opened.address}", flush=True)
     print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
@@ -51,7 +63,7 @@ def studio(
         # While it loads, the browser does.
         from forebay.studio.server import serve
 
-        serve(base, opened.listening, opened.token)
+        serve(base, opened.listening, opened.token, link)
     except KeyboardInterrupt:
         # That is how it ends.
         raise typer.Exit from None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.run import experiment, memory
+from forebay.run import experiment, memory, settled
 from forebay.run.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -132,6 +132,14 @@ def _law(point: PointInfo, run: Run, bins: int, delays_s: Floats) -> dict[str, A
         "delay_share_pct": _rounded(_shares(run, delays_s), 2),
         "numbers": {name: _finite(run.metrics[name]) for name in NUMBERS},
     }
+
+
+def warnings(plan: Plan, runs: list[Run]) -> list[str]:
+    """What a reader must know of the numbers, as `forebay run` warns: a law that was measured
+    before it had settled, or that missed its set-point."""
+    point = plan.points[0]
+    groups = [(0, point, point.laws[run.law], [run]) for run in runs]
+    return [f"{found.law}: {found.text}" for found, _ in settled.warnings(groups)]
 
 
 def numbers() -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ class Gate:
         return ""
 
 
-def application(base: Base, port: int, token: str) -> ASGIApp:
+def application(base: Base, port: int, token: str, link: Path | None) -> ASGIApp:
     """The page, what it is made of, and its socket."""
     pages: set[Session] = set()
 
@@ -111,7 +111,7 @@ def application(base: Base, port: int, token: str) -> ASGIApp:
         if len(pages) >= MOST_PAGES:
             await it.close(1013, f"found {MOST_PAGES} open pages, allowed: no more")
             return
-        session = (await asyncio.to_thread(_session))(it, base)
+        session = (await asyncio.to_thread(_session))(it, base, link)
         pages.add(session)
         try:
             await session.serve()
@@ -126,10 +126,10 @@ def application(base: Base, port: int, token: str) -> ASGIApp:
     return Gate(Starlette(routes=routes), port, token)
 
 
-def serve(base: Base, listening: socket.socket, token: str) -> None:
-    """Serves on a port that listens already, until Ctrl-C."""
+def serve(base: Base, listening: socket.socket, token: str, link: Path | None) -> None:
+    """Serves on a port that listens already, until Ctrl-C; `link` is the socket of a real one."""
     config = uvicorn.Config(
-        application(base, listening.getsockname()[1], token),
+        application(base, listening.getsockname()[1], token, link),
         log_level="critical",
         access_log=False,
         lifespan="off",

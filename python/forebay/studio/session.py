@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -18,10 +20,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from forebay import _native
 from forebay._native import LawModel, ScenarioError
 from forebay.studio import controls, gains, packets, state
+from forebay.studio.live import EVERY_S, Link
 from forebay.studio.packets import MOST_BINS, Outdated
 from forebay.studio.state import State
 
 if TYPE_CHECKING:
+    from forebay._native import Plan, Run
     from forebay.studio.scenario import Base
 
 Message = dict[str, Any]
@@ -37,9 +41,10 @@ TEXTS = ("toml", "python")
 class Session:
     """Answers one page until it goes away."""
 
-    def __init__(self, socket: WebSocket, base: Base) -> None:
+    def __init__(self, socket: WebSocket, base: Base, link: Path | None = None) -> None:
         self._socket = socket
         self._base = base
+        self._link = Link(link) if link else None
         self._newest: tuple[int, object, int] | None = None
         self._came = asyncio.Event()
         self._closed = False
@@ -48,7 +53,9 @@ class Session:
     async def serve(self) -> None:
         """From the greeting to the page's end."""
         await self._send(self._hello())
-        worker = asyncio.create_task(self._work())
+        tasks = [asyncio.create_task(self._work())]
+        if self._link:
+            tasks.append(asyncio.create_task(self._watch(self._link)))
         try:
             while True:
                 await self._hear(await self._socket.receive_text())
@@ -57,18 +64,25 @@ class Session:
             pass
         finally:
             self._closed = True
-            worker.cancel()
+            for task in tasks:
+                task.cancel()
+            if self._link:
+                self._link.close()
 
     async def _hear(self, text: str) -> None:
         try:
             message = json.loads(text)
-            n, texts = message["n"], message["state"]
-            if not isinstance(n, int) or not isinstance(texts, dict):
+            n, texts = message["n"], message.get("state")
+            steered = "steer" in message and self._link is not None
+            if not isinstance(n, int) or not (steered or isinstance(texts, dict)):
                 raise TypeError
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             await self._send(
                 {"kind": "error", "n": 0, "message": 'found no {"n": 1, "state": {…}}'}
             )
+            return
+        if steered and self._link:
+            await self._send(await self._steer(self._link, n, message))
             return
         if message.get("ask") in TEXTS:
             await self._send(await asyncio.to_thread(self._text, n, texts, message["ask"]))
@@ -77,6 +91,26 @@ class Session:
         bins = width if isinstance(width, int) else MOST_BINS
         self._newest = (n, texts, min(max(bins, NARROWEST), MOST_BINS))
         self._came.set()
+
+    async def _watch(self, link: Link) -> None:
+        """Tells the page of a real link, until that ends."""
+        try:
+            while True:
+                await self._send({"kind": "live", "ways": await link.look()})
+                await asyncio.sleep(EVERY_S)
+        except (OSError, TimeoutError, ValueError, KeyError):
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await self._send({"kind": "live", "ended": True})
+        except (WebSocketDisconnect, RuntimeError):
+            # The page has gone.
+            pass
+
+    async def _steer(self, link: Link, n: int, message: Message) -> Message:
+        try:
+            error = await link.steer(message["steer"], message.get("changes"))
+        except (OSError, TimeoutError):
+            error = "link: it has ended"
+        return {"kind": "steered", "n": n, "message": error}
 
     async def _work(self) -> None:
         while True:
@@ -104,6 +138,7 @@ class Session:
         """What a state is answered with, in this order."""
         parsed: list[State] = []
         settled: dict[str, gains.Settled] = {}
+        made: list[tuple[Plan, list[Run]]] = []
 
         def accept() -> Message:
             now = state.parse(texts, self._base.start)
@@ -121,6 +156,7 @@ class Session:
             (now,) = parsed
             plan = self._base.plan(now, {side: of.params for side, of in settled.items()})
             runs = packets.run(plan, now.seed, self._outdated)
+            made.append((plan, runs))
             sides = [side for side, _ in now.choices]
             return {"kind": "packets", "n": n} | packets.curves(plan, runs, sides, bins)
 
@@ -133,6 +169,9 @@ class Session:
             from forebay.studio import theory
 
             return {"kind": "loops", "n": n} | theory.loops(parsed[0], settled)
+
+        def warn() -> Message:
+            return {"kind": "warnings", "n": n, "texts": packets.warnings(*made[0])}
 
         def fluid() -> Message:
             from forebay.studio import theory
@@ -150,7 +189,10 @@ class Session:
                 found[side] = self._maps.of(parsed[0], choice, settled[side].params)
             return {"kind": "maps", "n": n, "laws": found}
 
-        yield from (run, fluid, loops, maps)
+        yield run
+        if made:
+            yield warn
+        yield from (fluid, loops, maps)
         yield lambda: {"kind": "done", "n": n}
 
     def _text(self, n: int, texts: object, ask: str) -> Message:
@@ -171,12 +213,12 @@ class Session:
             "kind": "hello",
             "version": _native.__version__,
             "file": self._base.label,
-            "title": self._base.point and self._base.tables.get("title", ""),
             "remark": self._base.remark,
             "start": start.texts(),
             "controls": [control.as_json() for control in controls.CONTROLS],
             "numbers": packets.numbers(),
             "laws": law_cards(),
+            "link": self._link is not None,
         }
 
     async def _send(self, message: Message) -> None:

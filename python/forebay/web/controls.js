@@ -57,7 +57,7 @@ export function field(control, key, move) {
   const id = `c-${key.replaceAll(".", "-")}`;
   const label = make("label", { for: id, title: control.doc }, control.label);
   if (control.type === "choice") {
-    const select = make("select", { id });
+    const select = make("select", { id, title: control.doc });
     for (const [value, words] of control.options) select.append(make("option", { value }, words));
     select.addEventListener("change", () => move(key, select.value, true));
     return {
@@ -68,7 +68,7 @@ export function field(control, key, move) {
     };
   }
   if (control.type === "flag") {
-    const box = make("input", { id, type: "checkbox" });
+    const box = make("input", { id, type: "checkbox", title: control.doc });
     box.addEventListener("change", () => move(key, String(box.checked), true));
     return {
       element: make("div", { class: "control flag" }, label, box),
@@ -77,7 +77,7 @@ export function field(control, key, move) {
       disable(is) { box.disabled = is; },
     };
   }
-  const input = make("input", { id, type: "text", spellcheck: "false", inputmode: "text" });
+  const input = make("input", { id, type: "text", spellcheck: "false", title: control.doc });
   input.addEventListener("input", () => move(key, input.value.trim(), false));
   input.addEventListener("change", () => move(key, input.value.trim(), true));
   const element = make("div", { class: "control" }, label, input);

@@ -162,6 +162,10 @@ export class Pictures {
     this.through.say("Throughput over time.");
   }
 
+  draw_warnings({ texts }) {
+    at("warnings").replaceChildren(...texts.map((text) => make("li", {}, text)));
+  }
+
   fits(message) {
     const curve = Object.values(this.last.fluid.laws).find((law) => law.queue_pkts);
     return curve?.queue_pkts.length === message.time_s.length;
@@ -209,7 +213,7 @@ export class Pictures {
         ["", m.stable ? "stable" : "unstable", m.stable ? "good" : "bad"],
         ["phase margin", value("phase_deg", (v) => `${figures(v)}°`)],
         ["gain margin", value("gain_db", (v) => `${figures(v)} dB`)],
-        ["delay margin", value("delay_s", (v) => `${figures(1e3 * v)} ms`)],
+        ["delay margin", value("delay_s", (v) => (v < 1 ? `${figures(1e3 * v)} ms` : `${figures(v)} s`))],
         ["crossover", value("crossover_rad_s", (v) => `${figures(v)} rad/s`)],
         ["largest |1/(1 + L)|", value("sensitivity", (v) => figures(v))],
       ];

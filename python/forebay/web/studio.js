@@ -3,6 +3,7 @@
 
 import { redraw } from "./charts.js";
 import { field, group, make, number } from "./controls.js";
+import { Live } from "./live.js";
 import { Pictures } from "./pictures.js";
 
 const SIDES = ["a", "b"];
@@ -20,6 +21,7 @@ let sent = 0;
 let answered = 0;
 let waiting = null;
 let pictures = null;
+let live = null;
 /** When each state was asked for, until its picture is there. */
 const asked = new Map();
 /** Milliseconds from a move to the packets' new curve, the latest 500. */
@@ -41,8 +43,11 @@ function hear(message) {
   if (message.kind === "hello") return greet(message);
   if (message.kind === "toml") return download(message.text);
   if (message.kind === "python") return copy(message.text, "Python is in the clipboard.");
-  if (message.n < answered) return undefined;
-  answered = message.n;
+  if (message.kind === "live") return live?.hear(message);
+  if (message.kind === "steered") return tell(message.message, Boolean(message.message));
+  // An answer that belongs to no state has 0.
+  if (message.n && message.n < answered) return undefined;
+  answered = message.n || answered;
   if (message.kind === "error") return wrong(message);
   if (message.kind === "state") return accepted(message);
   if (message.kind === "done") {
@@ -81,8 +86,7 @@ function send() {
 }
 
 function ask(what) {
-  sent += 1;
-  socket.send(JSON.stringify({ n: sent, ask: what, state: texts }));
+  socket.send(JSON.stringify({ n: 0, ask: what, state: texts }));
 }
 
 function greet(message) {
@@ -96,6 +100,11 @@ function greet(message) {
     texts.rtt = `${Number(rttMs.toPrecision(3))}ms`;
     moved(done, ["flows", "rtt"]);
   });
+  if (hello.link) {
+    live = new Live(hello, (way, changes) => {
+      socket.send(JSON.stringify({ n: 0, steer: way, changes }));
+    }, () => ({ kind: texts.a, params: laws.a?.params ?? {} }));
+  }
   texts = { ...hello.start, ...fromAddress() };
   build();
   send();
