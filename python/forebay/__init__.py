@@ -3,8 +3,12 @@
 `forebay.run("experiment.toml")` runs an experiment and gives a `Result` with its tables, its
 figures and its report; `forebay.laws()` lists the laws, `forebay.schema()` gives the JSON
 Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind a law.
+`forebay.design` finds gains for a link, `forebay.map` says where a law is stable, `forebay.tune`
+searches one law for a range of links, `forebay.fluid` has the fluid model. What they return draws
+itself by `plot()`, and shows itself in a notebook.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from forebay._native import Packet, Queue, ScenarioError, __version__, laws, queues, schema
@@ -12,16 +16,20 @@ from forebay.lazy import getter
 from forebay.run.prototypes import Controller
 
 if TYPE_CHECKING:
+    from forebay import fluid
+    from forebay.control.design import design
+    from forebay.control.mapped import map  # noqa: A004
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
+    from forebay.tune.api import tune
 else:
-    # `forebay.run` and `forebay.link` are functions, and folders have the same names. Python
-    # sets an attribute to a folder once, when it is first loaded: so they are loaded here, and
-    # their names freed (docs/decisions/006).
-    from forebay import link, run
+    # `forebay.run`, `forebay.link` and `forebay.tune` are functions, and folders have the same
+    # names. Python sets an attribute to a folder once, when it is first loaded: so they are loaded
+    # here, and their names freed (docs/decisions/006).
+    from forebay import link, run, tune
 
-    del link, run
+    del link, run, tune
 
 __all__ = [
     "Controller",
@@ -32,11 +40,15 @@ __all__ = [
     "RunError",
     "ScenarioError",
     "__version__",
+    "design",
+    "fluid",
     "laws",
     "link",
+    "map",
     "queues",
     "run",
     "schema",
+    "tune",
 ]
 
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
@@ -45,12 +57,19 @@ _LATER = {
     "Interrupted": "run.api",
     "Result": "report.result",
     "RunError": "run.api",
+    "design": "control.design",
     "link": "link.net",
+    "map": "control.mapped",
     "run": "run.api",
+    "tune": "tune.api",
 }
 
-__getattr__ = getter(__name__, _LATER)
+_later = getter(__name__, _LATER)
+
+
+def __getattr__(name: str) -> object:
+    return import_module("forebay.fluid") if name == "fluid" else _later(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, "fluid"})

@@ -16,8 +16,7 @@ from forebay.cli import options
 from forebay.cli.options import ScenarioFile, ScenarioKeys, Style, console, settings
 
 if TYPE_CHECKING:
-    from forebay._native import FluidTrace, Plan
-    from forebay.report.plots import Plot
+    from forebay._native import FluidTrace
 
 Row = dict[str, str | float | None]
 
@@ -97,11 +96,14 @@ def fluid(
             for name, group in groupby(ordered, key=lambda comparison: comparison.law)
         }
     else:
+        from forebay.fluid import picture
+
         traces = api.scenario(source, laws=law or (), sets=sets, sawtooth=sawtooth)
         rows = [_row(trace) for trace in traces]
         by_law = sorted(traces, key=lambda trace: trace.law)
         figures = {
-            name: _figure(list(group), plan) for name, group in groupby(by_law, key=lambda t: t.law)
+            name: picture.draw(list(group), plan)
+            for name, group in groupby(by_law, key=lambda t: t.law)
         }
     if out is not None:
         drawn = [figure.files(name) for name, figure in figures.items()]
@@ -128,41 +130,6 @@ def _row(trace: FluidTrace) -> Row:
         "probability": float(trace.probability[0, half].mean()),
         "window_pkts": float(trace.window_pkts[0, half].mean()),
     }
-
-
-def _figure(traces: list[FluidTrace], plan: Plan) -> Plot:
-    """Queue, window and probability of one law, a column per point."""
-    import matplotlib as mpl
-
-    from forebay.report import plots, words
-
-    points = {point.label: point for point in plan.points}
-    with mpl.rc_context(plots.STYLE):
-        figure = plots.Plot(figsize=(3.6 * len(traces) + 0.8, 6.0), layout="constrained")
-        axes = figure.subplots(3, len(traces), squeeze=False, sharex="col")
-        for column, trace in enumerate(traces):
-            panels = [trace.queue_pkts, trace.window_pkts, trace.probability]
-            for axis, values in zip(axes[:, column], panels, strict=True):
-                for index, line in enumerate(values):
-                    colour = plots.COLOURS[index % len(plots.COLOURS)]
-                    axis.plot(trace.time_s, line, color=colour, linewidth=1.0)
-                axis.set_ylim(bottom=0)
-            point = points[trace.point]
-            law = next(law for law in point.laws if law.label == trace.law)
-            target_pkts = plots.target_pkts(point, law, point.links[0])
-            if target_pkts is not None:
-                target = {**plots.TARGET_STYLE, "zorder": 1}
-                axes[0, column].axhline(target_pkts, label="set-point", **target)
-                axes[0, column].legend()
-            axes[0, column].set_title(words.point(point) or trace.law)
-            axes[2, column].set_xlabel("Time [s]")
-        names = ["Queue [packets]", "Window [packets]", "Signal probability"]
-        for axis, name in zip(axes[:, 0], names, strict=True):
-            axis.set_ylabel(name)
-        if len(traces[0].classes) > 1:
-            axes[1, -1].legend(axes[1, -1].lines, traces[0].classes)
-        figure.suptitle(f"{traces[0].law} in the fluid model", x=0.01, ha="left")
-    return figure
 
 
 def _print(rows: list[Row]) -> None:

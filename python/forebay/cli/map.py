@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.options import L4sFlows, LawKind, Packet, Style, settings
-from forebay.control.spans import DOTS, ends
+from forebay.control.spans import DOTS
 
 
 def stability_map(
@@ -40,52 +39,19 @@ def stability_map(
     """
     import polars as pl
 
-    from forebay import _native
-    from forebay.control import maps
-    from forebay.control.figures import draw_map
-    from forebay.control.link import Link
+    from forebay.control import mapped
     from forebay.report import place
     from forebay.report import style as styles
-    from forebay.run import parquet, progress
+    from forebay.run import parquet
 
     styles.use(style)
     out = out or Path("results") / f"map-{law}"
     place.check(out)
-    fewest, most = _range("--flows", flows)
-    if DOTS in rate and DOTS in rtt:
-        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
-    if DOTS not in rate and DOTS not in rtt:
-        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
     axis = "rate" if DOTS in rate else "rtt"
-    low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)
-    quantity = "rate" if axis == "rate" else "time"
-    bounds = tuple(_native.quantity(f"--{axis}", text, quantity) for text in (low, high))
-    counts = (float(_number("--flows", fewest)), float(_number("--flows", most)))
-    for key, text, (a, b) in [
-        ("--flows", flows, counts),
-        (f"--{axis}", rate if axis == "rate" else rtt, bounds),
-    ]:
-        if not 0 < a < b:
-            raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
-    given = settings(set_)
-    # The set-point matters only where the law has none among its parameters.
-    link = Link.of(
-        high if axis == "rate" else rate,
-        packet,
-        counts[1],
-        high if axis == "rtt" else rtt,
-        given.get("target", "1p"),
-        buffer,
-        l4s_flows,
+    drawn = mapped.stability_map(
+        law, rate, flows, rtt, packet, buffer, settings(set_), l4s_flows, points, simulate
     )
-    with progress.status("finding where the loop is stable"):
-        drawn = maps.stability_map(
-            law, link, list(given.items()), counts, axis, (bounds[0], bounds[1]), points
-        )
-    if simulate:
-        with progress.status("running packets at some of the cells"):
-            drawn = maps.simulate(drawn, list(given.items()), simulate)
-    named = draw_map(drawn).files("map")
+    named = drawn.plot().files("map")
     out.mkdir(parents=True, exist_ok=True)
     for name, contents in named.items():
         (out / name).write_bytes(contents)
@@ -120,16 +86,3 @@ def stability_map(
             f"its mean {deviation:.2f}"
         )
     print(f"Map: {out / 'map.png'}")
-
-
-def _range(key: str, text: str) -> tuple[str, str]:
-    if DOTS not in text:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a range such as 10..400')
-    return ends(key, text)
-
-
-def _number(key: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None

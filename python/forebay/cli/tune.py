@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +15,7 @@ from forebay.cli.options import FAILED, AsJson, Force, OpenPage, Packet, Style, 
 from forebay.run import signals
 
 if TYPE_CHECKING:
-    from forebay.run.experiment import Progress
     from forebay.tune import Tuning
-    from forebay.tune.tuning import Watch
 
 
 def tune(
@@ -64,7 +60,7 @@ def tune(
     if out is not None:
         place.check(out)
         place.claim(out, command, force=force, numbers=page.JSON)
-    with _watch() as watch:
+    with progress.stages() as watch:
         result = tuned(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch
         )
@@ -99,30 +95,6 @@ def _done(result: Tuning) -> str:
         f"{len(result.searched)} searches had ended, and are kept; nothing had been checked with "
         "packets"
     )
-
-
-@contextmanager
-def _watch() -> Iterator[Watch]:
-    """One bar per stage."""
-    from forebay.run import progress
-
-    stage, context, update = "", None, None
-    try:
-
-        def watch(what: str, now: Progress) -> None:
-            nonlocal stage, context, update
-            if what != stage:
-                if context is not None:
-                    context.__exit__(None, None, None)
-                stage, context = what, progress.bar(what=what)
-                update = context.__enter__()
-            assert update is not None
-            update(now)
-
-        yield watch
-    finally:
-        if context is not None:
-            context.__exit__(None, None, None)
 
 
 def _show(result: Tuning, out: Path | None) -> None:

@@ -6,5 +6,6 @@ the fluid beside the packets.
 
 from forebay.fluid.api import halving, run, scenario
 from forebay.fluid.model import Bottleneck, Change, Class, Model
+from forebay.fluid.traces import Traces
 
-__all__ = ["Bottleneck", "Change", "Class", "Model", "halving", "run", "scenario"]
+__all__ = ["Bottleneck", "Change", "Class", "Model", "Traces", "halving", "run", "scenario"]

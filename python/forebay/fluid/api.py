@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from forebay import _native
 from forebay.fluid.model import Model
+from forebay.fluid.traces import Traces
 from forebay.run import auto, experiment
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def scenario(
     sets: Sequence[tuple[str, str]] = (),
     sawtooth: bool = False,
     step: str = "1ms",
-) -> list[FluidTrace]:
+) -> Traces:
     """Runs every law at every point of a scenario as a fluid; see `run`.
 
     laws: names, to run instead of the file's; sets: keys and values to set on top of it;
@@ -50,7 +51,7 @@ def scenario(
     """
     name, text = experiment.text_of(path)
     text, left, _ = auto.resolved(text, name, sets, laws, experiment.beside(name))
-    return experiment.unbroken(
+    traces = experiment.unbroken(
         lambda: _native.fluid_scenario(
             text,
             name,
@@ -61,3 +62,7 @@ def scenario(
             read=experiment.beside(name),
         )
     )
+    # The set-points that pictures show; standard input is read once.
+    source = text.decode() if name == experiment.STDIN else path
+    texts = [f"{key}={value}" for key, value in sets]
+    return Traces(traces, experiment.read(source, laws=laws, sets=texts).plan)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Observed,
         Parameter,
     )
+    from forebay.report.plots import Plot
     from forebay.report.result import Result
 
 #: What the tables call each direction.
@@ -159,6 +160,17 @@ class Outcome:
         )
         execution = Execution(runs, [], False, self.duration_s)
         return Result(experiment, execution)
+
+    def plot(self, kind: str = "queue", direction: str = "up", **options: Any) -> Plot:
+        """A figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
+        if direction not in DIRECTIONS:
+            raise ValueError(f'direction: found "{direction}", allowed: {", ".join(DIRECTIONS)}')
+        return self.result().plot(kind, point=DIRECTIONS.index(direction), **options)
+
+    def _repr_html_(self) -> str:
+        if self.measured:
+            return self.result()._repr_html_()
+        return f"<p>Nothing was measured in {self.duration_s:.3g} s.</p>"
 
     def write(self, out: str | os.PathLike[str], *, report: bool = True) -> None:
         """Writes what `Result.report` does, and link.json, to the directory `out`."""

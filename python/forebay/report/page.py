@@ -210,9 +210,10 @@ def summary_html(result: Runs) -> str:
         metrics=[METRICS[name] for name in result.compared()],
         sections=[
             (words.place(point, link), list(_rows(result, i, link)))
-            for i, point in result.points()
+            for i, point in list(result.points())[:MOST_SECTIONS]
             for link in range(len(point.links))
         ],
+        more=max(0, len(list(result.points())) - MOST_SECTIONS),
         level=f"{100 * LEVEL:.0f} %",
         seeds=result.seeds,
     )

@@ -53,17 +53,26 @@ def check_file(path: Path, option: str) -> None:
         ) from error
 
 
-def claim(out: Path, command: str, *, force: bool, numbers: str = "metrics.json") -> None:
+def claim(
+    out: Path,
+    command: str,
+    *,
+    force: bool,
+    numbers: str = "metrics.json",
+    option: str = "--out",
+    way: str = "--force",
+) -> None:
     """Refuses a directory that has the result of another command, before the time is spent.
 
     The same command replaces its result, also after its scenario was edited. numbers: the file
-    that has the command of a result. Raises `ScenarioError`.
+    that has the command of a result. option, way: what names the directory in errors, and what
+    replaces it. Raises `ScenarioError`.
     """
     former = _command(out / numbers)
     if force or not former or _words(former) == _words(command):
         return
     raise ScenarioError(
-        f'--out: found "{out}", which has the result of `{former}`, allowed: --force to replace '
+        f'{option}: found "{out}", which has the result of `{former}`, allowed: {way} to replace '
         "it, or another directory"
     )
 

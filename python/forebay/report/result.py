@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay.run.runs import Runs
@@ -29,10 +30,18 @@ class Result(Runs):
 
         return details.draw(self, kind, point, link)
 
-    def report(self, out: str | os.PathLike[str]) -> None:
-        """Writes report.html, the figures, and the tables as Parquet and JSON to `out`."""
-        from forebay.report import files
+    def report(self, out: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Writes report.html, the figures, and the tables as Parquet and JSON to `out`.
 
+        force: replaces the result of another command, which is refused otherwise. Raises
+        `ScenarioError`.
+        """
+        from forebay.report import files, place
+
+        place.check(out, "report")
+        place.claim(
+            Path(out), self.experiment.command, force=force, option="report", way="force=True"
+        )
         files.write(self, out)
 
     def __str__(self) -> str:
@@ -48,5 +57,9 @@ class Result(Runs):
 
     def _repr_html_(self) -> str:
         from forebay.report import page as report
+        from forebay.report import shown
 
-        return report.summary_html(self)
+        overviews, by_point = report.pictures(self)
+        first = [*next(iter(by_point.values()), []), *overviews][:1]
+        images = [shown.image(one.draw(), one.title) for one in first]
+        return report.summary_html(self) + "".join(images)

@@ -68,6 +68,28 @@ def bar(
         _say(f"\r{'':60}\r")
 
 
+@contextmanager
+def stages(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, Progress], None]]:
+    """As `bar`, for work in stages, each named by what it counts."""
+    stage, context, update = "", None, None
+    try:
+
+        def watch(what: str, now: Progress) -> None:
+            nonlocal stage, context, update
+            if what != stage:
+                if context is not None:
+                    context.__exit__(None, None, None)
+                stage, context = what, bar(only_on_terminal=only_on_terminal, what=what)
+                update = context.__enter__()
+            assert update is not None
+            update(now)
+
+        yield watch
+    finally:
+        if context is not None:
+            context.__exit__(None, None, None)
+
+
 def _say(text: str) -> None:
     with suppress(OSError):
         print(text, end="", file=sys.stderr, flush=True)

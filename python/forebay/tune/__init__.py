@@ -7,6 +7,16 @@ seeds. `facts` collects the reasons, `words` puts them into sentences, `values` 
 `picture` and `page` show them.
 """
 
-from forebay.tune.tuning import Against, Tuning, tune
+from typing import TYPE_CHECKING
+
+from forebay.lazy import getter
+
+if TYPE_CHECKING:
+    from forebay.tune.tuning import Against, Tuning, tune
 
 __all__ = ["Against", "Tuning", "tune"]
+
+# Loaded when first asked for, as numpy and scipy take a while.
+_LATER = {"Against": "tuning", "Tuning": "tuning", "tune": "tuning"}
+
+__getattr__ = getter(__name__, _LATER)

@@ -161,8 +161,12 @@ globalThis.forebayPanel = (() => {
       font, labelFont: font, stroke: ink("quiet"),
       grid: { stroke: ink("thin"), width: 1 }, ticks: { stroke: ink("edge"), width: 1, size: 4 },
     });
-    const decade = (u, splits) =>
-      splits.map((one) => (one !== null && /^[125]/.test(one.toExponential()) ? text(+one.toPrecision(6)) : ""));
+    // 1, 2 and 5 of each decade; all where little more than one decade is in view.
+    const decade = (u, splits) => {
+      const few = splits.length < 14;
+      const named = (one) => one !== null && (few || /^[125]/.test(one.toExponential()));
+      return splits.map((one) => (named(one) ? text(+one.toPrecision(6)) : ""));
+    };
     const path = figure.step ? uPlot.paths.stepped({ align: figure.group === "time" ? -1 : 1 }) : undefined;
     for (const one of series) {
       if (path) one.paths = path;
@@ -176,7 +180,11 @@ globalThis.forebayPanel = (() => {
         legend: { show: false },
         focus: { alpha: figure.nearest ? 0.2 : 1 },
         scales: {
-          x: { time: false, auto: false, distr: figure.x.log ? 3 : 1, min: range[0], max: range[1] },
+          // As asked for: a logarithmic scale would take whole decades.
+          x: {
+            time: false, auto: false, distr: figure.x.log ? 3 : 1, min: range[0], max: range[1],
+            range: (_, min, max) => [min, max],
+          },
           y: { auto: true, distr: y.log ? 3 : 1, range: () => told.yRange(panel) },
         },
         axes: [

@@ -1,0 +1,124 @@
+"""Maps of stability from Python: `forebay.map`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from forebay import _native, units
+from forebay._native import ScenarioError
+from forebay.control import maps
+from forebay.control.link import Link
+from forebay.control.maps import Map
+from forebay.control.spans import DOTS, ends
+from forebay.run import progress
+
+if TYPE_CHECKING:
+    from forebay.report.plots import Plot
+
+
+class StabilityMap(Map):
+    """A map of where a law is stable, which draws itself."""
+
+    def plot(self) -> Plot:
+        """The map, with the simulated points on it."""
+        from forebay.control.figures import draw_map
+
+        return draw_map(self)
+
+    def _repr_html_(self) -> str:
+        from forebay.report import shown
+
+        rows = [
+            [what, f"{number:,}", f"{100 * number / self.stable.size:.0f} %"]
+            for what, number in self.counts().items()
+        ]
+        title = f"{self.law}: where its loop is stable"
+        return shown.html(title, ["", "cells", "share"], rows, self.plot())
+
+    def __repr__(self) -> str:
+        counted = ", ".join(f"{number:,} {what}" for what, number in self.counts().items())
+        return f"<StabilityMap of {self.law}, {self.stable.size:,} cells: {counted}>"
+
+
+def stability_map(
+    law: str,
+    rate: str,
+    flows: str,
+    rtt: str,
+    packet: str = "1000B",
+    buffer: str | None = None,
+    sets: Mapping[str, Any] | None = None,
+    l4s_flows: float = 0.0,
+    points: int = 100,
+    simulate: int = 0,
+) -> StabilityMap:
+    """Maps where a law is stable, over flows and RTT or over flows and rate.
+
+    law: its name in `forebay laws`.
+    flows: a range of long-lived TCP flows, such as "10..400".
+    rate, rtt: one of them a range, such as "5..50Mbit/s" or "20..500ms"; rtt is propagation, both
+        ways.
+    packet: size of a packet. buffer: such as "800p"; the largest bandwidth-delay product if None.
+    sets: parameters of the law, such as {"target": "40ms"}.
+    l4s_flows: scalable flows beside the classic ones, under a law that couples both.
+    points: cells along an axis. simulate: packet simulations along an axis; 0 for none.
+
+    Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
+    the map without them. Raises `ScenarioError` for bad input.
+    """
+    fewest, most = _range("--flows", flows)
+    if DOTS in rate and DOTS in rtt:
+        raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
+    if DOTS not in rate and DOTS not in rtt:
+        raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
+    axis = "rate" if DOTS in rate else "rtt"
+    low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)
+    quantity = "rate" if axis == "rate" else "time"
+    bounds = tuple(_native.quantity(f"--{axis}", text, quantity) for text in (low, high))
+    counts = (float(_number("--flows", fewest)), float(_number("--flows", most)))
+    for key, text, (a, b) in [
+        ("--flows", flows, counts),
+        (f"--{axis}", rate if axis == "rate" else rtt, bounds),
+    ]:
+        if not 0 < a < b:
+            raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+    given = {key: units.plain(value) for key, value in (sets or {}).items()}
+    # The set-point matters only where the law has none among its parameters.
+    link = Link.of(
+        high if axis == "rate" else rate,
+        packet,
+        counts[1],
+        high if axis == "rtt" else rtt,
+        given.get("target", "1p"),
+        buffer,
+        l4s_flows,
+    )
+    params = list(given.items())
+    with progress.status("finding where the loop is stable"):
+        drawn = maps.stability_map(law, link, params, counts, axis, (bounds[0], bounds[1]), points)
+    if simulate:
+        try:
+            with progress.status("running packets at some of the cells"):
+                drawn = maps.simulate(drawn, params, simulate)
+        except KeyboardInterrupt:
+            warnings.warn("interrupted; the map has no packets", stacklevel=2)
+    return StabilityMap(**vars(drawn))
+
+
+def _range(key: str, text: str) -> tuple[str, str]:
+    if DOTS not in text:
+        raise ScenarioError(f'{key}: found "{text}", allowed: a range such as 10..400')
+    return ends(key, text)
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ScenarioError(f'{key}: found "{text}", allowed: a number') from None
+
+
+# The name that `forebay` gives it.
+map = stability_map  # noqa: A001
