@@ -107,8 +107,10 @@ def test_rewards() -> None:
     assert ((rewards["power"] >= 0) & (rewards["power"] <= 1)).all()
     assert (rewards["delay"] <= 0).all()
     assert (rewards["set_point"] <= 0).all()
-    rows = episode(AqmEnv(sets=SHORT, reward=lambda seen: seen.goodput_bps), [[0.02]])
-    assert 5e6 < rows[-1][-1] < 11e6
+    own = AqmEnv(sets=SHORT, reward=lambda seen: seen.goodput_bps)
+    rows = episode(own, [[0.02]], options={"run_seed": 1})
+    # A step may hand over what came earlier, after a hole is filled.
+    assert 7e6 < np.mean([row[-1] for row in rows[1:]]) < 10e6
 
 
 @pytest.mark.parametrize(
