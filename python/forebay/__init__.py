@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
+    from forebay.run.sessions import session
 else:
     # `forebay.run` and `forebay.link` are functions, and folders have the same names. Python
     # sets an attribute to a folder once, when it is first loaded: so they are loaded here, and
@@ -37,6 +38,7 @@ __all__ = [
     "queues",
     "run",
     "schema",
+    "session",
 ]
 
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
@@ -47,6 +49,7 @@ _LATER = {
     "RunError": "run.api",
     "link": "link.net",
     "run": "run.api",
+    "session": "run.sessions",
 }
 
 __getattr__ = getter(__name__, _LATER)
