@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import math
-import random  # noqa: TC003
+import random
 import sys
 import traceback
 import typing
