@@ -71,8 +71,8 @@ lint: $(STAMPS)/native
 	# Modules that a macro names, which cargo fmt does not see.
 	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	$(BIN)/ruff format --check python bench
-	$(BIN)/ruff check python bench
+	$(BIN)/ruff format --check python bench examples
+	$(BIN)/ruff check python bench examples
 	$(BIN)/mypy
 
 REFERENCE ?= ../shared/reference

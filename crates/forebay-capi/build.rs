@@ -2,7 +2,9 @@
 //! binary interface, so that programs keep the one they were linked with.
 
 fn main() {
-    // FOREBAY_ABI in include/forebay.h.
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libforebay.so.1");
+    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        // FOREBAY_ABI in include/forebay.h.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libforebay.so.1");
+    }
     println!("cargo:rerun-if-changed=build.rs");
 }

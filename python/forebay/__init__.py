@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
+    from forebay.run.sessions import session
     from forebay.tune.api import tune
 else:
     # `forebay.run`, `forebay.link` and `forebay.tune` are functions, and folders have the same
@@ -48,6 +49,7 @@ __all__ = [
     "queues",
     "run",
     "schema",
+    "session",
     "tune",
 ]
 
@@ -61,6 +63,7 @@ _LATER = {
     "link": "link.net",
     "map": "control.mapped",
     "run": "run.api",
+    "session": "run.sessions",
     "tune": "tune.api",
 }
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -85,7 +86,9 @@ def test_a_wrong_setting_is_a_line(example: Path, prefix: Path) -> None:
 def test_the_example_in_python(prefix: Path) -> None:
     """Any language that calls C: the same queue through ctypes."""
     library = prefix / "lib" / "libforebay.so"
-    out = run("python3", ROOT / "examples" / "capi" / "queue.py", library, "pie", "target=15ms")
+    out = run(
+        sys.executable, ROOT / "examples" / "capi" / "queue.py", library, "pie", "target=15ms"
+    )
     assert re.fullmatch(r"sent \d+, marked \d+, lost \d+ packets; p = 0\.\d+\n", out)
     sent, marked, lost = map(int, re.findall(r"\d+(?=,| packets)", out)[:3])
     assert sent > 10_000

@@ -107,8 +107,10 @@ def test_rewards() -> None:
     assert ((rewards["power"] >= 0) & (rewards["power"] <= 1)).all()
     assert (rewards["delay"] <= 0).all()
     assert (rewards["set_point"] <= 0).all()
-    rows = episode(AqmEnv(sets=SHORT, reward=lambda seen: seen.goodput_bps), [[0.02]])
-    assert 5e6 < rows[-1][-1] < 11e6
+    own = AqmEnv(sets=SHORT, reward=lambda seen: seen.goodput_bps)
+    rows = episode(own, [[0.02]], options={"run_seed": 1})
+    # A step may hand over what came earlier, after a hole is filled.
+    assert 7e6 < np.mean([row[-1] for row in rows[1:]]) < 10e6
 
 
 @pytest.mark.parametrize(
@@ -129,9 +131,7 @@ def test_settings_that_are_refused(key: str, value: Any, allowed: str) -> None:
 
 def test_a_session_runs_any_law_in_steps(scenario: Path) -> None:
     """A law of the registry, whose probability is seen and not steered."""
-    from forebay import _native
-
-    session = _native.Session(scenario.read_bytes(), str(scenario), 1, law="pi")
+    session = forebay.session(scenario, law="pi")
     steps = [session.step() for _ in range(100)]
     assert session.target_pkts == 40
     assert any(step.p > 0 for step in steps)
@@ -145,13 +145,11 @@ def test_a_session_runs_any_law_in_steps(scenario: Path) -> None:
 
 
 def test_a_prototype_that_fails_ends_the_session(scenario: Path) -> None:
-    from forebay import _native
-
     class Wrong:
         def on_enqueue(self, queue: Any, packet: Any) -> str:
             return "mark" if queue.now_s < 0.5 else "ecn"
 
-    session = _native.Session(scenario.read_bytes(), str(scenario), 1, law=Wrong)
+    session = forebay.session(scenario, law=Wrong)
     with pytest.raises(forebay.ScenarioError, match=r"Wrong: .*on_enqueue: found 'ecn', allowed"):
         for _ in range(100):
             session.step()

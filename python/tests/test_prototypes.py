@@ -9,6 +9,8 @@ import re
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from polars.testing import assert_frame_equal
 import forebay
 from forebay.run import experiment
 from forebay.run import prototypes as prototypes_of
+from forebay.units import Packets, Seconds
 
 CLASSES: dict[str, Any] = {}
 exec(PROTOTYPES, CLASSES)
@@ -344,3 +347,26 @@ def test_digests_tell_files_apart(hooked: Path) -> None:
 def test_the_fluid_model_takes_a_prototype(cli: Cli, scenario: Path, hooked: Path) -> None:
     done = cli("fluid", scenario, "--law", "mine.py:Relay", "--out", "fluid")
     assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Threshold(forebay.Controller):
+    interval: Seconds = 0.01
+    target: Packets = 60
+
+    def sample(self, queue: Any) -> float:
+        return 0.02 if queue.packets > self.target else 0.0
+
+
+def test_a_class_of_a_notebook_has_parameters(scenario: Path) -> None:
+    fixed = partial(Threshold, target=20)
+    sets = {"law.Threshold.target": "80p", "traffic.0.flows": 20}
+    result = forebay.run(scenario, laws=[Threshold], sets=sets, seeds=1)
+    [info] = result.plan.points[0].laws
+    assert dict(info.params) == {"interval": "10ms", "target": "80p"}
+    # What is already filled in is no parameter.
+    other = forebay.run(scenario, laws=[fixed], sets={"traffic.0.flows": 20}, seeds=1)
+    [info] = other.plan.points[0].laws
+    assert (info.label, info.target_pkts) == ("Threshold", 20)
+    means = [one.metrics["queue_mean_pkts"][0] for one in (result, other)]
+    assert means[0] > means[1]

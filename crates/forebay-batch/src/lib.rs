@@ -145,6 +145,19 @@ impl Batch {
     /// # Errors
     /// The operating system refuses the threads.
     pub fn start(jobs: Vec<Job>, threads: usize) -> Result<Batch, String> {
+        Batch::start_within(jobs, threads, |run| run())
+    }
+
+    /// As [`Batch::start`], with each run made inside of `around`, which calls what it is given: for
+    /// laws that need something of their thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_within(
+        jobs: Vec<Job>,
+        threads: usize,
+        around: impl Fn(&mut (dyn FnMut() + Send)) + Send + Sync + 'static,
+    ) -> Result<Batch, String> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
             .thread_name(|i| format!("forebay-run-{i}"))
@@ -157,9 +170,10 @@ impl Batch {
             cancelled: AtomicBool::new(false),
             jobs,
         });
+        let around = Arc::new(around);
         for job in 0..shared.jobs.len() {
-            let shared = Arc::clone(&shared);
-            pool.spawn_fifo(move || shared.run(job));
+            let (shared, around) = (Arc::clone(&shared), Arc::clone(&around));
+            pool.spawn_fifo(move || around(&mut || shared.run(job)));
         }
         Ok(Batch {
             shared,

@@ -129,7 +129,15 @@ impl Plan {
             only.is_none_or(|only| only.contains(&(key.point, key.law, key.seed)))
         };
         let (keys, jobs) = jobs(experiment, wanted).into_iter().unzip();
-        let batch = Batch::start(jobs, threads).map_err(PyRuntimeError::new_err)?;
+        let mut laws = experiment.points.iter().flat_map(|point| &point.laws);
+        let batch = match laws.any(|law| law.spec.is_own()) {
+            // Python makes a state for a thread at its first call, and it lives as long as this.
+            true => Batch::start_within(jobs, threads, |run| {
+                Python::attach(|py| py.detach(run));
+            }),
+            false => Batch::start(jobs, threads),
+        };
+        let batch = batch.map_err(PyRuntimeError::new_err)?;
         Ok(PyBatch {
             batch,
             keys,

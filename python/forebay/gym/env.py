@@ -10,11 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from forebay import units
 from forebay._native import Observed, ScenarioError, Session, Step
 from forebay.gym.rewards import REWARDS, Reward, Seen
-from forebay.run import experiment
 from forebay.run.experiment import Source
+from forebay.run.sessions import session
 
 #: Runs where no other scenario is given: 20 long flows.
 DEFAULT = """
@@ -82,9 +81,7 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         render_mode: None = None,
     ) -> None:
         self.render_mode = render_mode
-        self._name, self._text = experiment.text_of(scenario)
-        self._sets = [(key, units.toml(value)) for key, value in (sets or {}).items()]
-        self._sets.append(("sample", step))
+        self._scenario, self._sets = scenario, {**(sets or {}), "sample": step}
         self._target, self._interval = target, interval
         self._action = _one_of("action", action, ACTIONS)
         self._gains = np.log(np.array(gains, dtype=np.float64))
@@ -101,14 +98,12 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         )
 
     def _new_session(self, seed: int) -> Session:
-        return Session(
-            self._text,
-            self._name,
-            seed,
+        return session(
+            self._scenario,
+            seed=seed,
             sets=self._sets,
-            set_point=self._target,
+            target=self._target,
             interval=self._interval,
-            read=experiment.beside(self._name),
         )
 
     def reset(

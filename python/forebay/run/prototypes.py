@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import inspect
 import math
+import random
 import sys
 import traceback
 import typing
@@ -22,7 +23,6 @@ from forebay import units
 from forebay._native import ScenarioError, set_point_pkts
 
 if TYPE_CHECKING:
-    import random
     from types import ModuleType
 
     from forebay.run.hooks import Made
@@ -48,7 +48,8 @@ class Controller:
     has none; `label` is the name in reports, the name of the class without it.
     """
 
-    #: Random numbers that are the same for the same seed; there from the first hook on.
+    #: Random numbers that are the same for the same seed; there from the first hook on. The types
+    #: of a dataclass are looked up with those of its bases: this one's module has to be loaded.
     rng: random.Random
 
 
