@@ -18,6 +18,7 @@ from forebay.cli.design import design
 from forebay.cli.doctor import doctor
 from forebay.cli.figure import figure
 from forebay.cli.fluid import fluid
+from forebay.cli.identify import identify
 from forebay.cli.laws import laws, queues
 from forebay.cli.link import link
 from forebay.cli.map import stability_map
@@ -92,6 +93,7 @@ app.command(cls=Command)(queues)
 app.command(cls=Command)(run)
 app.command(cls=Command)(fluid)
 app.command(cls=Command)(design)
+app.command(cls=Command)(identify)
 app.command("map", cls=Command)(stability_map)
 app.command(cls=Command)(tune)
 app.command(cls=Command)(replay)

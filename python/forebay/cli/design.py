@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import AsJson, L4sFlows, LawKind, Packet, settings
+from forebay.cli.options import AsJson, L4sFlows, LawKind, settings
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
@@ -18,11 +19,29 @@ if TYPE_CHECKING:
 
 def design(
     law: LawKind,
-    rate: Annotated[str, typer.Option(help="Rate of the link, such as 15Mbit/s.")],
-    flows: Annotated[float, typer.Option(help="Long-lived TCP flows on it.")],
-    rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 200ms.")],
+    rate: Annotated[
+        str | None,
+        typer.Option(help="Rate of the link, such as 15Mbit/s.", show_default=False),
+    ] = None,
+    flows: Annotated[
+        float | None, typer.Option(help="Long-lived TCP flows on it.", show_default=False)
+    ] = None,
+    rtt: Annotated[
+        str | None, typer.Option(help="Propagation both ways, such as 200ms.", show_default=False)
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A file of `forebay identify`, for what is not given: its rate, and of its "
+            "intervals the fewest flows and the longest RTT.",
+            metavar="FILE",
+        ),
+    ] = None,
     l4s_flows: L4sFlows = 0.0,
-    packet: Packet = "1000B",
+    packet: Annotated[
+        str | None, typer.Option(help="Usual size of a packet; 1000B if it is left out.")
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +70,7 @@ def design(
     from forebay.control.design import design as designed
     from forebay.report import place
 
+    rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=as_json)
     if out is None and not as_json:
         out = Path("results") / f"design-{law}"
     if out is not None:
@@ -61,6 +81,34 @@ def design(
         print(json.dumps(result.as_json()))
         return
     _show(result, out, written)
+
+
+def _link(
+    rate: str | None,
+    flows: float | None,
+    rtt: str | None,
+    packet: str | None,
+    path: Path | None,
+    *,
+    quiet: bool,
+) -> tuple[str, float, str, str]:
+    """What is given, and the rest from a file of `forebay identify`."""
+    if path is not None:
+        from forebay.identify import file
+
+        found = file.read(path)
+        rate, packet = rate or found.rate, packet or found.packet
+        flows = max(1.0, found.flows[0]) if flows is None else flows
+        rtt = rtt or found.rtt[1]
+        if not quiet:
+            print(
+                f"From {path}: {rate}, {flows:g} flows or more, {rtt} or less, packets of {packet}"
+            )
+    for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
+        if value is None:
+            raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
+    assert rate is not None and flows is not None and rtt is not None
+    return rate, flows, rtt, packet or "1000B"
 
 
 def _write(result: Design, out: Path) -> list[Path]:

@@ -192,7 +192,7 @@ def _add_named(
         table["kind"] = kind
         if "law" not in document:
             document["law"] = tomlkit.aot()
-        document["law"].append(table)  # type: ignore[union-attr,call-arg,arg-type]
+        document["law"].append(table)
         tables.append(table)
 
 
