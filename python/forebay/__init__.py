@@ -12,6 +12,7 @@ from forebay.lazy import getter
 from forebay.run.prototypes import Controller
 
 if TYPE_CHECKING:
+    from forebay.control.notebook import design
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
@@ -31,6 +32,7 @@ __all__ = [
     "RunError",
     "ScenarioError",
     "__version__",
+    "design",
     "laws",
     "link",
     "queues",
@@ -43,6 +45,7 @@ __all__ = [
 _LATER = {
     "Interrupted": "run.api",
     "Result": "report.result",
+    "design": "control.notebook",
     "RunError": "run.api",
     "link": "link.net",
     "run": "run.api",

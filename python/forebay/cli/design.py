@@ -64,6 +64,15 @@ def design(
     out: Annotated[
         Path | None, options.out("the pictures and the scenario", "results/design-LAW")
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the loop for other tools, too: .mat (MATLAB, Octave, Simulink), .json, or "
+            ".csv (frequency response).",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Design a law for a link: gains, margins, and why."""
@@ -76,6 +85,12 @@ def design(
     if out is not None:
         place.check(out)
     result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows)
+    if export is not None:
+        from forebay.control import export as exported
+
+        if result.loop is None:
+            raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
+        exported.save(result.loop, export)
     written = _write(result, out) if out is not None else []
     if as_json:
         print(json.dumps(result.as_json()))
@@ -128,6 +143,7 @@ def _write(result: Design, out: Path) -> list[Path]:
             ("bode", pictures.bode),
             ("step", pictures.step),
             ("nyquist", pictures.nyquist),
+            ("nichols", pictures.nichols),
             ("roots", pictures.roots),
         ]:
             contents[f"{name}.png"] = draw(result.loop, title).png()
