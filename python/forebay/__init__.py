@@ -17,8 +17,8 @@ from forebay.run.prototypes import Controller
 
 if TYPE_CHECKING:
     from forebay import fluid
-    from forebay.control.design import design
     from forebay.control.mapped import map  # noqa: A004
+    from forebay.control.notebook import design
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
@@ -59,7 +59,7 @@ _LATER = {
     "Interrupted": "run.api",
     "Result": "report.result",
     "RunError": "run.api",
-    "design": "control.design",
+    "design": "control.notebook",
     "link": "link.net",
     "map": "control.mapped",
     "run": "run.api",

@@ -93,6 +93,7 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         "bode.png",
         "step.png",
         "nyquist.png",
+        "nichols.png",
         "roots.png",
     }
     assert all((out / name).stat().st_size > 5000 for name in written if name.endswith(".png"))

@@ -21,6 +21,7 @@ from forebay.cli.experiments import experiments
 from forebay.cli.explain import explain
 from forebay.cli.figure import figure
 from forebay.cli.fluid import fluid
+from forebay.cli.identify import identify
 from forebay.cli.init import init
 from forebay.cli.laws import laws, queues
 from forebay.cli.link import link
@@ -118,6 +119,7 @@ for one in (store.ls, store.show, store.prune, store.export):
     stored.command(cls=Command)(one)
 app.add_typer(stored, name="store", rich_help_panel=SIMULATE)
 _add(CONTROL, design)
+_add(CONTROL, identify)
 _add(CONTROL, stability_map, "map")
 _add(CONTROL, tune)
 # What follows COMMAND is COMMAND's.

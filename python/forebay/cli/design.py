@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import AsJson, L4sFlows, LawKind, Packet, Style, settings
+from forebay.cli.options import AsJson, L4sFlows, LawKind, Style, settings
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
@@ -18,11 +19,29 @@ if TYPE_CHECKING:
 
 def design(
     law: LawKind,
-    rate: Annotated[str, typer.Option(help="Rate of the link, such as 15Mbit/s.")],
-    flows: Annotated[float, typer.Option(help="Long-lived TCP flows on it.")],
-    rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 200ms.")],
+    rate: Annotated[
+        str | None,
+        typer.Option(help="Rate of the link, such as 15Mbit/s.", show_default=False),
+    ] = None,
+    flows: Annotated[
+        float | None, typer.Option(help="Long-lived TCP flows on it.", show_default=False)
+    ] = None,
+    rtt: Annotated[
+        str | None, typer.Option(help="Propagation both ways, such as 200ms.", show_default=False)
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A file of `forebay identify`, for what is not given: its rate, and of its "
+            "intervals the fewest flows and the longest RTT.",
+            metavar="FILE",
+        ),
+    ] = None,
     l4s_flows: L4sFlows = 0.0,
-    packet: Packet = "1000B",
+    packet: Annotated[
+        str | None, typer.Option(help="Usual size of a packet; 1000B if it is left out.")
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -45,6 +64,15 @@ def design(
     out: Annotated[
         Path | None, options.out("the pictures and the scenario", "results/design-LAW")
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the loop for other tools, too: .mat (MATLAB, Octave, Simulink), .json, or "
+            ".csv (frequency response).",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
     style: Style = "screen",
 ) -> None:
@@ -54,16 +82,51 @@ def design(
     from forebay.report import style as styles
 
     styles.use(style)
+    rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=as_json)
     if out is None and not as_json:
         out = Path("results") / f"design-{law}"
     if out is not None:
         place.check(out)
     result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows)
+    if export is not None:
+        from forebay.control import export as exported
+
+        if result.loop is None:
+            raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
+        exported.save(result.loop, export)
     written = _write(result, out) if out is not None else []
     if as_json:
         print(json.dumps(result.as_json()))
         return
     _show(result, out, written)
+
+
+def _link(
+    rate: str | None,
+    flows: float | None,
+    rtt: str | None,
+    packet: str | None,
+    path: Path | None,
+    *,
+    quiet: bool,
+) -> tuple[str, float, str, str]:
+    """What is given, and the rest from a file of `forebay identify`."""
+    if path is not None:
+        from forebay.identify import file
+
+        found = file.read(path)
+        rate, packet = rate or found.rate, packet or found.packet
+        flows = max(1.0, found.flows[0]) if flows is None else flows
+        rtt = rtt or found.rtt[1]
+        if not quiet:
+            print(
+                f"From {path}: {rate}, {flows:g} flows or more, {rtt} or less, packets of {packet}"
+            )
+    for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
+        if value is None:
+            raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
+    assert rate is not None and flows is not None and rtt is not None
+    return rate, flows, rtt, packet or "1000B"
 
 
 def _write(result: Design, out: Path) -> list[Path]:
@@ -83,6 +146,7 @@ def _write(result: Design, out: Path) -> list[Path]:
             ("bode", pictures.bode),
             ("step", pictures.step),
             ("nyquist", pictures.nyquist),
+            ("nichols", pictures.nichols),
             ("roots", pictures.roots),
         ]:
             contents |= draw(result.loop, title).files(name)

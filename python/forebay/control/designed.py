@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forebay import _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
@@ -14,9 +14,6 @@ from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
 from forebay.control.margins import Margins
 from forebay.control.rates import RateLoop
-
-if TYPE_CHECKING:
-    from forebay.report.plots import Plot
 
 
 @dataclass(frozen=True)
@@ -127,44 +124,6 @@ class Design:
             "advice": self.advice and self.advice.as_json(),
         }
         return values
-
-    def plot(self, kind: str = "bode") -> Plot:
-        """A picture of the loop: "bode", "step", "nyquist" or "roots".
-
-        Raises `ValueError` for a law of rates, which has no loop of queue and probability.
-        """
-        from forebay.control import pictures
-
-        drawn = {
-            "bode": pictures.bode,
-            "step": pictures.step,
-            "nyquist": pictures.nyquist,
-            "roots": pictures.roots,
-        }
-        if kind not in drawn:
-            raise ValueError(f'kind: found "{kind}", allowed: {", ".join(drawn)}')
-        if self.loop is None:
-            raise ValueError(f"{self.law}: found a law of rates, allowed: one with a loop")
-        return drawn[kind](self.loop, f"{self.law}, {self.link.flows:g} flows")
-
-    def _repr_html_(self) -> str:
-        from forebay.report import shown
-
-        margins = self.margins
-        rows = [[name, value] for name, value in self.params]
-        rows.append(["queue", f"{self.queue_pkts:.4g} packets"])
-        if margins is not None:
-            rows += [
-                ["phase margin", f"{margins.phase_deg:.1f}°"],
-                ["gain margin", f"{margins.gain_db:.1f} dB"],
-                ["delay margin", f"{1e3 * margins.delay_s:.4g} ms"],
-                ["sensitivity peak", f"{margins.sensitivity:.3g}"],
-            ]
-        rows.append(["settling time", f"{self.settling_s:.3g} s"])
-        rows.append(["stable", "yes" if self.stable else "no"])
-        link = f"{self.link.rate}, {self.link.flows:g} flows, RTT {self.link.rtt}"
-        figure = self.plot() if self.loop is not None else None
-        return shown.html(f"{self.law} for {link}", [], rows, figure)
 
     def toml(self) -> str:
         """A scenario with the designed law, ready for `forebay run`."""

@@ -106,6 +106,34 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
     return figure
 
 
+def nichols(loop: Loop, title: str = "") -> Plot:
+    """|L| in dB over its angle, with the edge |1/(1 + L)| = 2 and the margins as distances."""
+    response = loop.response(loop.grid)
+    angle = np.degrees(np.unwrap(np.angle(response)))
+    angle -= 360 * math.ceil((angle[0] - 1e-6) / 360)
+    size = 20 * np.log10(np.maximum(np.abs(response), 1e-12))
+    around = np.linspace(0, 2 * np.pi, 400)
+    edge = -1 + 0.5 * np.exp(1j * around)
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(5.8, 5.0), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(
+            np.degrees(np.angle(edge)) % 360 - 360,
+            20 * np.log10(np.abs(edge)),
+            color="#999999",
+            linewidth=1.0,
+            label="|1/(1 + L)| = 2",
+        )
+        axes.plot(angle, size, color=LINE, label="L")
+        axes.plot([-180], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6)
+        axes.axhline(0, **EDGE)
+        axes.set(xlim=(-360, 0), ylim=(-40, 40), xlabel="Phase [degrees]", ylabel="Loop gain [dB]")
+        axes.xaxis.set_major_locator(MultipleLocator(45))
+        axes.legend(loc="upper left")
+        axes.set_title(_titled(title, "Nichols chart"))
+    return figure
+
+
 def step(loop: Loop, title: str = "") -> Plot:
     """The queue after a tenth more flows have come, by the linear loop."""
     duration_s = loop.settling_s * 1.5 if math.isfinite(loop.settling_s) else 30 * loop.point.rtt_s

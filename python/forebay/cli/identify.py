@@ -1,0 +1,159 @@
+"""`forebay identify`: what a queue's samples say about its link, its flows and its loop."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forebay._native import ScenarioError, quantity
+from forebay.cli import options
+from forebay.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from forebay.identify.estimate import Identified
+    from forebay.identify.response import Response
+
+#: Most queues that are shown in full.
+MOST = 50
+
+
+def identify(
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            help="Results of a run or a link, a .parquet with samples, JSON lines of "
+            "`tc -s -j qdisc`, or scrapes of Prometheus text.",
+            metavar="TRACE",
+        ),
+    ],
+    rtt: Annotated[
+        str | None,
+        typer.Option(
+            help="Propagation both ways, if it is known, such as 40ms; found if it is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Only queues with this in their name.", metavar="TEXT"),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="Leave out what is before; a sixth if it is left out."),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Leave out what is after.")] = None,
+    interval: Annotated[
+        str | None, typer.Option(help="Between samples of a log without times, such as 100ms.")
+    ] = None,
+    out: Annotated[
+        Path | None, options.out("identified.toml and the loop's picture", "nowhere")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Identify flows, round trip, rate, loss and loop gain from samples of a queue.
+
+    Every number has an interval of 95 %; what the samples do not say is not guessed.
+    """
+    from forebay.identify import estimate, response, series
+    from forebay.report import place
+
+    def seconds(key: str, text: str | None) -> float | None:
+        return None if text is None else quantity(key, text, "time")
+
+    if out is not None:
+        place.check(out)
+    wanted_s = seconds("--rtt", rtt)
+    cut = seconds("--from", start), seconds("--to", end)
+    queues = series.read(trace, seconds("--interval", interval))
+    queues = [one for one in queues if only is None or only in one.name]
+    if not queues:
+        raise ScenarioError(f'--only: found no queue with "{only}", allowed: part of a name')
+    found: list[tuple[Identified, Response | None]] = []
+    for one in queues[:MOST]:
+        part = one.window(*cut)
+        numbers = estimate.identify(part, wanted_s)
+        loop = response.response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
+        found.append((numbers, loop))
+    if as_json:
+        for numbers, loop in found:
+            print(json.dumps(numbers.as_json() | {"loop": _loop(loop)}))
+    else:
+        for numbers, loop in found:
+            _show(numbers, loop)
+        if len(queues) > MOST:
+            print(f"{len(queues) - MOST} more queues are left out: choose with --only")
+    if out is not None:
+        _write(found, out, show=not as_json)
+
+
+def _loop(loop: Response | None) -> dict[str, Any] | None:
+    if loop is None:
+        return None
+
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return {
+        "crossover_rad_s": finite(loop.crossover_rad_s),
+        "phase_margin_deg": finite(loop.phase_margin_deg),
+        "omega_rad_s": loop.omega_rad_s.tolist(),
+        "re": loop.gain.real.tolist(),
+        "im": loop.gain.imag.tolist(),
+        "size_error": loop.size_error.tolist(),
+    }
+
+
+def _write(found: list[tuple[Identified, Response | None]], out: Path, *, show: bool) -> None:
+    from forebay.identify import file, picture
+
+    out.mkdir(parents=True, exist_ok=True)
+    for i, (numbers, loop) in enumerate(found):
+        end = "" if len(found) == 1 else f"-{i + 1}"
+        (out / f"identified{end}.toml").write_text(file.text(numbers))
+        if loop is not None:
+            (out / f"loop{end}.png").write_bytes(picture.bode(loop, numbers.name).png())
+        if show:
+            print(f"{numbers.name}: {out / f'identified{end}.toml'}")
+
+
+def _show(numbers: Identified, loop: Response | None) -> None:
+    from rich.table import Table
+
+    table = Table(title=numbers.name, title_justify="left", box=None)
+    for title in ("", "", "95 %"):
+        table.add_column(title, justify="right" if title else "left")
+    for words, key, scale, unit in [
+        ("rate C", "rate_bps", 1e-6, "Mbit/s"),
+        ("queue", "queue_pkts", 1.0, "packets"),
+        ("lost", "loss", 100.0, "%"),
+        ("lost or marked p", "signals", 100.0, "%"),
+        ("round trip R", "rtt_s", 1e3, "ms"),
+        ("  without queue", "propagation_s", 1e3, "ms"),
+        ("window W", "window_pkts", 1.0, "packets"),
+        ("flows N", "flows", 1.0, ""),
+    ]:
+        one = getattr(numbers, key)
+        if one.known:
+            table.add_row(
+                words,
+                f"{scale * one.value:.4g} {unit}".strip(),
+                f"{scale * one.low:.4g} .. {scale * one.high:.4g}",
+            )
+        else:
+            table.add_row(words, "not identified", "")
+    console = options.console(80)
+    console.print(table)
+    for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
+        if why:
+            console.print(f"  not identified: {why}", markup=False)
+    if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
+        console.print(
+            f"  loop: |L| = 1 at {loop.crossover_rad_s:.3g} rad/s, phase margin "
+            f"{loop.phase_margin_deg:.0f}°, from {len(loop.omega_rad_s)} bands of frequency",
+            markup=False,
+        )
+    console.print()

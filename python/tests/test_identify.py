@@ -1,0 +1,219 @@
+"""What a queue's samples say, where the truth is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import forebay
+from forebay.identify import estimate, file, response, series
+from forebay.identify.series import Series
+from forebay.report import files
+
+Cli = Callable[..., object]
+
+#: Rate in bit/s, packet, propagation in s, flows, gains of a PI.
+LINKS = [
+    (10_000_000, 1000, 0.3, 20, "94p", 3.0e-05, 2.995e-05),
+    (15_000_000, 500, 0.2, 60, "188p", 5.885e-05, 5.866e-05),
+    (45_000_000, 500, 0.15, 120, "422p", 2.328e-05, 2.319e-05),
+]
+
+
+def scenario(link: tuple[int, int, float, int, str, float, float]) -> dict[str, object]:
+    rate_bps, packet, rtt_s, flows, target, a, b = link
+    return {
+        "duration": "120s",
+        "bottleneck": {
+            "rate": f"{rate_bps}bit/s",
+            "delay": f"{250 * rtt_s:g}ms",
+            "buffer": "3000p",
+        },
+        "traffic": [
+            {
+                "kind": "ftp",
+                "flows": flows,
+                "packet": f"{packet}B",
+                "rtt": f"{1000 * rtt_s:g}ms",
+                "access": "1Gbit/s",
+                "start": {"uniform": ["0s", "1s"]},
+            }
+        ],
+        "law": [{"kind": "pi", "target": target, "a": a, "b": b}],
+    }
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folders = []
+    for i, link in enumerate(LINKS):
+        folder = tmp_path_factory.mktemp("runs") / str(i)
+        files.write_tables(forebay.run(scenario(link)), folder)
+        folders.append(folder)
+    return folders
+
+
+@pytest.mark.parametrize("i", range(len(LINKS)))
+def test_the_truth_is_found(records: list[Path], i: int) -> None:
+    rate_bps, packet, rtt_s, flows, *_ = LINKS[i]
+    (one,) = series.read(records[i])
+    found = estimate.identify(one.window(None, None))
+    assert found.packet_bytes == pytest.approx(packet, rel=1e-3)
+    assert found.rate_bps.value == pytest.approx(rate_bps, rel=2e-3)
+    rtt = rtt_s + found.queue_pkts.value * 8 * packet / rate_bps
+    assert found.rtt_s.value == pytest.approx(rtt, rel=0.08)
+    assert found.flows.value == pytest.approx(flows, rel=0.15)
+    assert found.flows.low < flows < found.flows.high
+    # An estimate is a function of the record.
+    assert found == estimate.identify(one.window(None, None))
+    told = estimate.identify(one.window(None, None), rtt_s)
+    assert told.rtt_s.value == pytest.approx(rtt, rel=1e-3)
+    assert told.flows.low < flows < told.flows.high
+
+
+def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
+    """Its phase, that is: packets have more gain than the linear model of a window's mean."""
+    from forebay.control.link import Link
+    from forebay.control.loop import Loop
+
+    rate_bps, packet, rtt_s, flows, target, a, b = LINKS[2]
+    (one,) = series.read(records[2])
+    part = one.window(None, None)
+    found = response.response(part, 0.19)
+    assert found is not None
+    link = Link.of(f"{rate_bps}bit/s", f"{packet}B", flows, f"{rtt_s}s", target, "3000p")
+    params = [("target", target), ("a", str(a)), ("b", str(b))]
+    loop = Loop.at(link.model("pi", params), flows, rtt_s)
+    assert loop is not None
+    chosen = (found.omega_rad_s > 1.5) & (found.omega_rad_s < 8)
+    assert chosen.sum() >= 4
+    theory = loop.response(found.omega_rad_s[chosen])
+    turn = np.degrees(np.angle(found.gain[chosen] / theory))
+    assert np.abs(turn).max() < 30
+    more = np.abs(found.gain[chosen] / theory)
+    assert more.min() > 1.0
+    assert more.max() < 2.6
+    assert 0.7 < found.crossover_rad_s / loop.margins.crossover_rad_s < 2.2
+
+
+def quiet(rows: int = 2000) -> Series:
+    """A link that is hardly used."""
+    zero = np.zeros(rows)
+    return Series("quiet", 0.01, zero, zero + 2, zero, zero, zero + 3000)
+
+
+def test_what_is_not_there_is_not_guessed() -> None:
+    found = estimate.identify(quiet())
+    for key in ("rate_bps", "rtt_s", "flows", "window_pkts"):
+        one = getattr(found, key)
+        assert not one.known and np.isnan(one.value) and one.as_json()["value"] is None
+    assert "hardly ever busy" in found.rate_bps.why
+    assert "signals are too few" in found.rtt_s.why
+    text = file.text(found)
+    assert "flows =" not in text and "# flows: " in text
+    # Noise is no answer.
+    draw = np.random.default_rng(3)
+    rows = 20_000
+    noise = Series(
+        "noise",
+        0.01,
+        draw.poisson(50, rows).astype(float),
+        draw.poisson(80, rows).astype(float),
+        draw.poisson(1, rows).astype(float),
+        draw.poisson(1, rows).astype(float),
+        np.full(rows, 80 * 1500.0),
+        np.full(rows, 0.0125),
+    )
+    assert "give --rtt" in estimate.identify(noise).rtt_s.why
+
+
+def test_logs_of_tc_and_prometheus_say_the_same(records: list[Path], tmp_path: Path) -> None:
+    """Counters that grow, of every tenth sample."""
+    (one,) = series.read(records[2])
+    told = estimate.identify(one.window(None, None), 0.15)
+    lines, scrapes = [], []
+    sums = {
+        "bytes": np.cumsum(one.sent_bytes),
+        "drops": np.cumsum(one.drops),
+        "arrivals": np.cumsum(one.arrivals),
+    }
+    for row in range(0, len(one.queue_pkts), 10):
+        queue = one.queue_pkts[row]
+        sent = sums["arrivals"][row] - sums["drops"][row] - queue
+        now = 1e9 + row * 0.01
+        entry = {
+            "kind": "pie",
+            "handle": "8001:",
+            "root": True,
+            "bytes": int(sums["bytes"][row]),
+            "packets": int(sent),
+            "drops": int(sums["drops"][row]),
+            "qlen": int(queue),
+            "prob": float(one.p[row]) if one.p is not None else 0.0,
+            "ecn_mark": 0,
+        }
+        lines.append(f"{now:.3f} {json.dumps([entry])}")
+        labels = 'direction="up",kind="pi"'
+        scrapes.append(
+            f"# time {now:.3f}\n"
+            f"# TYPE forebay_link_bytes_total counter\n"
+            f"forebay_link_bytes_total{{{labels}}} {entry['bytes']}\n"
+            f"forebay_link_packets_total{{{labels}}} {entry['packets']}\n"
+            f"forebay_link_marks_total{{{labels}}} 0\n"
+            f"forebay_link_current_queue_length{{{labels}}} {entry['qlen']}\n"
+            f'forebay_link_drops_total{{{labels},reason="early"}} {entry["drops"]}\n'
+            f'forebay_link_drops_total{{{labels},reason="overflow"}} 0\n'
+            f'forebay_link_law_state{{{labels},name="p"}} {entry["prob"]}'
+        )
+    (tmp_path / "tc.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "link.prom").write_text("\n".join(scrapes) + "\n")
+    for name in ("tc.jsonl", "link.prom"):
+        (log,) = series.read(tmp_path / name)
+        assert log.interval_s == pytest.approx(0.1)
+        assert log.p is not None
+        found = estimate.identify(log.window(None, None), 0.15)
+        assert found.rate_bps.value == pytest.approx(told.rate_bps.value, rel=2e-3)
+        assert found.signals.value == pytest.approx(told.signals.value, rel=0.02)
+        assert found.flows.value == pytest.approx(told.flows.value, rel=0.03)
+        # A round trip of 0.19 s is not seen at 0.1 s.
+        assert not estimate.identify(log.window(None, None)).rtt_s.known
+
+
+def test_a_design_from_what_was_identified(records: list[Path], tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    done = cli("identify", str(records[1]), "--out", "found")
+    assert done.returncode == 0, done.stderr
+    assert "flows N" in done.stdout and "phase margin" in done.stdout
+    text = (tmp_path / "found" / "identified.toml").read_text()
+    read = file.read(tmp_path / "found" / "identified.toml")
+    assert read.flows[0] < 60 < read.flows[1] and 'rate = "15Mbit/s"' in text
+    assert (tmp_path / "found" / "loop.png").stat().st_size > 10_000
+    done = cli("design", "pi", "--from", "found/identified.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    designed = json.loads(done.stdout)
+    assert designed["stable"]
+    table = json.loads(cli("identify", str(records[1]), "--json").stdout)
+    assert table["flows"]["low"] == pytest.approx(read.flows[0], rel=0.01)
+    assert table["loop"]["crossover_rad_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["identify", "nothing"], "allowed: a folder with samples.parquet"),
+        (["identify", "bad.jsonl"], "bad.jsonl:1: found no JSON"),
+        (["identify", "no-times.jsonl"], "a time in s before each sample, or --interval"),
+        (["design", "pi", "--from", "empty.toml"], "found no rate"),
+        (["design", "pi", "--rate", "1Mbit/s", "--flows", "2"], "--rtt: found nothing"),
+    ],
+)
+def test_what_is_wrong_is_one_line(words: list[str], wrong: str, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "bad.jsonl").write_text("1.0 {oops\n")
+    (tmp_path / "no-times.jsonl").write_text('[{"kind":"pie","bytes":1,"qlen":0}]\n' * 5)
+    (tmp_path / "empty.toml").write_text("")
+    done = cli(*words)
+    assert done.returncode == 2
+    assert wrong in done.stderr and done.stderr.count("\n") == 1
