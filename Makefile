@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs clean help
+.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -30,6 +30,7 @@ help:
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make docs      the generated pages of docs/"
+	@echo "make wheel     dist/: the wheel, and the source distribution"
 
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
@@ -70,6 +71,8 @@ lint: $(STAMPS)/native
 	# Modules that a macro names, which cargo fmt does not see.
 	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	# As it is built where there is no Linux.
+	cargo clippy -p forebay-py --no-default-features --quiet -- -D warnings
 	$(BIN)/ruff format --check python bench
 	$(BIN)/ruff check python bench
 	$(BIN)/mypy
@@ -110,6 +113,15 @@ reality: $(STAMPS)/native $(STAMPS)/tools
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs
 
+# For systems older than this one: pip install ziglang, and
+# make wheel WHEEL='--zig --compatibility manylinux_2_17'
+WHEEL ?=
+
+wheel: $(STAMPS)/native
+	$(BIN)/maturin build --release --locked --out dist $(WHEEL)
+	$(BIN)/maturin sdist --out dist
+	@ls -l dist
+
 # Debian's Python comes without venv; its package is the one thing that may need root.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { \
@@ -133,7 +145,8 @@ $(STAMPS)/native: $(STAMPS)/venv $(RUST)
 	@echo "building the Rust core: two to three minutes the first time"
 	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet \
 	  > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
+	@rm -rf python/forebay/experiments # a copy; those of a checkout are at its root
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(STAMPS) target results
+	rm -rf $(VENV) $(STAMPS) target results dist site python/forebay/experiments

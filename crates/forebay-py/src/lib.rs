@@ -10,7 +10,9 @@ mod files;
 mod fluid;
 mod keys;
 mod laws;
+#[cfg(all(feature = "link", target_os = "linux"))]
 mod link;
+mod link_options;
 mod measures;
 mod plan;
 mod prototype;
@@ -62,6 +64,8 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::Fault>()?;
     facts::register(module)?;
     control::register(module)?;
+    module.add_function(wrap_pyfunction!(link_options::link_options, module)?)?;
+    #[cfg(all(feature = "link", target_os = "linux"))]
     link::register(module)?;
     search::register(module)?;
     module.add_class::<prototype::Queue>()
