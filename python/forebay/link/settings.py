@@ -15,7 +15,7 @@ from forebay._native import ScenarioError, link_options
 HERE = hasattr(_native, "LinkSettings")
 
 #: Checked when it is made.
-if TYPE_CHECKING or HERE:
+if TYPE_CHECKING or HERE:  # noqa: SIM108  mypy takes no conditional expression for a type
     Settings = _native.LinkSettings
 else:
     Settings = None
