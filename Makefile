@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs clean help
+.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -31,6 +31,8 @@ help:
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make docs      the generated pages of docs/"
 	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
+	@echo "make site      site/: the documentation as pages with search"
+	@echo "make wheel     dist/: the wheel, and the source distribution"
 
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
@@ -71,6 +73,8 @@ lint: $(STAMPS)/native
 	# Modules that a macro names, which cargo fmt does not see.
 	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	# As it is built where there is no Linux.
+	cargo clippy -p forebay-py --no-default-features --quiet -- -D warnings
 	$(BIN)/ruff format --check python bench examples
 	$(BIN)/ruff check python bench examples
 	$(BIN)/mypy
@@ -133,6 +137,18 @@ capi-install: capi
 	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(PREFIX)/include/forebay.h
 	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/forebay.pc
 
+site: $(STAMPS)/native
+	$(BIN)/python -m forebay.docs.site
+
+# For systems older than this one: pip install ziglang, and
+# make wheel WHEEL='--zig --compatibility manylinux_2_17'
+WHEEL ?=
+
+wheel: $(STAMPS)/native
+	$(BIN)/maturin build --release --locked --out dist $(WHEEL)
+	$(BIN)/maturin sdist --out dist
+	@ls -l dist
+
 # Debian's Python comes without venv; its package is the one thing that may need root.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || { \
@@ -156,7 +172,8 @@ $(STAMPS)/native: $(STAMPS)/venv $(RUST)
 	@echo "building the Rust core: two to three minutes the first time"
 	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet \
 	  > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
+	@rm -rf python/forebay/experiments # a copy; those of a checkout are at its root
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(STAMPS) target results
+	rm -rf $(VENV) $(STAMPS) target results dist site python/forebay/experiments

@@ -23,8 +23,6 @@ use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
 use forebay_trace::{Metrics, Trace};
-use nix::sys::resource::{getrusage, UsageWho};
-use nix::sys::time::TimeValLike;
 
 pub use jobs::{jobs, Key};
 
@@ -89,7 +87,7 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// Of each of `trace.others`.
     pub others: Vec<Metrics>,
-    /// User CPU time that this run took.
+    /// User CPU time that this run took; NaN where the system does not tell it of a thread.
     pub user_cpu_s: f64,
 }
 
@@ -304,8 +302,18 @@ fn others(scenario: &Scenario, trace: &Trace, target_pkts: Option<f64>) -> Vec<M
     scenario.links.iter().zip(&trace.others).map(of).collect()
 }
 
-/// User CPU time of the calling thread.
+/// User CPU time of the calling thread; NaN where the system counts only that of processes.
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
 fn user_cpu_s() -> Result<f64, String> {
+    Ok(f64::NAN)
+}
+
+/// User CPU time of the calling thread.
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+fn user_cpu_s() -> Result<f64, String> {
+    use nix::sys::resource::{getrusage, UsageWho};
+    use nix::sys::time::TimeValLike;
+
     let usage = getrusage(UsageWho::RUSAGE_THREAD).map_err(|error| error.to_string())?;
     Ok(usage.user_time().num_microseconds() as f64 / 1e6)
 }

@@ -11,7 +11,9 @@ mod fluid;
 mod hooks;
 mod keys;
 mod laws;
+#[cfg(all(feature = "link", target_os = "linux"))]
 mod link;
+mod link_options;
 mod measures;
 mod plan;
 mod prototype;
@@ -65,6 +67,8 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::Fault>()?;
     facts::register(module)?;
     control::register(module)?;
+    module.add_function(wrap_pyfunction!(link_options::link_options, module)?)?;
+    #[cfg(all(feature = "link", target_os = "linux"))]
     link::register(module)?;
     search::register(module)?;
     session::register(module)?;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 
-use forebay_core::param::{ParamType, Shape, Value};
+use forebay_core::param::{ParamType, Value};
 use forebay_core::{ParamError, Time};
 use forebay_link::control::Control;
 use forebay_link::live::Change;
@@ -13,11 +13,11 @@ use forebay_link::{
     Attendance, Capture, Command, Commands, DirectionSettings, Ended, Error, Outcome, Settings,
     Watchers,
 };
-use forebay_scenario::link_options::{DirectionChoice, OptionGroup};
+use forebay_scenario::link_options::DirectionChoice;
 use forebay_scenario::LinkOptions;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 
 use crate::batch::Observed;
 use crate::facts::{self, ChangeInfo, LawInfo, LinkInfo};
@@ -37,40 +37,6 @@ fn failed(error: Error) -> PyErr {
         Error::Input(error) => refused(&error),
         Error::Machine(line) => PyOSError::new_err(line),
     }
-}
-
-/// Every option of a link: a list of {name, placeholder, type, default, default_text, doc,
-/// group}, in the order of help. `type` is "flag", "integer", "text" or "table"; `default` is
-/// None where there is none; `group` is "link", "up" or "run".
-#[pyfunction]
-pub fn link_options(py: Python) -> PyResult<Bound<PyList>> {
-    let entries: PyResult<Vec<_>> = forebay_scenario::link_options()
-        .into_iter()
-        .map(|option| {
-            let entry = PyDict::new(py);
-            let default = option.default.as_ref();
-            let kind = match option.shape {
-                Shape::Flag => "flag",
-                Shape::Integer => "integer",
-                Shape::Table => "table",
-                _ => "text",
-            };
-            let group = match option.group {
-                OptionGroup::Link => "link",
-                OptionGroup::Up => "up",
-                OptionGroup::Run => "run",
-            };
-            entry.set_item("name", option.name)?;
-            entry.set_item("placeholder", option.placeholder)?;
-            entry.set_item("type", kind)?;
-            entry.set_item("default", default.map(|it| value(py, it)).transpose()?)?;
-            entry.set_item("default_text", default.map(text))?;
-            entry.set_item("doc", option.doc)?;
-            entry.set_item("group", group)?;
-            Ok(entry)
-        })
-        .collect();
-    PyList::new(py, entries?)
 }
 
 /// Settings of a link, read and checked.
@@ -455,7 +421,6 @@ pub fn link_enter(network: &str, user: Option<&str>) -> PyResult<()> {
 }
 
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(link_options, module)?)?;
     module.add_function(wrap_pyfunction!(link_run, module)?)?;
     module.add_function(wrap_pyfunction!(link_enter, module)?)?;
     module.add_function(wrap_pyfunction!(link_queue, module)?)?;

@@ -14,7 +14,7 @@ from forebay import _native
 from forebay._native import ScenarioError
 from forebay.link import congestion
 from forebay.link.process import LinkError, run
-from forebay.link.settings import settings
+from forebay.link.settings import need, settings
 from forebay.report import words
 
 #: How long one link may take to come up and end.
@@ -47,7 +47,8 @@ for _ in range(1000):
 
 
 def findings() -> Iterator[Finding]:
-    """Tries everything, one after the other."""
+    """Tries everything, one after the other. Raises `ScenarioError` elsewhere than on Linux."""
+    need()
     tun = _tried("A link over TUN", lambda name: _link(name, "tun"))
     packets = _tried("A link over packet sockets", lambda name: _link(name, "packets"))
     yield tun
@@ -185,6 +186,7 @@ def queue(device: str) -> Finding:
 
     Raises `ScenarioError` where there is no such device.
     """
+    need()
     name = f"A bottleneck at {device}"
     try:
         first = _native.link_queue(device)

@@ -9,12 +9,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from forebay._native import LinkReady, ScenarioError
+from forebay._native import ScenarioError
 from forebay.link import outcome
 from forebay.link.outcome import Outcome
 from forebay.link.settings import Settings
+
+if TYPE_CHECKING:
+    from forebay._native import LinkReady
 
 #: How long a stopped link may take to end.
 PATIENCE_S = 10.0

@@ -6,12 +6,20 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from forebay._native import LinkSettings, ScenarioError, link_options
+from forebay import _native
+from forebay._native import ScenarioError, link_options
 from forebay.link import fitted
 
+#: Whether this build can run a link: its namespaces and devices are Linux's.
+HERE = hasattr(_native, "LinkSettings")
+
 #: Checked when it is made.
-Settings = LinkSettings
+if TYPE_CHECKING or HERE:  # noqa: SIM108  mypy takes no conditional expression for a type
+    Settings = _native.LinkSettings
+else:
+    Settings = None
 
 #: Arguments in Python that are options of another name.
 OPTIONS = {"params": "set", "params_up": "set_up"}
@@ -54,12 +62,22 @@ def _arguments() -> str:
 SIGNATURE = _signature()
 
 
+def need() -> None:
+    """Raises `ScenarioError` where this build cannot run a link."""
+    if not HERE:
+        raise ScenarioError(
+            "link: needs Linux and a build for it, allowed here: what simulates, analyses and "
+            "designs, such as run, fluid, design, map, tune, replay and suite"
+        )
+
+
 def settings(*args: object, **kwargs: object) -> Settings:
     return designed(*args, **kwargs)[0]
 
 
 def designed(*args: object, **kwargs: object) -> tuple[Settings, list[str]]:
     """The settings, and a line on each law that got its numbers for this link."""
+    need()
     given = SIGNATURE.bind(*args, **kwargs).arguments
     options = {OPTIONS.get(name, name): it for name, it in given.items() if it is not None}
     files = [_file(name, str(options[name])) for name in TRACES if name in options]

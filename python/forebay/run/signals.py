@@ -10,7 +10,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: What ends a command: Ctrl-C, a stop from another program, and a terminal that goes away.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = tuple(
+    signal.Signals[name]
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if name in signal.Signals.__members__  # Windows has no terminal that hangs up
+)
 
 
 class Interruption:
