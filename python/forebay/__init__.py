@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
+    from forebay.study.api import study
 else:
-    # `forebay.run` and `forebay.link` are functions, and folders have the same names. Python
-    # sets an attribute to a folder once, when it is first loaded: so they are loaded here, and
-    # their names freed (docs/decisions/006).
-    from forebay import link, run
+    # `forebay.run`, `forebay.link` and `forebay.study` are functions, and folders have the same
+    # names. Python sets an attribute to a folder once, when it is first loaded: so they are loaded
+    # here, and their names freed (docs/decisions/006).
+    from forebay import link, run, study
 
-    del link, run
+    del link, run, study
 
 __all__ = [
     "Controller",
@@ -36,6 +37,7 @@ __all__ = [
     "queues",
     "run",
     "schema",
+    "study",
 ]
 
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
@@ -46,6 +48,7 @@ _LATER = {
     "RunError": "run.api",
     "link": "link.net",
     "run": "run.api",
+    "study": "study.api",
 }
 
 __getattr__ = getter(__name__, _LATER)

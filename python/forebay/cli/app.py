@@ -25,6 +25,7 @@ from forebay.cli.map import stability_map
 from forebay.cli.replay import replay
 from forebay.cli.run import run
 from forebay.cli.schema import schema
+from forebay.cli.study import study
 from forebay.cli.suite import suite
 from forebay.cli.tune import tune
 from forebay.cli.validate import validate
@@ -91,6 +92,7 @@ def front(
 app.command(cls=Command)(laws)
 app.command(cls=Command)(queues)
 app.command(cls=Command)(run)
+app.command(cls=Command)(study)
 app.command(cls=Command)(fluid)
 app.command(cls=Command)(design)
 app.command("map", cls=Command)(stability_map)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.run import memory, signals
+from forebay.run import memory, ranges, signals
 
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
@@ -76,6 +76,8 @@ class Progress:
     ended: int
     runs: int
     elapsed_s: float
+    #: what else there is to say, after the count
+    more: str = ""
 
     @property
     def left_s(self) -> float | None:
@@ -135,7 +137,7 @@ def read(
         return contents
 
     plan = _native.plan(
-        text,
+        _expanded(text, name),
         name,
         sets=[_split(item) for item in sets],
         laws=list(laws or ()),
@@ -197,6 +199,15 @@ def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
         raise ScenarioError(f"{os.fspath(path)}: {name}: found {found}, allowed: {allowed}")
 
     return read
+
+
+def _expanded(text: bytes, name: str) -> bytes:
+    if b"sweep" not in text:
+        return text
+    try:
+        return ranges.expanded(text.decode(), name).encode()
+    except UnicodeDecodeError:
+        return text
 
 
 def _split(item: str) -> tuple[str, str]:
