@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
     from forebay.run.sessions import session
+    from forebay.study.api import study
     from forebay.tune.api import tune
 else:
-    # `forebay.run`, `forebay.link` and `forebay.tune` are functions, and folders have the same
-    # names. Python sets an attribute to a folder once, when it is first loaded: so they are loaded
-    # here, and their names freed (docs/decisions/006).
-    from forebay import link, run, tune
+    # `forebay.run` and its like are functions, and folders have the same names. Python sets an
+    # attribute to a folder once, when it is first loaded: so they are loaded here, and their names
+    # freed (docs/decisions/006).
+    from forebay import link, run, study, tune
 
-    del link, run, tune
+    del link, run, study, tune
 
 __all__ = [
     "Controller",
@@ -50,6 +51,7 @@ __all__ = [
     "run",
     "schema",
     "session",
+    "study",
     "tune",
 ]
 
@@ -64,6 +66,7 @@ _LATER = {
     "map": "control.mapped",
     "run": "run.api",
     "session": "run.sessions",
+    "study": "study.api",
     "tune": "tune.api",
 }
 

@@ -145,6 +145,8 @@ fn sweep() -> Json {
         "additionalProperties": {
             "anyOf": [
                 { "type": "array", "minItems": 1 },
+                // A range, which is a list before this crate reads it.
+                { "type": "string" },
                 { "type": "object" },
             ],
         },

@@ -30,6 +30,7 @@ from forebay.cli.replay import replay
 from forebay.cli.run import run
 from forebay.cli.schema import schema
 from forebay.cli.studio import studio
+from forebay.cli.study import study
 from forebay.cli.suite import suite
 from forebay.cli.tune import tune
 from forebay.cli.validate import validate
@@ -110,6 +111,7 @@ _add(START, explain, ignore_unknown_options=True)
 _add(START, laws)
 _add(START, queues)
 _add(SIMULATE, run)
+_add(SIMULATE, study)
 _add(SIMULATE, fluid)
 _add(SIMULATE, suite)
 stored = typer.Typer(

@@ -100,6 +100,28 @@ the kind is the label: "ftp", and "ftp 2" for a second one.
 Keys that name the experiment cannot be swept: `title`, `source` and `seeds` at the top, `name`,
 `kind` and `label` elsewhere. `--set` replaces the sweep of its key. There are at most 10,000
 points.
+
+A range stands for a list:
+
+| range | its values |
+| --- | --- |
+| `"1..100Mbit/s log 7"` | seven, each the same factor from the next |
+| `"20..300ms lin 4"` | four, each the same distance from the next |
+| `"1..1000 log 7"` | whole numbers, since both ends are; "1.0..1000 log 7" has others |
+
+A unit belongs to both ends where the first has none. Values between the ends have four figures.
+Ranges without a number of steps are sampled together:
+
+```toml
+[sweep]
+points            = "sobol 256 seed 1"      # or "latin 100"
+"bottleneck.rate" = "1..100Mbit/s log"
+"traffic.0.rtt"   = "20..300ms"
+```
+
+That is 256 points: a scrambled Sobol sequence, whose number is a power of 2, or a Latin hypercube
+(`scipy.stats.qmc`). Lists in the same sweep are crossed with the sample. Of sweeps with more points
+than 10,000 [`forebay study`](studies.md) makes the runs.
 """
 
 SENDERS = """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.run import auto, memory, named, signals
+from forebay.run import auto, memory, named, ranges, signals
 
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
@@ -78,6 +78,8 @@ class Progress:
     ended: int
     runs: int
     elapsed_s: float
+    #: what else there is to say, after the count
+    more: str = ""
 
     @property
     def left_s(self) -> float | None:
@@ -136,11 +138,11 @@ def read(
             files[file] = hashlib.sha256(contents).hexdigest()
         return contents
 
-    text, left, designed = auto.resolved(
-        text, name, [_split(item) for item in sets], laws or (), read_and_note
+    whole, left, designed = auto.resolved(
+        _expanded(text, name), name, [_split(item) for item in sets], laws or (), read_and_note
     )
     plan = _native.plan(
-        text,
+        whole,
         name,
         sets=left,
         laws=list(laws or ()),
@@ -150,7 +152,8 @@ def read(
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name
     command = _command(in_command, laws or (), sets, seeds)
-    return Experiment(plan, name, text.decode(), command, files=files, designed=designed)
+    shown = whole if designed else text
+    return Experiment(plan, name, shown.decode(), command, files=files, designed=designed)
 
 
 def text_of(source: Source) -> tuple[str, bytes]:
@@ -204,6 +207,15 @@ def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
         raise ScenarioError(f"{os.fspath(path)}: {name}: found {found}, allowed: {allowed}")
 
     return read
+
+
+def _expanded(text: bytes, name: str) -> bytes:
+    if b"sweep" not in text:
+        return text
+    try:
+        return ranges.expanded(text.decode(), name).encode()
+    except UnicodeDecodeError:
+        return text
 
 
 def _split(item: str) -> tuple[str, str]:

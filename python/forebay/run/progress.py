@@ -112,7 +112,7 @@ def _terminal() -> Console | None:
 
 
 def _count(now: Progress, what: str) -> str:
-    return f"{now.ended} of {now.runs} {what}"
+    return f"{now.ended} of {now.runs} {what}{now.more}"
 
 
 def _left(now: Progress) -> str:

@@ -25,7 +25,7 @@ def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[fl
         return float("nan"), float("nan")
     if len(x) == 1:
         return float(x[0]), float("nan")
-    quantile = _student(len(x) - 1)
+    quantile = student(len(x) - 1)
     return float(x.mean()), quantile * (_variance(x) / len(x)) ** 0.5
 
 
@@ -49,11 +49,11 @@ def difference_and_interval(
     if a + b == 0:
         return difference, 0.0
     freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
-    quantile = _student(freedom)
+    quantile = student(freedom)
     return difference, quantile * (a + b) ** 0.5
 
 
-def _student(freedom: float) -> float:
+def student(freedom: float) -> float:
     """Quantile of Student's t that leaves out half of 1 − LEVEL on each side."""
     from scipy import special  # a tenth of a second to load, which one seed does without
 

@@ -1,0 +1,200 @@
+"""`forebay study`: hundreds of thousands of runs, made once and read as one frame.
+
+What it needs is loaded inside it, so that other commands stay quick.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forebay._native import ScenarioError
+from forebay.cli import options
+from forebay.cli.options import FAILED, NoReport, ScenarioFile, ScenarioKeys, StoreAt, Threads
+from forebay.run import signals
+
+if TYPE_CHECKING:
+    from forebay.run.experiment import Progress
+    from forebay.store.store import Store
+    from forebay.study.growing import Grown
+    from forebay.study.making import Made
+    from forebay.study.points import Points
+
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|min|h)")
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def study(
+    file: ScenarioFile,
+    law: Annotated[
+        list[str] | None, options.laws("Run this law instead of the file's: its kind or label.")
+    ] = None,
+    set_: ScenarioKeys = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N", show_default=False)
+    ] = None,
+    add_seeds: Annotated[
+        int, typer.Option(help="N seeds more than the file has, or --seeds.", metavar="N", min=0)
+    ] = 0,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Add seeds where an interval is wider than this share of its mean: ci95=2%, or "
+            "ci95=2%,METRIC.",
+            metavar="ci95=N%",
+        ),
+    ] = None,
+    most_seeds: Annotated[
+        int, typer.Option(help="With --until, at most so many seeds.", metavar="N", min=2)
+    ] = 64,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Begin no run after so long: 90s, 10min, 2h.", metavar="TIME"),
+    ] = None,
+    limit: Annotated[
+        str | None, typer.Option(help="A run that takes longer fails: 60s.", metavar="TIME")
+    ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Make the runs that failed once more.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run, and how long it would take.")
+    ] = False,
+    on: Annotated[
+        str,
+        typer.Option(
+            help="Where runs are made: threads, dask (a cluster of this machine), or a scheduler "
+            "of Dask such as tcp://host:8786.",
+            metavar="ENGINE",
+        ),
+    ] = "threads",
+    threads: Threads = None,
+    store: StoreAt = None,
+    out: Annotated[Path | None, options.out("the page and the frame", "results/study-NAME")] = None,
+    no_report: NoReport = False,
+) -> None:
+    """Make the runs of a study that the store does not have, and show what they tell.
+
+    The same command goes on where it was stopped. Runs that fail are kept with their reason, and
+    the rest goes on.
+    """
+    from forebay.report import place
+    from forebay.run.experiment import STDIN, cores
+    from forebay.store import choice
+    from forebay.study import api, growing
+    from forebay.study.points import Points
+
+    budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
+    wanted = growing.Until.read(until, most_seeds) if until else None
+    points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds)
+    points.seeds += add_seeds
+    runs = choice.store(choice.named(store) or choice.DEFAULT) if not dry_run else None
+    if dry_run:
+        _plan(points, choice.at(choice.named(store) or choice.DEFAULT), threads or cores())
+        return
+    assert runs is not None
+    out = out or Path("results") / f"study-{'stdin' if str(file) == STDIN else file.stem}"
+    place.check(out)
+    command = _command(sys.argv[1:])
+    place.claim(out, command, force=True, numbers="study.json")
+    with api.engine(on, threads) as engine, _bar() as watch:
+        grown = growing.grow(
+            points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
+            limit_s=limit_s, retry=retry,
+        )  # fmt: skip
+    _end(points, runs, grown, out, command, report=not no_report)
+
+
+def _end(
+    points: Points, store: Store, grown: Grown, out: Path, command: str, *, report: bool
+) -> None:
+    from forebay.study import files
+    from forebay.study.study import Study
+
+    made = grown.made
+    print(
+        f"{made.made:,} runs made, {made.found:,} were in the store, of {made.wanted:,}; "
+        f"{made.packets / 1e6:.1f} million packets in {made.elapsed_s:.1f} s"
+    )
+    study = Study(points, store, grown.seeds)
+    failures = study.failures()
+    for why, count in sorted(failures.group_by("fault").len().iter_rows()):
+        print(f"{count:,} failed: {why.splitlines()[-1]}", file=sys.stderr)
+    if grown.wide:
+        print(f"{grown.wide:,} intervals are still too wide, with the most seeds", file=sys.stderr)
+    if made.interrupted or made.spent:
+        why = "interrupted" if made.interrupted else "the budget is spent"
+        print(
+            f"{why}: {made.found + made.made:,} of {made.wanted:,} runs are in the store; the same "
+            "command goes on",
+            file=sys.stderr,
+        )
+    if made.interrupted:
+        raise typer.Exit(signals.status())
+    if made.found + made.made == 0:
+        raise typer.Exit(FAILED)
+    for path in files.write(study, out, command, partial=made.spent, report=report):
+        print(path)
+    if failures.height:
+        raise typer.Exit(FAILED)
+
+
+def _plan(points: Points, store: Store, cores: int) -> None:
+    from forebay.study.estimate import LOOKED_AT, estimate
+
+    found = estimate(points, store, cores)
+    about = "" if found.points <= LOOKED_AT else "about "
+    print(
+        f"{found.points:,} points × {found.laws} laws × {found.seeds} seeds: {found.runs:,} runs\n"
+        f"in the store: {about}{found.stored:,}"
+    )
+    seconds = found.elapsed_s(cores)
+    if seconds is None:
+        print("time: unknown, a run takes longer than the trial")
+    else:
+        by = "stored runs" if found.measured else "a trial"
+        print(f"time on {cores} threads: about {_words(seconds)} (by {by})")
+    print(f"disk: about {found.bytes / 1e6:,.0f} MB")
+
+
+def _words(seconds: float) -> str:
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    match = DURATION.fullmatch(text)
+    if match is None or not float(match[1]) > 0:
+        raise ScenarioError(f'{option}: found "{text}", allowed: a time such as 90s, 10min or 2h')
+    return float(match[1]) * SECONDS[match[2]]
+
+
+def _command(words: list[str]) -> str:
+    return shlex.join(["forebay", *words])
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[Progress, Made], None]]:
+    """Progress with packets and failures."""
+    from dataclasses import replace
+
+    from forebay.run import progress
+
+    with progress.bar() as watch:
+
+        def tell(now: Progress, made: Made) -> None:
+            failed = f", {made.failed:,} failed" if made.failed else ""
+            watch(replace(now, more=f", {made.packets / 1e6:.0f} million packets{failed}"))
+
+        yield tell

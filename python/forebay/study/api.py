@@ -1,0 +1,68 @@
+"""Studies from Python: `forebay.study`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from forebay._native import ScenarioError
+from forebay.run import progress
+from forebay.run.experiment import Source, cores
+from forebay.store import choice
+from forebay.study import growing, manifest
+from forebay.study.points import Points
+from forebay.study.shown import ShownStudy
+
+if TYPE_CHECKING:
+    from forebay.study.making import Engine
+
+
+def study(
+    scenario: Source,
+    *,
+    laws: Sequence[str] = (),
+    sets: Mapping[str, Any] | Sequence[str] = (),
+    seeds: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    on: str = "threads",
+    threads: int | None = None,
+) -> ShownStudy:
+    """The runs of a study; those that the store does not have are made.
+
+    scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
+    as there. store: a folder or an address; results/.store if None. on: "threads", "dask" for a
+    cluster of this machine, or the address of a scheduler. threads: all cores if None.
+
+    Raises `ScenarioError`, and `KeyboardInterrupt` after Ctrl-C; what has finished is kept.
+    """
+    if isinstance(sets, Mapping):
+        sets = [f"{key}={value}" for key, value in sets.items()]
+    points = Points(scenario, laws=laws, sets=sets, seeds=seeds)
+    found = choice.store(choice.named(store) or choice.DEFAULT)
+    if found is None:
+        raise ScenarioError("store: found none, allowed: a folder that can be written to")
+    with engine(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
+        grown = growing.grow(points, found, where, watch=lambda now, _: watch(now))
+    if grown.made.interrupted:
+        raise KeyboardInterrupt
+    manifest.of(points, found)
+    return ShownStudy(points, found, grown.seeds)
+
+
+def engine(on: str, threads: int | None) -> Any:
+    """A context with the engine of a name: "threads", "dask" or an address."""
+    from contextlib import nullcontext
+
+    from forebay.study.threads import Threads
+
+    if on == "threads":
+        made: Engine = Threads(threads or cores())
+        return nullcontext(made)
+    if on != "dask" and "://" not in on:
+        raise ScenarioError(
+            f'--on: found "{on}", allowed: threads, dask, or a scheduler such as tcp://host:8786'
+        )
+    from forebay.study import cluster
+
+    return cluster.cluster(on, threads)

@@ -1,0 +1,93 @@
+"""What a study will take, before it is begun."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from forebay.run.metrics import COST
+from forebay.store import rows
+from forebay.study import manifest
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
+    from forebay.study.points import Part, Points
+
+#: Points that are looked at where there are more, and time for a trial.
+LOOKED_AT, TRIAL_S = 100, 0.4
+#: Of a run without samples in a store, in bytes, where nothing is known of it.
+ROW_BYTES = 330
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """runs: how many there are; a law that the sweep leaves as it is may make them fewer.
+
+    stored: about how many are in the store. run_s: processor time of a run; None without a trial
+    that got anywhere. measured: whether that is of stored runs of this study.
+    """
+
+    points: int
+    laws: int
+    seeds: int
+    stored: int
+    run_s: float | None
+    measured: bool
+    bytes: float
+
+    @property
+    def runs(self) -> int:
+        return self.points * self.laws * self.seeds
+
+    def elapsed_s(self, cores: int) -> float | None:
+        """Time for what is missing on so many cores."""
+        return None if self.run_s is None else (self.runs - self.stored) * self.run_s / cores
+
+
+def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
+    """Looks at some points chosen at random (the same each time), and tries some runs of them."""
+    chosen = random.Random(1).sample(range(len(points)), min(LOOKED_AT, len(points)))
+    part = points.part(chosen)
+    configs = part.configs["config"].drop_nulls()
+    seeds, stored, run_s, row_bytes = points.seeds, 0, None, float(ROW_BYTES)
+    if store is not None:
+        known = manifest.load(points, store)
+        looked = configs if known is None else known["config"]
+        columns = [*rows.KEY, COST]
+        there = store.rows_of(looked, columns).filter(
+            (pl.col("link") == 0) & (pl.col("seed") <= seeds)
+        )
+        found = pl.DataFrame({"config": looked}).join(there, on="config")
+        stored = round(found.height / len(looked) * points.configs) if len(looked) else 0
+        if found.height:
+            run_s = found[COST].mean()
+        sizes = store.segments()
+        if sizes and (count := store.place.scan(sorted(sizes)).select(pl.len()).collect().item()):
+            row_bytes = sum(sizes.values()) / count
+    measured = isinstance(run_s, float)
+    left = points.configs * seeds - stored
+    return Estimate(
+        len(points),
+        len(points.laws),
+        seeds,
+        stored,
+        run_s if isinstance(run_s, float) else _trial(points, part, threads),
+        measured,
+        left * row_bytes * len(part.plan.points[0].links),
+    )
+
+
+def _trial(points: Points, part: Part, threads: int) -> float | None:
+    """Seconds of a core for a run: some are begun, and given up after a moment."""
+    batch = part.plan.start(threads, samples=False)
+    runs = len(part.plan.points) * len(points.laws)
+    start = time.monotonic()
+    while not batch.done and time.monotonic() - start < TRIAL_S:
+        time.sleep(0.005)
+    share, elapsed_s = batch.progress(), time.monotonic() - start
+    batch.cancel()
+    return elapsed_s * min(threads, runs) / (share * runs) if share > 0 else None

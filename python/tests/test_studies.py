@@ -1,0 +1,352 @@
+"""Studies: made once, whatever stops them, and the same frame from whatever made it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import command
+
+import forebay
+from forebay import ScenarioError
+from forebay.run import experiment, stats
+from forebay.store import choice, rows
+from forebay.study import growing, making, manifest
+from forebay.study.best import best
+from forebay.study.effects import effects
+from forebay.study.estimate import estimate
+from forebay.study.points import Points
+from forebay.study.study import Study
+from forebay.study.threads import Threads
+
+SMALL = """\
+title    = "A small study"
+duration = "2s"
+measure  = ["1s", "2s"]
+seeds    = 2
+
+[bottleneck]
+rate   = "10Mbit/s"
+delay  = "5ms"
+buffer = "100p"
+
+[[traffic]]
+kind   = "ftp"
+flows  = 5
+packet = "1000B"
+rtt    = "40ms"
+start  = { uniform = ["0s", "1s"] }
+
+[[law]]
+kind   = "red"
+
+[[law]]
+kind   = "droptail"
+
+"""
+GRID = """\
+[sweep]
+"traffic.0.flows" = "1..30 log 4"
+"bottleneck.rate" = ["2Mbit/s", "8Mbit/s"]
+"law.red.max_p" = [0.1, 0.2]
+"""
+#: Of 4 × 2 × 2 points, droptail is alike at the values of max_p.
+CONFIGS, SEEDS = 4 * 2 * 2 + 4 * 2, 2
+
+
+def sweep(text: str) -> str:
+    return f"{SMALL}[sweep]\n{text}"
+
+
+def labels(text: str) -> list[dict[str, object]]:
+    return [point.settings for point in experiment.read(sweep(text)).plan.points]
+
+
+def made(at: Path, text: str = SMALL + GRID, **options: object) -> tuple[Study, making.Made]:
+    points, store = Points(text), choice.at(at)
+    done = making.make(points, store, Threads(2), seeds=points.seeds, **options)  # type: ignore[arg-type]
+    return Study(points, store, points.seeds), done
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return made(tmp_path_factory.mktemp("whole") / "store")[0]
+
+
+def run(cwd: Path, *words: object, text: str = SMALL + GRID) -> subprocess.CompletedProcess[str]:
+    (cwd / "s.toml").write_text(text)
+    return subprocess.run(
+        command("study", "s.toml", *words), cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_ranges_are_the_lists_that_they_stand_for() -> None:
+    for written, meant in [
+        ('"traffic.0.flows" = "1..1000 log 4"', [1, 10, 100, 1000]),
+        ('"traffic.0.flows" = "1..3 lin 9"', [1, 2, 3]),
+        ('"traffic.0.rtt" = "20..80ms lin 4"', ["20ms", "40ms", "60ms", "80ms"]),
+        ('"bottleneck.rate" = "500kbit/s..50Mbit/s log 3"', ["0.5Mbit/s", "5Mbit/s", "50Mbit/s"]),
+        ('"law.red.w_q" = "0.001..0.1 log 3"', [0.001, 0.01, 0.1]),
+    ]:
+        (key,) = experiment.read(sweep(written)).plan.points[0].settings
+        assert [point[key] for point in labels(written)] == meant
+    crossed = labels('"traffic.0.flows" = "1..4 log 3"\n"bottleneck.rate" = ["2Mbit/s", "8Mbit/s"]')
+    assert len(crossed) == 6
+
+
+@pytest.mark.parametrize("method", ["sobol 16 seed 3", "latin 16 seed 3"])
+def test_samples_fill_the_ranges_evenly(method: str) -> None:
+    text = (
+        f'points = "{method}"\n"bottleneck.rate" = "1..100Mbit/s log"\n'
+        '"traffic.0.rtt" = "10..90ms"\n"traffic.0.flows" = [2, 3]'
+    )
+    points = labels(text)
+    assert labels(text) == points
+    assert labels(text.replace("seed 3", "seed 4")) != points
+    assert len(points) == 32
+    # Each sixteenth of an axis has one of sixteen points.
+    rate = [float(str(one["bottleneck.rate"]).removesuffix("Mbit/s")) for one in points[:16]]
+    assert sorted(np.floor(8 * np.log10(rate)).astype(int)) == list(range(16))
+    rtt = [float(str(one["traffic.0.rtt"]).removesuffix("ms")) for one in points[:16]]
+    assert sorted(np.floor((np.array(rtt) - 10) / 5).astype(int)) == list(range(16))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('"bottleneck.rate" = "9..1Mbit/s log 3"', "which is empty"),
+        ('"bottleneck.rate" = "1..1Mbit/s log 3"', "which is empty"),
+        ('"bottleneck.rate" = "1..9Mbit/s log"', "a number of steps"),
+        ('"bottleneck.rate" = "1..9Mbit/s log 1"', "2 to 10000 steps"),
+        ('"bottleneck.rate" = "0..9Mbit/s log 3"', "above zero"),
+        ('"bottleneck.rate" = "1ms..9Mbit/s log 3"', "two ends of one kind"),
+        ('"bottleneck.rate" = "fast"', "allowed: a list, or a range"),
+        ('"bottleneck.speed" = "1..9Mbit/s log 3"', "a key that is not known"),
+        ('points = "sobol 7"\n"bottleneck.rate" = "1..9Mbit/s"', "a power of 2"),
+        ('points = "dice 8"\n"bottleneck.rate" = "1..9Mbit/s"', "sobol 256"),
+        ('points = "latin 7"\n"bottleneck.rate" = ["1Mbit/s"]', "beside a range"),
+    ],
+)
+def test_a_wrong_sweep_is_one_line(text: str, says: str) -> None:
+    for read in (experiment.read, Points):
+        with pytest.raises(ScenarioError, match=r"sweep|bottleneck") as error:
+            read(sweep(text))
+        assert says in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_wrong_options_are_one_line(tmp_path: Path) -> None:
+    for words, says in [
+        (["--until", "2%"], "ci95=2%"),
+        (["--until", "ci95=2%,speed"], "speed"),
+        (["--budget", "ten"], "10min"),
+        (["--on", "moon"], "tcp://host:8786"),
+        (["--on", "tcp://127.0.0.1:1"], "which does not answer"),
+        (["--law", "nope"], "nope"),
+    ]:
+        done = run(tmp_path, *words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert says in done.stderr
+        assert done.stdout == ""
+
+
+def test_a_key_that_is_set_is_not_varied() -> None:
+    points = Points(SMALL + GRID, sets=["traffic.0.flows=3"])
+    assert (len(points), points.design.keys) == (4, ["bottleneck.rate", "law.red.max_p"])
+    zipped = '"traffic.0.flows, bottleneck.rate" = [[1, "2Mbit/s"], [2, "4Mbit/s"]]'
+    with pytest.raises(ScenarioError, match="varies with others"):
+        Points(sweep(zipped), sets=["traffic.0.flows=3"])
+
+
+def test_the_frame_is_that_of_single_runs(whole: Study) -> None:
+    frame = whole.frame()
+    # Droptail has a row at each point, though it is run once for both values of max_p.
+    assert frame.height == 16 * 2 * SEEDS
+    assert whole.store.scan().collect().height == CONFIGS * SEEDS
+    one = forebay.run(SMALL, sets={"traffic.0.flows": 10, "bottleneck.rate": "8Mbit/s"})
+    at = (pl.col("traffic.0.flows") == 10) & (pl.col("bottleneck.rate") == 8e6)
+    for law in ("red", "droptail"):
+        here = frame.filter(at & (pl.col("law") == law) & (pl.col("law.red.max_p") == 0.1))
+        want = one.metrics.filter(pl.col("law") == law)
+        if law == "red":
+            continue
+        assert here["goodput_bps"].to_list() == want["goodput_bps"].to_list()
+
+
+def test_a_killed_study_goes_on_and_ends_with_the_same_frame(whole: Study, tmp_path: Path) -> None:
+    """Killed again and again at random, each run is there once, and the frame is the same."""
+    (tmp_path / "s.toml").write_text(SMALL + GRID)
+    words = command("study", "s.toml", "--no-report", "--store", "killed", "--threads", 1)
+    chance = random.Random(5)
+    for _ in range(4):
+        process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        time.sleep(chance.uniform(0.6, 1.6))
+        process.kill()
+        process.wait()
+    assert subprocess.run(words, cwd=tmp_path, check=False).returncode == 0
+    frame = pl.read_parquet(tmp_path / "results/study-s/frame.parquet")
+    assert frame.equals(whole.frame())
+    table = choice.at(tmp_path / "killed").scan().collect()
+    assert table.height == table.unique(rows.KEY).height == CONFIGS * SEEDS
+
+
+def test_only_what_is_new_is_made(tmp_path: Path) -> None:
+    at = tmp_path / "store"
+    assert made(at)[1].made == CONFIGS * SEEDS
+    _, again = made(at)
+    assert (again.made, again.found) == (0, CONFIGS * SEEDS)
+    more = (
+        (SMALL + GRID).replace("[0.1, 0.2]", "[0.1, 0.2, 0.3]").replace("seeds    = 2", "seeds = 3")
+    )
+    _, new = made(at, more)
+    assert (new.made, new.found) == (CONFIGS + 3 * 8, CONFIGS * SEEDS)
+
+
+def test_the_budget_ends_it_and_the_same_command_goes_on(whole: Study, tmp_path: Path) -> None:
+    study, done = made(tmp_path / "store", budget_s=0.0)
+    assert done.spent and done.made < CONFIGS * SEEDS
+    study, done = made(tmp_path / "store")
+    assert not done.spent
+    assert study.frame().equals(whole.frame())
+
+
+def test_seeds_are_added_where_an_interval_is_too_wide_and_only_there(tmp_path: Path) -> None:
+    points, store = Points(SMALL + GRID), choice.at(tmp_path / "store")
+    until = growing.Until.read("ci95=20%,goodput_bps", 12)
+    grown = growing.grow(points, store, Threads(2), until=until)
+    assert isinstance(grown.seeds, dict)
+    counts = set(grown.seeds.values())
+    assert min(counts) == 2 < max(counts) <= 12
+    wide = 0
+    for (config,), some in store.scan().collect().group_by("config"):
+        values = some.sort("seed")["goodput_bps"]
+        assert len(values) == grown.seeds[str(config)]
+        mean, half = stats.mean_and_interval(values.to_list())
+        wide += half > 0.2 * mean
+        assert half <= 0.2 * mean or len(values) == 12
+    assert grown.wide == wide
+    again = growing.grow(points, store, Threads(2), until=until)
+    assert (again.made.made, again.seeds) == (0, grown.seeds)
+
+
+def test_a_run_that_fails_is_kept_with_its_reason_and_the_rest_goes_on(tmp_path: Path) -> None:
+    long = SMALL.replace('"2s"', '"2000s"') + '[sweep]\n"traffic.0.flows" = [1, 2]\n'
+    done = run(tmp_path, "--limit", "0.2s", "--no-report", text=long)
+    assert done.returncode == 1
+    assert "took longer than 0.2 s" in done.stderr
+    _, short = made(tmp_path / "results/.store", long)
+    # They stay failed, until they are asked for again.
+    assert (short.made, short.failed, short.found) == (0, 0, 8)
+    failures = Study(Points(long), choice.at(tmp_path / "results/.store"), 2).failures()
+    assert failures.height == 8
+    _, again = made(tmp_path / "results/.store", long, limit_s=0.2, retry=True)
+    assert again.failed == 8
+
+
+def test_a_cluster_makes_the_same_runs(whole: Study, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    # A file of its own: workers are new processes, which begin with the file that was started.
+    script = (
+        "import forebay, sys\n"
+        "if __name__ == '__main__':\n"
+        "    study = forebay.study('s.toml', store='dask', on='dask', threads=2)\n"
+        "    study.frame().write_parquet('dask.parquet')\n"
+    )
+    (tmp_path / "go.py").write_text(script)
+    (tmp_path / "s.toml").write_text(SMALL + GRID)
+    subprocess.run([sys.executable, "go.py"], cwd=tmp_path, check=True)
+    assert pl.read_parquet(tmp_path / "dask.parquet").equals(whole.frame())
+
+
+def test_without_dask_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from forebay.study.api import engine
+
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ScenarioError, match=r"forebay\[dask\]"):
+        engine("dask", None).__enter__()
+
+
+def test_a_plan_of_a_million_points_is_a_matter_of_moments(tmp_path: Path) -> None:
+    axes = ("traffic.0.flows", "bottleneck.rate", "traffic.0.rtt", "law.red.max_p")
+    ends = ("1..1000 log 32", "1..99Mbit/s log 32", "20..300ms log 32", "0.01..0.5 log 32")
+    lines = "\n".join(f'"{key}" = "{value}"' for key, value in zip(axes, ends, strict=True))
+    done = run(tmp_path, "--dry-run", text=sweep(lines))
+    assert done.returncode == 0, done.stderr
+    points = 28 * 32**3  # of 32 whole numbers, four come twice
+    found = Points(sweep(lines))
+    assert len(found) % 32**3 == 0
+    assert points // 2 < len(found) <= 32**4
+    assert f"{len(found):,} points × 2 laws × 2 seeds" in done.stdout
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_plan_knows_what_is_in_the_store(whole: Study) -> None:
+    found = estimate(whole.points, whole.store, 2)
+    assert (found.runs, found.stored, found.measured) == (16 * 2 * 2, 16 * 2 * 2, True)
+    assert found.elapsed_s(2) == 0
+
+
+def test_shares_of_variance_are_those_of_a_known_function(
+    whole: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """y = a + 2·b + 0·c over a grid: 1/5 and 4/5 of the variance where a and b vary alike."""
+    a, b = "bottleneck.rate", "law.red.max_p"
+    place = {
+        key: {v: i for i, v in enumerate(whole.points.settings[key].unique().sort())}
+        for key in (a, b)
+    }
+
+    def cells(self: Study, metric: str, *axes: str) -> pl.DataFrame:
+        table = whole.points.settings.select(axes).unique(maintain_order=True)
+        of = pl.col(a).replace_strict(place[a]) + 2 * pl.col(b).replace_strict(place[b])
+        return table.select(pl.lit("red").alias("law"), *axes, of.cast(pl.Float64).alias("mean"))
+
+    monkeypatch.setattr(Study, "cells", cells)
+    found = {one.axis: one for one in effects(whole, "goodput_bps") if one.law == "red"}
+    assert found[a].first == pytest.approx(0.2)
+    assert found[b].first == pytest.approx(0.8)
+    assert found["traffic.0.flows"].total == pytest.approx(0)
+    assert found[b].total == pytest.approx(0.8)
+
+
+def test_a_tie_is_called_one(whole: Study) -> None:
+    found = best(whole, "goodput_bps", "traffic.0.flows", largest=True)
+    assert set(found["law"]) <= {"red", "droptail"}
+    for row in found.iter_rows(named=True):
+        of = whole.by_seed("goodput_bps", "traffic.0.flows").filter(
+            pl.col("traffic.0.flows") == row["traffic.0.flows"]
+        )
+        means = dict(of.group_by("law").agg(pl.col("goodput_bps").mean()).iter_rows())
+        assert row["mean"] == pytest.approx(max(means.values()))
+        assert row["ties"] == (row["p"] is None or row["p"] >= 0.05)
+
+
+def test_a_page_says_what_was_run_and_how_to_repeat_it(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "results/study-s"
+    page = (out / "study.html").read_text()
+    assert "forebay study s.toml" in page
+    assert "64 runs at 16 points under red, droptail" in page
+    # A curve over each axis, and maps over each pair.
+    assert page.count("<svg") == 3 * (1 + 3 + 3 + 1)
+    assert "may be chance" in page
+    facts = json.loads((out / "study.json").read_text())
+    assert (facts["runs"], facts["partial"], facts["failures"]) == (64, False, [])
+    assert len((out / "frame.csv").read_text().splitlines()) == 65
+
+
+def test_the_list_of_a_study_is_read_again(whole: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a point was read")
+
+    monkeypatch.setattr(Points, "part", refuse)
+    assert manifest.of(Points(SMALL + GRID), whole.store).height == 32
+    assert making.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).found == CONFIGS * 2
