@@ -261,7 +261,7 @@ def test_a_scenario_names_a_prototype_and_its_parameters(
         ("target", "20", "a number of packets"),
         ("high", "0.7", "0 to 0.5"),
         ("interval", "-1s", "a time"),
-        ("gain", "1", "kind, label, queue, interval, target, high"),
+        ("gain", "1", "kind, label, queue, gains, interval, target, high"),
         ("interval", "1h", "1us to 60s"),
     ],
 )

@@ -83,7 +83,7 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
     Raises `ScenarioError` where python-control is not installed.
     """
     try:
-        import control
+        import control  # type: ignore[import-untyped]
     except ImportError as error:
         raise ScenarioError(
             "to_control: found no python-control, allowed: pip install 'forebay[control]'"
@@ -160,7 +160,7 @@ def save(loop: Loop, path: Path) -> None:
             for key, value in table(loop).items()
         }
         out = io.BytesIO()
-        matlab.savemat(out, rows)
+        matlab.savemat(out, rows)  # type: ignore[arg-type]
         path.write_bytes(out.getvalue())
     elif path.suffix == ".json":
         plain = {

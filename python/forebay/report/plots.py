@@ -82,8 +82,8 @@ class Plot(Figure):
         out = io.BytesIO()
         with self._drawn(style.png_dpi()):
             canvas = FigureCanvasAgg(self)
-            canvas.draw()
-            pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+            canvas.draw()  # type: ignore[no-untyped-call]
+            pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
         # Harder compression takes as long as the drawing, and saves little.
         dpi = style.png_dpi()
         Image.fromarray(np.ascontiguousarray(pixels)).save(

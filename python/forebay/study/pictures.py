@@ -11,7 +11,8 @@ from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from forebay.report.plots import COLOURS, DASHES, MARKERS, STYLE, Plot
+from forebay.report.plots import COLOURS, STYLE, Plot
+from forebay.report.style import DASHES, MARKERS
 from forebay.run.metrics import METRICS
 from forebay.study.best import best
 
