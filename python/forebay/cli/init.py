@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from forebay import _native
 from forebay._native import ScenarioError
 from forebay.cli import completion
 
@@ -57,7 +56,7 @@ def init(
     name = "my-link.toml" if str(file) == experiment.STDIN else file.name
     text = Starter.of(name, rate, rtt, flows, buffer, law).text()
     # What is written runs: whatever is wrong with an option is said before.
-    _native.plan(text.encode(), name)
+    experiment.read(text)
     if str(file) == experiment.STDIN:
         print(text, end="")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import tomllib
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from importlib import resources
 
 from forebay import _native
 
+#: A number of packets.
+PACKETS = re.compile(r"[\d.]+p")
 #: Columns of the file.
 WIDTH = 100
 
@@ -117,7 +120,7 @@ class Starter:
     def _laws(self) -> str:
         lines = ["", "# What is compared; `forebay laws` lists all, with their parameters."]
         for name in self.laws:
-            lines += ["[[law]]", f'kind = "{name}"', *_set_point(name), ""]
+            lines += ["[[law]]", f'kind = "{name}"', *_gains(name), ""]
         return "\n".join(lines)
 
 
@@ -128,14 +131,13 @@ SWEEP = """\
 """
 
 
-def _set_point(name: str) -> list[str]:
-    """A delay, which suits every rate, where the law's own set-point is a queue in packets."""
+def _gains(name: str) -> list[str]:
+    """Numbers for this link, where the law's own are packets, which fit the link of a paper."""
     law = next((law for law in _native.laws() if law["name"] == name), None)
-    params = {param["name"]: param for param in law["params"]} if law else {}
-    key = law["set_point"] if law else None
-    if key is None or not str(params[key]["default_text"]).endswith("p"):
+    defaults = [param["default_text"] for param in law["params"]] if law else []
+    if not any(PACKETS.fullmatch(text) for text in defaults):
         return []
-    return [*_comment(params[key]["doc"]), f'{key} = "20ms"']
+    return [_key("law", "gains", '"auto"')]
 
 
 def _comment(text: str) -> list[str]:
