@@ -102,7 +102,7 @@ def opened(
 
 def settled(page: Page) -> None:
     """Until the newest state is drawn to its end."""
-    for _ in range(200):
+    for _ in range(1200):
         page.wait_for_timeout(50)
         sent = page.evaluate("window.studio.sent()")
         if sent and page.get_attribute("html", "data-done") == str(sent):

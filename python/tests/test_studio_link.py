@@ -113,9 +113,11 @@ def test_a_real_link_is_watched_and_steered_in_the_page(
         target.press("Enter")
         page.get_by_text("target: found").wait_for()
         page.get_by_role("button", name="Take law A’s gains").click()
-        page.wait_for_timeout(1500)
-        answer = request(path, "up")[0]
-        assert answer.startswith("rate=2Mbit/s law=pi target=50p a=0.0002592 b=0.0002562")
+        wanted = "rate=2Mbit/s law=pi target=50p a=0.0002592 b=0.0002562"
+        deadline = time.monotonic() + PATIENCE_S
+        while not request(path, "up")[0].startswith(wanted):
+            assert time.monotonic() < deadline
+            page.wait_for_timeout(50)
         page.locator("#live-law").select_option("codel")
         card.get_by_text("2Mbit/s under codel").wait_for()
         queue = page.locator("#live-numbers dd").first.text_content()

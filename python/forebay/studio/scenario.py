@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,11 +150,22 @@ class Base:
         # Tables that were added stand apart as those of the file do.
         return re.sub(r"^([^#\n].*)\n(?=\[\[)", r"\1\n\n", text, flags=re.MULTILINE)
 
-    def plan(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Plan:
-        """What is to be run. Raises `ScenarioError`."""
+    def text_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> bytes:
+        """The same in short, to be run."""
         from forebay.run.scenario import toml
 
-        text = toml(self.tables_of(state, laws)).encode()
+        return toml(self.tables_of(state, laws)).encode()
+
+    def alone(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> dict[str, bytes]:
+        """A scenario for each side, with its law alone."""
+        return {
+            side: self.text_of(replace(state, a=choice, b=None), {SIDES[0]: laws[side]})
+            for side, choice in state.choices
+        }
+
+    def plan(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Plan:
+        """What is to be run. Raises `ScenarioError`."""
+        text = self.text_of(state, laws)
         try:
             return _native.plan(text, self.name, read=experiment.beside(self.name))
         except ScenarioError as error:

@@ -23,6 +23,7 @@ from forebay.studio import controls, gains, packets, state
 from forebay.studio.live import EVERY_S, Link
 from forebay.studio.packets import MOST_BINS, Outdated
 from forebay.studio.state import State
+from forebay.studio.thinker import Abandoned, Thinker
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
@@ -48,7 +49,7 @@ class Session:
         self._newest: tuple[int, object, int] | None = None
         self._came = asyncio.Event()
         self._closed = False
-        self._maps: Any = None
+        self._thinker = Thinker()
 
     async def serve(self) -> None:
         """From the greeting to the page's end."""
@@ -66,6 +67,7 @@ class Session:
             self._closed = True
             for task in tasks:
                 task.cancel()
+            self._thinker.close()
             if self._link:
                 self._link.close()
 
@@ -139,6 +141,7 @@ class Session:
         parsed: list[State] = []
         settled: dict[str, gains.Settled] = {}
         made: list[tuple[Plan, list[Run]]] = []
+        failed: list[str] = []
 
         def accept() -> Message:
             now = state.parse(texts, self._base.start)
@@ -164,35 +167,31 @@ class Session:
         if not parsed:
             return
 
-        # What theory needs takes longer to load than the packets to run: it comes after them.
-        def loops() -> Message:
-            from forebay.studio import theory
-
-            return {"kind": "loops", "n": n} | theory.loops(parsed[0], settled)
-
-        def warn() -> Message:
-            return {"kind": "warnings", "n": n, "texts": packets.warnings(*made[0])}
+        def ask(kind: str, *arguments: object) -> Message:
+            """What theory says; where it fails, the reason in the place of each picture."""
+            try:
+                found = self._thinker.ask(kind, *arguments, outdated=self._outdated)
+            except ScenarioError as error:
+                reason: Any = str(error) if kind == "maps" else {"reason": str(error)}
+                found = {"laws": dict.fromkeys(settled, reason)}
+                failed.append(kind)
+            return {"kind": kind, "n": n} | found
 
         def fluid() -> Message:
-            from forebay.studio import theory
+            (now,) = parsed
+            alone = self._base.alone(now, {side: of.params for side, of in settled.items()})
+            return ask("fluid", alone, self._base.name, now.duration, bins)
 
-            return {"kind": "fluid", "n": n} | theory.fluid(self._base, parsed[0], settled, bins)
-
-        def maps() -> Message:
-            from forebay.studio import theory
-
-            self._maps = self._maps or theory.Maps()
-            found = {}
-            for side, choice in parsed[0].choices:
-                if self._outdated():
-                    raise Outdated
-                found[side] = self._maps.of(parsed[0], choice, settled[side].params)
-            return {"kind": "maps", "n": n, "laws": found}
+        def warn() -> Message:
+            # It asks theory once more, in this process: not where that takes too long.
+            texts = packets.warnings(*made[0]) if made and not failed else []
+            return {"kind": "warnings", "n": n, "texts": texts}
 
         yield run
-        if made:
-            yield warn
-        yield from (fluid, loops, maps)
+        yield fluid
+        yield lambda: ask("loops", parsed[0], settled)
+        yield warn
+        yield lambda: ask("maps", parsed[0], settled)
         yield lambda: {"kind": "done", "n": n}
 
     def _text(self, n: int, texts: object, ask: str) -> Message:
@@ -229,10 +228,14 @@ def _in_words(n: int, stage: Stage) -> Message | None:
     """What a stage makes, or its error; None where nobody waits for it any more."""
     try:
         return stage()
-    except Outdated:
+    except (Outdated, Abandoned):
         return None
     except ScenarioError as error:
         return {"kind": "error", "n": n, "message": str(error)}
+    except Exception as error:
+        # A fault of ours: the page says so, and the next state has its turn.
+        told = f"studio: this failed, {type(error).__name__}: {' '.join(str(error).split())}"
+        return {"kind": "error", "n": n, "message": told}
 
 
 def _as_json(settled: gains.Settled) -> Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,11 @@ from forebay import _native
 from forebay._native import ScenarioError
 from forebay.control import maps
 from forebay.control.classes import Coupled
-from forebay.run.scenario import toml
 from forebay.studio.gains import Params, Settled, plain
 from forebay.studio.packets import times
 
 if TYPE_CHECKING:
     from forebay.control.loop import Loop
-    from forebay.studio.scenario import Base
     from forebay.studio.state import Choice, State
 
 Floats = NDArray[np.float64]
@@ -35,7 +34,7 @@ BELOW, ABOVE = 100.0, 30.0
 FLUID_STEP = "2ms"
 
 
-def loops(state: State, laws: dict[str, Settled]) -> dict[str, Any]:
+def loops(state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
     """Bode plot, margins and step response of each law; a text where there is no loop."""
     found: dict[str, Loop] = {}
     said: dict[str, Any] = {}
@@ -141,6 +140,11 @@ class Maps:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], dict[str, Any] | str] = OrderedDict()
 
+    def all(self, state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
+        """Of each side."""
+        choices = state.choices
+        return {"laws": {side: self.of(state, it, laws[side].params) for side, it in choices}}
+
     def of(self, state: State, choice: Choice, params: Params) -> dict[str, Any] | str:
         """The map around a state, or why there is none."""
         axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
@@ -188,19 +192,20 @@ def _map(
     }
 
 
-def fluid(base: Base, state: State, laws: dict[str, Settled], bins: int) -> dict[str, Any]:
-    """The queue of each side in the fluid model, over the times of the packets' curves."""
-    time_s = times(state.duration, bins)
+def fluid(
+    scenarios: Mapping[str, bytes], name: str, duration_s: float, bins: int
+) -> dict[str, Any]:
+    """The queue of each side in the fluid model, over the times of the packets' curves.
+
+    scenarios: of each side, with its law alone.
+    """
+    time_s = times(duration_s, bins)
     found: dict[str, Any] = {}
-    for side, choice in state.choices:
-        alone = replace(state, a=choice, b=None)
+    for side, text in scenarios.items():
         try:
-            tables = base.tables_of(alone, {"a": laws[side].params})
-            (trace,) = _native.fluid_scenario(
-                toml(tables).encode(), base.name, laws=[], step=FLUID_STEP
-            )
+            (trace,) = _native.fluid_scenario(text, name, laws=[], step=FLUID_STEP)
         except ScenarioError as error:
-            found[side] = {"reason": plain(error, base.name)}
+            found[side] = {"reason": plain(error, name)}
             continue
         queue = np.interp(time_s, trace.time_s, trace.queue_pkts[0])
         found[side] = {"queue_pkts": np.round(queue, 1).tolist()}
