@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs site wheel clean help
+.PHONY: run test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -30,6 +30,7 @@ help:
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make docs      the generated pages of docs/"
+	@echo "make gallery   the pictures of docs/gallery.md, from its commands"
 	@echo "make site      site/: the documentation as pages with search"
 	@echo "make wheel     dist/: the wheel, and the source distribution"
 
@@ -113,6 +114,9 @@ reality: $(STAMPS)/native $(STAMPS)/tools
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs
+
+gallery: $(STAMPS)/native
+	$(BIN)/python -m forebay.docs.gallery
 
 site: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs.site
