@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -130,3 +131,10 @@ def test_the_gallery_has_a_command_for_every_picture() -> None:
         assert source.startswith("results/")
     assert shown == set((ROOT / "docs" / "images" / "gallery").glob("*.png"))
     assert sum(file.stat().st_size for file in shown) < 1e6
+
+
+def test_commands_are_copied_without_their_prompt(built: Path) -> None:
+    page = (built / "docs" / "tutorials" / "student.html").read_text(encoding="utf-8")
+    text = re.sub(r"<[^>]+>", "", page)
+    assert "forebay run lab.toml --seeds 2" in text
+    assert "$ forebay" not in text
