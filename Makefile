@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs site wheel clean help
+.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -31,6 +31,7 @@ help:
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make docs      the generated pages of docs/"
 	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
+	@echo "make gallery   the pictures of docs/gallery.md, from its commands"
 	@echo "make site      site/: the documentation as pages with search"
 	@echo "make wheel     dist/: the wheel, and the source distribution"
 
@@ -136,6 +137,9 @@ capi-install: capi
 	install -m 644 $(CAPI_BUILT)/libforebay.a $(DESTDIR)$(PREFIX)/lib/libforebay.a
 	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(PREFIX)/include/forebay.h
 	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/forebay.pc
+
+gallery: $(STAMPS)/native
+	$(BIN)/python -m forebay.docs.gallery
 
 site: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs.site

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -11,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from forebay import docs
-from forebay.docs import commands, python, site
+from forebay.docs import commands, gallery, python, site
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,3 +119,22 @@ def test_a_page_that_no_section_names_is_not_lost(tmp_path: Path) -> None:
     assert set(docs.pages()) <= {
         Path(name).name for names in site.SECTIONS.values() for name in names
     }
+
+
+def test_the_gallery_has_a_command_for_every_picture() -> None:
+    """`make gallery` draws them; a picture that no command leaves would stop it."""
+    shown = set()
+    for section in gallery.sections():
+        (picture,), (source,) = gallery.PICTURE.findall(section), gallery.SOURCE.findall(section)
+        shown.add(ROOT / "docs" / picture)
+        assert gallery.COMMAND.findall(section) or "From the same command" in section
+        assert source.startswith("results/")
+    assert shown == set((ROOT / "docs" / "images" / "gallery").glob("*.png"))
+    assert sum(file.stat().st_size for file in shown) < 1e6
+
+
+def test_commands_are_copied_without_their_prompt(built: Path) -> None:
+    page = (built / "docs" / "tutorials" / "student.html").read_text(encoding="utf-8")
+    text = re.sub(r"<[^>]+>", "", page)
+    assert "forebay run lab.toml --seeds 2" in text
+    assert "$ forebay" not in text

@@ -54,6 +54,7 @@ SECTIONS: dict[str, list[str]] = {
 }
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?(\))")
+CONSOLE = re.compile(r"^```console\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 #: What the theme's search needs where the site is opened as files, and where it would take it from.
 WORKER, WORKER_OUTSIDE = (
     "assets/javascripts/iframe-worker.js",
@@ -115,7 +116,15 @@ def _linked(name: str, text: str, pages: set[str], linked: set[Path]) -> str:
         linked.add(path)
         return f"{match[1]}{_beside(Path(target)).as_posix()}{match[4]}"
 
-    return LINK.sub(replace, text)
+    return CONSOLE.sub(_without_prompts, LINK.sub(replace, text))
+
+
+def _without_prompts(block: re.Match[str]) -> str:
+    """Commands without the prompt, which the site's button would copy with them."""
+    lines = block[1].splitlines()
+    if not all(line.startswith("$ ") for line in lines):
+        return block[0]
+    return "\n".join(["```sh", *(line.removeprefix("$ ") for line in lines), "```"])
 
 
 def _listing(directory: str, texts: dict[str, str]) -> str:
