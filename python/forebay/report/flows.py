@@ -50,7 +50,6 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     highest = max((_highest_mbps(of, start, end) for of in series), default=0.0)
     grid[0][0].set_ylim(0, 1.1 * highest or 1)
     grid[-1][0].set_xlabel("Time [s]")
-    plots.rows_of_time(figure, len(laws), "Goodput of a flow [Mbit/s]", legend=True)
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=_colour(i), label=f"{_sender(info.traffic[i])}{_note(of)}")
         for i, of in sorted(shown.items())
@@ -58,7 +57,8 @@ def goodput(result: Runs, point: int, link: int) -> Plot:
     if unmeasured:
         grey = plots.UNMEASURED_STYLE["color"]
         handles.append(Patch(facecolor=grey, label="not in the metrics"))
-    plots.legend_above(figure, handles, min(3, len(handles)))
+    lines = plots.legend_above(figure, handles, min(3, len(handles)))
+    plots.rows_of_time(figure, len(laws), "Goodput of a flow [Mbit/s]", lines)
     return figure
 
 

@@ -401,45 +401,52 @@ def _time_and_spread(
         right.xaxis.set_major_locator(MaxNLocator(3))
     grid[-1][0].set_xlabel("Time [s]")
     grid[-1][1].set_xlabel("Share [%]" if style.printed() else share_label)
-    _legend(figure, set(targets.values()) - {None}, any(b > a for a, b in unmeasured), info)
-    rows_of_time(figure, len(laws), value_label, legend=bool(figure.legends))
+    lines = _legend(figure, set(targets.values()) - {None}, any(b > a for a, b in unmeasured), info)
+    rows_of_time(figure, len(laws), value_label, lines)
     return figure
 
 
-def rows_of_time(figure: Plot, rows: int, value_label: str, *, legend: bool) -> None:
+def rows_of_time(figure: Plot, rows: int, value_label: str, legend_lines: int) -> None:
     """Margins of panels below each other: matplotlib's own layout takes as long as the drawing,
     and a report has many of these."""
     width, height = figure.get_size_inches()
-    top, bottom, title = 0.58 if legend else 0.3, 0.5, 0.36
+    top, bottom, title = 0.58 if legend_lines else 0.3, 0.5, 0.36
     left = 0.72
     if style.printed():
         top, bottom, title, left = top - 0.14, 0.36, 0.26, 0.5
+    top += LEGEND_LINE * max(0, legend_lines - 1)
     room = (height - top - bottom - (rows - 1) * title) / rows
     figure.subplots_adjust(
         left=left / width,
-        right=1 - 0.12 / width,
+        right=1 - 0.2 / width,
         top=1 - top / height,
         bottom=bottom / height,
         hspace=title / room,
-        wspace=0.09 if style.printed() else 0.04,
+        wspace=0.12 if style.printed() else 0.07,
     )
     middle = (1 - top / height + bottom / height) / 2
     figure.supylabel(value_label, fontsize=STYLE["font.size"], x=0.06 / width, y=middle, ha="left")
 
 
-def legend_above(figure: Plot, handles: list[Line2D | Patch], columns: int) -> None:
-    """A legend in the upper right corner of `rows_of_time`."""
+#: Height of a line of a legend in inches, and letters that a column of a paper has room for.
+LEGEND_LINE, ROOM_FOR_LEGEND = 0.16, 52
+
+
+def legend_above(figure: Plot, handles: list[Line2D | Patch], columns: int) -> int:
+    """A legend in the upper right corner of `rows_of_time`; how many lines it has."""
+    letters = sum(len(str(handle.get_label())) + 8 for handle in handles)
+    if style.printed() and letters > ROOM_FOR_LEGEND * figure.get_figwidth() / 3.5:
+        columns = 1
     width, height = figure.get_size_inches()
     corner = (1 - 0.08 / width, 1 - 0.05 / height)
     figure.legend(
         handles=handles, loc="upper right", bbox_to_anchor=corner, borderaxespad=0, ncols=columns
     )
+    return math.ceil(len(handles) / max(1, columns))
 
 
-def _legend(
-    figure: Plot, targets: set[float | None], has_unmeasured: bool, info: PointInfo
-) -> None:
-    """A legend of the lines and the grey, above the rows."""
+def _legend(figure: Plot, targets: set[float | None], has_unmeasured: bool, info: PointInfo) -> int:
+    """A legend of the lines and the grey, above the rows; how many lines it has."""
     handles: list[Line2D | Patch] = []
     if targets:
         value = f", {targets.pop():g} packets" if len(targets) == 1 else " of the law"
@@ -450,7 +457,8 @@ def _legend(
         label = "; ".join(words.changes(info, 2))
         handles.append(Line2D([], [], label=label, **CHANGE_STYLE))
     if handles:
-        legend_above(figure, handles, len(handles))
+        return legend_above(figure, handles, len(handles))
+    return 0
 
 
 def _compact(svg: str) -> str:
