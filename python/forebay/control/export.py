@@ -83,7 +83,7 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
     Raises `ScenarioError` where python-control is not installed.
     """
     try:
-        import control
+        import control  # type: ignore[import-untyped]
     except ImportError as error:
         raise ScenarioError(
             "to_control: found no python-control, allowed: pip install 'forebay[control]'"
@@ -159,9 +159,7 @@ def save(loop: Loop, path: Path) -> None:
             key: np.atleast_2d(value) if isinstance(value, np.ndarray) else value
             for key, value in table(loop).items()
         }
-        out = io.BytesIO()
-        matlab.savemat(out, rows)
-        path.write_bytes(out.getvalue())
+        matlab.savemat(str(path), rows)
     elif path.suffix == ".json":
         plain = {
             key: value.tolist() if isinstance(value, np.ndarray) else value
