@@ -12,6 +12,7 @@ import typer
 from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.options import AsJson, L4sFlows, LawKind, Style, settings
+from forebay.control.spans import DOTS
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
@@ -24,7 +25,8 @@ def design(
         typer.Option(help="Rate of the link, such as 15Mbit/s.", show_default=False),
     ] = None,
     flows: Annotated[
-        float | None, typer.Option(help="Long-lived TCP flows on it.", show_default=False)
+        str | None,
+        typer.Option(help="Long-lived TCP flows on it; 10..400 for a range.", show_default=False),
     ] = None,
     rtt: Annotated[
         str | None, typer.Option(help="Propagation both ways, such as 200ms.", show_default=False)
@@ -82,12 +84,32 @@ def design(
     from forebay.report import style as styles
 
     styles.use(style)
-    rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=as_json)
+    rate, counts, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=as_json)
+    if any(DOTS in text for text in (rate, counts, rtt)):
+        wanted = settings(set_)
+        if target is None:
+            target = wanted.pop("target", None)
+        from forebay.cli import ranges
+
+        beside = {
+            "--buffer": buffer,
+            "--export": export,
+            "--l4s-flows": l4s_flows or None,
+            "--set": next((key for key in wanted if key != "interval"), None),
+        }
+        for key, value in beside.items():
+            if value is not None:
+                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
+        ranges.design(
+            law, rate, rtt, counts, packet, target, wanted.get("interval"), out, as_json=as_json
+        )
+        return
+    number = _number(counts)
     if out is None and not as_json:
         out = Path("results") / f"design-{law}"
     if out is not None:
         place.check(out)
-    result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows)
+    result = designed(law, rate, number, rtt, packet, target, buffer, settings(set_), l4s_flows)
     if export is not None:
         from forebay.control import export as exported
 
@@ -103,30 +125,37 @@ def design(
 
 def _link(
     rate: str | None,
-    flows: float | None,
+    flows: str | None,
     rtt: str | None,
     packet: str | None,
     path: Path | None,
     *,
     quiet: bool,
-) -> tuple[str, float, str, str]:
+) -> tuple[str, str, str, str]:
     """What is given, and the rest from a file of `forebay identify`."""
     if path is not None:
         from forebay.identify import file
 
         found = file.read(path)
         rate, packet = rate or found.rate, packet or found.packet
-        flows = max(1.0, found.flows[0]) if flows is None else flows
+        flows = f"{max(1.0, found.flows[0]):g}" if flows is None else flows
         rtt = rtt or found.rtt[1]
         if not quiet:
-            print(
-                f"From {path}: {rate}, {flows:g} flows or more, {rtt} or less, packets of {packet}"
-            )
+            print(f"From {path}: {rate}, {flows} flows or more, {rtt} or less, packets of {packet}")
+    if flows is not None and DOTS not in flows:
+        _number(flows)
     for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if value is None:
             raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
     assert rate is not None and flows is not None and rtt is not None
     return rate, flows, rtt, packet or "1000B"
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ScenarioError(f'--flows: found "{text}", allowed: a number') from None
 
 
 def _write(result: Design, out: Path) -> list[Path]:

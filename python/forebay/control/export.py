@@ -79,15 +79,9 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
     "plant": a `TransferFunction` in s with the delay by Padé of this order. "law": in z, or a gain.
     "loop": exact in z for a law behind a sampler, else in s with Padé. "response": L as an exact
     `FrequencyResponseData`.
-
-    Raises `ScenarioError` where python-control is not installed.
     """
-    try:
-        import control  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ScenarioError(
-            "to_control: found no python-control, allowed: pip install 'forebay[control]'"
-        ) from error
+    import control  # type: ignore[import-untyped]
+
     top, bottom = plant(loop)
     late, early = pade(float(loop.terms.delay_s), order)
     whole = control.tf(np.polymul(top, late), np.polymul(bottom, early))
@@ -159,9 +153,7 @@ def save(loop: Loop, path: Path) -> None:
             key: np.atleast_2d(value) if isinstance(value, np.ndarray) else value
             for key, value in table(loop).items()
         }
-        out = io.BytesIO()
-        matlab.savemat(out, rows)  # type: ignore[arg-type]
-        path.write_bytes(out.getvalue())
+        matlab.savemat(str(path), rows)
     elif path.suffix == ".json":
         plain = {
             key: value.tolist() if isinstance(value, np.ndarray) else value

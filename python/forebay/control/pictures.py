@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from forebay.control.loop import Loop
+    from forebay.control.robust import Robust
 
 #: Lines that say where stability ends.
 EDGE: dict[str, Any] = {"color": "#222222", "linewidth": 1.0, "linestyle": (0, (5, 3))}
@@ -179,6 +180,47 @@ def roots(loop: Loop, title: str = "") -> Plot:
         axes.set_xlim(-reach, max(0.15 * reach, 1.15 * float(shown.real.max())))
         axes.set(xlabel="Re s [1/s]", ylabel="Im s [rad/s]")
         axes.set_title(_titled(title, "rightmost roots of the closed loop"))
+    return figure
+
+
+def regions(found: Robust) -> Plot:
+    """The stabilising gains of every corner, the calm ones of all, and those that were chosen."""
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 5.0), layout="constrained")
+        axes = figure.subplots()
+        tops = []
+        for i, one in enumerate(found.corners):
+            most = one.most_k_p()
+            k_p = np.geomspace(0.03 * found.gains.k_p, 0.9999 * most, 400)
+            k_i = one.most_k_i(k_p)
+            axes.plot(
+                k_p,
+                np.where(k_i > 0, k_i, np.nan),
+                color=COLOURS[i % len(COLOURS)],
+                linestyle=("-", "--", ":")[i // len(COLOURS) % 3],
+                label=f"{one.link.rate}, {one.link.rtt}, {one.link.flows:g} flows",
+            )
+            tops.append((most, float(k_i.max())))
+        k_p = np.geomspace(1e-3 * found.gains.k_p, min(most for most, _ in tops), 400)
+        calm = np.min([one.calm_k_i(k_p) for one in found.corners], axis=0)
+        axes.fill_between(
+            k_p, 1e-3 * found.gains.k_i, np.maximum(calm, 1e-3 * found.gains.k_i),
+            color="#bbbbbb", label="|1/(1 + L)| ≤ 2 at all", linewidth=0,
+        )  # fmt: skip
+        axes.plot(
+            [found.gains.k_p], [found.gains.k_i], "*", color="#000000", markersize=12,
+            label="chosen",
+        )  # fmt: skip
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlim=(0.03 * found.gains.k_p, 2 * max(most for most, _ in tops)),
+            ylim=(0.03 * found.gains.k_i, 3 * max(top for _, top in tops)),
+            xlabel="K_p [1/packet]",
+            ylabel="K_i [1/(packet s)]",
+        )
+        axes.legend(loc="lower right", fontsize=8)
+        axes.set_title(f"{found.law}: stable below each line")
     return figure
 
 

@@ -1,0 +1,256 @@
+"""One PI for a whole range of links: the exact set of gains that stabilise every corner of it, and
+the best of those that keep each loop calm.
+
+For the true loop, with delay, sampler and hold as they are, z = e^{jωT} is a root exactly where
+(K_p − j·c·K_i)·G = −1, with c = (T/2)·cot(ωT/2) of the integral by Tustin's rule and G the pulse
+transfer function of hold, delay and plant. So K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c bound the
+set, beside K_i = 0 and the line of z = −1 (D-decomposition; Silva, Datta and Bhattacharyya 2005 for
+the plant without a sampler). |1/(1 + L)| ≤ 2 is a quadratic in K_i at each K_p and ω.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from forebay import _native, units
+from forebay._native import OperatingPoint, ScenarioError
+from forebay.control import gain, margins
+from forebay.control.advice import CALM, TAKEN
+from forebay.control.gain import Complexes, Floats, Terms
+from forebay.control.link import Link
+from forebay.control.loop import Loop
+
+#: Parameters of a law that is a PI, as p(k) = p(k−1) + a·e(k) − b·e(k−1) every `interval`.
+PARAMS = {"target", "a", "b", "interval"}
+#: Values of K_p that are tried.
+TRIED = 160
+#: A corner whose own best integral is this many times larger is one for gains of its own.
+SLOW = 5.0
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A link at an end of every range, at rest.
+
+    omega: frequencies up to half the sampling one; response: G there; integral: c there.
+    """
+
+    link: Link
+    point: OperatingPoint
+    omega: Floats
+    response: Complexes
+    integral: Floats
+
+    def boundary(self) -> tuple[Floats, Floats]:
+        """K_p and K_i at which z = e^{jωT} is a root, over ω."""
+        inverse = 1 / self.response[:-1]
+        k_i = np.asarray(inverse.imag / self.integral[:-1], float)
+        return np.asarray(-inverse.real, float), k_i
+
+    def most_k_p(self) -> float:
+        """Where the loop without an integral starts to oscillate."""
+        inverse = 1 / self.response
+        re, im = (np.asarray(part, float) for part in (inverse.real, inverse.imag))
+        turns = np.flatnonzero(np.signbit(im[1:]) != np.signbit(im[:-1]))
+        found = [-float(np.interp(0.0, *_rising(im[i : i + 2], re[i : i + 2]))) for i in turns]
+        # At z = −1 the curve is real.
+        found.append(-float(inverse.real[-1]))
+        return min((k for k in found if k > 0), default=math.inf)
+
+    def most_k_i(self, k_p: Floats) -> Floats:
+        """The stabilising K_i at each K_p are those from 0 to this; 0 where there are none."""
+        at_p, at_i = self.boundary()
+        limit = self.most_k_p()
+        found = np.zeros(len(k_p))
+        for j, k in enumerate(k_p):
+            if not 0 <= k < limit:
+                continue
+            crossed = np.flatnonzero(np.signbit(at_p[1:] - k) != np.signbit(at_p[:-1] - k))
+            share = (k - at_p[crossed]) / (at_p[crossed + 1] - at_p[crossed])
+            k_i = at_i[crossed] + share * (at_i[crossed + 1] - at_i[crossed])
+            found[j] = min((float(x) for x in k_i if x > 0), default=0.0)
+        return found
+
+    def calm_k_i(self, k_p: Floats, peak: float = CALM) -> Floats:
+        """The largest K_i with |1/(1 + L)| at most `peak` at each K_p; 0 where there is none."""
+        u = 1 + k_p[:, None] * self.response
+        v = -1j * self.integral * self.response
+        a = np.abs(v) ** 2
+        half_b = (u * v.conj()).real
+        c = np.abs(u) ** 2 - 1 / peak**2
+        root = half_b**2 - a * c
+        with np.errstate(all="ignore"):
+            first = (-half_b - np.sqrt(np.maximum(root, 0))) / a
+        first = np.where((root > 0) & (half_b < 0) & (a > 0), first, math.inf)
+        found = np.where((c < 0).any(1), 0.0, first.min(1))
+        return np.asarray(np.where(np.isfinite(found), found, 0.0), float)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """A PI for all of some corners."""
+
+    k_p: float
+    k_i: float
+    interval_s: float
+
+    @property
+    def a(self) -> float:
+        return self.k_p + 0.5 * self.k_i * self.interval_s
+
+    @property
+    def b(self) -> float:
+        return self.k_p - 0.5 * self.k_i * self.interval_s
+
+
+@dataclass(frozen=True)
+class Robust:
+    """gains: for the whole range. loops: at each corner with them. own: the best gains of each
+    corner alone. left_out: corners that no gains could serve, and why."""
+
+    law: str
+    gains: Gains
+    params: list[tuple[str, str]]
+    corners: list[Corner]
+    loops: list[Loop]
+    own: list[Gains]
+    left_out: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `forebay design --json` prints for a range."""
+        return {
+            "law": self.law,
+            "gains": vars(self.gains),
+            "params": dict(self.params),
+            "suffices": self.suffices,
+            "left_out": self.left_out,
+            "corners": [
+                {
+                    "rate": one.link.rate,
+                    "rtt": one.link.rtt,
+                    "flows": one.link.flows,
+                    "stable": loop.stable,
+                    "sensitivity_peak": peak(loop),
+                    "settling_s": loop.settling_s if math.isfinite(loop.settling_s) else None,
+                    "own_gains": vars(own),
+                }
+                for one, loop, own in zip(self.corners, self.loops, self.own, strict=True)
+            ],
+        }
+
+    @property
+    def suffices(self) -> bool:
+        """Whether one set of gains is nearly as good everywhere as gains of its own."""
+        return max(one.k_i for one in self.own) <= SLOW * self.gains.k_i
+
+
+def design(
+    law: str,
+    rates: Sequence[str],
+    rtts: Sequence[str],
+    flows: Sequence[float],
+    packet: str = "1000B",
+    target: str | None = None,
+    interval: str | None = None,
+) -> Robust:
+    """The PI that rejects disturbances best (the largest K_i; Åström and Hägglund 2006) of those
+    with |1/(1 + L)| at most 2 at every corner of these ranges.
+
+    target: of every corner; a quarter of each corner's bandwidth-delay product, at the slowest rate
+    and the shortest RTT, if None. interval: a fifth of the shortest RTT with its queue, or the
+    law's own if that is shorter, if None. Raises `ScenarioError`.
+    """
+    entry = next((one for one in _native.laws() if one["name"] == law), None)
+    names = {spec["name"] for spec in entry["params"]} if entry else set()
+    if entry is None or not names >= PARAMS:
+        allowed = [
+            one["name"] for one in _native.laws() if {s["name"] for s in one["params"]} >= PARAMS
+        ]
+        raise ScenarioError(
+            f'law: found "{law}" with a range, allowed: {", ".join(allowed)}; `forebay tune` '
+            "searches other laws over a range"
+        )
+    if target is None:
+        target = f"{Link.of(rates[0], packet, 1, rtts[0]).target_pkts:g}p"
+    places, left_out = [], []
+    for rate, rtt, n in itertools.product(
+        dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows)
+    ):
+        link = Link.of(rate, packet, n, rtt, target)
+        per_s = link.rate_bps / (8 * link.packet_bytes)
+        point = OperatingPoint(n, link.rtt_s + link.target_pkts / per_s, per_s)
+        if point.probability >= 1:
+            left_out.append(f"{rate}, {rtt}, {n:g} flows: TCP would need a probability of 1")
+        else:
+            places.append((link, point))
+    if not places:
+        raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
+    own = next(spec["default"] for spec in entry["params"] if spec["name"] == "interval")
+    own_s = own if isinstance(own, float) else _native.quantity("interval", str(own), "time")
+    shortest_s = min(point.rtt_s for _, point in places)
+    interval_s = (
+        min(own_s, float(f"{TAKEN * shortest_s:.2g}"))
+        if interval is None
+        else _native.quantity("interval", interval, "time")
+    )
+    corners = [corner(link, point, interval_s) for link, point in places]
+    gains = choose(corners, interval_s)
+    params = [
+        ("target", target),
+        ("a", f"{gains.a:.9e}"),
+        ("b", f"{gains.b:.9e}"),
+        ("interval", units.time(interval_s)),
+    ]
+    loops = []
+    for one in corners:
+        found = Loop.at(one.link.model(law, params), one.link.flows, one.link.rtt_s)
+        if found is None:
+            raise ScenarioError(f"law: found no rest of {law} at {one.link}, allowed: a PI")
+        loops.append(found)
+    own_gains = [choose([one], interval_s) for one in corners]
+    return Robust(law, gains, params, corners, loops, own_gains, left_out)
+
+
+def corner(link: Link, point: OperatingPoint, interval_s: float) -> Corner:
+    """The plant of a link behind a sampler and hold of this interval."""
+    poles = gain.apart((point.tcp_pole, point.queue_pole))
+    t = Terms(point.plant_gain, poles, point.rtt_s, 0.0, interval_s)
+    high = math.pi / interval_s
+    low = 1e-3 * min(point.tcp_pole, point.queue_pole, high)
+    omega = np.union1d(
+        np.geomspace(low, high, 1500), np.linspace(low, min(high, 40 / point.rtt_s), 2500)
+    )
+    response = gain.pulse(t, 1j * omega)
+    # Where z = −1 it is real but for rounding, and the integral has no part in it.
+    response[-1] = response[-1].real
+    integral = 0.5 * interval_s / np.tan(0.5 * omega * interval_s)
+    integral[-1] = 0.0
+    return Corner(link, point, omega, response, integral)
+
+
+def choose(corners: Sequence[Corner], interval_s: float) -> Gains:
+    """The gains with the largest K_i that are calm at every corner."""
+    most = min(one.most_k_p() for one in corners)
+    k_p = np.union1d(np.linspace(0, most, TRIED)[1:-1], np.geomspace(1e-4 * most, most, TRIED)[:-1])
+    k_i = np.min([one.calm_k_i(k_p) for one in corners], axis=0)
+    best = int(k_i.argmax())
+    if k_i[best] <= 0:
+        raise ScenarioError("law: found no PI that is calm at every corner, allowed: less range")
+    # What lies between two frequencies is not seen: a thousandth less.
+    return Gains(float(k_p[best]), 0.999 * float(k_i[best]), interval_s)
+
+
+def peak(loop: Loop) -> float:
+    """Largest |1/(1 + L)|."""
+    return margins.peak(loop.terms, loop.grid)
+
+
+def _rising(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    order = np.argsort(x)
+    return x[order], y[order]
