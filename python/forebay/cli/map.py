@@ -9,7 +9,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import L4sFlows, LawKind, Packet, settings
+from forebay.cli.options import L4sFlows, LawKind, NoStore, Packet, StoreAt, settings
 from forebay.control.spans import DOTS, ends
 
 
@@ -30,6 +30,8 @@ def stability_map(
         int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
     ] = 5,
     out: Annotated[Path | None, options.out("the map", "results/map-LAW")] = None,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
@@ -45,6 +47,7 @@ def stability_map(
     from forebay.control.link import Link
     from forebay.report import place
     from forebay.run import progress
+    from forebay.store import choice
 
     out = out or Path("results") / f"map-{law}"
     place.check(out)
@@ -80,8 +83,9 @@ def stability_map(
             law, link, list(given.items()), counts, axis, (bounds[0], bounds[1]), points
         )
     if simulate:
+        runs = choice.store(store, without=no_store)
         with progress.status("running packets at some of the cells"):
-            drawn = maps.simulate(drawn, list(given.items()), simulate)
+            drawn = maps.simulate(drawn, list(given.items()), simulate, store=runs)
     png = draw_map(drawn).png()
     out.mkdir(parents=True, exist_ok=True)
     (out / "map.png").write_bytes(png)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, Force, Threads, console
+from forebay.cli.options import FAILED, Force, NoStore, StoreAt, Threads, console
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -72,11 +72,14 @@ def suite(
         ),
     ] = False,
     force: Force = False,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Run every scenario of RFC 7928 under every law, and compare the laws."""
     from forebay import _native
     from forebay.report import files, place
     from forebay.run import progress, prototypes
+    from forebay.store import choice
     from forebay.suite import running, scenarios
 
     settings = scenarios.find(name)
@@ -93,8 +96,9 @@ def suite(
     files_chosen = settings.scenarios(scenario)
     laws = [prototypes.load(text) for text in chosen]
     planned = scenarios.plan(settings, files_chosen, laws, at, seeds)
+    runs = choice.store(store, without=no_store, default=out is not None)
     with progress.bar() as watch:
-        found = running.run(planned, threads, watch)
+        found = running.run(planned, threads, watch, runs)
 
     for fault in found.faults:
         print(fault, file=sys.stderr)

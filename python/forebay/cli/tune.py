@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, AsJson, Force, Packet, Threads, console
+from forebay.cli.options import FAILED, AsJson, Force, NoStore, Packet, StoreAt, Threads, console
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ def tune(
     out: Annotated[Path | None, options.out("the page and the pictures", "results/tune")] = None,
     as_json: AsJson = False,
     force: Force = False,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
     from forebay.report import place
     from forebay.run import progress
+    from forebay.store import choice
     from forebay.tune import page, values
     from forebay.tune import tune as tuned
 
@@ -62,8 +65,9 @@ def tune(
         place.claim(out, command, force=force, numbers=page.JSON)
     with _watch() as watch:
         result = tuned(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch
-        )
+            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch,
+            choice.store(store, without=no_store, default=out is not None),
+        )  # fmt: skip
     if out is not None and result.searched:
         try:
             with progress.status("writing the page"):
