@@ -6,11 +6,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from forebay._native import RESULTS_VERSION, ScenarioError
+from forebay.run import signals
 from forebay.run.experiment import cores
 from forebay.run.metrics import COST
 from forebay.study.threads import Done, Task
@@ -130,15 +131,27 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
     # A lost worker is no news: its tasks are done by others.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if on == "dask":
-        with (
-            LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=threads or cores(),
-                threads_per_worker=1,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            ) as local,
-            Client(local) as client,  # type: ignore[no-untyped-call]
-        ):
+        with ExitStack() as stack:
+            # An interruption while they start is told once they have.
+            with signals.held() as interrupted:
+                try:
+                    local = stack.enter_context(
+                        LocalCluster(  # type: ignore[no-untyped-call]
+                            n_workers=threads or cores(),
+                            threads_per_worker=1,
+                            dashboard_address=None,
+                            silence_logs=logging.CRITICAL,
+                        )
+                    )
+                    client = stack.enter_context(Client(local))  # type: ignore[no-untyped-call]
+                except (OSError, RuntimeError) as error:
+                    if interrupted:
+                        raise KeyboardInterrupt from None
+                    raise ScenarioError(
+                        f"--on: found dask, whose workers do not start ({error}), allowed: threads"
+                    ) from error
+            if interrupted:
+                raise KeyboardInterrupt
             yield Cluster(client, local.scheduler_address)
         return
     try:
