@@ -6,16 +6,20 @@ python bench/study.py store [ROWS]           a store of a million rows: opens, f
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import polars as pl
 
-from forebay.run.metrics import METRICS
+import forebay
+from forebay.run.metrics import COST, METRICS
 from forebay.store import choice, rows
 
 FOREBAY = str(Path(sys.executable).parent / "forebay")
@@ -46,6 +50,56 @@ def kill(file: str, kills: int) -> None:
         print("every run once:", table.height == table.unique(rows.KEY).height)
         print("equal bit for bit:", frames[0].equals(frames[1], null_equal=True))
         assert frames[0].equals(frames[1], null_equal=True)
+
+
+def workers(file: str, kills: int) -> None:
+    """A study on two workers that are killed in turn, beside one on threads."""
+    from distributed import Client, LocalCluster
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as client,
+    ):
+        whole, lost = Path(folder) / "whole", Path(folder) / "lost"
+        start = time.monotonic()
+        study = forebay.study(file, store=whole, threads=2)
+        threads_s = time.monotonic() - start
+        chance = random.Random(3)
+
+        def kill_some() -> None:
+            for i in range(kills):
+                time.sleep(chance.uniform(0.5, 1.0) * threads_s / kills)
+                pids = list(client.run(os.getpid).values())
+                os.kill(chance.choice(pids), signal.SIGKILL)
+                print(f"worker {i + 1} killed")
+
+        killer = threading.Thread(target=kill_some)
+        killer.start()
+        start = time.monotonic()
+        again = forebay.study(file, store=lost, on=local.scheduler_address)
+        killer.join()
+        print(f"threads {threads_s:.1f} s, cluster {time.monotonic() - start:.1f} s with kills")
+        print("equal bit for bit:", again.frame().equals(study.frame(), null_equal=True))
+        table = again.store.scan().collect()
+        print("every run once:", table.height == table.unique(rows.KEY).height)
+        start = time.monotonic()
+        forebay.study(file, store=Path(folder) / "quiet", on=local.scheduler_address)
+        print(f"cluster without kills {time.monotonic() - start:.1f} s")
+
+
+def cost(file: str) -> None:
+    """Processor time of this process for a study, beyond that of its runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        start_s, start = time.process_time(), time.monotonic()
+        study = forebay.study(file, store=folder, threads=2)
+        all_s, elapsed_s = time.process_time() - start_s, time.monotonic() - start
+        table = study.store.scan().collect()
+        of_runs = table[COST].sum()
+        print(
+            f"{table.height:,} runs of {1e3 * of_runs / table.height:.1f} ms: {all_s:.2f} s of "
+            f"processor time, {100 * (all_s / of_runs - 1):.1f} % beyond theirs; {elapsed_s:.1f} s"
+        )
 
 
 def _runs(at: Path) -> int:
@@ -138,5 +192,9 @@ def _timed(what: str, call: object) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["kill"]:
         kill(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 10)
+    elif sys.argv[1:2] == ["workers"]:
+        workers(sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 5)
+    elif sys.argv[1:2] == ["cost"]:
+        cost(sys.argv[2])
     else:
         store(int(sys.argv[2]) if len(sys.argv) > 2 else 10**6)

@@ -65,9 +65,8 @@ def test_a_list_makes_the_queue_that_it_must(tmp_path: Path) -> None:
 def test_another_file_makes_other_runs(tmp_path: Path) -> None:
     path = scenario(tmp_path, "two.csv")
 
-    def places() -> list[Path]:
-        jobs = runs.jobs(experiment.read(path), {}, tmp_path / "cache")
-        return [job.path for job in jobs]
+    def places() -> list[tuple[str, int]]:
+        return [job.key for job in runs.jobs(experiment.read(path))]
 
     packets(tmp_path, "two.csv")
     first = places()

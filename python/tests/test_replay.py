@@ -21,6 +21,7 @@ from forebay._native import ScenarioError, laws
 from forebay.replay import claims, measures, runs, verdicts
 from forebay.report.result import Result
 from forebay.run import experiment, stats
+from forebay.store import choice
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(
@@ -100,7 +101,7 @@ def replay(tmp_path: Path, *arguments: object) -> subprocess.CompletedProcess[st
         cwd=tmp_path,
         env={
             **os.environ,
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "FOREBAY_STORE": str(tmp_path / "store"),
             "MPLCONFIGDIR": mpl.get_cachedir(),  # or it would look for fonts anew
         },
         capture_output=True,
@@ -112,7 +113,7 @@ def replay(tmp_path: Path, *arguments: object) -> subprocess.CompletedProcess[st
 def kept(tmp_path: Path) -> dict[str, int]:
     return {
         path.name: path.stat().st_mtime_ns
-        for path in (tmp_path / "cache" / "forebay").glob("**/*.json")
+        for path in (tmp_path / "store" / "samples").glob("**/*.parquet")
     }
 
 
@@ -171,17 +172,17 @@ def test_a_second_call_makes_nothing_anew(tmp_path: Path, papers: Path) -> None:
     assert len(kept(tmp_path)) == 2 * len(stored)
     scenario.write_text(SCENARIO.replace('rate   = "10Mbit/s"', 'rate   = "11Mbit/s"'))
     replay(tmp_path, "all", "--json", "--seeds", 1)
-    # The variant sets the rate, but the file's is part of what is hashed.
-    assert len(kept(tmp_path)) == 3 * len(stored)
+    # The variant sets the rate: only the other reading is new.
+    assert len(kept(tmp_path)) == 2 * len(stored) + len(stored) // 2
 
 
 def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(SCENARIO)
     read = experiment.read(path)
-    jobs = runs.jobs(read, {}, tmp_path / "cache")
-    runs.make(jobs, 2)
-    stored = runs.result(read, jobs)
+    jobs, store = runs.jobs(read), choice.at(tmp_path / "store")
+    runs.make(jobs, store, 2)
+    stored = runs.result(read, jobs, store)
     made = forebay.run(path)
     columns = made.metrics.columns
     assert stored.metrics.select(columns).equals(made.metrics.select(columns))
@@ -196,9 +197,8 @@ def test_another_recording_makes_other_runs(tmp_path: Path) -> None:
         SCENARIO.replace('rate   = "10Mbit/s"', 'rate = "10Mbit/s"\nrate_trace = "link.down"')
     )
 
-    def places() -> list[Path]:
-        jobs = runs.jobs(experiment.read(path), {}, tmp_path / "cache")
-        return [job.path for job in jobs]
+    def places() -> list[tuple[str, int]]:
+        return [job.key for job in runs.jobs(experiment.read(path))]
 
     recording.write_text("1\n2\n3\n")
     first = places()
@@ -303,7 +303,7 @@ def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:
     found = claims.papers(EXPERIMENTS)
     assert [paper.name for paper in found] == ["bigdeli", "e-avq", "pd-red", "pi-pd", "staqm"]
     for paper in found:
-        for planned in verdicts.plan(paper, tmp_path, seeds=1):
+        for planned in verdicts.plan(paper, seeds=1):
             for name, reading in planned.readings.items():
                 nothing = experiment.Execution([], [], False, 0.0)
                 result = Result(reading.experiment, nothing)

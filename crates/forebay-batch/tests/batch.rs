@@ -189,6 +189,23 @@ fn a_law_that_cannot_be_built_is_a_fault() {
 }
 
 #[test]
+fn a_run_that_takes_too_long_is_a_fault() {
+    let mut jobs = jobs("100000s", 2);
+    jobs.truncate(1);
+    let batch = Batch::start(jobs, 1).unwrap();
+    let finished = loop {
+        batch.fail_longer_than(Duration::from_millis(50));
+        let finished = batch.take();
+        if !finished.is_empty() {
+            break finished;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let why = finished[0].result.as_ref().err().unwrap();
+    assert_eq!(why, "took longer than 0.05 s");
+}
+
+#[test]
 fn cancelling_keeps_what_has_finished() {
     let mut jobs = jobs("1s", 1);
     jobs.extend(self::jobs("100h", 20));

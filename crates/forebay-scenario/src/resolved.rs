@@ -85,7 +85,7 @@ fn digest(value: &impl Debug) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use crate::{parse, Options};
 

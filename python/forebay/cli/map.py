@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import L4sFlows, LawKind, Packet, Style, settings
+from forebay.cli.options import L4sFlows, LawKind, NoStore, Packet, StoreAt, Style, settings
 from forebay.control.spans import DOTS
 
 
@@ -30,6 +30,8 @@ def stability_map(
     ] = 5,
     out: Annotated[Path | None, options.out("the map", "results/map-LAW")] = None,
     style: Style = "screen",
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
@@ -43,13 +45,15 @@ def stability_map(
     from forebay.report import place
     from forebay.report import style as styles
     from forebay.run import parquet
+    from forebay.store import choice
 
     styles.use(style)
     out = out or Path("results") / f"map-{law}"
     place.check(out)
     axis = "rate" if DOTS in rate else "rtt"
+    runs = choice.store(store, without=no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, rate, flows, rtt, packet, buffer, settings(set_), l4s_flows, points, simulate
+        law, rate, flows, rtt, packet, buffer, settings(set_), l4s_flows, points, simulate, runs
     )
     named = drawn.plot().files("map")
     out.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tempfile
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +17,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import FAILED, OpenPage, Threads, console, settings
+from forebay.cli.options import FAILED, NoStore, OpenPage, StoreAt, Threads, console, settings
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ def replay(
         typer.Option(help="Where the papers' experiments are.", metavar="DIR"),
     ] = None,
     open_: OpenPage = False,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Run the papers' experiments, and lay what they published beside what comes of it.
 
@@ -71,6 +75,7 @@ def replay(
     from forebay.report import place
     from forebay.run import progress
     from forebay.run.experiment import cores
+    from forebay.store import choice
 
     papers = _chosen(paper, claims.papers(experiments))
     if out is None and not as_json:
@@ -81,10 +86,13 @@ def replay(
         if paper != "all":
             raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
         place.check_file(page, "--page")
-    cache = runs.cache_directory()
-    runs.check_cache(cache)
+    stack = ExitStack()
+    # Claims need the samples of all runs; without a store they are kept for this call alone.
+    kept = choice.store(store, without=no_store) or choice.at(
+        stack.enter_context(tempfile.TemporaryDirectory(prefix="forebay-"))
+    )
     sets = settings(set_)
-    planned = {one.name: verdicts.plan(one, cache, seeds=seeds, sets=sets) for one in papers}
+    planned = {one.name: verdicts.plan(one, seeds=seeds, sets=sets) for one in papers}
     jobs = [
         job
         for experiments_of in planned.values()
@@ -94,12 +102,12 @@ def replay(
     ]
     try:
         with progress.bar() as watch:
-            runs.make(jobs, threads or cores(), watch)
+            runs.make(jobs, kept, threads or cores(), watch)
         found: list[Verdict] = []
         for one in papers:
             of_paper = []
             for experiment in planned[one.name]:
-                of_reading = verdicts.results(experiment)
+                of_reading = verdicts.results(experiment, kept)
                 judged = verdicts.judge(one, experiment, of_reading)
                 of_paper.append((experiment, of_reading, judged))
                 found += judged
@@ -124,9 +132,12 @@ def replay(
         print(failed, file=sys.stderr)
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
-        kept = sum(runs.is_stored(job) for job in jobs)
-        print(f"interrupted: {kept} of {len(jobs)} runs are kept", file=sys.stderr)
+        there = runs.stored(jobs, kept)
+        count = sum(job.key in there for job in jobs)
+        print(f"interrupted: {count} of {len(jobs)} runs are kept", file=sys.stderr)
         raise typer.Exit(signals.status()) from None
+    finally:
+        stack.close()
 
 
 def _command(paper: str, seeds: int | None, sets: list[str] | None) -> str:

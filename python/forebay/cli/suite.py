@@ -18,7 +18,9 @@ from forebay.cli.options import (
     BAD_INPUT,
     FAILED,
     Force,
+    NoStore,
     OpenPage,
+    StoreAt,
     Style,
     Threads,
     console,
@@ -82,12 +84,15 @@ def suite(
     force: Force = False,
     style: Style = "screen",
     open_: OpenPage = False,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Run every scenario of RFC 7928 under every law, and compare the laws."""
     from forebay import _native
     from forebay.report import files, place
     from forebay.report import style as styles
     from forebay.run import progress, prototypes
+    from forebay.store import choice
     from forebay.suite import running, scenarios
 
     styles.use(style)
@@ -105,8 +110,9 @@ def suite(
     files_chosen = settings.scenarios(scenario)
     laws = [prototypes.load(text) for text in chosen]
     planned = scenarios.plan(settings, files_chosen, laws, at, seeds)
+    runs = choice.store(store, without=no_store, default=out is not None)
     with progress.bar() as watch:
-        found = running.run(planned, threads, watch)
+        found = running.run(planned, threads, watch, runs)
 
     for fault in found.faults:
         print(fault, file=sys.stderr)

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, AsJson, Force, OpenPage, Packet, Style, Threads, console
+from forebay.cli.options import (
+    FAILED,
+    AsJson,
+    Force,
+    NoStore,
+    OpenPage,
+    Packet,
+    StoreAt,
+    Style,
+    Threads,
+    console,
+)
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -45,11 +56,14 @@ def tune(
     force: Force = False,
     style: Style = "screen",
     open_: OpenPage = False,
+    store: StoreAt = None,
+    no_store: NoStore = False,
 ) -> None:
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
     from forebay.report import place
     from forebay.report import style as styles
     from forebay.run import progress
+    from forebay.store import choice
     from forebay.tune import page, values
     from forebay.tune import tune as tuned
 
@@ -62,8 +76,9 @@ def tune(
         place.claim(out, command, force=force, numbers=page.JSON)
     with progress.stages() as watch:
         result = tuned(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch
-        )
+            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch,
+            choice.store(store, without=no_store, default=out is not None),
+        )  # fmt: skip
     if out is not None and result.searched:
         try:
             with progress.status("writing the page"):

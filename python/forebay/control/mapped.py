@@ -16,6 +16,7 @@ from forebay.run import progress
 
 if TYPE_CHECKING:
     from forebay.report.plots import Plot
+    from forebay.store.store import Store
 
 
 class StabilityMap(Map):
@@ -53,6 +54,7 @@ def stability_map(
     l4s_flows: float = 0.0,
     points: int = 100,
     simulate: int = 0,
+    store: Store | None = None,
 ) -> StabilityMap:
     """Maps where a law is stable, over flows and RTT or over flows and rate.
 
@@ -63,7 +65,8 @@ def stability_map(
     packet: size of a packet. buffer: such as "800p"; the largest bandwidth-delay product if None.
     sets: parameters of the law, such as {"target": "40ms"}.
     l4s_flows: scalable flows beside the classic ones, under a law that couples both.
-    points: cells along an axis. simulate: packet simulations along an axis; 0 for none.
+    points: cells along an axis. simulate: packet simulations along an axis; 0 for none. store:
+        where these are kept; nowhere if None.
 
     Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
     the map without them. Raises `ScenarioError` for bad input.
@@ -101,7 +104,7 @@ def stability_map(
     if simulate:
         try:
             with progress.status("running packets at some of the cells"):
-                drawn = maps.simulate(drawn, params, simulate)
+                drawn = maps.simulate(drawn, params, simulate, store=store)
         except KeyboardInterrupt:
             warnings.warn("interrupted; the map has no packets", stacklevel=2)
     return StabilityMap(**vars(drawn))

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from forebay.control.loop import Loop
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel, OperatingPoint
+    from forebay.store.store import Store
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -340,14 +339,19 @@ def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
 
 
 def simulate(
-    drawn: Map, params: Sequence[tuple[str, str]], points: int = 5, longest_s: float = 300.0
+    drawn: Map,
+    params: Sequence[tuple[str, str]],
+    points: int = 5,
+    longest_s: float = 300.0,
+    store: Store | None = None,
 ) -> Map:
     """The map with `points` × `points` packet simulations on it, of long-lived Reno flows.
 
     They last as long as the slowest of their cells that is stable needs to settle, by theory, and
-    twice that long again, within `longest_s`.
+    twice that long again, within `longest_s`. What `store` has is taken from there.
     """
-    from forebay.run.api import run
+    from forebay.run import experiment
+    from forebay.run.runs import Runs
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
     values = _inner(drawn.values, points)
@@ -377,11 +381,16 @@ def simulate(
         duration_s,
         sweep={"traffic.0.flows": flows},
     )
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "map.toml"
-        path.write_text(text)
+    results = []
+    for one in texts:
         # A sweep varies its keys one by one, and here the RTTs of both classes go together.
-        results = [run(path, sets=dict.fromkeys(keys, text)) for text in texts]
+        read = experiment.read(text, sets=[f"{key}={one}" for key in keys])
+        done = experiment.execute(read, samples=False, store=store)
+        if done.interrupted:
+            raise KeyboardInterrupt
+        if done.faults:
+            raise RuntimeError(experiment.fault_in_words(read.plan, done.faults[0]))
+        results.append(Runs(read, done))
     found = []
     for value, result in zip(values, results, strict=True):
         for finished in result.runs:

@@ -7,8 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
 from forebay.replay import runs
@@ -20,6 +19,9 @@ from forebay.run import experiment as experiments
 from forebay.run import named, stats
 from forebay.run.experiment import Experiment
 from forebay.run.metrics import with_interval
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
 
 REPRODUCED = "reproduced"
 IN_DIRECTION = "reproduced in direction"
@@ -88,18 +90,18 @@ class Planned:
 
 
 def plan(
-    paper: Paper, cache: Path, *, seeds: int | None = None, sets: Mapping[str, Any] | None = None
+    paper: Paper, *, seeds: int | None = None, sets: Mapping[str, Any] | None = None
 ) -> list[Planned]:
     """Reads every scenario of a paper. `sets` are keys for all of them, to shorten runs."""
     planned = []
     for one in paper.experiments:
-        readings = {"": _reading(one, sets or {}, [], seeds, cache)}
+        readings = {"": _reading(one, sets or {}, [], seeds)}
         used = {name for claim in one.claims.claims for name in claim.variants}
         used |= {figure.variant for figure in one.claims.figures}
         for name, variant in one.claims.variants.items():
             if name in used:
                 both = {**variant.sets, **(sets or {})}
-                readings[name] = _reading(one, both, variant.laws, seeds, cache)
+                readings[name] = _reading(one, both, variant.laws, seeds)
         planned.append(Planned(one, readings))
     return planned
 
@@ -109,23 +111,22 @@ def _reading(
     sets: Mapping[str, Any],
     laws: list[str],
     seeds: int | None,
-    cache: Path,
 ) -> Reading:
     texts = [f"{key}={_toml(value)}" for key, value in sets.items()]
     experiment = experiments.read(
         named.shown(one.scenario), laws=laws or None, sets=texts, seeds=seeds
     )
-    return Reading(experiment, runs.jobs(experiment, sets, cache))
+    return Reading(experiment, runs.jobs(experiment))
 
 
 def _toml(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def results(planned: Planned) -> dict[str, Result]:
+def results(planned: Planned, store: Store) -> dict[str, Result]:
     """By reading; its runs must have been made."""
     return {
-        name: runs.result(reading.experiment, reading.jobs)
+        name: runs.result(reading.experiment, reading.jobs, store)
         for name, reading in planned.readings.items()
     }
 

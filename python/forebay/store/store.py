@@ -37,7 +37,7 @@ RUNS, SAMPLES = "runs", "samples"
 #: More segments than this are put together.
 MOST_SEGMENTS = 48
 #: Finished runs are written at least so often.
-FLUSH_S = 0.5
+FLUSH_S = 1.0
 #: Which run: the digest of what it depends on, and its seed.
 Key = tuple[str, int]
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from forebay._native import RESULTS_VERSION, ScenarioError
+from forebay.run import signals
 from forebay.run.experiment import cores
 from forebay.run.metrics import COST
 from forebay.study.threads import Done, Task
@@ -24,8 +25,6 @@ TASK_S, AHEAD = 2.0, 2
 FIRST_RUNS, MOST_RUNS = 8, 1000
 #: How long a scheduler may take to answer, and tasks are waited for before the caller looks about.
 ANSWER, WAIT_S = "10s", 0.2
-#: How often a task may lose its worker: a fault of the task is no reason for it.
-LOST = 20
 
 
 def work(task: Task) -> tuple[int, list[dict[str, Any]]]:
@@ -50,13 +49,13 @@ class Cluster:
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Iterator[Done]:
         """What ends, as it does; as many tasks are ahead as keep the workers busy."""
-        from distributed import wait
+        from distributed import KilledWorker, wait
 
         run_s: float | None = None
         size = FIRST_RUNS
         waiting = iter(())  # type: Iterator[Task]
         whole = iter(tasks)
-        under_way: set[Any] = set()
+        under_way: dict[Any, Task] = {}
         more = True
         try:
             while not stop():
@@ -72,19 +71,29 @@ class Cluster:
                             break
                         waiting = _sized(task, size)
                         continue
-                    under_way.add(self.client.submit(work, part, pure=False, retries=LOST))
+                    under_way[self.client.submit(work, part, pure=False)] = part
                 if not under_way:
                     return
                 try:
                     ended = wait(  # type: ignore[no-untyped-call]
-                        under_way, timeout=WAIT_S, return_when="FIRST_COMPLETED"
+                        list(under_way), timeout=WAIT_S, return_when="FIRST_COMPLETED"
                     ).done
                 except TimeoutError:
                     yield Done()
                     continue
-                under_way -= ended
                 for future in ended:
-                    version, rows = future.result()
+                    task = under_way.pop(future)
+                    try:
+                        version, rows = future.result()
+                    except KilledWorker:
+                        # Several workers died while they had it. Where one of its runs is the
+                        # reason, as one that takes all memory is, halves find out which.
+                        if len(task.runs) == 1:
+                            yield Done(task.lost("its worker died several times, out of memory?"))
+                        else:
+                            for part in task.split(-(-len(task.runs) // 2)):
+                                under_way[self.client.submit(work, part, pure=False)] = part
+                        continue
                     if version != RESULTS_VERSION:
                         raise ScenarioError(
                             f"--on: found a worker with results version {version}, allowed: "
@@ -114,7 +123,6 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
     Raises `ScenarioError` without the library, and where no scheduler answers.
     """
     try:
-        import dask
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ScenarioError(
@@ -122,17 +130,28 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
         ) from error
     # A lost worker is no news: its tasks are done by others.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    dask.config.set({"distributed.scheduler.allowed-failures": LOST})
     if on == "dask":
-        with (
-            LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=threads or cores(),
-                threads_per_worker=1,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            ) as local,
-            Client(local) as client,  # type: ignore[no-untyped-call]
-        ):
+        with ExitStack() as stack:
+            # An interruption while they start is told once they have.
+            with signals.held() as interrupted:
+                try:
+                    local = stack.enter_context(
+                        LocalCluster(  # type: ignore[no-untyped-call]
+                            n_workers=threads or cores(),
+                            threads_per_worker=1,
+                            dashboard_address=None,
+                            silence_logs=logging.CRITICAL,
+                        )
+                    )
+                    client = stack.enter_context(Client(local))  # type: ignore[no-untyped-call]
+                except (OSError, RuntimeError) as error:
+                    if interrupted:
+                        raise KeyboardInterrupt from None
+                    raise ScenarioError(
+                        f"--on: found dask, whose workers do not start ({error}), allowed: threads"
+                    ) from error
+            if interrupted:
+                raise KeyboardInterrupt
             yield Cluster(client, local.scheduler_address)
         return
     try:

@@ -52,7 +52,7 @@ def heat(study: Study, metric: str, x: str, y: str) -> Plot:
     if values.min() > 0 and values.max() / values.min() > WIDE:
         norm = LogNorm(values.min(), values.max())
     with mpl.rc_context(STYLE):
-        size = (2.6 * columns + 1.2, 2.3 * lines + 0.5)
+        size = (10, 2.3 * lines + 0.5)
         figure = Plot(figsize=size, layout="constrained")
         grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
         mesh = None
@@ -83,7 +83,7 @@ def winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plot
         .alias("n")
     )
     with mpl.rc_context(STYLE):
-        figure = Plot(figsize=(7.2, 3.6), layout="constrained")
+        figure = Plot(figsize=(10, 4), layout="constrained")
         axes = figure.subplots()
         colours = [COLOURS[i % len(COLOURS)] for i in range(len(laws))]
         norm = BoundaryNorm(np.arange(len(laws) + 1) - 0.5, len(laws))
@@ -98,9 +98,8 @@ def winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plot
                 axes.add_patch(box)
         for (j, i), value in np.ndenumerate(_matrix(number, x, y, xs, ys, "n")):
             if value == value:
-                axes.text(
-                    i + 0.5, j + 0.5, laws[int(value)], ha="center", va="center", fontsize=6.5
-                )
+                text = axes.text(i + 0.5, j + 0.5, laws[int(value)], ha="center", va="center")
+                text.set(fontsize=6.5, bbox={"color": "white", "alpha": 0.7, "pad": 1})
         _places(study, axes, x, y, xs, ys)
         axes.set_xlabel(title(study, x))
         axes.set_ylabel(title(study, y))

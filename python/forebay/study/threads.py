@@ -51,6 +51,12 @@ class Task:
         plan = self.source.plan(self.points, self.swept, seeds)
         return plan.start(threads, samples=False, only=set(self.runs))
 
+    def lost(self, why: str) -> list[dict[str, Any]]:
+        """Rows of its runs where all of them failed."""
+        return [
+            row for point, law, seed in self.runs for row in self.facts[point, law].fault(seed, why)
+        ]
+
     def rows(self, runs: Iterable[Run], faults: Iterable[Fault]) -> list[dict[str, Any]]:
         """What the store keeps of runs that have ended."""
         found = [row for run in runs for row in self.facts[run.point, run.law].run(run)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from forebay.run import experiment
 from forebay.run.experiment import Experiment, Progress
@@ -10,11 +11,15 @@ from forebay.suite import results
 from forebay.suite.results import Suite
 from forebay.suite.scenarios import Scenario
 
+if TYPE_CHECKING:
+    from forebay.store.store import Store
+
 
 def run(
     scenarios: Sequence[Scenario],
     threads: int | None,
     watch: Callable[[Progress], None],
+    store: Store | None = None,
 ) -> Suite:
     """Makes every run. Ctrl-C, and a run that fails, stop the others; what had finished by then is
     in the answer."""
@@ -48,7 +53,7 @@ def run(
             )
 
         try:
-            made = experiment.execute(one.experiment, threads, tell)
+            made = experiment.execute(one.experiment, threads, tell, store=store)
             some = results.cases(one, made.runs) if made.runs else []
         except KeyboardInterrupt:
             # Between two batches; the cases before it are whole.

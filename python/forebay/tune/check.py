@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from forebay.run.experiment import Experiment, Progress
 from forebay.run.scenario import Dumbbell, Value
 from forebay.tune.candidates import Candidate
 from forebay.tune.ranges import Condition, Ranges
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
 
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
@@ -125,8 +129,10 @@ def check(
     seeds: int,
     threads: int | None = None,
     watch: Callable[[Progress], None] | None = None,
+    store: Store | None = None,
 ) -> Check:
-    """Runs every candidate under every condition with seeds 1 to `seeds`.
+    """Runs every candidate under every condition with seeds 1 to `seeds`; what `store` has is
+    taken from there.
 
     Ctrl-C ends the check; it keeps the finished runs.
     """
@@ -142,7 +148,7 @@ def check(
         offset = 0 if condition is None else len(ranges.corners)
 
         relay = _relay(watch, ended, total, part.runs, elapsed_s) if watch else None
-        execution = experiment.execute(part, threads, relay, samples=False)
+        execution = experiment.execute(part, threads, relay, samples=False, store=store)
         for run in execution.runs:
             where = offset + run.point
             rate_bps = ranges.conditions[where].rate_bps

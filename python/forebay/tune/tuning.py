@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from forebay.tune.check import Check, Checked, Floats, check, runnable
 from forebay.tune.ranges import Ranges
 from forebay.tune.search import keeps, search
 from forebay.tune.theory import Local
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
 
 #: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
 #: ones, luck in the choice would count as merit.
@@ -138,6 +142,7 @@ def tune(
     seed: int = 1,
     threads: int | None = None,
     watch: Watch | None = None,
+    store: Store | None = None,
 ) -> Tuning:
     """Tunes laws for ranges of rate, RTT and load, and recommends one.
 
@@ -149,6 +154,7 @@ def tune(
     laws: names to choose from; all if empty.
     buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
+    store: has runs that were made before, and keeps those that are made.
 
     Ctrl-C ends it; the result has the finished part, and `interrupted` is true. Raises
     `ScenarioError` for bad input.
@@ -174,25 +180,29 @@ def tune(
     wanted = _search(tuning, watch)
     if tuning.interrupted:
         return tuning
-    screening = check(wanted, ranges, SCREENING_SEEDS, threads, _named(watch, "screening runs"))
+    screening = check(
+        wanted, ranges, SCREENING_SEEDS, threads, _named(watch, "screening runs"), store
+    )
     _keep(tuning, screening)
     tuning.screened = [one for one in screening.checked if one.complete]
     _choose(tuning)
-    _move_set_point(tuning, threads, watch)
+    _move_set_point(tuning, threads, watch, store)
     if tuning.chosen is None or tuning.interrupted or tuning.faults:
         return tuning
     finalists = [tuning.chosen.candidate]
     again = known.retargeted(finalists[0])
     finalists += [one for one in wanted if one.origin == "default"]
     finalists += [again] if again is not None and not runnable(again, ranges) else []
-    test = check(finalists, ranges, SCREENING_SEEDS + seeds, threads, _named(watch, "test runs"))
+    test = check(
+        finalists, ranges, SCREENING_SEEDS + seeds, threads, _named(watch, "test runs"), store
+    )
     _keep(tuning, test)
     tested = [one.of(slice(SCREENING_SEEDS, None)) for one in test.checked]
     tuning.tested = [one for one in tested if one.complete]
     if not tuning.tested or tuning.tested[0].candidate is not finalists[0]:
         tuning.tested = []
     elif not tuning.interrupted:
-        _inside(tuning, seeds, threads)
+        _inside(tuning, seeds, threads, store)
     return tuning
 
 
@@ -224,7 +234,9 @@ def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
     return wanted
 
 
-def _move_set_point(tuning: Tuning, threads: int | None, watch: Watch | None) -> None:
+def _move_set_point(
+    tuning: Tuning, threads: int | None, watch: Watch | None, store: Store | None
+) -> None:
     """Tries other set-points of the chosen law with packets: the share of time with an empty queue
     that the model predicts is a poor measure of the goodput."""
     chosen = tuning.chosen
@@ -248,13 +260,13 @@ def _move_set_point(tuning: Tuning, threads: int | None, watch: Watch | None) ->
             tried.append(moved)
     if not tried:
         return
-    found = check(tried, ranges, SCREENING_SEEDS, threads, _named(watch, "set-point runs"))
+    found = check(tried, ranges, SCREENING_SEEDS, threads, _named(watch, "set-point runs"), store)
     _keep(tuning, found)
     tuning.screened += [one for one in found.checked if one.complete]
     _choose(tuning)
 
 
-def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:
+def _inside(tuning: Tuning, seeds: int, threads: int | None, store: Store | None) -> None:
     """Evaluates the model on a grid between the corners, and runs packets at its worst place."""
     candidate, ranges = tuning.tested[0].candidate, tuning.ranges
     space = known.space(candidate.law, ranges)
@@ -265,7 +277,7 @@ def _inside(tuning: Tuning, seeds: int, threads: int | None) -> None:
     if not there:
         return
     tight = max(there, key=lambda one: one.sensitivity if one.stable else math.inf)
-    run = check([candidate], ranges.only(tight.condition), seeds, threads)
+    run = check([candidate], ranges.only(tight.condition), seeds, threads, store=store)
     _keep(tuning, run)
     if run.checked[0].complete:
         tuning.inside = tight, run.checked[0]
