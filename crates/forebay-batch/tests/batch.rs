@@ -202,7 +202,7 @@ fn a_run_that_takes_too_long_is_a_fault() {
         std::thread::sleep(Duration::from_millis(5));
     };
     let why = finished[0].result.as_ref().err().unwrap();
-    assert_eq!(why, "took longer than 0.05 s");
+    assert_eq!(why.message, "took longer than 0.05 s");
 }
 
 #[test]

@@ -245,7 +245,7 @@ impl LawModel {
     /// `rest` and `operate` for each of `flows`, at once, as columns: how each settles, and of
     /// those with an equilibrium N, R, and of the law its queue, average (weight, interval),
     /// direct gain, and sampler (interval, numerator, denominator).
-    #[allow(clippy::type_complexity)]
+    #[allow(clippy::type_complexity, reason = "names and values of Python, once")]
     fn operate_all(
         &self,
         flows: Vec<f64>,

@@ -113,7 +113,9 @@ impl LawParams for CodelParams {
         let target_s = site.pkts(self.target) * packet_s;
         let needed_s = target_s.max(1.5 * packet_s);
         let interval_s = self.interval.as_secs_f64();
-        let long_s = interval_s.max(rtt.as_secs_f64() + needed_s).max(2.0 * needed_s);
+        let long_s = interval_s
+            .max(rtt.as_secs_f64() + needed_s)
+            .max(2.0 * needed_s);
         let mut found = Vec::new();
         if needed_s > target_s {
             found.push(("target", time(needed_s, 3)));
