@@ -84,7 +84,7 @@ def run(
         out = Path("results") / ("stdin" if str(file) == experiment.STDIN else named.stem(file))
     if out is not None:
         place.check(out)
-        place.claim(out, read.command, force=force)
+        place.claim(out, read.command, force=force, seeds=len(read.plan.seeds))
     # Without --out, --json writes no file that nobody has asked for.
     runs = choice.store(store, without=no_store, default=out is not None)
     with progress.bar() as watch:

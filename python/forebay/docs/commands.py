@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 HEAD = """\
@@ -19,8 +20,17 @@ def page() -> str:
     from forebay.cli.app import app
 
     group: Any = typer.main.get_command(app)
-    sections = [_section(name, command) for name, command in group.commands.items()]
+    sections = [_section(name, command) for name, command in _leaves(group)]
     return "\n".join([HEAD, *sections])
+
+
+def _leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command, those of a group under its name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _leaves(command, f"{before}{name} ")
+        else:
+            yield before + name, command
 
 
 def _section(name: str, command: Any) -> str:

@@ -11,20 +11,25 @@ from typing import Any
 #: What the page has, by topic: modules, and of each the public names; all that it defines if none.
 TOPICS: dict[str, list[tuple[str, list[str]]]] = {
     "Running": [
-        ("forebay", ["run", "laws", "queues", "schema", "Result", "RunError", "Interrupted"]),
+        (
+            "forebay",
+            ["run", "session", "laws", "queues", "schema", "Result", "RunError", "Interrupted"],
+        ),
         ("forebay", ["ScenarioError"]),
     ],
-    "Laws in Python": [("forebay", ["Controller", "Queue"])],
+    "Studies": [("forebay", ["study"])],
+    "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
     "Real traffic": [("forebay", ["link"]), ("forebay.link", ["Net", "Host", "Outcome", "run"])],
     "The fluid model": [("forebay.fluid.model", []), ("forebay.fluid.api", [])],
     "The control bench": [
+        ("forebay", ["design", "map"]),
         ("forebay.control.link", []),
         ("forebay.control.design", []),
         ("forebay.control.loop", []),
         ("forebay.control.margins", []),
         ("forebay.control.maps", []),
     ],
-    "Tuning": [("forebay.tune.ranges", []), ("forebay.tune.tuning", [])],
+    "Tuning": [("forebay", ["tune"]), ("forebay.tune.ranges", []), ("forebay.tune.tuning", [])],
 }
 HEAD = """\
 # The Python interface

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ def write_report(
 
     `watch` hears of the progress. An interruption keeps the figures that were drawn.
     """
-    from forebay.report import drawing, moving
+    from forebay.report import moving
     from forebay.report import page as report
 
     with _written(Path(out).absolute(), [REPORT, FIGURES]) as temporary:
@@ -79,17 +79,15 @@ def write_report(
         pictures = [*overviews, *(one for some in by_point.values() for one in some)]
         moves = moving.of(result, [(one.name, *one.kind) for one in pictures if one.kind])
         room = report.MOST_BYTES - len(moves.numbers)
-        drawn = drawing.rendered(pictures)
-        with closing(drawn):
-            for done, picture in enumerate(pictures):
-                if watch:
-                    elapsed_s = time.monotonic() - start
-                    watch(Progress(done / len(pictures), done, len(pictures), elapsed_s))
-                named, svg = next(drawn)
-                picture.svg = svg if len(svg) <= room else ""
-                room -= len(picture.svg)
-                for name, contents in named.items():
-                    (figures / name).write_bytes(contents)
+        for done, picture in enumerate(pictures):
+            if watch:
+                elapsed_s = time.monotonic() - start
+                watch(Progress(done / len(pictures), done, len(pictures), elapsed_s))
+            named, svg = picture.render()
+            picture.svg = svg if len(svg) <= room else ""
+            room -= len(picture.svg)
+            for name, contents in named.items():
+                (figures / name).write_bytes(contents)
         page = report.html(result, overviews, by_point, moves)
         (temporary / REPORT).write_text(page, encoding="utf-8")
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from forebay._native import ScenarioError
 
@@ -61,15 +62,20 @@ def claim(
     numbers: str = "metrics.json",
     option: str = "--out",
     way: str = "--force",
+    seeds: int = 0,
 ) -> None:
     """Refuses a directory that has the result of another command, before the time is spent.
 
-    The same command replaces its result, also after its scenario was edited. numbers: the file
-    that has the command of a result. option, way: what names the directory in errors, and what
-    replaces it. Raises `ScenarioError`.
+    The same command replaces its result, also after its scenario was edited, and so does the same
+    with more seeds. numbers: the file that has the command of a result. option, way: what names the
+    directory in errors, and what replaces it. seeds: of each law at each point. Raises
+    `ScenarioError`.
     """
-    former = _command(out / numbers)
+    found = _found(out / numbers)
+    former = str(found.get("command", ""))
     if force or not former or _words(former) == _words(command):
+        return
+    if seeds > _seeds(found) > 0 and _words(former, MORE) == _words(command, MORE):
         return
     raise ScenarioError(
         f'{option}: found "{out}", which has the result of `{former}`, allowed: {way} to replace '
@@ -77,13 +83,21 @@ def claim(
     )
 
 
-def _command(numbers: Path) -> str:
-    """What made a result; empty where there is none."""
+def _found(numbers: Path) -> dict[str, Any]:
+    """What a result says of itself; empty where there is none."""
     try:
         found = json.loads(numbers.read_bytes())
     except (OSError, ValueError):
-        return ""
-    return str(found.get("command", "")) if isinstance(found, dict) else ""
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _seeds(found: dict[str, Any]) -> int:
+    """How many seeds a result has; 0 where it does not say."""
+    try:
+        return len({run["seed"] for run in found["runs"]})
+    except (KeyError, TypeError):
+        return 0
 
 
 #: Options that change no number; those that take a value, and those that do not.
@@ -91,14 +105,20 @@ ELSEWHERE, ASIDE = (
     ("--out", "--page", "--threads", "--store", "--style"),
     ("--no-report", "--force", "--json", "--no-store", "--open"),
 )
+#: The option that adds runs, and leaves the others as they are.
+MORE = ("--seeds",)
 
 
-def _words(command: str) -> list[str]:
-    """The words of a command that change a number; two ways to name a file are the same."""
+def _words(command: str, aside: tuple[str, ...] = ()) -> list[str]:
+    """The words of a command that change a number; two ways to name a file are the same.
+
+    aside: options with a value that are left out, too.
+    """
+    elsewhere = ELSEWHERE + aside
     words, found = iter(shlex.split(command)), []
     for word in words:
-        if word in ELSEWHERE:
+        if word in elsewhere:
             next(words, None)
-        elif word not in ASIDE and word.partition("=")[0] not in ELSEWHERE:
+        elif word not in ASIDE and word.partition("=")[0] not in elsewhere:
             found.append(os.path.normpath(word) if "/" in word else word)
     return found

@@ -39,9 +39,8 @@ class Result(Runs):
         from forebay.report import files, place
 
         place.check(out, "report")
-        place.claim(
-            Path(out), self.experiment.command, force=force, option="report", way="force=True"
-        )
+        command, way = self.experiment.command, "force=True"
+        place.claim(Path(out), command, force=force, option="report", way=way, seeds=self.seeds)
         files.write(self, out)
 
     def __str__(self) -> str:
