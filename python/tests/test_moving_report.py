@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,8 +13,7 @@ import polars as pl
 import pytest
 
 import forebay
-from forebay.report import drawing, moving
-from forebay.report import page as report
+from forebay.report import moving
 from forebay.report.numbers import Numbers
 from forebay.report.result import Result
 
@@ -312,21 +310,3 @@ def test_columns_are_packed_without_a_loss() -> None:
     for column, back in zip(columns, unpacked(numbers.text(), numbers.columns), strict=True):
         np.testing.assert_allclose(back, column, rtol=1e-12)
     assert numbers.text() == numbers.text()
-
-
-def test_figures_are_the_same_however_many_processes_draw(
-    result: Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overviews, by_point = report.pictures(result)
-    pictures = [*overviews, *by_point[0]]
-    drawn = {}
-    for count in (1, 2):
-        monkeypatch.setattr(drawing, "cores", lambda count=count: count)
-        drawn[count] = list(drawing.rendered(pictures))
-        assert multiprocessing.active_children() == []
-    assert drawn[1] == drawn[2]
-    # One that draws no more leaves nobody behind.
-    some = drawing.rendered(pictures)
-    assert next(some) == drawn[1][0]
-    some.close()
-    assert multiprocessing.active_children() == []

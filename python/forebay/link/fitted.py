@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forebay import _native
-from forebay._native import LinkSettings, ScenarioError
+from forebay._native import ScenarioError
 from forebay.run.designed import is_of_flows
 
 GAINS, PAPER, FLOWS = "gains", "paper", "flows"
@@ -35,7 +35,7 @@ def options(
         return found, []
     # What the link is does not depend on its laws.
     rest = {key: value for key, value in given.items() if key.removesuffix(UP) not in {AQM, SET}}
-    link = LinkSettings(rest, files)
+    link = _native.LinkSettings(rest, files)
     delays_s = [one.link.delay_s for one in (link.up, link.down)]
     rtt_s = tuple(max(1e-4, sum(ends)) for ends in zip(*delays_s, strict=True))
     asked: list[tuple[bool, Request]] = []
