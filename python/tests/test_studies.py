@@ -350,3 +350,20 @@ def test_the_list_of_a_study_is_read_again(whole: Study, monkeypatch: pytest.Mon
     monkeypatch.setattr(Points, "part", refuse)
     assert manifest.of(Points(SMALL + GRID), whole.store).height == 32
     assert making.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).found == CONFIGS * 2
+
+
+def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
+    """A sweep of `forebay run` has one design for all of its points; a study one for each."""
+    file = tmp_path / "auto.toml"
+    laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
+    file.write_text(f'{laws}[sweep]\n"bottleneck.rate" = "2..200Mbit/s log 3"\n')
+    found = forebay.study(file, store=tmp_path / "store").frame()
+    assert found.height == 3 * 2 * 2
+    for point, rate in enumerate(["2Mbit/s", "20Mbit/s", "200Mbit/s"]):
+        alone = forebay.run(laws.replace("10Mbit/s", rate), laws=["pi"])
+        wanted = [run.metrics["queue_mean_pkts"] for run in alone.runs]
+        of_point = found.filter(point=point, law="pi").sort("seed")
+        assert of_point["queue_mean_pkts"].to_list() == wanted
+    again = Points(file)
+    assert again.row(0) == again.row(0)
+    assert len({tuple(again.row(i)[1:]) for i in range(3)}) == 3

@@ -3,7 +3,7 @@ and flows, and written into the scenario in place of the word."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
@@ -40,7 +40,7 @@ def resolved(
 
     A number in the file, in `sets` or in a sweep stays as it is. Raises `ScenarioError`.
     """
-    asked = [(key, value) for key, value in sets if _is_gains(key)]
+    asked = [(key, value) for key, value in sets if is_gains(key)]
     if AUTO.encode() not in text and not asked:
         return text, list(sets), []
     # What few scenarios need, and takes a while to load.
@@ -59,11 +59,7 @@ def resolved(
     if not all(isinstance(table, dict) for table in tables):
         return text, list(sets), []
     _add_named(document, tables, asked, laws)
-    found = [
-        (i, table)
-        for i, table in enumerate(tables)
-        if dict(_of_law(asked, i, table)).get(GAINS, table.get(GAINS)) == AUTO
-    ]
+    found = [(i, table) for i, table in enumerate(tables) if asks(asked, i, table)]
     if not found:
         return text, list(sets), []
     from forebay.control.fit import fit  # loads scipy
@@ -204,7 +200,28 @@ def _kind(table: Any) -> str:
     return kind
 
 
-def _is_gains(key: str) -> bool:
+def asks(sets: Sequence[tuple[str, str]], i: int, table: Mapping[str, Any]) -> bool:
+    """Whether law number `i` of a file asks for a design, there or in what is set on top."""
+    return bool(dict(_of_law(sets, i, table)).get(GAINS, table.get(GAINS)) == AUTO)
+
+
+def set_keys(sets: Sequence[tuple[str, str]], i: int, table: Mapping[str, Any]) -> list[str]:
+    """The keys of law number `i` that are set on top of the file."""
+    return [key for key, _ in _of_law(sets, i, table)]
+
+
+def without(text: str) -> str:
+    """The scenario without the word, for a reader that gets the numbers themselves."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    for table in document.get("law", []):
+        if table.get(GAINS) == AUTO:
+            table.pop(GAINS)
+    return tomlkit.dumps(document)
+
+
+def is_gains(key: str) -> bool:
     parts = key.split(".")
     return len(parts) == 3 and parts[0] == "law" and parts[2] == GAINS
 

@@ -200,5 +200,4 @@ class Tasks:
             runs.append((at, law, seed))
             if (at, law) not in facts:
                 facts[at, law] = part.facts(point, law, config)
-        swept = self.points.design.keys
-        return Task(self.points.source, swept, part.rows, runs, facts, self.limit_s)
+        return Task(self.points.source, self.points.swept, part.rows, runs, facts, self.limit_s)

@@ -13,11 +13,12 @@ import polars as pl
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.run import experiment, ranges
+from forebay.run import auto, experiment, ranges
 from forebay.run.axes import number
 from forebay.run.ranges import Design
 from forebay.store import keys
 from forebay.store.rows import Facts
+from forebay.study.fitted import Fits
 
 if TYPE_CHECKING:
     from forebay._native import Plan
@@ -98,6 +99,7 @@ class Points:
         # What the command line sets is not varied, as in a run.
         swept = {k: v for k, v in written.items() if not _keys(k) <= fixed}
         self.design: Design = ranges.design(swept, name)
+        given = [_pair(one) for one in sets]
         for key in [key for key in self.design.keys if key in fixed]:
             raise ScenarioError(
                 f"--set: found {key}, which the study varies with others, allowed: all of them"
@@ -113,18 +115,18 @@ class Points:
 
         # Every file that some point names is in the lists of the grid, and so in this plan; it
         # says what is wrong with a scenario before anything runs.
-        trial = {
-            key: [value] for key, value in zip(self.design.keys, self.design.point(0), strict=True)
-        }
+        self._fits = Fits(text, name, given, laws, read, self.design.keys)
+        trial = {key: [value] for key, value in zip(self.swept, self.row(0), strict=True)}
         for keys_, rows in self.design.grid:
             for place, key in enumerate(keys_):
                 if any(isinstance(row[place], str) and number(row[place]) is None for row in rows):
                     trial[key] = list(dict.fromkeys(row[place] for row in rows))
-        given = [tuple(part.strip() for part in one.partition("=")[::2]) for one in sets]
+        plain = auto.without(text) if len(self.swept) > len(self.design.keys) else text
+        given = [(key, value) for key, value in given if not auto.is_gains(key)]
         first = _native.plan(
-            ranges.with_sweep(text, trial).encode() if written else data,
+            ranges.with_sweep(plain, trial).encode() if trial else data,
             name,
-            sets=[(key, value) for key, value in given],
+            sets=given,
             laws=list(laws),
             seeds=seeds,
             read=read,
@@ -133,7 +135,7 @@ class Points:
         self.title, self.text, self.name = first.title or name, text, name
         self.links = [link.name for link in first.points[0].links]
         as_given = tuple(f"{key}={value}" for key, value in given)
-        bare = without_sweep(text) if written else text
+        bare = without_sweep(plain) if written else plain
         self.source = Source(name, bare, as_given, tuple(laws), tuple(sorted(files.items())))
 
     def __len__(self) -> int:
@@ -161,8 +163,17 @@ class Points:
 
     def part(self, which: Sequence[int]) -> Part:
         """These points; their numbers in the part go up from that of the first."""
-        rows = [self.design.point(index) for index in which]
-        return Part(which[0], rows, self.source.plan(rows, self.design.keys, 1))
+        rows = [self.row(index) for index in which]
+        return Part(which[0], rows, self.source.plan(rows, self.swept, 1))
+
+    @property
+    def swept(self) -> list[str]:
+        """The keys that a point sets, and those of the numbers that are designed for it."""
+        return self._fits.keys
+
+    def row(self, index: int) -> list[object]:
+        """What a point sets, in the order of `swept`."""
+        return self._fits.row(index, self.design.point(index))
 
     @cached_property
     def settings(self) -> pl.DataFrame:
@@ -189,6 +200,11 @@ class Points:
         place = self.design.keys.index(key)
         found = number(self.design.point(0)[place])
         return found[1] if found else ""
+
+
+def _pair(item: str) -> tuple[str, str]:
+    key, _, value = item.partition("=")
+    return key.strip(), value.strip()
 
 
 def _keys(line: str) -> set[str]:

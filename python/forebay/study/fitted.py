@@ -1,0 +1,96 @@
+"""Laws with `gains = "auto"` in a study: each point is a link of its own, and its laws get numbers
+for that link. They stand beside what the point sets, as more columns of its row."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from forebay import _native
+from forebay.run import auto, ranges
+from forebay.run.scenario import typed
+
+#: What a point sets, in the order of the keys of its sweep.
+Row = list[object]
+
+
+class Fits:
+    """The designs of a study's points, made when they are asked for.
+
+    text: the scenario, with the word. sets, laws: on top of it. read: gives the files that it
+    names. keys: what a point sets.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        sets: Sequence[tuple[str, str]],
+        laws: Sequence[str],
+        read: Callable[[str], bytes | None],
+        keys: Sequence[str],
+    ) -> None:
+        self._scenario = (text, name, sets, laws, read)
+        self._keys = keys
+        self._rows: dict[int, Row] = {}
+        self._columns: list[tuple[int, str]] = []
+        for i, table in enumerate(_laws(text)):
+            given = {*table, *auto.set_keys(sets, i, table), *auto.set_keys(_paths(keys), i, table)}
+            if auto.asks(sets, i, table) and _is_run(table, laws):
+                self._columns += [
+                    (i, key) for key in _parameters(table["kind"]) if key not in given
+                ]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of a row with its numbers."""
+        return [*self._keys, *(f"law.{i}.{key}" for i, key in self._columns)]
+
+    def row(self, index: int, values: Row) -> Row:
+        """The row of a point with the numbers for its link. Raises `ScenarioError`."""
+        if not self._columns:
+            return values
+        if index not in self._rows:
+            text, name, sets, laws, read = self._scenario
+            if self._keys:
+                point = {key: [it] for key, it in zip(self._keys, values, strict=True)}
+                text = ranges.with_sweep(text, point)
+            whole, _, _ = auto.resolved(text.encode(), name, sets, laws, read)
+            tables = tomllib.loads(whole.decode())["law"]
+            self._rows[index] = [*values, *(_number(tables[i], key) for i, key in self._columns)]
+        return self._rows[index]
+
+
+def _laws(text: str) -> list[dict[str, Any]]:
+    """The laws of a scenario; none where something is wrong, which its reader says better."""
+    try:
+        found = tomllib.loads(text).get("law", [])
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return []
+    is_table = isinstance(found, list) and all(
+        isinstance(it, dict) and "kind" in it for it in found
+    )
+    return found if is_table else []
+
+
+def _paths(keys: Sequence[str]) -> list[tuple[str, str]]:
+    return [(key, "") for key in keys]
+
+
+def _is_run(table: Mapping[str, Any], laws: Sequence[str]) -> bool:
+    return not laws or bool({table["kind"], table.get("label")} & set(laws))
+
+
+def _parameters(kind: str) -> Iterator[str]:
+    for law in _native.laws():
+        if law["name"] == kind:
+            yield from (param["name"] for param in law["params"])
+
+
+def _number(table: Mapping[str, Any], key: str) -> object:
+    """What was designed; the default where the rule leaves it."""
+    if key in table:
+        return table[key]
+    params = next(law["params"] for law in _native.laws() if law["name"] == table["kind"])
+    return typed(next(param["default_text"] for param in params if param["name"] == key))
