@@ -23,6 +23,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import forebay
 from forebay import _native
+from forebay.guide.starter import Starter
 from forebay.studio import gains, packets, state, theory
 from forebay.studio.scenario import Base
 from forebay.studio.thinker import Abandoned, Thinker
@@ -528,3 +529,17 @@ def test_it_fits_and_axe_finds_nothing_serious(
     print(picture)
     assert picture.stat().st_size > 30_000
     assert faults == []
+
+
+def test_a_file_with_designed_gains_and_ranges_opens(tmp_path: Path) -> None:
+    text = Starter.of("x.toml").text().replace("# [sweep]", "[sweep]")
+    file = tmp_path / "x.toml"
+    file.write_text(
+        text.replace('# "traffic.ftp.flows" = [5, 20, 80]', '"traffic.ftp.flows" = "5..80 log 3"')
+    )
+    base = Base.read(file)
+    start = base.start
+    assert (start.a.kind, start.a.designed, start.flows) == ("pi", True, 5)
+    assert "2 points" in base.remark
+    saved = base.toml(start, {"a": [], "b": []})
+    assert "auto" not in saved and "sweep" not in saved.split()

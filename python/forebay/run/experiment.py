@@ -139,7 +139,7 @@ def read(
         return contents
 
     whole, left, designed = auto.resolved(
-        _expanded(text, name), name, [_split(item) for item in sets], laws or (), read_and_note
+        expanded(text, name), name, [_split(item) for item in sets], laws or (), read_and_note
     )
     plan = _native.plan(
         whole,
@@ -209,7 +209,9 @@ def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
     return read
 
 
-def _expanded(text: bytes, name: str) -> bytes:
+def expanded(text: bytes, name: str) -> bytes:
+    """The scenario with lists in place of the ranges and samples of its sweep. Raises
+    `ScenarioError`."""
     if b"sweep" not in text:
         return text
     try:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
 from forebay._native import ScenarioError
-from forebay.run import experiment
+from forebay.run import auto, experiment
 from forebay.run.scenario import ACCESS_BPS, Law, typed
 from forebay.studio.controls import BY_KEY
-from forebay.studio.state import SIDES, Choice, State, kinds
+from forebay.studio.state import SIDES, Choice, State, has_rule, kinds
 
 if TYPE_CHECKING:
     from forebay._native import Plan, PointInfo
@@ -56,15 +56,21 @@ class Base:
     #: index of the traffic that the page sets
     main: int
     remark: str
+    #: indices of the laws that ask for a design
+    designed: frozenset[int]
 
     @staticmethod
     def read(source: str | os.PathLike[str] | None) -> Base:
         """Reads a scenario file, or the studio's own. Raises `ScenarioError`."""
         name, contents = experiment.text_of(source or START)
         read = experiment.beside(name)
+        asked = experiment.expanded(contents, name)
+        contents, _, _ = auto.resolved(asked, name, read=read)
         # It reads the file with all its rules; what follows takes the same tables.
         plan = _native.plan(contents, name, read=read)
         tables = tomllib.loads(contents.decode())
+        laws = tomllib.loads(asked.decode()).get("law", [])
+        designed = frozenset(i for i, law in enumerate(laws) if auto.asks((), i, law))
         point = plan.points[0]
         mains = [
             i for i, it in enumerate(point.traffic) if it.tcp is not None and not _short(it.kind)
@@ -81,7 +87,7 @@ class Base:
             _place(tables, key, value)
         if "sweep" in tables and not tables["sweep"]:
             del tables["sweep"]
-        return Base(name, contents.decode(), tables, point, mains[0], remark)
+        return Base(name, contents.decode(), tables, point, mains[0], remark, designed)
 
     @property
     def label(self) -> str:
@@ -129,7 +135,9 @@ class Base:
                 "forebay laws"
             )
         params = [(k, units.plain(v)) for k, v in table.items() if k not in NOT_PARAMS]
-        return Choice(table["kind"], False, tuple(sorted(params)))
+        return Choice(
+            table["kind"], index in self.designed and has_rule(table["kind"]), tuple(sorted(params))
+        )
 
     def tables_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Tables:
         """The scenario of a state; `laws` has the parameters of each side."""
