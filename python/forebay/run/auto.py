@@ -66,6 +66,7 @@ def resolved(
 
     there = place(_without_laws(plain, name, sets, read))
     lines = []
+    named = {law for law in laws if isinstance(law, str)}
     for i, table in found:
         given = {key: value for key, value in table.items() if key not in OTHER}
         given |= {key: text for key, text in _of_law(sets, i, table) if key not in OTHER}
@@ -75,7 +76,9 @@ def resolved(
         for key, value in fitted.params:
             table[key] = typed(value)
         table.comment(fitted.line.replace("\n", " "))
-        lines.append(fitted.line)
+        # One that does not run must fit the link, too, but says nothing.
+        if not laws or {table.get("label"), table["kind"]} & named:
+            lines.append(fitted.line)
     done = {key for i, table in found for key in _names(GAINS, i, table)}
     return (
         tomlkit.dumps(document).encode(),
