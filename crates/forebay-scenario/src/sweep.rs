@@ -16,6 +16,8 @@ const MOST_POINTS: usize = 10_000;
 const MOST_TABLES: usize = 1_000_000;
 /// Most lines of `[sweep]`.
 const MOST_LINES: usize = 100;
+/// Keys of one line: a study sets every number of many laws.
+const MOST_KEYS: usize = 1000;
 
 /// Keys that are swept together, and the values they take.
 struct Dimension {
@@ -198,8 +200,8 @@ fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
         ))
     };
     let names: Vec<&str> = entry.name.split(',').map(str::trim).collect();
-    if names.len() > MOST_LINES {
-        let allowed = format!("at most {MOST_LINES} keys together");
+    if names.len() > MOST_KEYS {
+        let allowed = format!("at most {MOST_KEYS} keys together");
         return fault(entry.origin, format!("{} keys", names.len()), allowed);
     }
     let mut keys: Vec<(String, Target)> = Vec::with_capacity(names.len());

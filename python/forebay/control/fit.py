@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from forebay import _native, units
@@ -96,6 +97,13 @@ def fit(law: str, place: Place, given: Mapping[str, Any] | None = None) -> Fitte
     Raises `ScenarioError` for an unknown law and a given number that is wrong.
     """
     texts = {key: units.plain(value) for key, value in (given or {}).items()}
+    return _fit(law, place, tuple(sorted(texts.items())))
+
+
+@lru_cache(maxsize=1 << 14)
+def _fit(law: str, place: Place, given: tuple[tuple[str, str], ...]) -> Fitted:
+    """A study has each link with several senders."""
+    texts = dict(given)
     buffer_pkts = place.room_pkts
     model = LawModel(
         law, list(texts.items()), place.rate_bps, place.packet_bytes, max(buffer_pkts, 1)

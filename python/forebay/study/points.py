@@ -116,12 +116,18 @@ class Points:
         # Every file that some point names is in the lists of the grid, and so in this plan; it
         # says what is wrong with a scenario before anything runs.
         self._fits = Fits(text, name, given, laws, read, self.design.keys)
-        trial = {key: [value] for key, value in zip(self.swept, self.row(0), strict=True)}
+        own = self.design.keys
+        row = self.row(0)
+        trial: dict[str, list[object]] = {key: [it] for key, it in zip(own, row, strict=False)}
+        if designed := self.swept[len(own) :]:
+            # One line: a sweep has few, and a law many numbers.
+            numbers = row[len(own) :]
+            trial[", ".join(designed)] = [numbers if len(numbers) > 1 else numbers[0]]
         for keys_, rows in self.design.grid:
             for place, key in enumerate(keys_):
                 if any(isinstance(row[place], str) and number(row[place]) is None for row in rows):
                     trial[key] = list(dict.fromkeys(row[place] for row in rows))
-        plain = auto.without(text) if len(self.swept) > len(self.design.keys) else text
+        plain = auto.without(text) if designed else text
         given = [(key, value) for key, value in given if not auto.is_gains(key)]
         first = _native.plan(
             ranges.with_sweep(plain, trial).encode() if trial else data,
