@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -163,5 +164,6 @@ def test_the_shell_completes(words: str, offered: str) -> None:
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
     }
-    done = subprocess.run(["forebay"], env=env, capture_output=True, text=True, check=True)
+    forebay = Path(sys.executable).with_name("forebay")
+    done = subprocess.run([forebay], env=env, capture_output=True, text=True, check=True)
     assert offered in done.stdout.split()
