@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -83,6 +84,9 @@ class NoSample:
 """
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+# Under nohup it is ignored, and so would the commands under test.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
