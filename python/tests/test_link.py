@@ -324,7 +324,7 @@ def test_settings_are_carried_to_another_process_as_they_are() -> None:
             "link: aqm pi: tarqet: found",
         ),
         (
-            ["--rate", "15Mbit/s", "--aqm-up", "pi", "--buffer-up", "20p"],
+            ["--rate", "15Mbit/s", "--aqm-up", "pi", "--buffer-up", "20p", "--gains", "paper"],
             'link: aqm-up pi: target: found "200p", its default,',
         ),
         (["--rate", "15Mbit/s", "--set", "target=20p"], "link: aqm droptail: target: found"),

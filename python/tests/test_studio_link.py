@@ -28,6 +28,7 @@ def real_link(folder: Path, *more: str) -> Iterator[Path]:
     """A link under PI that carries datagrams faster than it can send, until the block ends."""
     path = folder / "link.sock"
     words = ["--rate", "4Mbit/s", "--buffer", "100p", "--aqm", "pi", "--set", "target=20p"]
+    words += ["--gains", "paper"]
     sender = blast(1000, 700, 60, "198.18.0.2")
     process = subprocess.Popen(
         command("link", "-q", "--control", path, *words, *more, "--", *sender),
