@@ -1,6 +1,8 @@
-"""Kills a study again and again, and looks whether every run is there once, and the same.
+"""Studies under stress: killed again and again, measured, and a store of a million runs.
 
 python bench/study.py kill FILE [KILLS]      kill -9 at random moments, then once to the end
+python bench/study.py workers FILE [KILLS]   the same with workers of Dask
+python bench/study.py cost FILE              processor time of a study beyond that of its runs
 python bench/study.py store [ROWS]           a store of a million rows: opens, filters, cells
 """
 
