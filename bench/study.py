@@ -141,47 +141,33 @@ def store(count: int) -> None:
             made += some
         sizes = sum(at.segments().values())
         print(f"{made:,} rows, {sizes / 1e6:.0f} MB, {len(at.segments())} segments")
-        _timed(
-            "opens and filters",
-            lambda: (
-                choice.at(folder)
-                .scan()
-                .filter((pl.col("law") == "3") & (pl.col("rate_bps") > 4 * 10**6))
-                .select("config", "seed", "goodput_bps")
-                .collect()
-            ),
-        )
-        _timed(
-            "cells of a map",
-            lambda: (
-                choice.at(folder)
-                .scan()
-                .group_by("law", "rate_bps", "flows")
-                .agg(pl.col("goodput_bps").mean())
-                .collect()
-            ),
-        )
+        _looks(folder)
         _timed("put together", lambda: at.put_together(most=1))
-        _timed(
-            "opens and filters",
-            lambda: (
-                choice.at(folder)
-                .scan()
-                .filter((pl.col("law") == "3") & (pl.col("rate_bps") > 4 * 10**6))
-                .select("config", "seed", "goodput_bps")
-                .collect()
-            ),
-        )
-        _timed(
-            "cells of a map",
-            lambda: (
-                choice.at(folder)
-                .scan()
-                .group_by("law", "rate_bps", "flows")
-                .agg(pl.col("goodput_bps").mean())
-                .collect()
-            ),
-        )
+        _looks(folder)
+
+
+def _looks(folder: str) -> None:
+    """What a page asks of a store."""
+    _timed(
+        "opens and filters",
+        lambda: (
+            choice.at(folder)
+            .scan()
+            .filter((pl.col("law") == "3") & (pl.col("rate_bps") > 4 * 10**6))
+            .select("config", "seed", "goodput_bps")
+            .collect()
+        ),
+    )
+    _timed(
+        "cells of a map",
+        lambda: (
+            choice.at(folder)
+            .scan()
+            .group_by("law", "rate_bps", "flows")
+            .agg(pl.col("goodput_bps").mean())
+            .collect()
+        ),
+    )
 
 
 def _timed(what: str, call: object) -> None:

@@ -84,3 +84,15 @@ def _in_largest(count: int, units: Sequence[tuple[str, int]]) -> str:
     fits = (unit for unit in units if count >= unit[1])
     name, scale = next(fits, units[0] if count == 0 else units[-1])
     return f"{plain(count / scale)}{name}"
+
+
+def interval(low: float | None, high: float | None, unit: str) -> str:
+    """What a range allows, in words: "from 1 s", "up to 2", "0 to 5 packets"; empty without an
+    end."""
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f"from {low:g} {unit}".rstrip()
+    if low is None:
+        return f"up to {high:g} {unit}".rstrip()
+    return f"{low:g} to {high:g} {unit}".rstrip()

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from forebay import _native
+from forebay import _native, units
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _keys() -> Iterator[Entry]:
                 ("unit", key["unit"]),
                 ("default", REQUIRED if key["required"] else key["default"] or ""),
                 ("allowed", key["allowed"]),
-                ("range", _range(key["min"], key["max"], key["unit"])),
+                ("range", units.interval(key["min"], key["max"], key["unit"])),
             ),
             _set_example(part, kind, key["name"], key["default"]),
             "docs/scenario.md",
@@ -143,16 +143,6 @@ def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
     path = inside.get(part, f"traffic.{kind or 'ftp'}.") + name
     value = (default or "VALUE").strip('"')
     return f"forebay run FILE --set {path}={value}"
-
-
-def _range(low: float | None, high: float | None, unit: str) -> str:
-    if low is None and high is None:
-        return ""
-    if high is None:
-        return f"from {low:g} {unit}".rstrip()
-    if low is None:
-        return f"up to {high:g} {unit}".rstrip()
-    return f"{low:g} to {high:g} {unit}".rstrip()
 
 
 def _registries() -> Iterator[Entry]:
@@ -201,7 +191,7 @@ def _param(owner: str, where: str, param: ParamInfo, page: str) -> Entry:
         _facts(
             ("unit", param["unit"]),
             ("default", default),
-            ("range", _range(param["min"], param["max"], param["unit"])),
+            ("range", units.interval(param["min"], param["max"], param["unit"])),
         ),
         example if owner.startswith("law.") and param["default"] is not None else "",
         page,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from forebay import units
 from forebay.report import screen, words
 from forebay.report.screen import Column, Group
 from forebay.run import axes
@@ -55,14 +56,8 @@ def _default(param: ParamInfo) -> str:
 
 
 def _range(param: ParamInfo) -> str:
-    low, high, unit = param["min"], param["max"], words.UNITS.get(param["unit"], param["unit"])
-    if low is None and high is None:
-        return ""
-    if high is None:
-        return f"from {low:g} {unit}".rstrip()
-    if low is None:
-        return f"up to {high:g} {unit}".rstrip()
-    return f"{low:g} to {high:g} {unit}".rstrip()
+    unit = words.UNITS.get(param["unit"], param["unit"])
+    return units.interval(param["min"], param["max"], unit)
 
 
 def results(console: Console, result: Runs) -> None:

@@ -4,12 +4,15 @@ for that link. They stand beside what the point sets, as more columns of its row
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from forebay import _native
 from forebay.run import auto, ranges
 from forebay.run.scenario import typed
+
+if TYPE_CHECKING:
+    from forebay._native import ParamInfo
 
 #: What a point sets, in the order of the keys of its sweep.
 Row = list[object]
@@ -38,9 +41,8 @@ class Fits:
         for i, table in enumerate(_laws(text)):
             given = {*table, *auto.set_keys(sets, i, table), *auto.set_keys(_paths(keys), i, table)}
             if auto.asks(sets, i, table) and _is_run(table, laws):
-                self._columns += [
-                    (i, key) for key in _parameters(table["kind"]) if key not in given
-                ]
+                names = [param["name"] for param in _parameters(table["kind"])]
+                self._columns += [(i, key) for key in names if key not in given]
 
     @property
     def keys(self) -> list[str]:
@@ -82,15 +84,15 @@ def _is_run(table: Mapping[str, Any], laws: Sequence[str]) -> bool:
     return not laws or bool({table["kind"], table.get("label")} & set(laws))
 
 
-def _parameters(kind: str) -> Iterator[str]:
-    for law in _native.laws():
-        if law["name"] == kind:
-            yield from (param["name"] for param in law["params"])
+def _parameters(kind: str) -> list[ParamInfo]:
+    """The declared parameters of a law; none of one that the registry does not have."""
+    found = (law["params"] for law in _native.laws() if law["name"] == kind)
+    return next(found, [])
 
 
 def _number(table: Mapping[str, Any], key: str) -> object:
     """What was designed; the default where the rule leaves it."""
     if key in table:
         return table[key]
-    params = next(law["params"] for law in _native.laws() if law["name"] == table["kind"])
+    params = _parameters(table["kind"])
     return typed(next(param["default_text"] for param in params if param["name"] == key))
