@@ -171,7 +171,8 @@ def test_a_notebook_shows_a_line_and_needs_no_widgets(
     monkeypatch.setattr(progress, "NOTEBOOK_EVERY_S", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        forebay.run(scenario)
+        # Long enough that it is not over at the first look.
+        forebay.run(scenario, sets={"duration": "400s"})
     errors = capsys.readouterr().err
     assert re.search(r"\r\d of 8 runs, \d+ %", errors)
     # The line is wiped at the end.
