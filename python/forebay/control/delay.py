@@ -158,7 +158,7 @@ class DelaySystem:
         now, past = np.eye(n, k=1), np.zeros((n, n))
         now[-1] = -a[1:][::-1]
         past[-1] = -b[1:][::-1]
-        _, differentiate = _chebyshev(points)
+        _, differentiate = chebyshev(points)
         size = n * (points + 1)
         left, right = np.eye(size), np.kron(differentiate, np.eye(n))
         left[n - 1, -1] = b[0]
@@ -194,7 +194,7 @@ def _shift(coefficients: Sequence[float], by: float) -> list[float]:
     return [float(x) for x in np.atleast_1d(shifted.coefficients)]
 
 
-def _chebyshev(points: int) -> tuple[Floats, Floats]:
+def chebyshev(points: int) -> tuple[Floats, Floats]:
     """Nodes from 0 to −2, and the matrix that differentiates a polynomial given there."""
     k = np.arange(points + 1)
     x = np.cos(np.pi * k / points)
@@ -203,3 +203,14 @@ def _chebyshev(points: int) -> tuple[Floats, Floats]:
     matrix = np.outer(c, 1 / c) / (difference + np.eye(points + 1))
     matrix -= np.diag(matrix.sum(axis=1))
     return x - 1, matrix
+
+
+def weights(nodes: Floats, at: float) -> Floats:
+    """By which the values at these Chebyshev nodes interpolate another point (Berrut and Trefethen
+    2004)."""
+    off = at - nodes
+    if np.any(np.abs(off) < 1e-14):
+        return np.asarray(np.abs(off) < 1e-14, float)
+    ends = np.where((nodes == nodes[0]) | (nodes == nodes[-1]), 0.5, 1.0)
+    parts = ends * (-1.0) ** np.arange(len(nodes)) / off
+    return np.asarray(parts / parts.sum(), float)

@@ -36,10 +36,7 @@ def plant(loop: Loop) -> tuple[Floats, Floats]:
     """Numerator and denominator in s of TCP, the queue and the law's average, without the delay;
     from probability, with the sign that makes L positive, to packets."""
     _one_path(loop)
-    bottom = np.array([1.0])
-    for pole in loop.terms.poles:
-        bottom = np.polymul(bottom, [1.0, float(pole)])
-    return np.array([float(loop.terms.gain)]), bottom
+    return roots.rational(loop.terms)
 
 
 def discrete(loop: Loop) -> tuple[Floats, Floats, float] | None:

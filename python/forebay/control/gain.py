@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
 Floats = NDArray[np.float64]
+#: Of a loop, or a column of one for each.
+Number = float | complex | Floats | Complexes
 
 #: Least number of terms of Poisson's sum to each side, for a sampler much quicker than the RTT.
 FOLDS = 2
@@ -46,14 +48,16 @@ SLOW = 0.1
 class Terms:
     """One loop, or a column of loops of one kind.
 
-    gain, poles, delay_s: of the plant, gain·e^{−s·delay}/((s + p1)…(s + pn)).
+    gain, poles, delay_s: of the plant, gain·e^{−s·delay}/((s + p1)…(s + pn)); poles may be complex.
+    shares: the plant is gain·e^{−s·delay}·Σ share/(s + pole) instead; None without.
     direct: d. interval_s, numerator, denominator: of D, with z⁰, z⁻¹, …; None without a sampler.
     hybrid: whether the law acts both ways.
-    beside: a second path from the law's output to its input, with the same sampler; None without.
+    beside: one more path from the law's output to its input, with the same sampler, which may have
+        another beside it; None without.
     """
 
     gain: float | Floats
-    poles: tuple[float | Floats, ...]
+    poles: tuple[Number, ...]
     delay_s: float | Floats
     direct: float | Floats
     interval_s: float | Floats | None = None
@@ -61,6 +65,7 @@ class Terms:
     denominator: tuple[float | Floats, ...] = (1.0,)
     hybrid: bool = False
     beside: Terms | None = None
+    shares: tuple[Number, ...] | None = None
 
     def changed(self, gain: float | Floats = 1.0, delay_s: float | Floats = 0.0) -> Terms:
         """With the plant's gain times `gain`, and more delay."""
@@ -69,7 +74,25 @@ class Terms:
 
     @property
     def paths(self) -> tuple[Terms, ...]:
-        return (self,) if self.beside is None else (self, self.beside)
+        return (self,) if self.beside is None else (self, *self.beside.paths)
+
+    @property
+    def longest_s(self) -> float:
+        """The longest delay of a path."""
+        return max(float(np.max(path.delay_s)) for path in self.paths)
+
+    @property
+    def shortest_s(self) -> float | Floats:
+        """The shortest delay of a path, of each loop."""
+        found: float | Floats = self.delay_s
+        for path in self.paths[1:]:
+            found = np.minimum(found, path.delay_s)
+        return found
+
+    @property
+    def slowest(self) -> float:
+        """The smallest pole of a path, in size."""
+        return min(float(np.min(np.abs(pole))) for path in self.paths for pole in path.poles)
 
 
 def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
@@ -159,8 +182,15 @@ def average_pole(model: LinearModel) -> float | None:
 def plant(t: Terms, s: Complexes) -> Complexes:
     """G(s)."""
     total = np.asarray(t.gain * np.exp(-s * t.delay_s), complex)
-    for pole in t.poles:
-        total = total / (s + pole)
+    if t.shares is None:
+        for pole in t.poles:
+            total = total / (s + pole)
+    else:
+        modes: Complexes = sum(
+            (share / (s + pole) for share, pole in zip(t.shares, t.poles, strict=True)),
+            np.zeros_like(s),
+        )
+        total = total * modes
     return total if t.beside is None else total + plant(t.beside, s)
 
 
@@ -178,7 +208,7 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
     for residue, pole in residues(t):
         new, old = gammas(pole, t.interval_s, rest)
         decay = np.exp(-np.asarray(pole) * t.interval_s)
-        if np.ndim(pole) and np.min(decay) > SLOW:
+        if np.ndim(pole) and np.min(np.abs(decay)) > SLOW:
             # k + m/(1 − d·z⁻¹): a division, and no other product, for each of many loops.
             constant = -residue * old / decay
             mode = _over((residue * new - constant), 1 - decay * z_1)
@@ -191,8 +221,8 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
     return total if t.beside is None else total + pulse(t.beside, s)
 
 
-def _over(top: float | Floats, bottom: Complexes) -> Complexes:
-    """A real number over each of `bottom`, which is lost: numpy's division of complex numbers
+def _over(top: Number, bottom: Complexes) -> Complexes:
+    """A number over each of `bottom`, which is lost: numpy's division of complex numbers
     takes three times as long."""
     size = bottom.real**2
     size += bottom.imag**2
@@ -219,7 +249,7 @@ def outer(t: Terms, s: Complexes) -> Complexes:
     if t.hybrid:
         assert t.interval_s is not None
         turn = 2j * math.pi / np.asarray(t.interval_s)
-        folds = FOLDS + math.ceil(float(np.max(np.asarray(t.interval_s) / t.delay_s)))
+        folds = FOLDS + math.ceil(float(np.max(np.asarray(t.interval_s) / t.shortest_s)))
         for fold in range(-folds, folds + 1):
             there = s + fold * turn
             g = plant(t, there)
@@ -263,17 +293,19 @@ def loop(t: Terms, s: Complexes) -> Complexes:
 def highest_rad_s(t: Terms) -> float | Floats:
     """Where a loop has shown itself: half the sampling frequency, or where it has long been
     quiet."""
-    quiet = QUIET / np.asarray(t.delay_s)
+    quiet = QUIET / np.asarray(t.shortest_s)
     if t.interval_s is None:
         return _plain(quiet)
     return _plain(np.minimum(quiet, math.pi / np.asarray(t.interval_s)))
 
 
-def residues(t: Terms) -> list[tuple[float | Floats, float | Floats]]:
+def residues(t: Terms) -> list[tuple[Number, Number]]:
     """(r, p) of the plant's partial fractions Σ r/(s + p)."""
-    found = []
+    if t.shares is not None:
+        return [(t.gain * one, pole) for one, pole in zip(t.shares, t.poles, strict=True)]
+    found: list[tuple[Number, Number]] = []
     for i, pole in enumerate(t.poles):
-        residue = t.gain
+        residue: Number = t.gain
         for j, other in enumerate(t.poles):
             if i != j:
                 residue = residue / (other - pole)
@@ -290,13 +322,13 @@ def whole_intervals(
 
 
 def gammas(
-    pole: float | Floats, interval_s: float | Floats, rest_s: float | Floats
-) -> tuple[float | Floats, float | Floats]:
+    pole: Number, interval_s: float | Floats, rest_s: float | Floats
+) -> tuple[Number, Number]:
     """What a mode gains in an interval from the input that comes in it, and from the one before."""
     left = np.asarray(interval_s) - rest_s
     new = -np.expm1(-pole * left) / pole
     old = np.exp(-pole * left) * -np.expm1(-pole * np.asarray(rest_s)) / pole
-    return _plain(new), _plain(old)
+    return new, old
 
 
 def apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:

@@ -63,7 +63,8 @@ class Loop:
         """Half the sampling frequency, or where a continuous loop has long been quiet."""
         if self.terms.interval_s is not None:
             return math.pi / float(self.terms.interval_s)
-        return max(100 / self.point.rtt_s, 10 * max(float(pole) for pole in self.terms.poles))
+        fastest = max(float(np.abs(pole)) for path in self.terms.paths for pole in path.poles)
+        return max(100 / float(self.terms.shortest_s), 10 * fastest)
 
     def response(self, omega: ArrayLike) -> Complexes:
         """L(jω), with what a sampler folds down from above half its frequency."""

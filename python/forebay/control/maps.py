@@ -231,7 +231,7 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
     wide = (rows, len(SHARES))
     net = np.zeros(rows, int)
     if t.interval_s is None or t.hybrid:
-        inner = SHARES * np.atleast_2d(gain.QUIET / np.asarray(t.delay_s))
+        inner = SHARES * np.atleast_2d(gain.QUIET / np.asarray(t.shortest_s))
         net += _crossings(np.broadcast_to(gain.inner(t, 1j * inner), wide))[0]
     beyond = np.zeros(rows, bool)
     if t.interval_s is not None:
@@ -255,7 +255,7 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
         there = np.flatnonzero(ends & (end < 0))
         row = np.concatenate([row, there])
         db = np.concatenate([db, -20 * np.log10(-end[there])])
-    folded = np.flatnonzero(_column(t.interval_s, rows) > 0.25 * _column(t.delay_s, rows))
+    folded = np.flatnonzero(_column(t.interval_s, rows) > 0.25 * _column(t.shortest_s, rows))
     if t.hybrid and len(folded):
         # Folding makes the crossing at another gain another one: look from everywhere.
         starts = np.tile(folded, len(STARTS))
@@ -312,6 +312,7 @@ def _rows(t: Terms, row: NDArray[np.intp]) -> Terms:
         numerator=tuple(map(pick, t.numerator)),
         denominator=tuple(map(pick, t.denominator)),
         beside=t.beside and _rows(t.beside, row),
+        shares=None if t.shares is None else tuple(map(pick, t.shares)),
     )
 
 

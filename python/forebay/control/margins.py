@@ -103,7 +103,7 @@ def _unstable(of: Gain, t: Terms, high: float) -> int:
 
 def _quiet_from(t: Terms) -> float:
     """Where |d·G|, which only falls, has come below a tenth."""
-    high = 1.0 / float(t.delay_s)
+    high = 1.0 / float(t.shortest_s)
     while abs(gain.inner(t, np.array([1j * high]))[0]) > 0.1:
         high *= 2
     return high
@@ -112,13 +112,13 @@ def _quiet_from(t: Terms) -> float:
 def _even(of: Gain, t: Terms, high: float) -> Floats:
     """Frequencies up to `high`: even in the logarithm, and even where the delay turns a curve
     that is not yet small."""
-    low = 1e-4 * min(*(float(p) for p in t.poles), 1 / float(t.delay_s), high)
+    low = 1e-4 * min(t.slowest, 1 / t.longest_s, high)
     coarse = np.geomspace(low, high, 200)
     size = np.abs(of(t, 1j * coarse))
     loud = np.flatnonzero(size > SMALL)
     last = coarse[min(loud[-1] + 1, len(coarse) - 1)] if len(loud) else low
     # Half a radian of the delay, to which the sampler adds; the count goes finer where it must.
-    lag_s = float(t.delay_s) + (float(t.interval_s) if t.interval_s is not None else 0.0)
+    lag_s = t.longest_s + (float(t.interval_s) if t.interval_s is not None else 0.0)
     steps = min(math.ceil(2 * last * lag_s) + 1, MOST)
     return np.union1d(coarse, np.linspace(low, last, max(steps, 2)))
 
@@ -129,8 +129,8 @@ def _even(of: Gain, t: Terms, high: float) -> Floats:
 def grid(t: Terms, high: float) -> Floats:
     """Frequencies that show all of the loop."""
     base = _even(gain.loop, t, high)
-    low = 1e-3 * min(*(float(p) for p in t.poles), 1 / float(t.delay_s), high)
-    fine = np.linspace(0, min(high, gain.QUIET / float(t.delay_s)), 2000)[1:]
+    low = 1e-3 * min(t.slowest, 1 / t.longest_s, high)
+    fine = np.linspace(0, min(high, gain.QUIET / float(t.shortest_s)), 2000)[1:]
     return np.union1d(np.union1d(base, np.geomspace(low, high, 2000)), fine)
 
 
@@ -213,7 +213,7 @@ def peak(t: Terms, omega: Floats) -> float:
     """The largest |1/(1 + L)|; a law that also acts at once does so above half its sampling
     frequency, too."""
     if t.hybrid:
-        omega = np.union1d(omega, np.linspace(0, gain.QUIET / float(t.delay_s), 2000)[1:])
+        omega = np.union1d(omega, np.linspace(0, gain.QUIET / float(t.shortest_s), 2000)[1:])
 
     def least(w: float) -> float:
         return 1 / abs(complex(gain.sensitivity(t, np.array([1j * w]))[0]))
@@ -268,9 +268,9 @@ def _delay_s(t: Terms, guess_s: float) -> float:
     """The least further delay that makes a sampled loop oscillate, by trying: delay acts on it in
     parts of an interval, and not as a lag alone."""
     interval_s = float(t.interval_s or 0.0)
-    far_s = 1.5 * guess_s if math.isfinite(guess_s) else 8 * (interval_s + float(t.delay_s))
+    far_s = 1.5 * guess_s if math.isfinite(guess_s) else 8 * (interval_s + t.longest_s)
     # With an interval longer than the RTT there may be more than one way to the edge.
-    tried = np.linspace(0, far_s, 49 if interval_s > 0.5 * float(t.delay_s) else 9)[1:]
+    tried = np.linspace(0, far_s, 49 if interval_s > 0.5 * float(t.shortest_s) else 9)[1:]
     bad = None
     for _ in range(4):
         bad = next((i for i, one in enumerate(tried) if not stable(t.changed(delay_s=one))), None)

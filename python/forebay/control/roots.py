@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import signal
 
 from forebay.control import gain
-from forebay.control.delay import DelaySystem
-from forebay.control.gain import Complexes, Terms
+from forebay.control.delay import DelaySystem, chebyshev, weights
+from forebay.control.gain import Complexes, Number, Terms
 
 Floats = NDArray[np.float64]
+AnyOf = TypeVar("AnyOf", Floats, Complexes)
 
 #: Longest delay in intervals for which all roots of a sampled loop are computed.
 LONGEST = 300
 #: Most steps of history in a discretisation.
 MOST = 320
+#: Chebyshev points of a loop with several delays.
+POINTS = 30
 
 
 def roots(t: Terms) -> Complexes:
     """From right to left; of a sampled loop as ln z/T."""
     if t.interval_s is None:
-        return continuous(t).roots()
+        return continuous(t).roots() if t.beside is None else _newton(t, _several(t))
     interval_s = float(t.interval_s)
-    if not t.hybrid and float(t.delay_s) / interval_s <= LONGEST:
+    if not t.hybrid and t.longest_s / interval_s <= LONGEST:
         z = z_roots(t)
         with np.errstate(divide="ignore"):
             s = np.log(z[z != 0]) / interval_s
         return np.asarray(s[np.argsort(-s.real)], complex)
-    guesses = [*continuous(t).roots(points=24)]
+    guesses = [*(continuous(t).roots(points=24) if t.beside is None else _several(t))]
     if t.hybrid and float(t.delay_s) / interval_s <= MOST / 8:
         guesses += list(_period_map(t))
     return _newton(t, np.array(guesses))
@@ -52,8 +58,8 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
     the formula."""
     assert t.interval_s is not None
     # A pole that two paths share is one of their sum.
-    poles = list(dict.fromkeys(float(pole) for path in t.paths for pole in path.poles))
-    decays = [math.exp(-pole * float(t.interval_s)) for pole in poles]
+    poles = list(dict.fromkeys(_plain(pole) for path in t.paths for pole in path.poles))
+    decays = [np.exp(-pole * float(t.interval_s)) for pole in poles]
     denominator = np.array([1.0])
     for decay in decays:
         denominator = np.convolve(denominator, [1, -decay])
@@ -65,11 +71,12 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
             new, old = gain.gammas(pole, t.interval_s, rest)
             others = np.array([1.0])
             for other, decay in zip(poles, decays, strict=True):
-                if other != float(pole):
+                if other != _plain(pole):
                     others = np.convolve(others, [1, -decay])
-            numerator = _polyadd(numerator, float(residue) * np.convolve([new, old], others))
+            numerator = _polyadd(numerator, _plain(residue) * np.convolve([new, old], others))
         total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
-    return total, denominator
+    # Complex poles come in pairs: what is left of their imaginary parts is rounding.
+    return np.asarray(total.real), np.asarray(denominator.real)
 
 
 def continuous(t: Terms) -> DelaySystem:
@@ -78,9 +85,7 @@ def continuous(t: Terms) -> DelaySystem:
     A sampled path stands in it by Tustin's rule, with half an interval more of delay, for roots
     far below the sampling frequency.
     """
-    a, b = np.array([1.0]), np.array([float(t.gain)])
-    for pole in t.poles:
-        a = np.polymul(a, [1, float(pole)])
+    b, a = rational(t)
     direct, delay_s = float(t.direct), float(t.delay_s)
     if t.interval_s is None:
         return DelaySystem(a.tolist(), (direct * b).tolist(), delay_s)
@@ -94,16 +99,69 @@ def continuous(t: Terms) -> DelaySystem:
     return DelaySystem(a.tolist(), b.tolist(), delay_s)
 
 
+def rational(t: Terms) -> tuple[Floats, Floats]:
+    """The plant of one path without its delay: numerator and denominator in s, highest power
+    first."""
+    poles = [complex(pole) for pole in t.poles]
+    bottom = np.poly([-pole for pole in poles])
+    top = np.zeros(1, complex)
+    if t.shares is None:
+        return np.array([float(t.gain)]), np.asarray(bottom.real, float)
+    for i, share in enumerate(t.shares):
+        others = [-other for j, other in enumerate(poles) if j != i]
+        top = np.polyadd(top, complex(t.gain * share) * np.poly(others))
+    return np.asarray(top.real, float), np.asarray(bottom.real, float)
+
+
+def _several(t: Terms) -> Complexes:
+    """Guesses for several delays: eigenvalues of the loop's generator on Chebyshev points of the
+    longest delay (Breda, Maset and Vermiglio 2005), with a sampler by Tustin's rule."""
+    late_s = 0.0
+    law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
+    law_c, acts = np.zeros((1, 0)), float(t.direct)  # type: ignore[arg-type]
+    if t.interval_s is not None:
+        interval_s = float(t.interval_s)
+        order = max(len(t.numerator), len(t.denominator)) - 1
+        top, bottom = (_tustin(c, order, interval_s) for c in (t.numerator, t.denominator))
+        law_a, law_b, law_c, passes = signal.tf2ss(top, bottom)
+        acts += float(passes[0, 0])
+        late_s = 0.0 if t.hybrid else 0.5 * interval_s
+    modes = [
+        (complex(residue), complex(pole), float(path.delay_s) + late_s)  # type: ignore[arg-type]
+        for path in t.paths
+        for residue, pole in gain.residues(path)
+    ]
+    plant, size = len(modes), len(modes) + len(law_a)
+    now = np.zeros((size, size), complex)
+    now[:plant, :plant] = np.diag([-pole for _, pole, _ in modes])
+    now[plant:, :plant] = law_b
+    now[plant:, plant:] = law_a
+    output = np.concatenate([np.full(plant, acts), law_c.ravel()])
+    longest_s = max(delay_s for _, _, delay_s in modes)
+    nodes, slopes = chebyshev(POINTS)
+    whole = np.kron(2 / longest_s * slopes, np.eye(size)).astype(complex)
+    whole[:size] = 0.0
+    whole[:size, :size] = now
+    for i, (residue, _, delay_s) in enumerate(modes):
+        at = weights(nodes, -2 * delay_s / longest_s)
+        whole[i] += np.kron(at, -residue * output)
+    found = np.linalg.eigvals(whole)
+    return np.asarray(found[np.argsort(-found.real)][:60], complex)
+
+
 def _period_map(t: Terms) -> Complexes:
     """Guesses: how the state of plant, delay and law moves in one interval, in small steps that
     hold the plant's input."""
     assert t.interval_s is not None
-    interval_s, delay_s = float(t.interval_s), float(t.delay_s)
-    steps = max(8, math.ceil(8 * interval_s / delay_s))
+    interval_s = float(t.interval_s)
+    steps = max(8, math.ceil(8 * interval_s / float(t.shortest_s)))
     dt = interval_s / steps
-    whole, rest = gain.whole_intervals(delay_s, dt)
-    past = int(whole) + 2
-    modes = gain.residues(t)
+    past = int(gain.whole_intervals(t.longest_s, dt)[0]) + 2
+    modes = [
+        (*mode, gain.whole_intervals(path.delay_s, dt))
+        for path in t.paths
+        for mode in gain.residues(path)
+    ]
     numerator = [float(c) for c in t.numerator]
     denominator = [float(c) for c in t.denominator]
     inputs, outputs = len(numerator) - 1, len(denominator)
@@ -114,17 +172,17 @@ def _period_map(t: Terms) -> Complexes:
     size = at_out + outputs
     queue = np.zeros(size)
     queue[:at_past] = 1.0
-    move = np.zeros((size, size))
+    move = np.zeros((size, size), complex)
     acts = -float(t.direct) * queue
     acts[at_out] = -1.0
     for i in range(1, past):
         move[at_past + i, at_past + i - 1] = 1.0
     move[at_past] = acts
-    for i, (residue, pole) in enumerate(modes):
-        new, old = (float(residue) * float(g) for g in gain.gammas(pole, dt, rest))
-        move[i, i] = math.exp(-float(pole) * dt)
+    for i, (residue, pole, (whole, rest)) in enumerate(modes):
+        new, old = (complex(residue * g) for g in gain.gammas(pole, dt, rest))
+        move[i, i] = cmath.exp(-complex(pole) * dt)
         # The input of this step is `acts`; the one k steps ago is at_past + k − 1.
-        for ago, factor in ((past - 2, new), (past - 1, old)):
+        for ago, factor in ((int(whole), new), (int(whole) + 1, old)):
             if ago == 0:
                 move[i] += factor * acts
             else:
@@ -148,27 +206,29 @@ def _period_map(t: Terms) -> Complexes:
 
 def _newton(t: Terms, guesses: Complexes) -> Complexes:
     """Roots of 1 + L near the guesses, once each, from right to left."""
-    assert t.interval_s is not None
-    turn = math.pi / float(t.interval_s)
+    turn = math.inf if t.interval_s is None else math.pi / float(t.interval_s)
     s = guesses[np.abs(guesses.imag) < 1.01 * turn]
+    near_s = float(t.shortest_s)
 
     def f(at: Complexes) -> Complexes:
         return 1 + gain.loop(t, at)
 
     with np.errstate(all="ignore"):
         for _ in range(60):
-            small = 1e-6 * (np.abs(s) + 1e-3 / float(t.delay_s))
+            small = 1e-6 * (np.abs(s) + 1e-3 / near_s)
             slope = (f(s + small) - f(s - small)) / (2 * small)
             change = f(s) / slope
             # No step leaves the neighbourhood at once.
-            size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / float(t.delay_s)))
+            size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / near_s))
             s = s - change / np.maximum(1.0, size)
         good = np.isfinite(s) & (np.abs(f(s)) < 1e-6)
     kept: list[complex] = []
     for found in s[good]:
         # z is the same a sampling frequency higher.
-        root = complex(found.real, (found.imag + turn) % (2 * turn) - turn)
-        if all(abs(root - other) > 1e-6 * (abs(root) + 1e-3 * turn) for other in kept):
+        root = complex(found)
+        if math.isfinite(turn):
+            root = complex(found.real, (found.imag + turn) % (2 * turn) - turn)
+        if all(abs(root - other) > 1e-6 * (abs(root) + 1e-3 / near_s) for other in kept):
             kept.append(root)
     return np.array(sorted(kept, key=lambda root: -root.real), complex)
 
@@ -185,9 +245,15 @@ def _tustin(coefficients: Sequence[object], order: int, interval_s: float) -> Fl
     return total
 
 
-def _polyadd(a: Floats, b: Floats) -> Floats:
+def _plain(number: Number) -> float | complex:
+    """Real where it can be: complex sums round otherwise."""
+    found = complex(number)  # type: ignore[arg-type]
+    return found if found.imag else found.real
+
+
+def _polyadd(a: AnyOf, b: AnyOf) -> AnyOf:
     """Sum of polynomials with the constant term first."""
-    total = np.zeros(max(len(a), len(b)))
+    total = np.zeros(max(len(a), len(b)), np.result_type(a, b))
     total[: len(a)] += a
     total[: len(b)] += b
     return total

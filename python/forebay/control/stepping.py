@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,9 @@ def step(
     fine = duration_s / points
     # What acts at once is held for a step, which has to be short beside the delay.
     if interval_s is None:
-        fine = min(fine, float(terms.delay_s) / 20)
+        fine = min(fine, float(terms.shortest_s) / 20)
     elif terms.hybrid:
-        fine = min(fine, float(terms.delay_s) / 8)
+        fine = min(fine, float(terms.shortest_s) / 8)
     # The law's samples fall on steps, and a delay is a whole number of them, and a rest.
     dt = interval_s / max(1, math.ceil(interval_s / fine)) if interval_s else fine
     steps = math.ceil(duration_s / dt)
@@ -47,16 +48,16 @@ def step(
     # Without the average, which follows below.
     plain = terms if pole is None else gain.terms([(point, {**model, "average": None})])
     # Of each mode: what it gains from the input now and a step before, and that input's age.
-    modes_of: list[tuple[float, float, int]] = []
-    rates: list[float] = []
+    modes_of: list[tuple[complex, complex, int]] = []
+    rates: list[complex] = []
     for path in plain.paths:
         whole, rest = gain.whole_intervals(path.delay_s, dt)
         for residue, p in gain.residues(path):
             new, old = gain.gammas(p, dt, rest)
-            modes_of.append((float(residue * new), float(residue * old), int(whole)))
-            rates.append(math.exp(-float(p) * dt))
+            modes_of.append((complex(residue * new), complex(residue * old), int(whole)))
+            rates.append(cmath.exp(-complex(p) * dt))
     decay = np.array(rates)
-    modes = np.zeros(len(modes_of))
+    modes = np.zeros(len(modes_of), complex)
     smoothed = 0.0
     numerator, denominator = (sampled[1], sampled[2]) if sampled else ([0.0], [1.0])
     inputs, outputs = np.zeros(len(numerator)), np.zeros(len(denominator))
@@ -78,7 +79,7 @@ def step(
         history[at] = change - (held + model["direct"] * seen)
         for i, (new, old, age) in enumerate(modes_of):
             modes[i] = decay[i] * modes[i] + new * history[at - age] + old * history[at - age - 1]
-        queue[k + 1] = modes.sum()
+        queue[k + 1] = modes.sum().real
         if pole is not None:
             smoothed += -math.expm1(-pole * dt) * (0.5 * (queue[k + 1] + q) - smoothed)
     return np.arange(steps + 1, dtype=float) * dt, queue
