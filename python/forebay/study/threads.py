@@ -33,17 +33,21 @@ class Task:
     def split(self, most: int) -> Iterator[Task]:
         """The same in tasks of at most so many runs."""
         for first in range(0, len(self.runs), most):
-            runs = self.runs[first : first + most]
-            used = sorted({point for point, _, _ in runs})
-            place = {point: index for index, point in enumerate(used)}
-            yield Task(
-                self.source,
-                self.swept,
-                [self.points[point] for point in used],
-                [(place[point], law, seed) for point, law, seed in runs],
-                {(place[p], law): f for (p, law), f in self.facts.items() if p in place},
-                self.limit_s,
-            )
+            yield self.only(self.runs[first : first + most])
+
+    def only(self, runs: list[tuple[int, int, int]]) -> Task:
+        """Some of its runs, and of its points those that they need."""
+        used = sorted({point for point, _, _ in runs})
+        place = {point: index for index, point in enumerate(used)}
+        needed = {(point, law) for point, law, _ in runs}
+        return Task(
+            self.source,
+            self.swept,
+            [self.points[point] for point in used],
+            [(place[point], law, seed) for point, law, seed in runs],
+            {(place[point], law): self.facts[point, law] for point, law in needed},
+            self.limit_s,
+        )
 
     def start(self, threads: int) -> Batch:
         """Starts the runs."""
@@ -67,9 +71,13 @@ class Task:
 
 @dataclass
 class Done:
-    """What came of some runs: rows for the store."""
+    """What came of some runs: rows for the store.
+
+    stopped: why no more can be made here, where an engine has failed.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str = ""
 
 
 class Threads:
