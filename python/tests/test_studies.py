@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -83,10 +84,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return made(tmp_path_factory.mktemp("whole") / "store")[0]
 
 
+def environment() -> dict[str, str]:
+    """A user's, with the store on."""
+    return {name: value for name, value in os.environ.items() if name != "FOREBAY_STORE"}
+
+
 def run(cwd: Path, *words: object, text: str = SMALL + GRID) -> subprocess.CompletedProcess[str]:
     (cwd / "s.toml").write_text(text)
     return subprocess.run(
-        command("study", "s.toml", *words), cwd=cwd, capture_output=True, text=True, check=False
+        command("study", "s.toml", *words),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ class Cluster:
         self.client, self.address = client, address
         self._workers, self._asked_s = 0, -ASK_S
 
-    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Iterator[Done]:
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """What ends, as it does; as many tasks are ahead as keep the workers busy, also where a
         message takes long."""
         batches = Batches(tasks)

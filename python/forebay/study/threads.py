@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ class Threads:
     def __init__(self, threads: int) -> None:
         self.threads = threads
 
-    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Iterator[Done]:
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """What ends, as it does, and now and then nothing, so that the caller can look about.
 
         No further task is begun once `stop` says so; what is under way is then given up.
