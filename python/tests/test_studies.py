@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from forebay import ScenarioError
 from forebay.run import experiment, stats
 from forebay.store import choice, rows
 from forebay.study import growing, making, manifest
+from forebay.study.batches import Batches
 from forebay.study.best import best
 from forebay.study.effects import effects
 from forebay.study.estimate import estimate
@@ -59,6 +61,8 @@ GRID = """\
 """
 #: Of 4 × 2 × 2 points, droptail is alike at the values of max_p.
 CONFIGS, SEEDS = 4 * 2 * 2 + 4 * 2, 2
+#: Of runs that are there.
+KEYS = {"config": pl.String, "seed": pl.UInt64}
 
 
 def sweep(text: str) -> str:
@@ -80,10 +84,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return made(tmp_path_factory.mktemp("whole") / "store")[0]
 
 
+def environment() -> dict[str, str]:
+    """A user's, with the store on."""
+    return {name: value for name, value in os.environ.items() if name != "FOREBAY_STORE"}
+
+
 def run(cwd: Path, *words: object, text: str = SMALL + GRID) -> subprocess.CompletedProcess[str]:
     (cwd / "s.toml").write_text(text)
     return subprocess.run(
-        command("study", "s.toml", *words), cwd=cwd, capture_output=True, text=True, check=False
+        command("study", "s.toml", *words),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
     )
 
 
@@ -367,3 +381,22 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
     again = Points(file)
     assert again.row(0) == again.row(0)
     assert len({tuple(again.row(i)[1:]) for i in range(3)}) == 3
+
+
+def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> None:
+    """So that no worker waits for messages, nor for the last of another's runs."""
+    tasks = making.Tasks(
+        whole.points, pl.DataFrame(schema=KEYS), 100, making.Made(), None, None, lambda _: None
+    )
+    (task,) = tasks
+    batches = Batches(iter([task]))
+    sizes, runs = [], set[tuple[object, ...]]()
+    while (batch := batches.next(2)) is not None:
+        sizes.append(len(batch.runs))
+        batches.took([0.01] * len(batch.runs))
+        runs |= {(*batch.points[point], law, seed) for point, law, seed in batch.runs}
+    assert batches.ended
+    assert len(runs) == sum(sizes) == len(task.runs) == CONFIGS * 100
+    # Two seconds of 10 ms are 200 runs; what is left at the end is spread over both workers.
+    assert sizes[1] == 200
+    assert max(sizes[-4:]) < 50

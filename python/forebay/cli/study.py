@@ -17,7 +17,16 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import FAILED, NoReport, ScenarioFile, ScenarioKeys, StoreAt, Threads
+from forebay.cli.options import (
+    FAILED,
+    Force,
+    NoReport,
+    NoStore,
+    ScenarioFile,
+    ScenarioKeys,
+    StoreAt,
+    Threads,
+)
 from forebay.run import signals
 
 if TYPE_CHECKING:
@@ -77,8 +86,10 @@ def study(
     ] = "threads",
     threads: Threads = None,
     store: StoreAt = None,
+    no_store: NoStore = False,
     out: Annotated[Path | None, options.out("the page and the frame", "results/study-NAME")] = None,
     no_report: NoReport = False,
+    force: Force = False,
 ) -> None:
     """Make the runs of a study that the store does not have, and show what they tell.
 
@@ -95,15 +106,14 @@ def study(
     wanted = growing.Until.read(until, most_seeds) if until else None
     points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds)
     points.seeds += add_seeds
-    runs = choice.store(choice.named(store) or choice.DEFAULT) if not dry_run else None
+    runs = choice.of_study(store, without=no_store, look=dry_run)
     if dry_run:
-        _plan(points, choice.at(choice.named(store) or choice.DEFAULT), threads or cores())
+        _plan(points, runs, threads or cores())
         return
-    assert runs is not None
     out = out or Path("results") / f"study-{'stdin' if str(file) == STDIN else file.stem}"
     place.check(out)
     command = _command(sys.argv[1:])
-    place.claim(out, command, force=True, numbers="study.json")
+    place.claim(out, command, force=force, numbers="study.json", growing=True)
     with api.engine(on, threads) as engine, _bar() as watch:
         grown = growing.grow(
             points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
@@ -123,27 +133,37 @@ def _end(
         f"{made.made:,} runs made, {made.found:,} were in the store, of {made.wanted:,}; "
         f"{made.packets / 1e6:.1f} million packets in {made.elapsed_s:.1f} s"
     )
+    if made.ended_early:
+        there = f"{made.found + made.made:,} of {made.wanted:,} runs"
+        kept = f"{there} are in the store; the same command goes on"
+        lost = f"{there} had finished, and without a store none is kept"
+        print(f"{made.ended_early}: {lost if store.goes_with else kept}", file=sys.stderr)
+    if made.interrupted or made.stopped:
+        _say_failed(made.faults)
+        raise typer.Exit(FAILED if made.stopped else signals.status())
     study = Study(points, store, grown.seeds)
     failures = study.failures()
-    for why, count in sorted(failures.group_by("fault").len().iter_rows()):
-        print(f"{count:,} failed: {why.splitlines()[-1]}", file=sys.stderr)
+    _say_failed(dict(failures.group_by("fault").len().iter_rows()))
     if grown.wide:
         print(f"{grown.wide:,} intervals are still too wide, with the most seeds", file=sys.stderr)
-    if made.interrupted or made.spent:
-        why = "interrupted" if made.interrupted else "the budget is spent"
-        print(
-            f"{why}: {made.found + made.made:,} of {made.wanted:,} runs are in the store; the same "
-            "command goes on",
-            file=sys.stderr,
-        )
-    if made.interrupted:
-        raise typer.Exit(signals.status())
     if made.found + made.made == 0:
         raise typer.Exit(FAILED)
-    for path in files.write(study, out, command, partial=made.spent, report=report):
-        print(path)
+    try:
+        for path in files.write(study, out, command, partial=made.spent, report=report):
+            print(path)
+    except KeyboardInterrupt:
+        print(
+            "interrupted while drawing: every run is in the store, and the same command draws",
+            file=sys.stderr,
+        )
+        raise typer.Exit(signals.status()) from None
     if failures.height:
         raise typer.Exit(FAILED)
+
+
+def _say_failed(faults: dict[str, int]) -> None:
+    for why, count in sorted(faults.items()):
+        print(f"{count:,} failed: {why.splitlines()[-1]}", file=sys.stderr)
 
 
 def _plan(points: Points, store: Store, cores: int) -> None:

@@ -63,17 +63,21 @@ def claim(
     option: str = "--out",
     way: str = "--force",
     seeds: int = 0,
+    growing: bool = False,
 ) -> None:
     """Refuses a directory that has the result of another command, before the time is spent.
 
     The same command replaces its result, also after its scenario was edited, and so does the same
     with more seeds. numbers: the file that has the command of a result. option, way: what names the
-    directory in errors, and what replaces it. seeds: of each law at each point. Raises
-    `ScenarioError`.
+    directory in errors, and what replaces it. seeds: of each law at each point.
+    growing: a study, which replaces its result also with other options on how much of it is made,
+    and where. Raises `ScenarioError`.
     """
     found = _found(out / numbers)
     former = str(found.get("command", ""))
     if force or not former or _words(former) == _words(command):
+        return
+    if growing and _words(former, MORE + GROWING) == _words(command, MORE + GROWING):
         return
     if seeds > _seeds(found) > 0 and _words(former, MORE) == _words(command, MORE):
         return
@@ -103,10 +107,12 @@ def _seeds(found: dict[str, Any]) -> int:
 #: Options that change no number; those that take a value, and those that do not.
 ELSEWHERE, ASIDE = (
     ("--out", "--page", "--threads", "--store", "--style"),
-    ("--no-report", "--force", "--json", "--no-store", "--open"),
+    ("--no-report", "--force", "--json", "--no-store", "--open", "--retry"),
 )
 #: The option that adds runs, and leaves the others as they are.
 MORE = ("--seeds",)
+#: Options on how much of a study is made, and where.
+GROWING = ("--add-seeds", "--until", "--most-seeds", "--budget", "--limit", "--on")
 
 
 def _words(command: str, aside: tuple[str, ...] = ()) -> list[str]:

@@ -100,5 +100,25 @@ def held() -> Iterator[Interruption]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def kept_from_children() -> Iterator[None]:
+    """Processes started while the context lasts, also by threads that begin in it, do not get
+    Ctrl-C and the hang-up of a terminal, which go to all processes there: who started them ends
+    them, once it has what they have finished."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    # It lets Ctrl-C through again in the thread that starts it.
+    resource_tracker.ensure_running()
+    numbers = set(ENDING) - {signal.SIGTERM}
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
 def _is_ours(handler: object) -> bool:
     return getattr(handler, "__module__", "") == __name__

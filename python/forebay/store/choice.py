@@ -40,6 +40,26 @@ def store(
     return at(DEFAULT)
 
 
+def of_study(
+    address: str | os.PathLike[str] | None, *, without: bool = False, look: bool = False
+) -> Store:
+    """The store of a command that reads what it has made: as `store`, or one for this process alone
+    where none is wanted, which goes with it.
+
+    look: nothing is to be written. Raises `ScenarioError`.
+    """
+    chosen = None if without else named(address)
+    if without or (chosen is None and os.environ.get(VARIABLE) == OFF):
+        folder = tempfile.TemporaryDirectory(prefix="forebay-")
+        found = at(folder.name)
+        found.goes_with = folder
+        return found
+    found = at(chosen if chosen is not None else DEFAULT)
+    if not look:
+        found.check_writable()
+    return found
+
+
 def named(address: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
     """`address`, else that of FOREBAY_STORE; None where neither names one."""
     if address is not None:

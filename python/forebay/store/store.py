@@ -48,6 +48,8 @@ class Store:
     def __init__(self, at: Folder | Remote) -> None:
         self.place = at
         self.version = rows.version()
+        #: the folder of one that is not kept
+        self.goes_with: object = None
         self._checked = False
         self._check()
 
@@ -241,11 +243,16 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what there is."""
-        taken, self._rows = self._rows, []
-        if taken:
-            self.store.add(rows.table(taken))
+        """Writes what there is. Raises `OSError`, and then has it still."""
+        if self._rows:
+            self.store.add(rows.table(self._rows))
+            self._rows = []
         self._written_s = time.monotonic()
+
+    @property
+    def waiting(self) -> int:
+        """Runs that it has taken, and that are not in the store."""
+        return sum(1 for row in self._rows if row["link"] == 0)
 
 
 def _stored(

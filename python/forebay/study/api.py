@@ -31,21 +31,25 @@ def study(
     """The runs of a study; those that the store does not have are made.
 
     scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
-    as there. store: a folder or an address; results/.store if None. on: "threads", "dask" for a
-    cluster of this machine, or the address of a scheduler. threads: all cores if None.
+    as there. store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
+    on: "threads", "dask" for a cluster of this machine, or the address of a scheduler. threads: all
+    cores if None.
 
-    Raises `ScenarioError`, and `KeyboardInterrupt` after Ctrl-C; what has finished is kept.
+    Raises `ScenarioError`, `KeyboardInterrupt` after Ctrl-C, `OSError` where the store is full, and
+    `RuntimeError` where a scheduler is gone; what has finished is kept.
     """
     if isinstance(sets, Mapping):
         sets = [f"{key}={value}" for key, value in sets.items()]
     points = Points(scenario, laws=laws, sets=sets, seeds=seeds)
-    found = choice.store(choice.named(store) or choice.DEFAULT)
-    if found is None:
-        raise ScenarioError("store: found none, allowed: a folder that can be written to")
+    found = choice.of_study(store)
     with engine(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
         grown = growing.grow(points, found, where, watch=lambda now, _: watch(now))
     if grown.made.interrupted:
         raise KeyboardInterrupt
+    if grown.made.error is not None:
+        raise grown.made.error
+    if grown.made.stopped:
+        raise RuntimeError(f"{grown.made.stopped}: the same call goes on")
     manifest.of(points, found)
     return ShownStudy(points, found, grown.seeds)
 

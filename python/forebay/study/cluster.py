@@ -4,27 +4,27 @@ started by hand, on Kubernetes or under SLURM."""
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from forebay._native import RESULTS_VERSION, ScenarioError
 from forebay.run import signals
-from forebay.run.experiment import cores
+from forebay.run.experiment import POLL_S, cores
 from forebay.run.metrics import COST
+from forebay.study.batches import AHEAD, Batches
 from forebay.study.threads import Done, Task
 
 if TYPE_CHECKING:
     from distributed import Client
 
-#: A task takes about so long; tasks that each worker has beside the one under way.
-TASK_S, AHEAD = 2.0, 2
-#: Runs of the first tasks, whose cost nobody knows; most of any.
-FIRST_RUNS, MOST_RUNS = 8, 1000
-#: How long a scheduler may take to answer, and tasks are waited for before the caller looks about.
-ANSWER, WAIT_S = "10s", 0.2
+#: How long a scheduler may take to answer, at first and after its connection was lost; how often it
+#: is asked for its workers.
+ANSWER, ASK_S = "10s", 2.0
+#: How long a result that is somewhere is waited for.
+WAIT = "5s"
 
 
 def work(task: Task) -> tuple[int, list[dict[str, Any]]]:
@@ -46,74 +46,92 @@ class Cluster:
 
     def __init__(self, client: Client, address: str) -> None:
         self.client, self.address = client, address
+        self._workers, self._asked_s = 0, -ASK_S
 
-    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Iterator[Done]:
-        """What ends, as it does; as many tasks are ahead as keep the workers busy."""
-        from distributed import KilledWorker, wait
-
-        run_s: float | None = None
-        size = FIRST_RUNS
-        waiting = iter(())  # type: Iterator[Task]
-        whole = iter(tasks)
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
+        """What ends, as it does; as many tasks are ahead as keep the workers busy, also where a
+        message takes long."""
+        batches = Batches(tasks)
         under_way: dict[Any, Task] = {}
-        more = True
         try:
             while not stop():
-                workers = max(1, sum(self.client.nthreads().values()))  # type: ignore[no-untyped-call]
-                while more and len(under_way) < (1 + AHEAD) * workers:
-                    if run_s is not None:
-                        size = min(MOST_RUNS, max(1, round(TASK_S / max(run_s, 1e-6))))
-                    part = next(waiting, None)
-                    if part is None:
-                        task = next(whole, None)
-                        if task is None:
-                            more = False
-                            break
-                        waiting = _sized(task, size)
-                        continue
-                    under_way[self.client.submit(work, part, pure=False)] = part
-                if not under_way:
+                if self.client.status == "closed":
+                    yield Done(stopped=f"the scheduler at {self.address} is gone")
                     return
-                try:
-                    ended = wait(  # type: ignore[no-untyped-call]
-                        list(under_way), timeout=WAIT_S, return_when="FIRST_COMPLETED"
-                    ).done
-                except TimeoutError:
-                    yield Done()
-                    continue
-                for future in ended:
-                    task = under_way.pop(future)
-                    try:
-                        version, rows = future.result()
-                    except KilledWorker:
-                        # Several workers died while they had it. Where one of its runs is the
-                        # reason, as one that takes all memory is, halves find out which.
-                        if len(task.runs) == 1:
-                            yield Done(task.lost("its worker died several times, out of memory?"))
-                        else:
-                            for part in task.split(-(-len(task.runs) // 2)):
-                                under_way[self.client.submit(work, part, pure=False)] = part
-                        continue
-                    if version != RESULTS_VERSION:
-                        raise ScenarioError(
-                            f"--on: found a worker with results version {version}, allowed: "
-                            f"{RESULTS_VERSION}, as here"
-                        )
-                    costs = [row[COST] for row in rows if row.get(COST) is not None]
-                    if costs:
-                        mean = sum(costs) / len(costs)
-                        run_s = mean if run_s is None else 0.7 * run_s + 0.3 * mean
-                    yield Done(rows)
+                workers = self.threads()
+                while (
+                    self.client.status == "running"
+                    and len(under_way) < (1 + AHEAD) * max(1, workers)
+                    and (task := batches.next(workers)) is not None
+                ):
+                    under_way[self.client.submit(work, task, pure=False)] = task
+                if not under_way and batches.ended:
+                    return
+                time.sleep(POLL_S)
+                yield Done(self._rows(under_way, batches))
         finally:
-            if under_way:
-                self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
+            if under_way and self.client.status == "running":
+                with suppress(OSError):
+                    self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
 
-    def __str__(self) -> str:
-        return f"Dask at {self.address}"
+    def threads(self) -> int:
+        """Threads of all workers, as the scheduler lately said."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= ASK_S and self.client.status == "running":
+            # One that has just died counts no worker; its status soon says so.
+            with suppress(OSError):
+                self._workers = sum(self.client.nthreads().values())  # type: ignore[no-untyped-call]
+            self._asked_s = now_s
+        return self._workers
 
+    def _rows(self, under_way: dict[Any, Task], batches: Batches) -> list[dict[str, Any]]:
+        """Rows of the tasks that have ended. Those that a lost scheduler has forgotten, and parts
+        of those that killed their workers, wait once more."""
+        from distributed import KilledWorker
 
-def _sized(task: Task, size: int) -> Iterator[Task]:
-    return islice(task.split(size), None)
+        finished = [future for future in under_way if future.status == "finished"]
+        rows = []
+        for future, outcome in self._outcomes(finished).items():
+            version, found = outcome
+            if version != RESULTS_VERSION:
+                raise ScenarioError(
+                    f"--on: found a worker with results version {version}, allowed: "
+                    f"{RESULTS_VERSION}, as here"
+                )
+            del under_way[future]
+            batches.took([row[COST] for row in found if row.get(COST) is not None])
+            rows += found
+        for future in [future for future in under_way if future.cancelled()]:
+            batches.again(under_way.pop(future))
+        for future in [future for future in under_way if future.status == "error"]:
+            task, error = under_way.pop(future), future.exception()
+            if not isinstance(error, KilledWorker):
+                said = f"{type(error).__name__}: {error}".partition("\n")[0]
+                raise ScenarioError(
+                    f"--on: found a worker that says {said}, allowed: workers where this version "
+                    "of forebay is installed"
+                )
+            if len(task.runs) == 1:
+                rows += task.lost("its worker died several times, out of memory?")
+                continue
+            # Several workers died while they had it. Where one of its runs is the reason, as one
+            # that takes all memory is, halves find out which.
+            for half in task.split(-(-len(task.runs) // 2)):
+                batches.again(half)
+        return rows
+
+    def _outcomes(self, finished: list[Any]) -> dict[Any, Any]:
+        """What they have returned; less of those that are lost, and will be done once more."""
+        try:
+            # All together: one after another, each would wait for messages to and fro.
+            results = self.client.gather(finished)  # type: ignore[no-untyped-call]
+            return dict(zip(finished, results, strict=True))
+        except Exception:  # one's worker has died, or the scheduler has
+            found = {}
+            for future in finished:
+                with suppress(Exception):
+                    found[future] = future.result(timeout=WAIT)
+            return found
 
 
 @contextmanager
@@ -133,7 +151,7 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
     if on == "dask":
         with ExitStack() as stack:
             # An interruption while they start is told once they have.
-            with signals.held() as interrupted:
+            with signals.held() as interrupted, signals.kept_from_children():
                 try:
                     local = stack.enter_context(
                         LocalCluster(  # type: ignore[no-untyped-call]
@@ -162,4 +180,7 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
             "Dask that runs"
         ) from error
     with client:
-        yield Cluster(client, on)
+        engine = Cluster(client, on)
+        if not engine.threads():
+            print(f"{on} has no workers yet: the runs wait for them", file=sys.stderr)
+        yield engine

@@ -81,11 +81,11 @@ def grow(
         points, store, engine, seeds=points.seeds, watch=watch, budget_s=left_s(),
         limit_s=limit_s, retry=retry,
     )  # fmt: skip
-    if until is None:
+    if until is None or made.ended_early:
         return Grown(made, points.seeds)
     configs = manifest.of(points, store)["config"].unique()
     seeds: dict[str, int] = dict.fromkeys(sorted(configs), points.seeds)
-    while made.whole and not made.interrupted and not made.spent:
+    while made.whole and not made.ended_early:
         more: dict[str, int] = {}
         for metric in until.metrics:
             for config, count in (

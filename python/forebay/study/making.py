@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -29,7 +30,7 @@ MOST_RUNS = 4000
 class Engine(Protocol):
     """Where runs are made."""
 
-    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Iterator[Done]:
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """What ends, as it does."""
 
 
@@ -46,8 +47,33 @@ class Made:
     #: whether the time was spent before all were made
     spent: bool = False
     elapsed_s: float = 0.0
+    #: why no more can be made, and what the store's place said where it is that
+    stopped: str = ""
+    error: OSError | None = None
     #: failures of this call, with how often each came
     faults: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ended_early(self) -> str:
+        """Why it ended before all was made; empty where it did not."""
+        if self.stopped:
+            return self.stopped
+        if self.interrupted:
+            return "interrupted"
+        return "the budget is spent" if self.spent else ""
+
+    def count(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Counts runs that have ended, by their rows."""
+        for row in rows:
+            if row["link"]:
+                continue
+            if row.get("fault"):
+                self.failed += 1
+                why = row["fault"].splitlines()[-1]
+                self.faults[why] = self.faults.get(why, 0) + 1
+            else:
+                self.made += 1
+                self.packets += row["forwarded_packets"]
 
     @property
     def whole(self) -> bool:
@@ -66,11 +92,11 @@ def make(
     retry: bool = False,
     made: Made | None = None,
 ) -> Made:
-    """Makes what is missing. Ctrl-C and the end of `budget_s` keep what has finished.
+    """Makes what is missing. Ctrl-C, the end of `budget_s`, an engine that is gone and a store that
+    is full keep what has been stored.
 
     seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
-    retry: failed runs are made once more; else they stay failed. Raises `OSError` where the store
-    cannot be written.
+    retry: failed runs are made once more; else they stay failed.
     """
     start = time.monotonic()
     done = made or Made()
@@ -88,34 +114,37 @@ def make(
         lambda table: manifest.save(points, store, table),
     )
     end = math.inf if budget_s is None else start + budget_s
-    with signals.held() as interrupted, store.writer() as writer:
+    with signals.held() as interrupted:
 
         def stop() -> bool:
             return bool(interrupted) or time.monotonic() >= end
 
-        for some in engine.make(tasks, stop):
-            for row in some.rows:
-                if row["link"]:
-                    continue
-                if row.get("fault"):
-                    done.failed += 1
-                    why = row["fault"].splitlines()[-1]
-                    done.faults[why] = done.faults.get(why, 0) + 1
-                else:
-                    done.made += 1
-                    done.packets += row["forwarded_packets"]
-            writer.add_rows(some.rows)
-            writer.tick()
-            if watch:
-                done.elapsed_s = time.monotonic() - start
-                ended = done.found + done.made + done.failed
-                # What is found takes no time, so that it counts for nothing of what is left.
-                rest = max(tasks.expected - done.found, 1)
-                fraction = min(1.0, (done.made + done.failed) / rest)
-                watch(Progress(fraction, ended, tasks.expected, done.elapsed_s), done)
+        writer = None
+        try:
+            with store.writer() as writer, closing(engine.make(tasks, stop)) as ended_runs:
+                for some in ended_runs:
+                    done.count(some.rows)
+                    done.stopped = some.stopped or done.stopped
+                    writer.add_rows(some.rows)
+                    writer.tick()
+                    if watch:
+                        done.elapsed_s = time.monotonic() - start
+                        ended = done.found + done.made + done.failed
+                        # What is found takes no time, so that it counts for nothing of what is
+                        # left.
+                        rest = max(tasks.expected - done.found, 1)
+                        fraction = min(1.0, (done.made + done.failed) / rest)
+                        watch(Progress(fraction, ended, tasks.expected, done.elapsed_s), done)
+        except OSError as error:
+            if error.filename != store.address:
+                raise
+            # A full disk, say.
+            done.error, done.stopped = error, f"{error.filename}: {error.strerror}"
+            done.made -= writer.waiting if writer else 0
         done.interrupted = bool(interrupted)
-        done.spent = not done.interrupted and time.monotonic() >= end and not tasks.ended
     done.wanted = tasks.expected
+    over = done.interrupted or done.stopped or (tasks.ended and done.whole)
+    done.spent = not over and time.monotonic() >= end
     done.elapsed_s = time.monotonic() - start
     return done
 

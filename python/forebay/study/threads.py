@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,17 +33,21 @@ class Task:
     def split(self, most: int) -> Iterator[Task]:
         """The same in tasks of at most so many runs."""
         for first in range(0, len(self.runs), most):
-            runs = self.runs[first : first + most]
-            used = sorted({point for point, _, _ in runs})
-            place = {point: index for index, point in enumerate(used)}
-            yield Task(
-                self.source,
-                self.swept,
-                [self.points[point] for point in used],
-                [(place[point], law, seed) for point, law, seed in runs],
-                {(place[p], law): f for (p, law), f in self.facts.items() if p in place},
-                self.limit_s,
-            )
+            yield self.only(self.runs[first : first + most])
+
+    def only(self, runs: list[tuple[int, int, int]]) -> Task:
+        """Some of its runs, and of its points those that they need."""
+        used = sorted({point for point, _, _ in runs})
+        place = {point: index for index, point in enumerate(used)}
+        needed = {(point, law) for point, law, _ in runs}
+        return Task(
+            self.source,
+            self.swept,
+            [self.points[point] for point in used],
+            [(place[point], law, seed) for point, law, seed in runs],
+            {(place[point], law): self.facts[point, law] for point, law in needed},
+            self.limit_s,
+        )
 
     def start(self, threads: int) -> Batch:
         """Starts the runs."""
@@ -67,9 +71,13 @@ class Task:
 
 @dataclass
 class Done:
-    """What came of some runs: rows for the store."""
+    """What came of some runs: rows for the store.
+
+    stopped: why no more can be made here, where an engine has failed.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str = ""
 
 
 class Threads:
@@ -79,7 +87,7 @@ class Threads:
     def __init__(self, threads: int) -> None:
         self.threads = threads
 
-    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Iterator[Done]:
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """What ends, as it does, and now and then nothing, so that the caller can look about.
 
         No further task is begun once `stop` says so; what is under way is then given up.
