@@ -23,7 +23,8 @@ from forebay.study import growing, making, manifest
 from forebay.study.batches import Batches
 from forebay.study.best import best
 from forebay.study.effects import effects
-from forebay.study.estimate import estimate
+from forebay.study.estimate import DESIGNED, estimate
+from forebay.study.fitted import Fits
 from forebay.study.points import Points
 from forebay.study.study import Study
 from forebay.study.threads import Threads
@@ -169,6 +170,18 @@ def test_wrong_options_are_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert says in done.stderr
         assert done.stdout == ""
+
+
+def test_a_sample_may_be_set_to_another_size() -> None:
+    text = sweep('points = "sobol 64"\n"bottleneck.rate" = "1..100Mbit/s log"')
+    few = Points(text, sets=["sweep.points=sobol 8"])
+    assert (len(few), len(Points(text))) == (8, 64)
+    # Sobol's first points are the same whatever their number, and so are their runs.
+    assert [few.row(i) for i in range(8)] == [Points(text).row(i) for i in range(8)]
+    with pytest.raises(ScenarioError, match="a power of 2 for sobol"):
+        Points(text, sets=["sweep.points=sobol 7"])
+    with pytest.raises(ScenarioError, match="beside a range"):
+        Points(SMALL, sets=["sweep.points=sobol 8"])
 
 
 def test_a_key_that_is_set_is_not_varied() -> None:
@@ -400,3 +413,28 @@ def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> No
     # Two seconds of 10 ms are 200 runs; what is left at the end is spread over both workers.
     assert sizes[1] == 200
     assert max(sizes[-4:]) < 50
+
+
+def test_a_plan_designs_for_the_points_that_it_tries_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
+    axis = '"bottleneck.rate" = "1..1000Mbit/s log"'
+    text = f'{laws}[sweep]\npoints = "sobol 256"\n{axis}\n'
+    designed = []
+    row = Fits.row
+
+    def counted(self: Fits, index: int, values: list[object]) -> list[object]:
+        designed.append(index)
+        return row(self, index, values)
+
+    monkeypatch.setattr(Fits, "row", counted)
+    found = estimate(Points(text), choice.at(tmp_path / "store"), 2)
+    assert (found.points, found.looked, found.runs) == (256, DESIGNED, 256 * 2 * 2)
+    assert len(set(designed)) <= DESIGNED + 1
+    assert found.designs_s > 0
+    # Nor for any where the list of the study is there.
+    few = Points(text, sets=["sweep.points=sobol 2"])
+    made = making.make(few, choice.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
+    assert made.made == 2 * 2 * 2
+    assert estimate(few, choice.at(tmp_path / "few"), 2).design_s == 0

@@ -167,10 +167,10 @@ def _say_failed(faults: dict[str, int]) -> None:
 
 
 def _plan(points: Points, store: Store, cores: int) -> None:
-    from forebay.study.estimate import LOOKED_AT, estimate
+    from forebay.study.estimate import estimate
 
     found = estimate(points, store, cores)
-    about = "" if found.points <= LOOKED_AT else "about "
+    about = "" if found.points == found.looked else "about "
     print(
         f"{found.points:,} points × {found.laws} laws × {found.seeds} seeds: {found.runs:,} runs\n"
         f"in the store: {about}{found.stored:,}"
@@ -181,6 +181,8 @@ def _plan(points: Points, store: Store, cores: int) -> None:
     else:
         by = "stored runs" if found.measured else "a trial"
         print(f"time on {cores} threads: about {_words(seconds)} (by {by})")
+    if found.design_s:
+        print(f"designs for each point: at most {_words(found.designs_s)} more, on one core")
     print(f"disk: about {found.bytes / 1e6:,.0f} MB")
 
 

@@ -3,6 +3,7 @@ amplifies too much."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -58,9 +59,9 @@ def of(made: Design, given: Mapping[str, str]) -> Advice | None:
             other = once(made.law, _link(made, key, value), settings)
         except ScenarioError:
             continue
-        then = peak_of(other)
+        then = peak_of(other, CALM)
         if then <= CALM and other.loop is not None:
-            return Advice(peak, key, value, then, other.loop.margins.phase_deg)
+            return Advice(peak, key, value, then, other.loop)
     return Advice(peak)
 
 
@@ -102,11 +103,14 @@ def _interval(made: Design) -> dict[str, str]:
     return {"interval": dict(made.params)["interval"]}
 
 
-def peak_of(made: Design) -> float:
-    """Of |1/(1 + L)|; infinite for a loop that is not stable."""
+def peak_of(made: Design, enough: float = math.inf) -> float:
+    """Of |1/(1 + L)|; infinite for a loop that is not stable. Above `enough` it is rough, and many
+    times quicker."""
     if made.loop is None or not made.loop.stable:
-        return float("inf")
-    return margins.peak(made.loop.terms, made.loop.grid)
+        return math.inf
+    if math.isfinite(enough):
+        return margins.peak(made.loop.terms, made.loop.grid, enough)
+    return made.loop.peak
 
 
 def _default(law: str, param: str) -> str | float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from forebay import _native
@@ -21,14 +21,19 @@ class Advice:
     """A loop whose |1/(1 + L)| rises above what is calm, and the setting that brings it below.
 
     peak: as it is. key, value: the setting; None where none of those tried does. then: the peak
-    with it; phase_deg: the phase margin with it.
+    with it; loop: the loop with it.
     """
 
     peak: float
     key: str | None = None
     value: str | None = None
     then: float | None = None
-    phase_deg: float | None = None
+    loop: Loop | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def phase_deg(self) -> float | None:
+        """The phase margin with the setting."""
+        return None if self.loop is None else self.loop.margins.phase_deg
 
     def as_json(self) -> dict[str, Any]:
         return {

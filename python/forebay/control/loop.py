@@ -81,6 +81,11 @@ class Loop:
         return margins.margins(self.terms, self.grid, self.stable)
 
     @cached_property
+    def peak(self) -> float:
+        """The largest |1/(1 + L)|."""
+        return margins.peak(self.terms, self.grid)
+
+    @cached_property
     def stable(self) -> bool:
         """Whether every root decays, by Nyquist's count: no root is approximated."""
         return margins.stable(self.terms)

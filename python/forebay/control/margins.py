@@ -209,16 +209,21 @@ def _turns(t: Terms, omega: Floats, response: Complexes) -> tuple[list[float], l
     return turns, [-20 * math.log10(abs(at(w))) for w in turns]
 
 
-def peak(t: Terms, omega: Floats) -> float:
+def peak(t: Terms, omega: Floats, enough: float = math.inf) -> float:
     """The largest |1/(1 + L)|; a law that also acts at once does so above half its sampling
-    frequency, too."""
+    frequency, too.
+
+    enough: a peak above this is not looked for between the frequencies of the grid.
+    """
     if t.hybrid:
         omega = np.union1d(omega, np.linspace(0, gain.QUIET / float(t.shortest_s), 2000)[1:])
 
     def least(w: float) -> float:
         return 1 / abs(complex(gain.sensitivity(t, np.array([1j * w]))[0]))
 
-    return 1 / _least(omega, 1 / np.abs(gain.sensitivity(t, 1j * omega)), least)
+    inverse = 1 / np.abs(gain.sensitivity(t, 1j * omega))
+    seen = 1 / float(inverse.min())
+    return seen if seen > enough else 1 / _least(omega, inverse, least)
 
 
 def _first(turns: list[float], gains: list[float], is_stable: bool) -> float:

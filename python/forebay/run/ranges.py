@@ -231,6 +231,17 @@ def with_sweep(text: str, sweep: Mapping[str, Sequence[object]]) -> str:
     return tomlkit.dumps(document)
 
 
+def with_points(text: str, points: str) -> str:
+    """The scenario with another sample of the same ranges, such as "sobol 8"."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    if "sweep" not in document:
+        document["sweep"] = tomlkit.table()
+    document["sweep"][POINTS] = points  # type: ignore[index]
+    return tomlkit.dumps(document)
+
+
 def sweep_of(text: str) -> dict[str, Any]:
     """The `[sweep]` of a scenario; empty where there is none, or where the text is no TOML, which
     the reader says better."""

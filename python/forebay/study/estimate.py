@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from forebay.store.store import Store
     from forebay.study.points import Part, Points
 
-#: Points that are looked at where there are more, and time for a trial.
-LOOKED_AT, TRIAL_S = 100, 0.4
+#: Points that are looked at where there are more, and time for a trial. Fewer where each needs
+#: designs, which take about a second.
+LOOKED_AT, DESIGNED, TRIAL_S = 100, 4, 0.4
 #: Of a run without samples in a store, in bytes, where nothing is known of it.
 ROW_BYTES = 330
 
@@ -32,30 +33,43 @@ class Estimate:
     """
 
     points: int
+    looked: int
     laws: int
     seeds: int
     stored: int
     run_s: float | None
     measured: bool
     bytes: float
+    design_s: float = 0.0
 
     @property
     def runs(self) -> int:
         return self.points * self.laws * self.seeds
 
+    @property
+    def designs_s(self) -> float:
+        """Time for designs, on one core: at most, since points that differ in what no design
+        sees, such as the sender, share theirs."""
+        return self.points * self.design_s
+
     def elapsed_s(self, cores: int) -> float | None:
-        """Time for what is missing on so many cores."""
+        """Time for what is missing on so many cores, designs aside."""
         return None if self.run_s is None else (self.runs - self.stored) * self.run_s / cores
 
 
 def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
     """Looks at some points chosen at random (the same each time), and tries some runs of them."""
-    chosen = random.Random(1).sample(range(len(points)), min(LOOKED_AT, len(points)))
+    most = DESIGNED if points.designs else LOOKED_AT
+    chosen = random.Random(1).sample(range(len(points)), min(most, len(points)))
+    # With the list of a study in its store nothing needs to be designed again.
+    known = None if store is None else manifest.load(points, store)
+    start = time.process_time()
     part = points.part(chosen)
+    took_s = time.process_time() - start
+    design_s = took_s / len(chosen) if points.designs and known is None else 0.0
     configs = part.configs["config"].drop_nulls()
     seeds, stored, run_s, row_bytes = points.seeds, 0, None, float(ROW_BYTES)
     if store is not None:
-        known = manifest.load(points, store)
         looked = configs if known is None else known["config"]
         columns = [*rows.KEY, COST]
         there = store.rows_of(looked, columns).filter(
@@ -72,12 +86,14 @@ def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
     left = points.configs * seeds - stored
     return Estimate(
         len(points),
+        len(chosen),
         len(points.laws),
         seeds,
         stored,
         run_s if isinstance(run_s, float) else _trial(points, part, threads),
         measured,
         left * row_bytes * len(part.plan.points[0].links),
+        design_s,
     )
 
 

@@ -49,6 +49,11 @@ class Fits:
         """The keys of a row with its numbers."""
         return [*self._keys, *(f"law.{i}.{key}" for i, key in self._columns)]
 
+    @property
+    def designs(self) -> bool:
+        """Whether there is anything to design."""
+        return bool(self._columns)
+
     def row(self, index: int, values: Row) -> Row:
         """The row of a point with the numbers for its link. Raises `ScenarioError`."""
         if not self._columns:

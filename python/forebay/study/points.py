@@ -23,8 +23,8 @@ from forebay.study.fitted import Fits
 if TYPE_CHECKING:
     from forebay._native import Plan
 
-#: Points that are read at a time.
-PART = 500
+#: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
+PART, DESIGNED = 500, 32
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,10 @@ class Points:
     ) -> None:
         name, data = experiment.text_of(source)
         text = data.decode(errors="replace")
+        sets, chosen = _without_points(sets)
+        if chosen is not None:
+            text = ranges.with_points(text, chosen)
+            data = text.encode()
         fixed = {one.partition("=")[0].strip() for one in sets}
         written = ranges.sweep_of(text)
         # What the command line sets is not varied, as in a run.
@@ -148,6 +152,11 @@ class Points:
         return len(self.design)
 
     @property
+    def designs(self) -> bool:
+        """Whether laws are designed for each point."""
+        return self._fits.designs
+
+    @property
     def configs(self) -> int:
         """Laws at points; a law that the sweep leaves as it is counts at each."""
         return len(self) * len(self.laws)
@@ -164,8 +173,9 @@ class Points:
 
     def parts(self) -> Iterator[range]:
         """The numbers of the points in their order, some at a time."""
-        for first in range(0, len(self), PART):
-            yield range(first, min(first + PART, len(self)))
+        step = DESIGNED if self.designs else PART
+        for first in range(0, len(self), step):
+            yield range(first, min(first + step, len(self)))
 
     def part(self, which: Sequence[int]) -> Part:
         """These points; their numbers in the part go up from that of the first."""
@@ -206,6 +216,14 @@ class Points:
         place = self.design.keys.index(key)
         found = number(self.design.point(0)[place])
         return found[1] if found else ""
+
+
+def _without_points(sets: Sequence[str]) -> tuple[list[str], str | None]:
+    """What is set but for `sweep.points`, and that."""
+    key = f"sweep.{ranges.POINTS}"
+    pairs = [(one, *_pair(one)) for one in sets]
+    chosen = [value for _, name, value in pairs if name == key]
+    return [one for one, name, _ in pairs if name != key], chosen[-1] if chosen else None
 
 
 def _pair(item: str) -> tuple[str, str]:
