@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,17 @@ from forebay.control.spans import DOTS
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
+    from forebay.control.loop import Loop
+    from forebay.control.margins import Margins
+
+#: Rows of a loop: name, format, and which of its margins.
+MARGINS: list[tuple[str, str, Callable[[Margins], float]]] = [
+    ("crossover", "{:.4g} rad/s", lambda margins: margins.crossover_rad_s),
+    ("phase margin", "{:.1f}°", lambda margins: margins.phase_deg),
+    ("gain margin", "{:.1f} dB", lambda margins: margins.gain_db),
+    ("delay margin", "{:.4g} ms", lambda margins: 1e3 * margins.delay_s),
+    ("sensitivity peak", "{:.3g}", lambda margins: margins.sensitivity),
+]
 
 
 def design(
@@ -197,6 +209,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     from rich.table import Table
 
     from forebay.control import reasons
+    from forebay.control.sawtooth import Rest
     from forebay.report import words
     from forebay.run.scenario import Law
 
@@ -206,11 +219,23 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     )
     table.add_column("", style="bold")
     table.add_column("", justify="right")
+    closer = result.sawtooth
+    if closer is not None:
+        table.columns[1].header = "as published"
+        table.add_column("sawtooth", justify="right")
     for name, gain in result.gains.items():
         table.add_row(name, f"{gain:.5g}")
     point, margins = result.point, result.margins
-    table.add_row("window W0", f"{point.window_pkts:.4g} packets")
-    table.add_row("probability p0", f"{point.probability:.4g}")
+
+    def row(name: str, form: str, value: float, other: Callable[[Loop], float]) -> None:
+        beside = "" if closer is None else _finite(other(closer), form)
+        table.add_row(name, _finite(value, form), beside)
+
+    def window_pkts(loop: Loop) -> float:
+        return float(Rest.signalled(loop.point.probability).window_pkts)
+
+    row("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
+    row("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
     both = result.classes
     if both is not None:
         table.add_row("p'", f"{both.root:.4g}")
@@ -219,21 +244,16 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
         table.add_row("rate, classic", f"{both.rate_classic_pkts_per_s:.4g} packets/s")
         table.add_row("rate, L4S", f"{both.rate_l4s_pkts_per_s:.4g} packets/s")
         table.add_row("L4S to classic", f"{both.ratio:.4g}")
-    table.add_row("RTT R", f"{1e3 * point.rtt_s:.4g} ms")
-    table.add_row("queue", f"{result.queue_pkts:.4g} packets")
+    row("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
+    row("queue", "{:.4g} packets", result.queue_pkts, lambda loop: loop.model["queue_pkts"])
     if result.loop is not None and result.loop.interval_s is not None:
         table.add_row("sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms")
     if margins is not None:
-        for name, value, form in [
-            ("crossover", margins.crossover_rad_s, "{:.4g} rad/s"),
-            ("phase margin", margins.phase_deg, "{:.1f}°"),
-            ("gain margin", margins.gain_db, "{:.1f} dB"),
-            ("delay margin", 1e3 * margins.delay_s, "{:.4g} ms"),
-        ]:
-            table.add_row(name, _finite(value, form))
-        table.add_row("sensitivity peak", f"{margins.sensitivity:.3g}")
-    table.add_row("settling time", f"{result.settling_s:.3g} s")
-    table.add_row("stable", "yes" if result.stable else "no")
+        for name, form, of in MARGINS:
+            row(name, form, of(margins), lambda loop, of=of: of(loop.margins))  # type: ignore[misc]
+    row("settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s)
+    yes = {True: "yes", False: "no"}
+    table.add_row("stable", yes[result.stable], "" if closer is None else yes[closer.stable])
     console.print(table)
     console.print()
     console.print(reasons.of(result))

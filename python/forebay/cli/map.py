@@ -24,6 +24,14 @@ def stability_map(
         list[str] | None,
         options.sets("A parameter of the law, such as a=1e-5, target=50p or target=40ms."),
     ] = None,
+    windows: Annotated[
+        str,
+        typer.Option(
+            help="How flows are described: published, as in the papers; sawtooth, nearer to "
+            "packets, with ACKs as the clock and windows in sawteeth.",
+            metavar="NAME",
+        ),
+    ] = "published",
     points: Annotated[int, typer.Option(help="Cells along an axis.", min=2, max=2000)] = 200,
     simulate: Annotated[
         int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
@@ -53,7 +61,18 @@ def stability_map(
     axis = "rate" if DOTS in rate else "rtt"
     runs = choice.store(store, without=no_store) if simulate else None
     drawn = mapped.stability_map(
-        law, rate, flows, rtt, packet, buffer, settings(set_), l4s_flows, points, simulate, runs
+        law,
+        rate,
+        flows,
+        rtt,
+        packet,
+        buffer,
+        settings(set_),
+        l4s_flows,
+        points,
+        simulate,
+        runs,
+        windows,
     )
     named = drawn.plot().files("map")
     out.mkdir(parents=True, exist_ok=True)
@@ -77,7 +96,8 @@ def stability_map(
     parquet.write(table, out / "map.parquet")
     cells = drawn.stable.size
     counted = drawn.counts()
-    print(f"{law}: stable in {100 * counted['stable'] / cells:.0f} % of the map")
+    flows_are = "" if drawn.windows == "published" else f", {drawn.windows} windows"
+    print(f"{law}{flows_are}: stable in {100 * counted['stable'] / cells:.0f} % of the map")
     for what, number in counted.items():
         print(f"  {number:,} of {cells:,} cells: {what}")
     if drawn.oscillation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from forebay import _native
@@ -14,6 +15,7 @@ from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
 from forebay.control.margins import Margins
 from forebay.control.rates import RateLoop
+from forebay.control.sawtooth import Rest, Sawtooth
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,15 @@ class Design:
     advice: Advice | None = None
     classes: Classes | None = None
 
+    @cached_property
+    def sawtooth(self) -> Loop | None:
+        """The same law with ACKs as the flows' clock and windows in sawteeth, which is nearer to
+        packets than the published plant of `loop`; None where such flows do not settle, for laws
+        of rates, and with L4S flows."""
+        if self.loop is None or self.classes is not None:
+            return None
+        return Sawtooth(self.model()).at(self.link.flows, self.link.rtt_s)
+
     @property
     def queue_pkts(self) -> float:
         """Where the queue settles."""
@@ -127,8 +138,27 @@ class Design:
             and {"interval_s": self.published.interval_s, "stable": self.published.stable}
             | _margins(self.published.margins),
             "advice": self.advice and self.advice.as_json(),
+            "sawtooth": self._sawtooth_json(),
         }
         return values
+
+    def _sawtooth_json(self) -> dict[str, Any] | None:
+        loop = self.sawtooth
+        if loop is None:
+            return None
+        rest = Rest.signalled(loop.point.probability)
+        return {
+            "operating_point": {
+                "window_pkts": rest.window_pkts,
+                "probability": rest.probability,
+                "rtt_s": loop.point.rtt_s,
+                "queue_pkts": loop.model["queue_pkts"],
+            },
+            "margins": _margins(loop.margins),
+            "crossover_rad_s": _finite(loop.margins.crossover_rad_s),
+            "settling_s": _finite(loop.settling_s),
+            "stable": loop.stable,
+        }
 
     def toml(self) -> str:
         """A scenario with the designed law, ready for `forebay run`."""

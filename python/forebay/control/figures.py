@@ -327,7 +327,10 @@ def draw_map(drawn: Map) -> Plot:
         # What no axis shows.
         fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
         beside = f" beside {drawn.link.l4s_flows:g} flows of L4S" if drawn.link.l4s_flows else ""
-        axes.set_title(f"{drawn.law} on {words.quantity(fixed)}{beside}: where its loop is stable")
+        described = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
+        axes.set_title(
+            f"{drawn.law} on {words.quantity(fixed)}{beside}{described}: where its loop is stable"
+        )
     return figure
 
 

@@ -10,7 +10,8 @@ held. With G(s) for plant, delay and average:
 
 Z folds every frequency above half the sampling frequency back, by Poisson's sum
 Z{F} = (1/T)·Σ F(s + 2πjm/T). Of H·G it has a closed form; what the inner loop changes in it,
-−H·d·G²/(1 + d·G), falls with the seventh power of frequency, so that a few terms are the sum.
+−H·d·G²/(1 + d·G), falls with the seventh power of frequency where G has three poles, so that a
+few terms are the sum.
 
 Numbers may be scalars, or columns with a row for each loop; s then has a row for each, too.
 """
@@ -33,8 +34,9 @@ Floats = NDArray[np.float64]
 #: Of a loop, or a column of one for each.
 Number = float | complex | Floats | Complexes
 
-#: Least number of terms of Poisson's sum to each side, for a sampler much quicker than the RTT.
-FOLDS = 2
+#: Least number of terms of Poisson's sum to each side by the plant's poles, for a sampler much
+#: quicker than the RTT: the fewer poles, the slower its terms fall.
+FOLDS = {1: 60, 2: 6}
 #: Poles nearer than this, relative to their size, are held apart for the partial fractions.
 APART = 1e-6
 #: Frequencies times R beyond which a continuous loop that is to be told stable is quiet.
@@ -249,7 +251,8 @@ def outer(t: Terms, s: Complexes) -> Complexes:
     if t.hybrid:
         assert t.interval_s is not None
         turn = 2j * math.pi / np.asarray(t.interval_s)
-        folds = FOLDS + math.ceil(float(np.max(np.asarray(t.interval_s) / t.shortest_s)))
+        folds = FOLDS.get(min(len(path.poles) for path in t.paths), 2)
+        folds += math.ceil(float(np.max(np.asarray(t.interval_s) / t.shortest_s)))
         for fold in range(-folds, folds + 1):
             there = s + fold * turn
             g = plant(t, there)

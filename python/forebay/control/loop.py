@@ -115,4 +115,4 @@ class Loop:
         that of the linear loop to that step, in small steps that hold its delay exactly.
         """
         change = 0.2 * self.point.probability
-        return stepping.step(self.point, self.model, self.terms, change, duration_s, points)
+        return stepping.step(self.model, self.terms, change, duration_s, points)

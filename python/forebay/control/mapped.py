@@ -55,6 +55,7 @@ def stability_map(
     points: int = 100,
     simulate: int = 0,
     store: Store | None = None,
+    windows: str = maps.WINDOWS[0],
 ) -> StabilityMap:
     """Maps where a law is stable, over flows and RTT or over flows and rate.
 
@@ -67,6 +68,8 @@ def stability_map(
     l4s_flows: scalable flows beside the classic ones, under a law that couples both.
     points: cells along an axis. simulate: packet simulations along an axis; 0 for none. store:
         where these are kept; nowhere if None.
+    windows: "published", the plant of the papers, or "sawtooth", which is nearer to packets: ACKs
+        are the flows' clock, and windows sawteeth.
 
     Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
     the map without them. Raises `ScenarioError` for bad input.
@@ -100,7 +103,9 @@ def stability_map(
     )
     params = list(given.items())
     with progress.status("finding where the loop is stable"):
-        drawn = maps.stability_map(law, link, params, counts, axis, (bounds[0], bounds[1]), points)
+        drawn = maps.stability_map(
+            law, link, params, counts, axis, (bounds[0], bounds[1]), points, windows
+        )
     if simulate:
         try:
             with progress.status("running packets at some of the cells"):

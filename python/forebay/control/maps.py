@@ -23,6 +23,7 @@ from forebay.control.classes import Coupled
 from forebay.control.gain import Complexes, Terms
 from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
+from forebay.control.sawtooth import Sawtooth
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel, OperatingPoint
@@ -35,6 +36,8 @@ Words = NDArray[np.str_]
 #: A simulation lasts this many settling times, and is measured after the first of them.
 SETTLED = 3.0
 SHORTEST_S = 30.0
+#: How flows are described: by the published plant, or by that of `forebay.control.sawtooth`.
+WINDOWS = ("published", "sawtooth")
 #: Why there is no equilibrium, by `LawModel.rest`.
 REASONS = {
     "saturated": "TCP would need a probability of 1 or more",
@@ -67,6 +70,7 @@ class Map:
     rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
     oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
     simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
+    windows: one of `WINDOWS`.
     """
 
     law: str
@@ -80,6 +84,7 @@ class Map:
     oscillation: Sequence[tuple[float, float, float]] = ()
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
+    windows: str = WINDOWS[0]
 
     def counts(self) -> dict[str, int]:
         """Cells that are stable, unstable, and without equilibrium by reason."""
@@ -118,10 +123,11 @@ def stability_map(
     axis: str,
     values: tuple[float, float],
     points: int = 200,
+    windows: str = WINDOWS[0],
 ) -> Map:
     """Theory's map on `points` × `points` cells, evenly spaced in the logarithm.
 
-    link: what the axes leave fixed. params: of the law, as texts.
+    link: what the axes leave fixed. params: of the law, as texts. windows: one of `WINDOWS`.
 
     Raises `ScenarioError` for a law or parameter that is wrong.
     """
@@ -129,10 +135,10 @@ def stability_map(
     rows = np.geomspace(*values, points)
     rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
     links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
-    models = [Coupled.on(one, law, params) for one in links]
+    models = [_described(one, law, params, windows) for one in links]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
 
-    def line(at: tuple[Coupled, float]) -> tuple[list[str], Floats, Flags]:
+    def line(at: tuple[Coupled | Sawtooth, float]) -> tuple[list[str], Floats, Flags]:
         return _line(*at, columns)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -155,14 +161,30 @@ def stability_map(
         margin.reshape(shape),
         stable.reshape(shape),
         np.array(rest).reshape(shape),
+        windows=windows,
     )
 
 
-def _line(model: Coupled, rtt_s: float, columns: Floats) -> tuple[list[str], Floats, Flags]:
+def _described(
+    link: Link, law: str, params: Sequence[tuple[str, str]], windows: str
+) -> Coupled | Sawtooth:
+    """The law on the link, among flows of this description."""
+    if windows not in WINDOWS:
+        raise ScenarioError(f'--windows: found "{windows}", allowed: {", ".join(WINDOWS)}')
+    if windows == WINDOWS[0]:
+        return Coupled.on(link, law, params)
+    if link.l4s_flows:
+        raise ScenarioError(f'--windows: found "{windows}" with --l4s-flows, allowed: {WINDOWS[0]}')
+    return Sawtooth(link.model(law, params))
+
+
+def _line(
+    model: Coupled | Sawtooth, rtt_s: float, columns: Floats
+) -> tuple[list[str], Floats, Flags]:
     """How each number of flows rests at one RTT and rate, its margin and whether it is stable."""
     flows = columns.tolist()
     margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
-    if model.flows:
+    if isinstance(model, Coupled) and model.flows:
         cells = [model.operate(n, rtt_s) for n in flows]
         rest = [
             "linear" if cell else model.rest(n, rtt_s)[0]
@@ -173,18 +195,19 @@ def _line(model: Coupled, rtt_s: float, columns: Floats) -> tuple[list[str], Flo
             found = [cell for cell in cells if cell is not None]
             margin[there], stable[there] = count(found, model)
         return rest, margin, stable
-    rest, rows = model.law.operate_all(flows, rtt_s)
+    rest, rows = (model.law if isinstance(model, Coupled) else model).operate_all(flows, rtt_s)
+    numbered = gain.numbered if isinstance(model, Coupled) else model.numbered
     there = [i for i, how in enumerate(rest) if how == "linear"]
     kinds: dict[tuple[int, bool, bool, bool], list[int]] = {}
     for k, row in enumerate(rows):
         kinds.setdefault(gain.numbered_kind(row), []).append(k)
     for group in kinds.values():
         at = [there[k] for k in group]
-        margin[at], stable[at] = _count(gain.numbered([rows[k] for k in group]), len(group))
+        margin[at], stable[at] = _count(numbered([rows[k] for k in group]), len(group))
     for i in map(int, np.flatnonzero(np.abs(margin) < NEAR_DB)):
-        cell = model.law.operate(flows[i], rtt_s)
-        assert cell is not None
-        margin[i], stable[i] = exact(Loop(*cell))
+        loop = model.at(flows[i], rtt_s)
+        assert loop is not None
+        margin[i], stable[i] = exact(loop)
     return rest, margin, stable
 
 
@@ -408,7 +431,7 @@ def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, val
     link = drawn.link
     rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
     here = replace(link, rate=f"{round(rate_bps)}bit/s")
-    loop = Coupled.on(here, drawn.law, params).at(flows, rtt_s)
+    loop = _described(here, drawn.law, params, drawn.windows).at(flows, rtt_s)
     return loop.settling_s if loop is not None and loop.stable else 0.0
 
 

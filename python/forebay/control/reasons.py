@@ -52,6 +52,7 @@ def of(design: Design) -> str:
         sentences.append(_rate_reasons(design))
     else:
         sentences += _loop_reasons(design, design.loop)
+        sentences += _sawtooth(design)
     return " ".join(sentences)
 
 
@@ -140,6 +141,24 @@ def _loop_reasons(design: Design, loop: Loop) -> list[str]:
             "which it crosses are predictive, and nonlinear."
         )
     return sentences
+
+
+def _sawtooth(design: Design) -> list[str]:
+    """What is another with the plant that is nearer to packets."""
+    loop = design.sawtooth
+    if loop is None:
+        return []
+    margins = loop.margins
+    closer = (
+        "With ACKs as the flows' clock and windows in sawteeth, as in packets and `forebay fluid "
+        "--sawtooth`,"
+    )
+    if not loop.stable:
+        return [f"{closer} the loop has {-margins.gain_db:.2g} dB too much gain, and oscillates."]
+    return [
+        f"{closer} the gain margin is {_or_none(margins.gain_db, ' dB')}, the phase margin "
+        f"{_or_none(margins.phase_deg, '°')} and the sensitivity peak {margins.sensitivity:.3g}."
+    ]
 
 
 def _interval(design: Design, loop: Loop) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +14,12 @@ from forebay.control import gain
 from forebay.control.gain import Terms
 
 if TYPE_CHECKING:
-    from forebay._native import LinearModel, OperatingPoint
+    from forebay._native import LinearModel
 
 Floats = NDArray[np.float64]
 
 
 def step(
-    point: OperatingPoint,
     model: LinearModel,
     terms: Terms,
     change: float,
@@ -45,8 +45,10 @@ def step(
     steps = math.ceil(duration_s / dt)
     per_sample = round(interval_s / dt) if interval_s else 1
     pole = gain.average_pole(model)
-    # Without the average, which follows below.
-    plain = terms if pole is None else gain.terms([(point, {**model, "average": None})])
+    # Without the average, the last of the poles, which follows below.
+    plain = terms
+    if pole is not None:
+        plain = replace(terms, gain=terms.gain / terms.poles[-1], poles=terms.poles[:-1])
     # Of each mode: what it gains from the input now and a step before, and that input's age.
     modes_of: list[tuple[complex, complex, int]] = []
     rates: list[complex] = []
