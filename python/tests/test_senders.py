@@ -3,24 +3,29 @@ several of them, each by another calculation or by packets."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Cli
 from numpy.typing import NDArray
 from scipy.linalg import expm
 from scipy.optimize import brentq
 
+import forebay
 from forebay._native import ScenarioError
-from forebay.control import gain, plant
+from forebay.control import gain, maps, plant
 from forebay.control.design import design
 from forebay.control.designed import Design
 from forebay.control.link import Link
 from forebay.control.loop import Loop
 from forebay.control.mix import Mix, Rested
 from forebay.control.senders import SENDERS
+from forebay.run.api import run
 
 Floats = NDArray[np.float64]
 POINTS = [(3e-4, 0.02), (3e-4, 0.12), (4e-3, 0.3), (0.03, 0.08)]
@@ -390,3 +395,105 @@ def test_the_equations_in_time_swing_where_the_loop_has_no_margin() -> None:
 
     assert growth(0.9 * edge) < 0.9
     assert growth(1.1 * edge) > 1.1
+
+
+# --- packets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tcp", "rate", "rtt", "off"),
+    [
+        ("cubic", "150Mbit/s", "100ms", 0.1),  # on the cubic
+        ("cubic", "30Mbit/s", "20ms", 0.1),  # Reno-friendly
+        ("linux-reno", "30Mbit/s", "40ms", 0.1),
+        ("dctcp", "30Mbit/s", "40ms", 0.13),
+        ("prague", "60Mbit/s", "40ms", 0.1),
+    ],
+)
+def test_packets_rest_where_the_windows_do(
+    tcp: str, rate: str, rtt: str, off: float, tmp_path: Path
+) -> None:
+    """The window that the signals of packets ask for, with them marks."""
+    made = design("pi", rate, 12, rtt, packet="1500B", tcp=tcp)
+    path = tmp_path / "made.toml"
+    path.write_text(made.toml())
+    marks = {} if tcp in {"dctcp", "prague"} else {"traffic.0.ecn": True, "bottleneck.ecn": True}
+    (seen,) = run(path, sets=marks, seeds=1).runs
+    (one,) = rested(made).classes
+    rtt_s = one.propagation_s + seen.metrics["queue_mean_pkts"] / made.point.capacity_pkts_per_s
+    p = seen.metrics["mark_rate"]
+    window = seen.metrics["utilisation"] * made.point.capacity_pkts_per_s * rtt_s / 12
+    asked = float(SENDERS[tcp].window(np.array(p), np.array(rtt_s)))
+    assert asked == pytest.approx(window, rel=off)
+
+
+# --- the command line -------------------------------------------------------------------------
+
+LINK = ["--rate", "50Mbit/s", "--packet", "1500B"]
+
+
+def test_the_command_shows_each_class(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = ["--flows", "12,6", "--rtt", "20ms,80ms", "--tcp", "cubic,linux-reno"]
+    done = cli("design", "pi", *LINK, *asked, "--out", str(out))
+    assert "12 of cubic, 20 ms" in done.stdout
+    assert "6 of linux-reno, 80 ms" in done.stdout
+    assert "The law's rule knows Reno alone" in " ".join(done.stdout.split())
+    assert max(map(len, done.stdout.split("The law, as in")[0].splitlines())) <= 80
+    text = (out / "pi.toml").read_text()
+    assert 'tcp = "linux-cubic"' in text
+    assert 'rtt = "80ms"' in text
+    found = json.loads(cli("design", "pi", *LINK, *asked, "--json").stdout)
+    assert [one["tcp"] for one in found["senders"]["flows"]] == ["cubic", "linux-reno"]
+    assert found["margins"]["sensitivity_peak"] <= 2.01
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "allowed: reno, linux-reno, cubic"),
+        (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values beside 3 of --rtt"),
+        (["--flows", "9", "--rtt", "60ms", "--tcp", "cubic", "--l4s-flows", "2"], "--l4s-flows"),
+        (["--flows", "9,x", "--rtt", "60ms"], '--flows: found "x"'),
+        (
+            ["--flows", "9..90", "--rtt", "60ms", "--tcp", "cubic"],
+            '--tcp: found "cubic" with a range',
+        ),
+    ],
+)
+def test_bad_classes_are_one_line(cli: Cli, asked: list[str], said: str) -> None:
+    done = cli("design", "pi2", *LINK, *asked, "--json")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
+    """Of two classes over rates, and of one sender over RTTs, with packets on some cells."""
+    drawn = forebay.map(
+        "red",
+        "20..80Mbit/s",
+        "10..90",
+        ["20ms", "60ms"],
+        packet="1500B",
+        tcp="cubic",
+        points=6,
+        buffer="900p",
+        simulate=1,
+    )
+    assert len(drawn.oscillation) == 1
+    for row, rate in enumerate(drawn.values):
+        here = replace(drawn.link, rate=f"{round(rate)}bit/s")
+        for column in (0, 3, 5):
+            one = plant.on(here, "red", []).at(float(drawn.flows[column]), here.rtt_s)
+            assert (one is not None) == (drawn.rest[row, column] == "linear")
+            if one is not None:
+                assert one.stable == drawn.stable[row, column]
+                if one.stable and one.margins.gain_db < maps.MOST_DB:
+                    margin = drawn.gain_margin_db[row, column]
+                    assert margin == pytest.approx(one.margins.gain_db, abs=0.1)
+    single = forebay.map("pi", "50Mbit/s", "10..400", "10..400ms", tcp="cubic", points=8)
+    assert single.stable.any()
+    assert (~single.stable).any()
+    with pytest.raises(ScenarioError, match="allowed: a range, or a list"):
+        forebay.map("pi", "50Mbit/s", "10..400", "10..400ms,5ms", points=8)

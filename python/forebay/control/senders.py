@@ -47,7 +47,7 @@ PLATEAU = 1.207
 #: x = s/λ. n2 = (1 − β)E[W²]/E[W]²: what a signal takes at once; n0/d0 = 3/4. The rest is the best
 #: fit to the population's answer to a step, to 0.3 % of it.
 CUBIC = ((0.3819, 0.9103, 2.6), (4.340, 5.541, 3.4667))
-#: Of the mean where both curves matter: 2 % of the population's between R = 25 and 490 ms.
+#: Of the mean where both curves matter: within 3 % of packets between R = 25 and 490 ms.
 BETWEEN = 6
 #: A region with less of the window than this does not move.
 SLIVER = 0.02
