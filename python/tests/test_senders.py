@@ -448,6 +448,22 @@ def test_the_command_shows_each_class(cli: Cli, tmp_path: Path) -> None:
     assert found["margins"]["sensitivity_peak"] <= 2.01
 
 
+def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
+    """Its plant is rational but for one delay; of several RTTs the response alone is."""
+    made = forebay.design("pi", "50Mbit/s", 20, "60ms", packet="1500B", tcp="cubic")
+    top, bottom = made.plant
+    s = 2j
+    here = np.polyval(top, s) / np.polyval(bottom, s) * np.exp(-s * made.point.rtt_s)
+    assert here == pytest.approx(gain.plant(loop(made).terms, np.array([s]))[0], rel=1e-6)
+    made.to_mat(tmp_path / "one.json")
+    many = forebay.design("pi", "50Mbit/s", 20, ["20ms", "60ms"], packet="1500B", tcp="cubic")
+    many.to_mat(tmp_path / "many.csv")
+    with pytest.raises(ScenarioError, match="delays of their own"):
+        many.to_mat(tmp_path / "many.json")
+    _, queue = loop(many).step(20.0)
+    assert abs(queue[-1]) < 0.05 * np.abs(queue).max()
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
