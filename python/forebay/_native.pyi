@@ -535,6 +535,9 @@ class LawModel:
         what TCP needs.
         """
     def linear(self, point: OperatingPoint) -> LinearModel | None: ...
+    def queues(self, flows: Sequence[float], rtts_s: Sequence[float]) -> list[float]:
+        """Where the law has its queue at each of these points of Reno (flows, RTT with its queue),
+        in packets; nan where it has no model."""
     def design(
         self,
         point: OperatingPoint,

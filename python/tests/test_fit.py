@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,20 @@ def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
     named = experiment.read(file, laws=["pi2"], sets=["law.pi2.gains=auto"])
     assert named.plan.laws == ["pi2"]
     assert params(named)["alpha"] != params(experiment.read(file, laws=["pi2"]))["alpha"]
+
+
+def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
+    file = tmp_path / "auto.toml"
+    file.write_text(AUTO.replace("[[law]]", 'tcp = "linux-cubic"\n[[law]]', 1))
+    read = experiment.read(file)
+    there = Place(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0), tcp="cubic")
+    assert read.designed == [fit("pi", there, {"interval": "2ms"}).line]
+    assert "8 flows of cubic" in read.designed[0]
+    # Flows of L4S count as before under a law that tells them apart.
+    assert (
+        fit("dualpi2", replace(there, tcp="prague")).params
+        == fit("dualpi2", replace(there, tcp="reno")).params
+    )
 
 
 def test_a_sweep_is_designed_for_its_ends() -> None:

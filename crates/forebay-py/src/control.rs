@@ -205,6 +205,18 @@ impl LawModel {
         found.map(|model| filter(py, &model)).transpose()
     }
 
+    /// Where the law has its queue at each of these points of Reno (flows, RTT with its queue), in
+    /// packets; nan where it has no model.
+    fn queues(&self, flows: Vec<f64>, rtts_s: Vec<f64>) -> PyResult<Vec<f64>> {
+        let capacity = self.capacity_pkts_per_s();
+        let queue = |(flows, rtt_s): (f64, f64)| {
+            let point = linear::OperatingPoint::of_flows(flows, rtt_s, capacity);
+            let found = self.spec.linear(&self.given, &point, &self.site);
+            Ok(found.map_err(fault)?.map_or(f64::NAN, |it| it.queue_pkts))
+        };
+        flows.into_iter().zip(rtts_s).map(queue).collect()
+    }
+
     /// The law's design rule for a point at the wanted queue, packets as a number or a text such
     /// as "15ms": {gains, params, notes}, or None
     /// where it has none.

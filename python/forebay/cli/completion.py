@@ -26,6 +26,13 @@ def queues(incomplete: str) -> list[str]:
     return _beginning((queue["name"] for queue in _native.queues()), incomplete)
 
 
+def senders(incomplete: str) -> list[str]:
+    """Senders of `--tcp`."""
+    from forebay.control.senders import SENDERS
+
+    return _beginning(SENDERS, incomplete)
+
+
 def settings(incomplete: str) -> list[str]:
     """Keys of `--set` for a scenario, up to and with the `=`."""
     from forebay.guide import explain

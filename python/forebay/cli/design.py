@@ -12,7 +12,7 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import AsJson, L4sFlows, LawKind, Style, settings
+from forebay.cli.options import AsJson, L4sFlows, LawKind, Style, Tcp, settings
 from forebay.control.spans import DOTS
 
 if TYPE_CHECKING:
@@ -38,10 +38,17 @@ def design(
     ] = None,
     flows: Annotated[
         str | None,
-        typer.Option(help="Long-lived TCP flows on it; 10..400 for a range.", show_default=False),
+        typer.Option(
+            help="Long-lived TCP flows on it; 10..400 for a range; 30,20 for classes of flows.",
+            show_default=False,
+        ),
     ] = None,
     rtt: Annotated[
-        str | None, typer.Option(help="Propagation both ways, such as 200ms.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Propagation both ways, such as 200ms; 20ms,80ms for classes of flows.",
+            show_default=False,
+        ),
     ] = None,
     from_: Annotated[
         Path | None,
@@ -52,6 +59,7 @@ def design(
             metavar="FILE",
         ),
     ] = None,
+    tcp: Tcp = "reno",
     l4s_flows: L4sFlows = 0.0,
     packet: Annotated[
         str | None, typer.Option(help="Usual size of a packet; 1000B if it is left out.")
@@ -107,6 +115,7 @@ def design(
             "--buffer": buffer,
             "--export": export,
             "--l4s-flows": l4s_flows or None,
+            "--tcp": None if tcp == "reno" else tcp,
             "--set": next((key for key in wanted if key != "interval"), None),
         }
         for key, value in beside.items():
@@ -116,12 +125,13 @@ def design(
             law, rate, rtt, counts, packet, target, wanted.get("interval"), out, as_json=as_json
         )
         return
-    number = _number(counts)
     if out is None and not as_json:
         out = Path("results") / f"design-{law}"
     if out is not None:
         place.check(out)
-    result = designed(law, rate, number, rtt, packet, target, buffer, settings(set_), l4s_flows)
+    result = designed(
+        law, rate, counts, rtt, packet, target, buffer, settings(set_), l4s_flows, tcp
+    )
     if export is not None:
         from forebay.control import export as exported
 
@@ -155,7 +165,8 @@ def _link(
         if not quiet:
             print(f"From {path}: {rate}, {flows} flows or more, {rtt} or less, packets of {packet}")
     if flows is not None and DOTS not in flows:
-        _number(flows)
+        for one in flows.split(","):
+            _number(one)
     for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if value is None:
             raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
@@ -163,9 +174,9 @@ def _link(
     return rate, flows, rtt, packet or "1000B"
 
 
-def _number(text: str) -> float:
+def _number(text: str) -> None:
     try:
-        return float(text)
+        float(text)
     except ValueError:
         raise ScenarioError(f'--flows: found "{text}", allowed: a number') from None
 
@@ -182,6 +193,7 @@ def _write(result: Design, out: Path) -> list[Path]:
     if result.loop is not None:
         link = result.link
         beside = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
+        beside += f" of {link.senders}" if link.groups else ""
         title = f"{result.law} for {words.quantity(link.rate)}, {link.flows:g} flows{beside}"
         for name, draw in [
             ("bode", pictures.bode),
@@ -234,7 +246,12 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     def window_pkts(loop: Loop) -> float:
         return float(Rest.signalled(loop.point.probability).window_pkts)
 
-    row("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
+    mixed = result.rested
+    if mixed is None:
+        row("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
+    for one in () if mixed is None else mixed.classes:
+        name = f"{one.flows:g} of {one.tcp}, {1e3 * one.propagation_s:g} ms"
+        table.add_row(name, f"{one.window_pkts:.4g} packets in {1e3 * one.rtt_s:.4g} ms")
     row("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
     both = result.classes
     if both is not None:
@@ -244,7 +261,8 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
         table.add_row("rate, classic", f"{both.rate_classic_pkts_per_s:.4g} packets/s")
         table.add_row("rate, L4S", f"{both.rate_l4s_pkts_per_s:.4g} packets/s")
         table.add_row("L4S to classic", f"{both.ratio:.4g}")
-    row("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
+    if mixed is None:
+        row("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
     row("queue", "{:.4g} packets", result.queue_pkts, lambda loop: loop.model["queue_pkts"])
     if result.loop is not None and result.loop.interval_s is not None:
         table.add_row("sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms")

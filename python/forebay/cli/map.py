@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import L4sFlows, LawKind, NoStore, Packet, StoreAt, Style, settings
+from forebay.cli.options import L4sFlows, LawKind, NoStore, Packet, StoreAt, Style, Tcp, settings
 from forebay.control.spans import DOTS
 
 
@@ -16,7 +16,10 @@ def stability_map(
     law: LawKind,
     rate: Annotated[str, typer.Option(help="Rate of the link, or a range 5..50Mbit/s.")],
     flows: Annotated[str, typer.Option(help="Range of long-lived TCP flows, such as 10..400.")],
-    rtt: Annotated[str, typer.Option(help="Propagation both ways, or a range 20..500ms.")],
+    rtt: Annotated[
+        str, typer.Option(help="Propagation both ways, a range 20..500ms, or of classes 20ms,80ms.")
+    ],
+    tcp: Tcp = "reno",
     l4s_flows: L4sFlows = 0.0,
     packet: Packet = "1000B",
     buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
@@ -73,6 +76,7 @@ def stability_map(
         simulate,
         runs,
         windows,
+        tcp,
     )
     named = drawn.plot().files("map")
     out.mkdir(parents=True, exist_ok=True)

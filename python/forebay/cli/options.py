@@ -86,6 +86,14 @@ L4sFlows = Annotated[
         show_default="none",
     ),
 ]
+Tcp = Annotated[
+    str,
+    typer.Option(
+        help="Sender of the flows: reno as published, linux-reno, cubic, dctcp or prague; one of "
+        "each class of flows, such as cubic,reno, or one for all.",
+        autocompletion=completion.senders,
+    ),
+]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object; files are written only with --out."),

@@ -12,14 +12,13 @@ from forebay._native import ScenarioError
 from forebay.control import margins
 from forebay.control.designed import Advice, Design, once
 from forebay.control.link import Link
+from forebay.control.margins import CALM as CALM
 
 #: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
 #: away: PI-PD's rule has the same bound.
 LONGEST = 0.25
 #: The share that a design takes instead.
 TAKEN = 0.2
-#: Largest |1/(1 + L)| that is calm: at least 6 dB and 29° (Åström and Hägglund 2006).
-CALM = 2.0
 #: Factors on a goal, nearest first.
 LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)

@@ -110,6 +110,12 @@ class Classes:
         }
 
 
+class DelayLoop(Loop):
+    """The loop of both classes through the delay of the head."""
+
+    held = "Queuing delay at the link's rate"
+
+
 @dataclass(frozen=True)
 class Coupled:
     """A law on a link with a number of L4S flows beside the classic ones, or with none.
@@ -165,8 +171,9 @@ class Coupled:
     def _rtt_s(self, rtt_classic_s: float, queue_s: float) -> float:
         return rtt_classic_s - queue_s if self.apart else rtt_classic_s
 
-    def alike(self, flows: float, propagation_s: float) -> float:
-        """How many flows of Reno alone need the p' of these and of the L4S flows."""
+    def alike(self, flows: float, propagation_s: float, _queue_pkts: float = 0.0) -> float:
+        """How many flows of Reno alone need the p' of these and of the L4S flows, where the law
+        holds its queue."""
         if not self.flows:
             return flows
         total = flows + self.flows * math.sqrt(2) / self.coupling
@@ -263,7 +270,7 @@ class Coupled:
         return replace(built, gain=k_c, delay_s=delay_c_s, beside=beside)
 
     def loop(self, cell: Cell) -> Loop:
-        return Loop(*cell, self.terms([cell]))
+        return (DelayLoop if self.flows else Loop)(*cell, self.terms([cell]))
 
     def at(self, flows: float, propagation_s: float) -> Loop | None:
         """The loop where the flows settle; None where they do not."""

@@ -10,19 +10,20 @@ from forebay import units
 from forebay._native import ScenarioError
 from forebay.control import advice
 from forebay.control.designed import Design, once
-from forebay.control.link import Link
+from forebay.control.link import PLAIN, Link, Many
 
 
 def design(
     law: str,
     rate: str,
-    flows: float,
-    rtt: str,
+    flows: Many,
+    rtt: Many,
     packet: str = "1000B",
     target: str | None = None,
     buffer: str | None = None,
     sets: Mapping[str, Any] | None = None,
     l4s_flows: float = 0.0,
+    tcp: Many = PLAIN,
 ) -> Design:
     """Designs a law for a link.
 
@@ -35,6 +36,10 @@ def design(
     sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
         alone ({"interval": "10ms"}).
     l4s_flows: scalable flows beside the classic ones, under a law that couples both.
+    tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
+
+    Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
+    or "20ms,80ms"); one number of flows is divided equally among the classes.
 
     A law without a design rule is analysed with its parameters as they are. Raises
     `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
@@ -42,7 +47,7 @@ def design(
     """
     given = {key: units.plain(value) for key, value in (sets or {}).items()}
     target = _one_target(target, given.pop("target", None))
-    link = Link.of(rate, packet, flows, rtt, target, buffer, l4s_flows)
+    link = Link.of(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
     made = once(law, link, given)
     if made.loop is None:
         return made

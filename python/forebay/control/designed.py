@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from forebay import _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.control import margins, plant
 from forebay.control.classes import Classes, Coupled
 from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
-from forebay.control.margins import Margins
+from forebay.control.margins import CALM, Margins
+from forebay.control.mix import Mix, Rested
 from forebay.control.rates import RateLoop
 from forebay.control.sawtooth import Rest, Sawtooth
+
+#: A rule is asked for at most so many times more or fewer flows of Reno; and halvings of the
+#: factor between what is calm and what is not.
+FARTHEST, CLOSER = 2.0**12, 5
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Design:
     advice: what would make a loop calmer that amplifies too much.
     classes: both classes at rest, where there are L4S flows; `point` is then that of as many
         flows of Reno as need the same probability.
+    rested: all senders at rest, where they are not Reno's of one RTT; `point` likewise.
     """
 
     law: str
@@ -72,13 +79,14 @@ class Design:
     published: Loop | None = None
     advice: Advice | None = None
     classes: Classes | None = None
+    rested: Rested | None = None
 
     @cached_property
     def sawtooth(self) -> Loop | None:
         """The same law with ACKs as the flows' clock and windows in sawteeth, which is nearer to
         packets than the published plant of `loop`; None where such flows do not settle, for laws
-        of rates, and with L4S flows."""
-        if self.loop is None or self.classes is not None:
+        of rates, and for flows other than Reno's with one RTT."""
+        if self.loop is None or self.classes is not None or self.rested is not None:
             return None
         return Sawtooth(self.model()).at(self.link.flows, self.link.rtt_s)
 
@@ -88,6 +96,14 @@ class Design:
         if self.classes is not None:
             return self.classes.queue_pkts
         return self.held_pkts
+
+    @property
+    def window_pkts(self) -> float:
+        """Of a flow; the mean of several classes."""
+        if self.rested is None:
+            return self.point.window_pkts
+        of = self.rested.classes
+        return sum(one.flows * one.window_pkts for one in of) / sum(one.flows for one in of)
 
     @property
     def held_pkts(self) -> float:
@@ -123,12 +139,13 @@ class Design:
             "gains": {name: _finite(gain) for name, gain in self.gains.items()},
             "params": dict(self.params),
             "operating_point": {
-                "window_pkts": self.point.window_pkts,
+                "window_pkts": self.window_pkts,
                 "probability": self.point.probability,
                 "rtt_s": self.point.rtt_s,
                 "queue_pkts": self.queue_pkts,
             },
             "classes": self.classes and self.classes.as_json(),
+            "senders": self.rested and self.rested.as_json(),
             "margins": _margins(margins),
             "crossover_rad_s": margins and _finite(margins.crossover_rad_s),
             "settling_s": _finite(self.settling_s),
@@ -175,18 +192,26 @@ class Design:
         link = self.link
         beside = f"--l4s-flows {link.l4s_flows:g} " if link.l4s_flows else ""
         few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
+        more = " ".join(
+            f"--set traffic.{i}.flows={max(1, round(4 * one.flows))}"
+            for i, one in enumerate(link.groups)
+        )
         commands = [
             f"forebay run {name}",
             # A result is not replaced: this one has a place of its own.
-            f"forebay run {name} --set traffic.0.flows={many} --seeds 5 "
+            f"forebay run {name} {more or f'--set traffic.0.flows={many}'} --seeds 5 "
             f"--out results/{self.law}-{many}",
         ]
         if self.loop is not None:
+            rate, rtt = link.rate, f"{_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)}"
+            if len(link.groups) > 1:
+                beside = f"--tcp {link.senders} "
+                rate, rtt = f"{link.rate_bps / 4:.0f}..{4 * link.rate_bps}bit/s", link.rtts
+            elif link.groups:
+                beside = f"--tcp {link.senders} "
             commands.append(
-                f"forebay map {self.law} --rate {link.rate} --packet {link.packet} "
-                f"--flows {few}..{many} "
-                f"--rtt {_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)} "
-                f"--buffer {link.buffer_pkts}p {beside}{sets}"
+                f"forebay map {self.law} --rate {rate} --packet {link.packet} "
+                f"--flows {few}..{many} --rtt {rtt} --buffer {link.buffer_pkts}p {beside}{sets}"
             )
         return commands
 
@@ -194,9 +219,9 @@ class Design:
         """The law with its parameters on the link."""
         return self.link.model(self.law, self.params)
 
-    def coupled(self) -> Coupled:
-        """The same with the link's L4S flows."""
-        return Coupled.on(self.link, self.law, self.params)
+    def among(self) -> Coupled | Mix:
+        """The same among the link's flows."""
+        return plant.on(self.link, self.law, self.params)
 
 
 def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
@@ -208,8 +233,14 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
     base = link.model(law, params)
     capacity = base.capacity_pkts_per_s
     # A design rule knows flows of Reno: as many as need the same probability.
-    flows = Coupled.on(link, law, params).alike(link.flows, link.rtt_s)
+    of = plant.on(link, law, params)
+    flows = of.alike(link.flows, link.rtt_s, link.target_pkts)
     wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
+    if wanted.probability >= 1 and isinstance(of, Mix):
+        raise ScenarioError(
+            f"--flows: found {link.flows:g}, which need a probability of {wanted.probability:.3g}, "
+            "allowed: fewer, so that it is below 1"
+        )
     if wanted.probability >= 1:
         most = 2**-0.5 * capacity * wanted.rtt_s
         raise ScenarioError(
@@ -217,7 +248,10 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
             "target; with windows below √2 packets no signal slows TCP down enough"
         )
     goals = [(key, value) for key, value in given.items() if key in names]
-    designed = base.design(wanted, link.target_pkts, goals)
+    rule = wanted
+    if isinstance(of, Mix):
+        rule = _as_reno(law, link, tuple(params)) or wanted
+    designed = base.design(rule, link.target_pkts, goals)
     values = dict(params)
     if designed is not None:
         values |= dict(designed["params"])
@@ -231,11 +265,22 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
         if designed is not None
         else ["The law has no design rule: these are its parameters as they are."]
     )
-    coupled = Coupled.on(link, law, shown)
-    found = coupled.operate(link.flows, link.rtt_s)
+    there = plant.on(link, law, shown)
+    found = there.operate(link.flows, link.rtt_s)
     if found is not None:
-        loop, classes = coupled.loop(found), coupled.split(found)
+        loop = there.loop(found)
+        if isinstance(there, Mix):
+            if designed is not None:
+                notes = [_told(rule, wanted), *notes]
+            rested = there.split(found)
+            return Design(law, link, gains, shown, notes, found[0], loop, rested=rested)
+        classes = there.split(found)
         return Design(law, link, gains, shown, notes, found[0], loop, classes=classes)
+    if final.rate_control is not None and isinstance(there, Mix):
+        raise ScenarioError(
+            f'--tcp: found "{link.senders}" with {law}, which acts on rates, allowed: reno with '
+            "one RTT"
+        )
     if designed is not None and final.rate_control is not None:
         utilisation, k_p, k_i, k_d = final.rate_control
         rates = RateLoop(capacity, flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
@@ -245,14 +290,83 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
             f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
             f"{', '.join(_designable(wanted))}"
         )
-    raise ScenarioError(_no_rest(law, link, coupled))
+    raise ScenarioError(_no_rest(law, link, there))
 
 
-def _no_rest(law: str, link: Link, model: Coupled) -> str:
+@lru_cache(maxsize=1 << 10)
+def _as_reno(law: str, link: Link, params: tuple[tuple[str, str], ...]) -> OperatingPoint | None:
+    """As how many flows of Reno a design rule sees this link, with the defaults of its goals: as
+    the most with which the loop of the link's own senders stays calm. None for a law that has no
+    rule or does not integrate, whose rule asks for the p at which it rests."""
+    base, per_s = link.model(law, params), link.rate_bps / (8 * link.packet_bytes)
+    rtt_s = link.rtt_s + link.target_pkts / per_s
+    known: dict[float, bool] = {}
+
+    def calm(flows: float) -> bool:
+        if flows not in known:
+            known[flows] = _peak(flows) <= CALM
+        return known[flows]
+
+    def _peak(flows: float) -> float:
+        point = OperatingPoint(flows, rtt_s, per_s)
+        try:
+            made = base.design(point, link.target_pkts, [])
+            assert made is not None
+            values = dict(params) | dict(made["params"]) | dict(params)
+            loop = plant.on(link, law, list(values.items())).at(link.flows, link.rtt_s)
+        except ScenarioError:
+            return math.inf
+        if loop is None or not loop.stable:
+            return math.inf
+        return margins.peak(loop.terms, loop.grid)
+
+    alike = plant.on(link, law, params).alike(link.flows, link.rtt_s, link.target_pkts)
+    start = OperatingPoint(alike, rtt_s, per_s)
+    model = base.linear(start)
+    if model is None or not model["integrates"] or base.design(start, link.target_pkts, []) is None:
+        return None
+    # More flows of Reno have less gain: the rule then gives the law more.
+    good, bad, step = alike, alike, 2.0
+    while calm(good) and good < FARTHEST * alike:
+        bad = good * step
+        if not calm(bad):
+            break
+        good = bad
+    else:
+        while not calm(good):
+            good, bad = good / step, good
+            if good < alike / FARTHEST:
+                return None
+    for _ in range(CLOSER):
+        middle = math.sqrt(good * bad)
+        good, bad = (middle, bad) if calm(middle) else (good, middle)
+    return OperatingPoint(good, rtt_s, per_s)
+
+
+def _told(rule: OperatingPoint, wanted: OperatingPoint) -> str:
+    """What a rule for Reno was asked."""
+    if rule is wanted:
+        return (
+            f"The law's rule knows Reno alone: it was asked for {wanted.flows:.3g} flows of Reno, "
+            "which need the same p0. Of those it says:"
+        )
+    return (
+        f"The law's rule knows Reno alone: it was asked for {rule.flows:.3g} flows of Reno, the "
+        f"most with which, by the usual goals, |1/(1 + L)| of the plant here is at most {CALM:g} "
+        f"({wanted.flows:.3g} need the same p0). Of those it says:"
+    )
+
+
+def _no_rest(law: str, link: Link, model: Coupled | Mix) -> str:
     """Why there is no operating point, in one line."""
     how, queue_pkts, p = model.rest(link.flows, link.rtt_s)
     flows = f"{link.flows:g} flows"
     at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
+    if how == "small":
+        return (
+            f"--flows: found {link.flows:g}, whose windows would be below the least that "
+            f"{link.senders} keeps{at}, allowed: fewer"
+        )
     if how == "saturated":
         return (
             f"--flows: found {link.flows:g}, which need a probability of {p:.3g}{at}, allowed: "

@@ -192,5 +192,6 @@ def _csv(loop: Loop) -> str:
 def _one_path(loop: Loop) -> None:
     if loop.terms.beside is not None:
         raise ScenarioError(
-            "--export: found two classes of flows, allowed: one (.csv has the response of both)"
+            "--export: found classes of flows with delays of their own, allowed: one (.csv has the "
+            "response of all)"
         )

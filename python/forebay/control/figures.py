@@ -256,6 +256,7 @@ NOWHERE = {
     "jump": "#b79ac8",
     "empty": "#a9cfa4",
     "unmodelled": "#eeeeee",
+    "small": "#9db7d5",
 }
 
 
@@ -325,8 +326,9 @@ def draw_map(drawn: Map) -> Plot:
         else:
             axes.text(0, -0.1, "\n".join(captions), transform=axes.transAxes, va="top", **NOTE)
         # What no axis shows.
-        fixed = drawn.link.rtt if drawn.axis == "rate" else drawn.link.rate
+        fixed = drawn.link.rtts if drawn.axis == "rate" else drawn.link.rate
         beside = f" beside {drawn.link.l4s_flows:g} flows of L4S" if drawn.link.l4s_flows else ""
+        beside += f" with {drawn.link.senders}" if drawn.link.groups else ""
         described = "" if drawn.windows == "published" else f" with {drawn.windows} windows"
         axes.set_title(
             f"{drawn.law} on {words.quantity(fixed)}{beside}{described}: where its loop is stable"

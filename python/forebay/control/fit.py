@@ -22,7 +22,7 @@ from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import advice, noise
 from forebay.control.design import design
 from forebay.control.designed import Design
-from forebay.control.link import LEAST_TARGET_PKTS, TARGET_SHARE
+from forebay.control.link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
 
 #: Fewest long-lived flows that are assumed where nobody says how many there are.
 ASSUMED_FLOWS = 4.0
@@ -52,7 +52,7 @@ class Place:
 
     rtt_s: least and most propagation both ways. flows: fewest and most long-lived ones; None where
     nobody knows. room_pkts: the buffer, in packets of packet_bytes. one_loop: whether the law
-    controls one queue of all flows.
+    controls one queue of all flows. tcp: their sender, as of `forebay design --tcp`.
     """
 
     rate_bps: int
@@ -61,6 +61,7 @@ class Place:
     room_pkts: float
     flows: tuple[float, float] | None = None
     one_loop: bool = True
+    tcp: str = PLAIN
 
     @property
     def capacity_pkts_per_s(self) -> float:
@@ -111,7 +112,12 @@ def _fit(law: str, place: Place, given: tuple[tuple[str, str], ...]) -> Fitted:
     why = "has no design rule" if place.one_loop else "has a loop for each flow"
     if place.one_loop:
         try:
-            found = _designed(law, place, texts, model)
+            try:
+                found = _designed(law, place, texts, model)
+            except ScenarioError:
+                # What suits no other sender may suit Reno, whose rule it is.
+                place = replace(place, tcp=PLAIN)
+                found = _designed(law, place, texts, model)
         except ScenarioError as error:
             # A given number that no law takes was refused before.
             found, why = None, f"is not designed ({error})"
@@ -148,6 +154,7 @@ def _designed(law: str, place: Place, given: Mapping[str, str], model: LawModel)
             target,
             f"{math.floor(room_pkts)}p",
             sets,
+            tcp=place.tcp,
         )
 
     made = made_with(target, sets)
@@ -194,7 +201,8 @@ def _calmer(
     better = made.advice
     if better is not None and better.value is not None and (better.key != "target" or free):
         return better.key, better.value
-    if made.loop is None or not made.stable:
+    # How far losses move the queue is known of Reno.
+    if made.loop is None or not made.stable or made.rested is not None:
         return None, ""
     queue_pkts, share = noise.deviations(made.loop)
     target_pkts = made.link.target_pkts
@@ -278,6 +286,7 @@ def _line(
     )
     if place.flows is None:
         count = f"{few:g} flows or more (assumed)"
+    count += "" if place.tcp == PLAIN else f" of {place.tcp}"
     rtt = _rtt(place)
     words = f"{law} designed for {units.rate(place.rate_bps)}, {rtt}, {count}: "
     words += _values(params) or "every number was given"

@@ -168,6 +168,13 @@ def column(values: Sequence[float] | Floats) -> float | Floats:
     return float(found[0]) if (found == found[0]).all() else found[:, None]
 
 
+def complex_column(values: Complexes) -> Number:
+    """The same for numbers that may be complex; as real ones where all of them are."""
+    if not values.imag.any():
+        return column(np.asarray(values.real, float))
+    return complex(values[0]) if (values == values[0]).all() else values[:, None]
+
+
 def kind(model: LinearModel) -> tuple[bool, bool, bool]:
     """Loops of one kind go through the same formulas."""
     return average_pole(model) is not None, model["direct"] != 0, model["sampled"] is not None
@@ -308,7 +315,7 @@ def residues(t: Terms) -> list[tuple[Number, Number]]:
         return [(t.gain * one, pole) for one, pole in zip(t.shares, t.poles, strict=True)]
     found: list[tuple[Number, Number]] = []
     for i, pole in enumerate(t.poles):
-        residue: Number = t.gain
+        residue: Any = t.gain
         for j, other in enumerate(t.poles):
             if i != j:
                 residue = residue / (other - pole)

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from forebay import _native
+from forebay import _native, units
 from forebay._native import LawModel, ScenarioError
-from forebay.run.scenario import Dumbbell, Law, Value
+from forebay.control.senders import SENDERS
+from forebay.run.scenario import Dumbbell, Group, Law, Value
 
 if TYPE_CHECKING:
     from forebay._native import Parameter
 
 #: The set-point where none is given: this share of what is under way without a queue.
 TARGET_SHARE = 0.25
+#: The sender of the published plant.
+PLAIN = "reno"
 #: A set-point is at least this, or there is no queue to control.
 LEAST_TARGET_PKTS = 5.0
+
+
+#: One value, or one of each class of flows; as texts they stand between commas.
+Many = str | float | Sequence[str] | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,8 @@ class Link:
     rate, packet, rtt: texts with units; rtt is propagation both ways, without queueing.
     target_pkts: queue length to hold; buffer_pkts: packets that the buffer holds.
     l4s_flows: scalable flows with ECT(1) beside the classic ones; none by default.
+    groups: the flows by sender and RTT; none where all are Reno's with one RTT. `flows` then has
+        all of them, and `rtt` the mean.
     """
 
     rate: str
@@ -36,23 +45,36 @@ class Link:
     target_pkts: float
     buffer_pkts: int
     l4s_flows: float = 0.0
+    groups: tuple[Group, ...] = ()
 
     @staticmethod
     def of(
         rate: str,
         packet: str,
-        flows: float,
-        rtt: str,
+        flows: Many,
+        rtt: Many,
         target: str | None = None,
         buffer: str | None = None,
         l4s_flows: float = 0.0,
+        tcp: Many = PLAIN,
     ) -> Link:
         """With a set-point of a quarter of the bandwidth-delay product where none is given, and
-        a buffer of one such product or twice the set-point, whichever is more. A set-point that
-        is a delay counts as what this link sends in that time.
+        a buffer of one such product or twice the set-point, whichever is more; of the longest RTT.
+        A set-point that is a delay counts as what this link sends in that time.
 
         Raises `ScenarioError`.
         """
+        groups = grouped(flows, rtt, tcp)
+        longest = max(groups, key=lambda one: one.rtt_s).rtt
+        flows = sum(one.flows for one in groups)
+        rtt = longest
+        if len(groups) > 1:
+            rtt = units.time(sum(one.flows * one.rtt_s for one in groups) / flows)
+        if l4s_flows and (len(groups) > 1 or groups[0].tcp != PLAIN):
+            raise ScenarioError(
+                f"--l4s-flows: found {l4s_flows:g} beside --tcp or several --rtt, allowed: with "
+                f"flows of {PLAIN} that share one RTT"
+            )
         rate_bps = _native.quantity("--rate", rate, "rate")
         packet_bytes = _native.quantity("--packet", packet, "size")
         rtt_s = _native.quantity("--rtt", rtt, "time")
@@ -64,6 +86,7 @@ class Link:
         if not (math.isfinite(l4s_flows) and l4s_flows >= 0):
             raise ScenarioError(f"--l4s-flows: found {l4s_flows:g}, allowed: zero or more")
         product_pkts = rate_bps * rtt_s / (8 * packet_bytes)
+        longest_pkts = rate_bps * _native.quantity("--rtt", longest, "time") / (8 * packet_bytes)
         target_pkts = (
             max(float(round(TARGET_SHARE * product_pkts)), LEAST_TARGET_PKTS)
             if target is None
@@ -72,7 +95,7 @@ class Link:
         if not target_pkts > 0:
             raise ScenarioError("--target: found 0, allowed: more than zero")
         buffer_pkts = (
-            max(product_pkts, 2 * target_pkts)
+            max(longest_pkts, 2 * target_pkts)
             if buffer is None
             else _native.quantity("--buffer", buffer, "queue")
         )
@@ -81,11 +104,46 @@ class Link:
                 f'--target: found "{target_pkts:g}p", allowed: at most the buffer, '
                 f'"{buffer_pkts:g}p"'
             )
-        return Link(rate, packet, flows, rtt, target_pkts, math.ceil(buffer_pkts), l4s_flows)
+        plain = len(groups) == 1 and groups[0].tcp == PLAIN
+        return Link(
+            rate,
+            packet,
+            flows,
+            rtt,
+            target_pkts,
+            math.ceil(buffer_pkts),
+            l4s_flows,
+            () if plain else groups,
+        )
 
     @property
     def rtt_s(self) -> float:
         return _native.quantity("--rtt", self.rtt, "time")
+
+    @property
+    def shortest_s(self) -> float:
+        """The shortest RTT."""
+        return min((one.rtt_s for one in self.groups), default=self.rtt_s)
+
+    def with_load(self, flows: float, rtt_s: float) -> Link:
+        """With this many flows of this mean RTT, of which the classes keep their shares."""
+        by, longer = flows / self.flows, rtt_s / self.rtt_s
+        groups = tuple(
+            replace(one, flows=by * one.flows, rtt=f"{round(1e6 * longer * one.rtt_s)}us")
+            for one in self.groups
+        )
+        return replace(self, flows=flows, rtt=f"{round(1e6 * rtt_s)}us", groups=groups)
+
+    @property
+    def senders(self) -> str:
+        """What `--tcp` has."""
+        names = [one.tcp for one in self.groups] or [PLAIN]
+        return names[0] if len(set(names)) == 1 else ",".join(names)
+
+    @property
+    def rtts(self) -> str:
+        """What `--rtt` has."""
+        return ",".join(dict.fromkeys(one.rtt for one in self.groups)) or self.rtt
 
     @property
     def rate_bps(self) -> int:
@@ -99,6 +157,52 @@ class Link:
         """A law on the link. Raises `ScenarioError` for a parameter that is wrong."""
         buffer_pkts = float(self.buffer_pkts)
         return LawModel(law, params, self.rate_bps, self.packet_bytes, buffer_pkts)
+
+
+def grouped(flows: Many, rtt: Many, tcp: Many) -> tuple[Group, ...]:
+    """Classes of flows: as many as the longest of the three lists has, where a list of one is of
+    all. One number of flows is divided equally. Raises `ScenarioError`."""
+    lists = {
+        key: text.split(",") if isinstance(text, str) else list(_listed(text))
+        for key, text in [("--flows", flows), ("--rtt", rtt), ("--tcp", tcp)]
+    }
+    size = max(map(len, lists.values()))
+    for key, found in lists.items():
+        if len(found) not in (1, size):
+            longest = next(other for other, them in lists.items() if len(them) == size)
+            raise ScenarioError(
+                f'{key}: found "{",".join(map(str, found))}", {len(found)} values beside {size} of '
+                f"{longest}, allowed: 1 or {size}"
+            )
+    counts = []
+    for one in lists["--flows"]:
+        try:
+            counts.append(float(one))
+        except ValueError:
+            raise ScenarioError(
+                f'--flows: found "{one}", allowed: a number, or one of each class such as 30,20'
+            ) from None
+        if not (math.isfinite(counts[-1]) and counts[-1] > 0):
+            raise ScenarioError(f"--flows: found {counts[-1]:g}, allowed: more than zero")
+    names = [str(one).strip() for one in lists["--tcp"]]
+    for name in names:
+        if name not in SENDERS:
+            raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
+    rtts = [str(one).strip() for one in lists["--rtt"]]
+    for text in rtts:
+        if _native.quantity("--rtt", text, "time") <= 0:
+            raise ScenarioError("--rtt: found 0, allowed: more than zero")
+
+    def each(values: list[Any], i: int) -> Any:
+        return values[i if len(values) == size else 0]
+
+    shared = size if len(counts) == 1 else 1
+    groups = [Group(each(names, i), each(counts, i) / shared, each(rtts, i)) for i in range(size)]
+    return tuple(groups)
+
+
+def _listed(value: float | Sequence[str] | Sequence[float]) -> Sequence[str | float]:
+    return value if isinstance(value, Sequence) else [value]
 
 
 def scenario(
@@ -117,7 +221,7 @@ def scenario(
         measure_from_s=duration_s / 3,
         rate=link.rate,
         fastest_bps=link.rate_bps,
-        delay_s=link.rtt_s / 4,
+        delay_s=link.shortest_s / 4,
         buffer_pkts=link.buffer_pkts,
         flows=max(1, round(link.flows)),
         packet=link.packet,
@@ -126,4 +230,5 @@ def scenario(
         target_pkts=target_pkts,
         sweep=sweep or {},
         l4s_flows=round(link.l4s_flows) and max(1, round(link.l4s_flows)),
+        groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in link.groups],
     ).text()

@@ -33,7 +33,10 @@ class Loop:
     point: where flows settle.
     model: the law there, from `LawModel.operate` or `LawModel.linear`.
     terms: both as numbers for `forebay.control.gain`.
+    held: what the law holds, in packets.
     """
+
+    held = "Queue"
 
     def __init__(
         self, point: OperatingPoint, model: LinearModel, terms: Terms | None = None

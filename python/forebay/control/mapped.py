@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
 from forebay._native import ScenarioError
 from forebay.control import maps
-from forebay.control.link import Link
+from forebay.control.link import PLAIN, Link, Many
 from forebay.control.maps import Map
 from forebay.control.spans import DOTS, ends
 from forebay.run import progress
@@ -47,7 +47,7 @@ def stability_map(
     law: str,
     rate: str,
     flows: str,
-    rtt: str,
+    rtt: Many,
     packet: str = "1000B",
     buffer: str | None = None,
     sets: Mapping[str, Any] | None = None,
@@ -56,6 +56,7 @@ def stability_map(
     simulate: int = 0,
     store: Store | None = None,
     windows: str = maps.WINDOWS[0],
+    tcp: Many = PLAIN,
 ) -> StabilityMap:
     """Maps where a law is stable, over flows and RTT or over flows and rate.
 
@@ -70,11 +71,18 @@ def stability_map(
         where these are kept; nowhere if None.
     windows: "published", the plant of the papers, or "sawtooth", which is nearer to packets: ACKs
         are the flows' clock, and windows sawteeth.
+    tcp: sender of the flows, as of `forebay.design`. It or rtt may be a list, of classes of flows
+        between which the flows are divided equally; the range is then of `rate`.
 
     Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
     the map without them. Raises `ScenarioError` for bad input.
     """
     fewest, most = _range("--flows", flows)
+    rtt = rtt if isinstance(rtt, str) else ",".join(_listed(rtt))
+    if DOTS in rtt and "," in rtt:
+        raise ScenarioError(
+            f'--rtt: found "{rtt}", allowed: a range, or a list beside a range of rate'
+        )
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
     if DOTS not in rate and DOTS not in rtt:
@@ -100,6 +108,7 @@ def stability_map(
         given.get("target", "1p"),
         buffer,
         l4s_flows,
+        tcp,
     )
     params = list(given.items())
     with progress.status("finding where the loop is stable"):
@@ -113,6 +122,10 @@ def stability_map(
         except KeyboardInterrupt:
             warnings.warn("interrupted; the map has no packets", stacklevel=2)
     return StabilityMap(**vars(drawn))
+
+
+def _listed(value: Many) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, Sequence) else [str(value)]
 
 
 def _range(key: str, text: str) -> tuple[str, str]:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from forebay import _native
 from forebay._native import LawModel, ScenarioError
-from forebay.control import gain, margins
+from forebay.control import gain, margins, plant
 from forebay.control.classes import Coupled
 from forebay.control.gain import Complexes, Terms
 from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
+from forebay.control.mix import Mix
 from forebay.control.sawtooth import Sawtooth
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ REASONS = {
     "jump": "the law's probability jumps past the one that TCP needs",
     "empty": "the law signals more than TCP needs with an empty queue",
     "unmodelled": "the law has no linear model there",
+    "small": "TCP would need a window below the least that it keeps",
 }
 #: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
 #: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
@@ -138,7 +140,7 @@ def stability_map(
     models = [_described(one, law, params, windows) for one in links]
     rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
 
-    def line(at: tuple[Coupled | Sawtooth, float]) -> tuple[list[str], Floats, Flags]:
+    def line(at: tuple[Coupled | Mix | Sawtooth, float]) -> tuple[list[str], Floats, Flags]:
         return _line(*at, columns)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -167,23 +169,32 @@ def stability_map(
 
 def _described(
     link: Link, law: str, params: Sequence[tuple[str, str]], windows: str
-) -> Coupled | Sawtooth:
+) -> Coupled | Mix | Sawtooth:
     """The law on the link, among flows of this description."""
     if windows not in WINDOWS:
         raise ScenarioError(f'--windows: found "{windows}", allowed: {", ".join(WINDOWS)}')
     if windows == WINDOWS[0]:
-        return Coupled.on(link, law, params)
-    if link.l4s_flows:
-        raise ScenarioError(f'--windows: found "{windows}" with --l4s-flows, allowed: {WINDOWS[0]}')
+        return plant.on(link, law, params)
+    other = (
+        "--l4s-flows" if link.l4s_flows else "--tcp, or with several RTTs" if link.groups else ""
+    )
+    if other:
+        raise ScenarioError(f'--windows: found "{windows}" with {other}, allowed: {WINDOWS[0]}')
     return Sawtooth(link.model(law, params))
 
 
 def _line(
-    model: Coupled | Sawtooth, rtt_s: float, columns: Floats
+    model: Coupled | Mix | Sawtooth, rtt_s: float, columns: Floats
 ) -> tuple[list[str], Floats, Flags]:
     """How each number of flows rests at one RTT and rate, its margin and whether it is stable."""
     flows = columns.tolist()
     margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
+    if isinstance(model, Mix):
+        rest, there_cells = model.cells(columns, rtt_s)
+        if there_cells:
+            at = [i for i, how in enumerate(rest) if how == "linear"]
+            margin[at], stable[at] = count(there_cells, model)
+        return rest, margin, stable
     if isinstance(model, Coupled) and model.flows:
         cells = [model.operate(n, rtt_s) for n in flows]
         rest = [
@@ -219,7 +230,7 @@ def modelled() -> list[str]:
 
 
 def count(
-    cells: Sequence[tuple[OperatingPoint, LinearModel]], of: Coupled | None = None
+    cells: Sequence[tuple[OperatingPoint, LinearModel]], of: Coupled | Mix | None = None
 ) -> tuple[Floats, Flags]:
     """Gain margins in dB, and whether each loop is stable; all at once.
 
@@ -379,6 +390,8 @@ def simulate(
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
     values = _inner(drawn.values, points)
+    if drawn.link.groups:
+        return _simulate_classes(drawn, params, flows, values, longest_s, store)
     keys, unit = (["bottleneck.rate"], "bit/s")
     if drawn.axis == "rtt":
         keys, unit = [f"traffic.{i}.rtt" for i in range(2 if drawn.link.l4s_flows else 1)], "us"
@@ -422,6 +435,41 @@ def simulate(
             mean = finished.metrics["queue_mean_pkts"]
             deviation = finished.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
             found.append((float(settings["traffic.0.flows"]), float(value), deviation))
+    found.sort()
+    return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
+
+
+def _simulate_classes(
+    drawn: Map,
+    params: Sequence[tuple[str, str]],
+    flows: Sequence[int],
+    values: Sequence[float],
+    longest_s: float,
+    store: Store | None,
+) -> Map:
+    """`simulate` of classes of flows: a scenario for each point, as classes move together."""
+    from forebay.run import experiment
+    from forebay.run.runs import Runs
+
+    at = [(float(n), float(value)) for n in flows for value in values]
+    settling_s = {one: _settling_s(drawn, params, *one) for one in at}
+    duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
+    found = []
+    for n, value in at:
+        link = drawn.link
+        rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
+        link = replace(link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
+        text = scenario(link, drawn.law, params, "Oscillation", link.target_pkts, duration_s)
+        read = experiment.read(text)
+        done = experiment.execute(read, samples=False, store=store)
+        if done.interrupted:
+            raise KeyboardInterrupt
+        if done.faults:
+            raise RuntimeError(experiment.fault_in_words(read.plan, done.faults[0]))
+        for finished in Runs(read, done).runs:
+            mean = finished.metrics["queue_mean_pkts"]
+            deviation = finished.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
+            found.append((n, value, deviation))
     found.sort()
     return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
 

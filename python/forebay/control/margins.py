@@ -21,6 +21,8 @@ from forebay.control.gain import Complexes, Terms
 Floats = NDArray[np.float64]
 Gain = Callable[[Terms, Complexes], Complexes]
 
+#: Largest |1/(1 + L)| that is calm: at least 6 dB and 29° (Åström and Hägglund 2006).
+CALM = 2.0
 #: Largest turn of 1 + L between two frequencies of the count, in rad.
 TURN = 0.5
 #: Most frequencies of a grid's even part.

@@ -12,6 +12,7 @@ from forebay._native import ScenarioError
 from forebay.control import design as designs
 from forebay.control import export, pictures
 from forebay.control.designed import Design
+from forebay.control.link import PLAIN, Many
 
 if TYPE_CHECKING:
     from forebay.control.loop import Loop
@@ -83,7 +84,7 @@ class Drawn(Design):
             ]
         rows.append(["settling time", f"{self.settling_s:.3g} s"])
         rows.append(["stable", "yes" if self.stable else "no"])
-        link = f"{self.link.rate}, {self.link.flows:g} flows, RTT {self.link.rtt}"
+        link = f"{self.link.rate}, {self.link.flows:g} flows, RTT {self.link.rtts}"
         figure = self.plot() if self.loop is not None else None
         return shown.html(f"{self.law} for {link}", [], rows, figure)
 
@@ -99,14 +100,15 @@ class Drawn(Design):
 def design(
     law: str,
     rate: str,
-    flows: float,
-    rtt: str,
+    flows: Many,
+    rtt: Many,
     packet: str = "1000B",
     target: str | None = None,
     buffer: str | None = None,
     sets: Mapping[str, Any] | None = None,
     l4s_flows: float = 0.0,
+    tcp: Many = PLAIN,
 ) -> Drawn:
     """Designs a law for a link; arguments and errors as of `forebay.control.design.design`."""
-    made = designs.design(law, rate, flows, rtt, packet, target, buffer, sets, l4s_flows)
+    made = designs.design(law, rate, flows, rtt, packet, target, buffer, sets, l4s_flows, tcp)
     return Drawn(**{one.name: getattr(made, one.name) for one in fields(made)})

@@ -146,7 +146,7 @@ def step(loop: Loop, title: str = "") -> Plot:
         axes.axhline(rest, label=f"at rest, {rest:.4g} packets", **EDGE)
         axes.plot(time_s, rest + deviation_pkts, color=LINE)
         # Of several classes the loop has the delay, and no queue.
-        held = "Queue" if loop.terms.beside is None else "Queuing delay at the link's rate"
+        held = loop.held
         axes.set(xlabel="Time since the flows came [s]", ylabel=f"{held} [packets]")
         axes.set_xlim(0, duration_s)
         settling = loop.settling_s

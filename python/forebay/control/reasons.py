@@ -12,6 +12,7 @@ from forebay.report.words import quantity as spaced
 
 if TYPE_CHECKING:
     from forebay.control.designed import Design
+    from forebay.control.mix import Rested
 
 #: Fast retransmit needs three packets after the lost one.
 LEAST_WINDOW_PKTS = 4.0
@@ -24,21 +25,13 @@ ROOM = 4.0
 
 def of(design: Design) -> str:
     """One paragraph from the link to the margins."""
-    link, point = design.link, design.point
-    per_s = point.capacity_pkts_per_s
+    link = design.link
     sentences = [
-        f"{_who(design)} with {spaced(link.rtt)} of propagation share "
-        f"{per_s:,.0f} packets per second. With {design.queue_pkts:.1f} packets in the queue the "
-        f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
-        f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
-        f"packet in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
-        f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
-        f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of "
-        "R.",
+        *(_reno(design) if design.rested is None else _mixed(design, design.rested)),
         *_classes(design),
         *design.notes,
     ]
-    if point.window_pkts < LEAST_WINDOW_PKTS:
+    if design.window_pkts < LEAST_WINDOW_PKTS:
         sentences.append(
             "With windows this small TCP lives on timeouts, which the model does not know: "
             "believe the packets."
@@ -54,6 +47,46 @@ def of(design: Design) -> str:
         sentences += _loop_reasons(design, design.loop)
         sentences += _sawtooth(design)
     return " ".join(sentences)
+
+
+def _reno(design: Design) -> list[str]:
+    """Operating point and plant as published."""
+    link, point = design.link, design.point
+    per_s = point.capacity_pkts_per_s
+    return [
+        f"{_who(design)} with {spaced(link.rtt)} of propagation share "
+        f"{per_s:,.0f} packets per second. With {design.queue_pkts:.1f} packets in the queue the "
+        f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
+        f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
+        f"packet in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
+        f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
+        f"rad/s and the queue with one at 1/R = {point.queue_pole:.3g} rad/s, after a delay of "
+        "R.",
+    ]
+
+
+def _mixed(design: Design, rested: Rested) -> list[str]:
+    """Senders at rest and their plant."""
+    point = design.point
+    sentences = [
+        f"{design.link.flows:g} flows share {point.capacity_pkts_per_s:,.0f} packets per second "
+        f"with {design.queue_pkts:.1f} packets in the queue, and need a signal for one packet in "
+        f"{1 / rested.probability:.0f}: p0 = {100 * rested.probability:.4g} %."
+    ]
+    for one in rested.classes:
+        region = f", {one.region}" if one.region else ""
+        sentences.append(
+            f"{one.flows:g} of {one.tcp} with {1e3 * one.propagation_s:.4g} ms of propagation and "
+            f"{1e3 * one.rtt_s:.4g} ms in all have {one.window_pkts:.2f} packets under way, and "
+            f"{one.rate_pkts_per_s:.4g} packets per second each{region}."
+        )
+    many = len({one.rtt_s for one in rested.classes}) > 1
+    sentences.append(
+        "The plant is the sum of their paths from p to the queue, each with its own delay."
+        if many
+        else "The plant is that of their windows and the queue, after a delay of R."
+    )
+    return sentences
 
 
 def _who(design: Design) -> str:
@@ -211,7 +244,12 @@ def _cut(design: Design, loop: Loop) -> list[str]:
     queue itself to zero, where the integral loses what is cut off, and the queue settles lower.
     """
     model = loop.model
-    if not model["integrates"] or model["average"] is not None or model["one_sided"]:
+    if (
+        design.rested is not None
+        or not model["integrates"]
+        or model["average"] is not None
+        or model["one_sided"]
+    ):
         return []
     swing_pkts = SAWTOOTH_SHARE * design.point.window_pkts * math.sqrt(design.link.flows)
     room_pkts = design.point.probability / model["proportional"]
@@ -228,7 +266,7 @@ def _cut(design: Design, loop: Loop) -> list[str]:
 
 def _reach(design: Design) -> str:
     """How far the load and the RTT may move before these gains oscillate."""
-    law, link = design.coupled(), design.link
+    law, link = design.among(), design.link
 
     def stable(flows: float, rtt_s: float) -> bool:
         loop = law.at(flows, rtt_s)

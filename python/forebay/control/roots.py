@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,17 @@ def roots(t: Terms) -> Complexes:
         return continuous(t).roots() if t.beside is None else _newton(t, _several(t))
     interval_s = float(t.interval_s)
     if not t.hybrid and t.longest_s / interval_s <= LONGEST:
-        z = z_roots(t)
+        # Of many modes the polynomial loses its digits, and the matrix does not.
+        z = z_roots(t) if t.shares is None else _period_map(t, 1)
         with np.errstate(divide="ignore"):
             s = np.log(z[z != 0]) / interval_s
         return np.asarray(s[np.argsort(-s.real)], complex)
     guesses = [*(continuous(t).roots(points=24) if t.beside is None else _several(t))]
     if t.hybrid and float(t.delay_s) / interval_s <= MOST / 8:
-        guesses += list(_period_map(t))
+        steps = max(8, math.ceil(8 * interval_s / float(t.shortest_s)))
+        z = _period_map(t, steps)
+        s = np.log(z[np.abs(z) > 1e-9]) / interval_s
+        guesses += list(s[np.argsort(-s.real)][:24])
     return _newton(t, np.array(guesses))
 
 
@@ -66,14 +70,15 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
     total = np.zeros(1)
     for path in t.paths:
         whole, rest = gain.whole_intervals(path.delay_s, t.interval_s)
-        numerator = np.zeros(1)
+        numerator: Any = np.zeros(1)
         for residue, pole in gain.residues(path):
             new, old = gain.gammas(pole, t.interval_s, rest)
             others = np.array([1.0])
             for other, decay in zip(poles, decays, strict=True):
                 if other != _plain(pole):
                     others = np.convolve(others, [1, -decay])
-            numerator = _polyadd(numerator, _plain(residue) * np.convolve([new, old], others))
+            part: Any = _plain(residue) * np.convolve([new, old], others)
+            numerator = _polyadd(numerator, part)
         total = _polyadd(total, np.concatenate([np.zeros(int(whole) + 1), numerator]))
     # Complex poles come in pairs: what is left of their imaginary parts is rounding.
     return np.asarray(total.real), np.asarray(denominator.real)
@@ -95,8 +100,7 @@ def continuous(t: Terms) -> DelaySystem:
     law = np.polyadd(top, direct * bottom)
     if not t.hybrid:
         delay_s += 0.5 * interval_s
-    a, b = np.polymul(a, bottom), np.polymul(b, law)
-    return DelaySystem(a.tolist(), b.tolist(), delay_s)
+    return DelaySystem(np.polymul(a, bottom).tolist(), np.polymul(b, law).tolist(), delay_s)
 
 
 def rational(t: Terms) -> tuple[Floats, Floats]:
@@ -118,7 +122,7 @@ def _several(t: Terms) -> Complexes:
     longest delay (Breda, Maset and Vermiglio 2005), with a sampler by Tustin's rule."""
     late_s = 0.0
     law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
-    law_c, acts = np.zeros((1, 0)), float(t.direct)  # type: ignore[arg-type]
+    law_c, acts = np.zeros((1, 0)), float(t.direct)
     if t.interval_s is not None:
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
@@ -126,42 +130,45 @@ def _several(t: Terms) -> Complexes:
         law_a, law_b, law_c, passes = signal.tf2ss(top, bottom)
         acts += float(passes[0, 0])
         late_s = 0.0 if t.hybrid else 0.5 * interval_s
-    modes = [
-        (complex(residue), complex(pole), float(path.delay_s) + late_s)  # type: ignore[arg-type]
-        for path in t.paths
-        for residue, pole in gain.residues(path)
-    ]
+    modes = _modes(t)
     plant, size = len(modes), len(modes) + len(law_a)
     now = np.zeros((size, size), complex)
-    now[:plant, :plant] = np.diag([-pole for _, pole, _ in modes])
+    now[:plant, :plant] = np.diag([-pole for pole in modes])
     now[plant:, :plant] = law_b
     now[plant:, plant:] = law_a
     output = np.concatenate([np.full(plant, acts), law_c.ravel()])
-    longest_s = max(delay_s for _, _, delay_s in modes)
+    longest_s = t.longest_s + late_s
     nodes, slopes = chebyshev(POINTS)
     whole = np.kron(2 / longest_s * slopes, np.eye(size)).astype(complex)
     whole[:size] = 0.0
     whole[:size, :size] = now
-    for i, (residue, _, delay_s) in enumerate(modes):
-        at = weights(nodes, -2 * delay_s / longest_s)
-        whole[i] += np.kron(at, -residue * output)
+    for i, entries in enumerate(modes.values()):
+        for residue, delay_s in entries:
+            at = weights(nodes, -2 * (delay_s + late_s) / longest_s)
+            whole[i] += np.kron(at, -residue * output)
     found = np.linalg.eigvals(whole)
     return np.asarray(found[np.argsort(-found.real)][:60], complex)
 
 
-def _period_map(t: Terms) -> Complexes:
-    """Guesses: how the state of plant, delay and law moves in one interval, in small steps that
-    hold the plant's input."""
+def _modes(t: Terms) -> dict[complex, list[tuple[complex, float]]]:
+    """Of each pole, which the paths share, its residue and delay in each of them."""
+    found: dict[complex, list[tuple[complex, float]]] = {}
+    for path in t.paths:
+        for residue, pole in gain.residues(path):
+            entry = (complex(residue), float(path.delay_s))
+            found.setdefault(complex(pole), []).append(entry)
+    return found
+
+
+def _period_map(t: Terms, steps: int) -> Complexes:
+    """How the state of plant, delay and law moves in one interval, in steps that hold the plant's
+    input: its eigenvalues. One step is exact of a law behind its sampler; of one that also acts at
+    once, small ones are a guess."""
     assert t.interval_s is not None
     interval_s = float(t.interval_s)
-    steps = max(8, math.ceil(8 * interval_s / float(t.shortest_s)))
     dt = interval_s / steps
     past = int(gain.whole_intervals(t.longest_s, dt)[0]) + 2
-    modes = [
-        (*mode, gain.whole_intervals(path.delay_s, dt))
-        for path in t.paths
-        for mode in gain.residues(path)
-    ]
+    modes = _modes(t)
     numerator = [float(c) for c in t.numerator]
     denominator = [float(c) for c in t.denominator]
     inputs, outputs = len(numerator) - 1, len(denominator)
@@ -178,15 +185,17 @@ def _period_map(t: Terms) -> Complexes:
     for i in range(1, past):
         move[at_past + i, at_past + i - 1] = 1.0
     move[at_past] = acts
-    for i, (residue, pole, (whole, rest)) in enumerate(modes):
-        new, old = (complex(residue * g) for g in gain.gammas(pole, dt, rest))
-        move[i, i] = cmath.exp(-complex(pole) * dt)
-        # The input of this step is `acts`; the one k steps ago is at_past + k − 1.
-        for ago, factor in ((int(whole), new), (int(whole) + 1, old)):
-            if ago == 0:
-                move[i] += factor * acts
-            else:
-                move[i, at_past + ago - 1] += factor
+    for i, (pole, entries) in enumerate(modes.items()):
+        move[i, i] = cmath.exp(-pole * dt)
+        for residue, delay_s in entries:
+            whole, rest = gain.whole_intervals(delay_s, dt)
+            new, old = (complex(residue * g) for g in gain.gammas(pole, dt, rest))
+            # The input of this step is `acts`; the one k steps ago is at_past + k − 1.
+            for ago, factor in ((int(whole), new), (int(whole) + 1, old)):
+                if ago == 0:
+                    move[i] += factor * acts
+                else:
+                    move[i, at_past + ago - 1] += factor
     for i in range(size - at_in):
         move[at_in + i, at_in + i] = 1.0
     sample = np.eye(size)
@@ -198,10 +207,7 @@ def _period_map(t: Terms) -> Complexes:
     for i in range(1, outputs):
         sample[at_out, at_out + i - 1] -= denominator[i] / denominator[0]
         sample[at_out + i, at_out + i - 1] = 1.0
-    z = np.linalg.eigvals(np.linalg.matrix_power(move, steps) @ sample).astype(complex)
-    z = z[np.abs(z) > 1e-9]
-    s = np.log(z) / interval_s
-    return np.asarray(s[np.argsort(-s.real)][:24], complex)
+    return np.linalg.eigvals(np.linalg.matrix_power(move, steps) @ sample).astype(complex)
 
 
 def _newton(t: Terms, guesses: Complexes) -> Complexes:
@@ -247,7 +253,7 @@ def _tustin(coefficients: Sequence[object], order: int, interval_s: float) -> Fl
 
 def _plain(number: Number) -> float | complex:
     """Real where it can be: complex sums round otherwise."""
-    found = complex(number)  # type: ignore[arg-type]
+    found = complex(number)
     return found if found.imag else found.real
 
 

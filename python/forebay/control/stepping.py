@@ -25,12 +25,14 @@ def step(
     change: float,
     duration_s: float,
     points: int,
+    plant: Terms | None = None,
 ) -> tuple[Floats, Floats]:
     """Time and deviation of the queue after a step at the plant's input: each mode of the plant
     exactly over steps with a held input.
 
     A step of the probability's set-point acts at the plant's input, undelayed by it for the
-    reader's convenience: the answer starts at t = R.
+    reader's convenience: the answer starts at t = R. plant: the same without the law's average,
+    where `gain.terms` does not have it.
     """
     sampled = model["sampled"]
     interval_s = sampled[0] if sampled else None
@@ -48,7 +50,8 @@ def step(
     # Without the average, the last of the poles, which follows below.
     plain = terms
     if pole is not None:
-        plain = replace(terms, gain=terms.gain / terms.poles[-1], poles=terms.poles[:-1])
+        last = float(np.real(terms.poles[-1]))
+        plain = plant or replace(terms, gain=float(terms.gain) / last, poles=terms.poles[:-1])
     # Of each mode: what it gains from the input now and a step before, and that input's age.
     modes_of: list[tuple[complex, complex, int]] = []
     rates: list[complex] = []

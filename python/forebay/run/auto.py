@@ -3,7 +3,7 @@ and flows, and written into the scenario in place of the word."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
@@ -23,6 +23,9 @@ GAINS, AUTO = "gains", "auto"
 OTHER = {"kind", "label", "queue", GAINS}
 #: Traffic that lasts: what a law is designed for.
 LASTING = "ftp"
+
+#: Senders of scenarios whose growth is not Reno's, as designs name them.
+DESIGNED = {"cubic": "cubic", "linux-cubic": "cubic", "dctcp": "dctcp", "prague": "prague"}
 
 Sets = list[tuple[str, str]]
 Read = Callable[[str], bytes | None]
@@ -123,7 +126,17 @@ def place(plan: Plan) -> Place:
         (min(rtts, default=0.1), max(rtts, default=0.1)),
         min(rooms, default=float(1 << 20)),
         (min(flows), max(flows)) if flows else None,
+        tcp=_sender(
+            one.tcp for point in plan.points for one in point.traffic if one.kind == LASTING
+        ),
     )
+
+
+def _sender(names: Iterable[str | None]) -> str:
+    """The sender of all, as `forebay design --tcp` names it; Reno's growth where there are several,
+    or one that the plant does not have."""
+    found = set(names)
+    return DESIGNED.get(next(iter(found)) or "", "reno") if len(found) == 1 else "reno"
 
 
 def _room(pkts: int | None, size: int | None, packet_bytes: int) -> float:

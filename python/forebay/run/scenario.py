@@ -10,7 +10,7 @@ from typing import Any
 # Writes TOML with comments; the standard library only reads it.
 import tomlkit
 
-from forebay._native import ScenarioError
+from forebay._native import ScenarioError, quantity
 
 #: A value of a scenario; a quantity is a text with its unit.
 Value = bool | int | float | str
@@ -60,13 +60,29 @@ class Law:
 
 
 @dataclass(frozen=True)
+class Group:
+    """A class of flows: their sender by its name in `--tcp`, how many, and their propagation both
+    ways as a text."""
+
+    tcp: str
+    flows: float
+    rtt: str
+
+    @property
+    def rtt_s(self) -> float:
+        return quantity("--rtt", self.rtt, "time")
+
+
+@dataclass(frozen=True)
 class Dumbbell:
-    """Long-lived Reno flows over one bottleneck, from their start on.
+    """Long-lived flows, of Reno if nothing else is said, over one bottleneck, from their start on.
 
     rate, packet, rtt: texts with units; rtt is propagation, both ways.
     delay_s: of the bottleneck, one way; the rest of the RTT is in the access links.
     measure_from_s: when measuring begins; it ends with the run.
     fastest_bps: greatest rate of the bottleneck, where a sweep changes it.
+    groups: classes of flows in place of `flows` and `rtt`, each with its sender's name in scenarios
+        and what that asks for as `ecn`.
     l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
     sweep: key of the scenario to the values that it takes.
@@ -86,6 +102,7 @@ class Dumbbell:
     target_pkts: float | None = None
     sweep: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     l4s_flows: int = 0
+    groups: Sequence[tuple[Group, str, str | bool]] = ()
 
     def text(self) -> str:
         """The scenario file."""
@@ -118,6 +135,16 @@ class Dumbbell:
             ],
             "law": [law.table() for law in self.laws],
         }
+        if self.groups:
+            (plain,) = document["traffic"]
+            document["traffic"] = [
+                plain
+                | {"flows": max(1, round(one.flows)), "rtt": one.rtt, "tcp": kind}
+                | ({"ecn": ecn} if ecn else {})
+                for one, kind, ecn in self.groups
+            ]
+            if any(ecn for _, _, ecn in self.groups):
+                document["bottleneck"]["ecn"] = True
         if self.l4s_flows:
             document["bottleneck"]["ecn"] = True
             (classic,) = document["traffic"]

@@ -1,0 +1,417 @@
+"""Classes of flows with senders and RTTs of their own, under one law: where all settle, and the
+loop that they close.
+
+A class has N flows with windows W(p, R), R = T + q/C of its own T, and all see one p. They rest
+where Σ N·W/R = C, which for a queue q has one p, as each W falls with p; and where the law has that
+p at that q. A law knows p by the flows of Reno that need it: it is asked at N = RC·√(p/2) of them.
+
+Around that point, with x of each window's motion (`forebay.control.senders`),
+
+q' = Σ (N/R)·δW − (Σ N·W/R²)/C·q, x' = a·x + b·δp(t − R) + e·q/C
+
+is one system of which every class has a path, with its own delay and the poles of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay import _native
+from forebay._native import ScenarioError
+from forebay.control import gain, stepping
+from forebay.control.gain import Complexes, Terms
+from forebay.control.link import Link
+from forebay.control.loop import Loop
+from forebay.control.senders import SENDERS, Motion, Sender
+from forebay.run.scenario import Group
+
+if TYPE_CHECKING:
+    from forebay._native import LawModel, LinearModel, OperatingPoint
+
+Floats = NDArray[np.float64]
+Cell = tuple["OperatingPoint", "LinearModel"]
+
+#: Relative change at which p is found, and steps until it is given up.
+SAME, STEPS = 1e-14, 200
+#: Of the search for the queue, as `LawSpec::operate` has them in Rust.
+LONGEST_PKTS, NARROW, AGREE = 1e12, 1e-12, 1e-6
+#: Share of the largest mode below which one is rounding.
+NOTHING = 1e-13
+#: Eigenvectors nearer to each other than this are moved apart by a relative `MOVED`.
+ALIGNED, MOVED = 1e8, 3e-7
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class at rest; window and rate of a flow."""
+
+    tcp: str
+    flows: float
+    propagation_s: float
+    rtt_s: float
+    window_pkts: float
+    rate_pkts_per_s: float
+    region: str | None
+
+
+@dataclass(frozen=True)
+class Rested:
+    """All classes at rest."""
+
+    probability: float
+    queue_pkts: float
+    classes: tuple[Class, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"probability": self.probability, "flows": [asdict(one) for one in self.classes]}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How numbers of flows settle, one for each: as `LawModel.rest` has it, the queue, and p.
+
+    how is also "small": a window would be less than its sender keeps.
+    """
+
+    how: list[str]
+    queue_pkts: Floats
+    probability: Floats
+
+
+class MixedLoop(Loop):
+    """The loop of several senders, or of one that is not Reno."""
+
+    def __init__(self, mix: Mix, cell: Cell, terms: Terms) -> None:
+        super().__init__(*cell, terms)
+        self.mix = mix
+
+    def step(self, duration_s: float, points: int = 2000) -> tuple[Floats, Floats]:
+        """As of `Loop`: a tenth more flows act as the change of p that they need at this queue."""
+        point, model = self.point, self.model
+        flows = self.mix.flows_at((point, model))
+        more = self.mix.probability(
+            np.array([1.1 * flows]),
+            self.mix.rtts_s(point.rtt_s - self.mix.age_s(model), np.array([model["queue_pkts"]])),
+        )
+        bare: LinearModel = {**model, "average": None}
+        return stepping.step(
+            point,
+            model,
+            self.terms,
+            float(more[0]) - point.probability,
+            duration_s,
+            points,
+            self.mix.terms([(point, bare)]),
+        )
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A law on a link with these classes, scaled to any number of flows and any mean RTT.
+
+    shares: of the flows. ratios: of each RTT to the mean.
+    """
+
+    law: LawModel
+    link: Link
+    senders: tuple[Sender, ...]
+    shares: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+    @staticmethod
+    def on(link: Link, law: str, params: Sequence[tuple[str, Any]]) -> Mix:
+        """Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a
+        law that tells them apart."""
+        model = link.model(law, params)
+        groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
+        coupled = any(
+            one["name"] == law and any(spec["name"] == "coupling" for spec in one["params"])
+            for one in _native.laws()
+        )
+        if coupled and any(SENDERS[one.tcp].ecn == "l4s" for one in groups):
+            raise ScenarioError(
+                f'--tcp: found "{link.senders}" with {law}, which signals flows of L4S otherwise, '
+                "allowed: --l4s-flows for these"
+            )
+        total = sum(one.flows for one in groups)
+        mean_s = link.rtt_s
+        return Mix(
+            model,
+            link,
+            tuple(SENDERS[one.tcp] for one in groups),
+            tuple(one.flows / total for one in groups),
+            tuple(one.rtt_s / mean_s for one in groups) if len(groups) > 1 else (1.0,),
+        )
+
+    # --- rest ---------------------------------------------------------------------------------
+
+    def rtts_s(self, propagation_s: Floats | float, queue_pkts: Floats) -> list[Floats]:
+        """R of each class."""
+        age_s = queue_pkts / self.law.capacity_pkts_per_s
+        return [np.asarray(ratio * propagation_s + age_s) for ratio in self.ratios]
+
+    def age_s(self, model: LinearModel) -> float:
+        return float(model["queue_pkts"] / self.law.capacity_pkts_per_s)
+
+    def _offered(self, p: Floats, rtts_s: Sequence[Floats]) -> Floats:
+        """Packets per second of an average flow."""
+        rates = [
+            share * sender.window(p, rtt_s) / rtt_s
+            for sender, share, rtt_s in zip(self.senders, self.shares, rtts_s, strict=True)
+        ]
+        return np.asarray(sum(rates))
+
+    def probability(self, flows: Floats, rtts_s: Sequence[Floats]) -> Floats:
+        """The p with which these flows fill the link: Newton's method on logarithms, within
+        bounds."""
+        wanted = np.log(self.law.capacity_pkts_per_s / flows)
+        low, high = np.full(np.shape(flows), -60.0), np.full(np.shape(flows), 30.0)
+        x, small = np.full(np.shape(flows), -5.0), 1e-7
+        for _ in range(STEPS):
+            off = np.log(self._offered(np.exp(x), rtts_s)) - wanted
+            low, high = np.where(off > 0, x, low), np.where(off > 0, high, x)
+            slope = (np.log(self._offered(np.exp(x + small), rtts_s)) - wanted - off) / small
+            step = x - off / np.where(slope < 0, slope, -1.0)
+            last, x = x, np.where((step > low) & (step < high), step, 0.5 * (low + high))
+            if np.all(np.abs(x - last) <= SAME * (1 + np.abs(x))):
+                break
+        return np.asarray(np.exp(x))
+
+    def settle(self, flows: Floats, propagation_s: Floats | float) -> Settled:
+        """How each number of flows settles, as `LawModel.rest` has it of Reno's."""
+        flows = np.asarray(flows, float)
+        capacity = self.law.capacity_pkts_per_s
+        found_p = np.full(len(flows), np.nan)
+
+        def law_at(queue: Floats, of: Floats) -> tuple[Floats, Floats]:
+            """The law's queue, and p, where those flows have this queue."""
+            p = self.probability(of, self.rtts_s(propagation_s, queue))
+            rtt_s = propagation_s + queue / capacity
+            alike = np.sqrt(p / 2) * rtt_s * capacity
+            return np.array(self.law.queues(alike.tolist(), rtt_s.tolist())), p
+
+        nothing = np.zeros(len(flows))
+        first, p_empty = law_at(nothing, flows)
+        how = np.full(len(flows), "", dtype=object)
+        queue = np.full(len(flows), np.nan)
+        empty = first < 0
+        how[empty], found_p[empty] = "empty", p_empty[empty]
+        # Where the law integrates, its queue does not depend on the network.
+        there = np.flatnonzero(~empty & np.isfinite(first))
+        if len(there):
+            again, p = law_at(first[there], flows[there])
+            same = again == first[there]
+            at = there[same]
+            how[at], queue[at], found_p[at] = "rests", first[at], p[same]
+        rest = np.flatnonzero(how == "")
+        if len(rest):
+            of = flows[rest]
+            # Without an equilibrium the law cannot signal enough: the queue is longer.
+            low, high = np.zeros(len(rest)), np.ones(len(rest))
+            while True:
+                law_pkts, _ = law_at(high, of)
+                above = (np.isnan(law_pkts) | (law_pkts > high)) & (high <= LONGEST_PKTS)
+                if not above.any():
+                    break
+                high = np.where(above, 2 * high, high)
+            while np.any(high - low > NARROW * high):
+                middle = 0.5 * (low + high)
+                if np.all((middle == low) | (middle == high)):
+                    break
+                law_pkts, _ = law_at(middle, of)
+                above = np.isnan(law_pkts) | (law_pkts > middle)
+                low, high = np.where(above, middle, low), np.where(above, high, middle)
+            law_pkts, p = law_at(high, of)
+            agrees = np.abs(law_pkts - high) <= AGREE * (1 + high)
+            at_law, p_law = law_at(np.where(np.isfinite(law_pkts), law_pkts, high), of)
+            del at_law
+            jump = ~agrees & np.isfinite(law_pkts)
+            how[rest] = np.where(agrees, "rests", np.where(jump, "jump", "unmodelled"))
+            how[rest[high > LONGEST_PKTS]] = "unmodelled"
+            queue[rest] = np.where(agrees, high, law_pkts)
+            found_p[rest] = np.where(agrees, p, p_law)
+        known = np.isin(how, ["rests", "jump"])
+        how[known & (queue > self.law.buffer_pkts)] = "full"
+        saturated = np.isin(how, ["rests", "jump", "full"]) & (found_p >= 1)
+        how[saturated] = "saturated"
+        how[(how == "rests") & self._small(found_p, self.rtts_s(propagation_s, queue))] = "small"
+        how[how == "rests"] = "linear"
+        return Settled([str(one) for one in how], queue, found_p)
+
+    def _small(self, p: Floats, rtts_s: Sequence[Floats]) -> NDArray[np.bool_]:
+        small = np.zeros(len(p), bool)
+        with np.errstate(invalid="ignore"):
+            for sender, rtt_s in zip(self.senders, rtts_s, strict=True):
+                small |= sender.window(p, rtt_s) < sender.least_pkts
+        return small
+
+    def cells(self, flows: Floats, propagation_s: float) -> tuple[list[str], list[Cell]]:
+        """How each settles, and the cells of those with an equilibrium."""
+        found = self.settle(flows, propagation_s)
+        cells = [
+            self._cell(float(p), float(queue), propagation_s)
+            for how, p, queue in zip(found.how, found.probability, found.queue_pkts, strict=True)
+            if how == "linear"
+        ]
+        return found.how, cells
+
+    def _cell(self, p: float, queue_pkts: float, propagation_s: float) -> Cell:
+        point = self.point(p, queue_pkts, propagation_s)
+        model = self.law.linear(point)
+        assert model is not None
+        # To rounding it is the queue of the search.
+        return point, {**model, "queue_pkts": queue_pkts}
+
+    def point(self, p: float, queue_pkts: float, propagation_s: float) -> OperatingPoint:
+        """That of as many flows of Reno as need this p."""
+        capacity = self.law.capacity_pkts_per_s
+        rtt_s = propagation_s + queue_pkts / capacity
+        return _native.OperatingPoint(math.sqrt(p / 2) * rtt_s * capacity, rtt_s, capacity)
+
+    def alike(self, flows: float, propagation_s: float, queue_pkts: float = 0.0) -> float:
+        """How many flows of Reno need the p of these with this queue."""
+        rtts_s = self.rtts_s(propagation_s, np.array([queue_pkts]))
+        p = float(self.probability(np.array([flows]), rtts_s)[0])
+        return self.point(p, queue_pkts, propagation_s).flows
+
+    def operate(self, flows: float, propagation_s: float) -> Cell | None:
+        """The point of as many flows of Reno as need the same p, and the law there; None where
+        there is no equilibrium."""
+        _, cells = self.cells(np.array([flows]), propagation_s)
+        return cells[0] if cells else None
+
+    def rest(self, flows: float, propagation_s: float) -> tuple[str, float | None, float | None]:
+        """As `LawModel.rest`, and "small"."""
+        found = self.settle(np.array([flows]), propagation_s)
+        queue, p = float(found.queue_pkts[0]), float(found.probability[0])
+        return found.how[0], _known(queue), _known(p)
+
+    def flows_at(self, cell: Cell) -> float:
+        """All flows at a cell."""
+        point, model = cell
+        propagation_s = point.rtt_s - self.age_s(model)
+        rtts_s = self.rtts_s(propagation_s, np.array([model["queue_pkts"]]))
+        p = np.array([point.probability])
+        return float(point.capacity_pkts_per_s / self._offered(p, rtts_s)[0])
+
+    def split(self, cell: Cell) -> Rested:
+        """All classes at a cell."""
+        point, model = cell
+        p, flows = point.probability, self.flows_at(cell)
+        propagation_s = point.rtt_s - self.age_s(model)
+        classes = []
+        for sender, share, ratio in zip(self.senders, self.shares, self.ratios, strict=True):
+            rtt_s = ratio * propagation_s + self.age_s(model)
+            window = float(sender.window(np.asarray(p), np.asarray(rtt_s)))
+            classes.append(
+                Class(
+                    sender.name,
+                    flows * share,
+                    ratio * propagation_s,
+                    rtt_s,
+                    window,
+                    window / rtt_s,
+                    sender.region(p, rtt_s),
+                )
+            )
+        return Rested(p, model["queue_pkts"], tuple(classes))
+
+    # --- around it ----------------------------------------------------------------------------
+
+    def terms(self, cells: Sequence[Cell]) -> Terms:
+        """Loops at cells of `operate`, as `gain.terms` has them: a path for each RTT."""
+        built = gain.terms(cells)
+        points, models = [point for point, _ in cells], [model for _, model in cells]
+        p = np.array([point.probability for point in points])
+        queue = np.array([model["queue_pkts"] for model in models])
+        capacity = self.law.capacity_pkts_per_s
+        propagation_s = np.array([point.rtt_s for point in points]) - queue / capacity
+        rtts_s = self.rtts_s(propagation_s, queue)
+        flows = capacity / self._offered(p, rtts_s)
+        averages = [gain.average_pole(model) for model in models]
+        average = None if averages[0] is None else np.array(averages, float)
+        a, entries = self._system(p, flows, rtts_s, average)
+        poles, right = np.linalg.eig(a)
+        if np.linalg.cond(right).max() > ALIGNED:
+            # Two equal poles have no fractions of their own.
+            moved = 1 + MOVED * np.arange(a.shape[-1])
+            a = a * np.where(np.eye(a.shape[-1]) > 0, moved, 1.0)
+            poles, right = np.linalg.eig(a)
+        left = np.linalg.inv(right)
+        # Of the queue, or its average, which is the last state.
+        seen = right[:, -1, :]
+        # The sign of L is that of a law's gain: more signals, less queue.
+        shares = {ratio: -seen * np.einsum("nij,nj->ni", left, b) for ratio, b in entries.items()}
+        columns = list(range(a.shape[-1]))
+        if len(p) == 1:
+            # Modes that no signal moves, or that the queue does not show.
+            size = np.max([np.abs(share[0]) for share in shares.values()], 0)
+            columns = [k for k in columns if size[k] > NOTHING * size.max()]
+        paths = []
+        for ratio, share in sorted(shares.items(), reverse=True):
+            delay_s = gain.column(ratio * propagation_s + queue / capacity)
+            paths.append(
+                replace(
+                    built,
+                    gain=1.0,
+                    delay_s=delay_s,
+                    poles=tuple(gain.complex_column(_complex(-poles[:, k])) for k in columns),
+                    shares=tuple(gain.complex_column(_complex(share[:, k])) for k in columns),
+                )
+            )
+        found = paths[-1]
+        for path in reversed(paths[:-1]):
+            found = replace(path, beside=found)
+        return found
+
+    def _system(
+        self, p: Floats, flows: Floats, rtts_s: Sequence[Floats], average: Floats | None
+    ) -> tuple[Floats, dict[float, Floats]]:
+        """The matrix of all windows, the queue and its average; and where p enters it, by the
+        ratio of the RTT."""
+        motions: list[Motion] = []
+        for sender, rtt_s in zip(self.senders, rtts_s, strict=True):
+            motions.append(sender.motion(p, rtt_s, sender.window(p, rtt_s)))
+        sizes = [one.b.shape[-1] for one in motions]
+        at_q = sum(sizes)
+        size = at_q + 1 + (average is not None)
+        a = np.zeros((len(p), size, size))
+        entries: dict[float, Floats] = {}
+        at, capacity = 0, self.law.capacity_pkts_per_s
+        for motion, sender, share, ratio, rtt_s, k in zip(
+            motions, self.senders, self.shares, self.ratios, rtts_s, sizes, strict=True
+        ):
+            here = slice(at, at + k)
+            a[:, here, here] = motion.a
+            a[:, here, at_q] = motion.e / capacity
+            per_window = flows * share / rtt_s
+            a[:, at_q, here] = per_window[:, None] * motion.c
+            a[:, at_q, at_q] -= per_window * sender.window(p, rtt_s) / rtt_s / capacity
+            entry = entries.setdefault(ratio, np.zeros((len(p), size)))
+            entry[:, here] += motion.b
+            at += k
+        if average is not None:
+            a[:, at_q + 1, at_q], a[:, at_q + 1, at_q + 1] = average, -average
+        return a, entries
+
+    def loop(self, cell: Cell) -> MixedLoop:
+        return MixedLoop(self, cell, self.terms([cell]))
+
+    def at(self, flows: float, propagation_s: float) -> MixedLoop | None:
+        """The loop where the flows settle; None where they do not."""
+        cell = self.operate(flows, propagation_s)
+        return None if cell is None else self.loop(cell)
+
+
+def _complex(values: NDArray[Any]) -> Complexes:
+    return np.asarray(values, complex)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
