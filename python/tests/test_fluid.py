@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ w_q    = 2e-5
 """
 
 
-def pi_model(duration: str, sample: str = "10ms") -> fluid.Model:
+def pi_model(duration: str, sample: str = "10ms", tcp: str = "reno") -> fluid.Model:
     """Packets of 1 MB, so that a law that counts bytes sees the queue to 1e-6 packets."""
     law = fluid.Bottleneck(
         "pi",
@@ -59,11 +61,57 @@ def pi_model(duration: str, sample: str = "10ms") -> fluid.Model:
         buffer_pkts=800,
         params={"target": f"{TARGET}p", "a": A, "b": B, "queue_in_bytes": True},
     )
-    flows = fluid.Class(FLOWS, f"{RTT_S}s", marks=True, initial_window_pkts=15)
+    flows = fluid.Class(FLOWS, f"{RTT_S}s", marks=True, initial_window_pkts=15, tcp=tcp)
     return fluid.Model([law], [flows], duration, sample=sample)
 
 
-def method_of_steps(end_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+@dataclass(frozen=True)
+class Equations:
+    """Of a sender, written out once more: its states at the start, the window that they are, and
+    their slopes, from the round trip and what was sent and signalled one round trip ago."""
+
+    start: list[float]
+    window: Callable[[NDArray[np.float64]], float]
+    slopes: Callable[[NDArray[np.float64], float, float, float], list[float]]
+
+
+def cubic_window(states: NDArray[np.float64]) -> float:
+    most, since_s, friendly = states
+    return max(most + 0.4 * (since_s - np.cbrt(0.75 * most)) ** 3, friendly)
+
+
+def cubic_slopes(states: NDArray[np.float64], rtt_s: float, sent: float, p: float) -> list[float]:
+    """Vardoyan et al. (INFOCOM 2018), and an AIMD(9/17, 0.7) window beside it."""
+    most, since_s, friendly = states
+    signals = sent * p
+    return [
+        (cubic_window(states) - most) * signals,
+        1 - since_s * signals,
+        9 / 17 / rtt_s - 0.3 * friendly * signals,
+    ]
+
+
+def dctcp_slopes(states: NDArray[np.float64], rtt_s: float, sent: float, p: float) -> list[float]:
+    """Alizadeh et al. (SIGMETRICS 2011), with the probability of a mark in a window."""
+    window, alpha = states
+    marked = 1 - np.exp(-sent * p * rtt_s)
+    return [(1 - window * alpha / 2 * marked) / rtt_s, (p - alpha) / 16 / rtt_s]
+
+
+SENDERS = {
+    "reno": Equations(
+        [15.0],
+        lambda states: float(states[0]),
+        lambda states, rtt_s, sent, p: [1 / rtt_s - states[0] / 2 * sent * p],
+    ),
+    "cubic": Equations([15 / 0.7, 0.0, 15.0], cubic_window, cubic_slopes),
+    "dctcp": Equations([15.0, 1.0], lambda states: float(states[0]), dctcp_slopes),
+}
+
+
+def method_of_steps(
+    end_s: float, sender: Equations, tolerance: float = 1e-9
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Window and queue at every tick, by scipy's DOP853 from tick to tick.
 
     The delay is longer than a tick, so that over each one the past is known. The law is
@@ -77,45 +125,53 @@ def method_of_steps(end_s: float) -> tuple[NDArray[np.float64], NDArray[np.float
         if time_s < 0:
             return 0.0, 0.0
         tick = min(int(time_s / TICK_S), len(past) - 1)
-        window, queue = past[tick](time_s)
-        return window / (RTT_S + queue / CAPACITY), probabilities[tick]
+        *states, queue = past[tick](time_s)
+        return sender.window(np.array(states)) / (RTT_S + queue / CAPACITY), probabilities[tick]
 
     def slopes(time_s: float, state: NDArray[np.float64]) -> list[float]:
-        window, queue = state
+        states, queue = state[:-1], state[-1]
         rtt_s = RTT_S + queue / CAPACITY
-        rate, probability = before(time_s - rtt_s)
-        return [
-            1 / rtt_s - window / 2 * rate * probability,
-            FLOWS * window / rtt_s - CAPACITY,
-        ]
+        sent, probability = before(time_s - rtt_s)
+        arriving = FLOWS * sender.window(states) / rtt_s
+        return [*sender.slopes(states, rtt_s, sent, probability), arriving - CAPACITY]
 
-    state = np.array([15.0, 0.0])
+    state = np.array([*sender.start, 0.0])
     states = [state]
     p, error = 0.0, 0.0
     for tick in range(round(end_s / TICK_S)):
         span = (tick * TICK_S, (tick + 1) * TICK_S)
         solved = solve_ivp(
-            slopes, span, state, method="DOP853", rtol=1e-9, atol=1e-9, dense_output=True
+            slopes, span, state, method="DOP853", rtol=tolerance, atol=tolerance, dense_output=True
         )
         past.append(solved.sol)
         probabilities.append(p)
         state = solved.y[:, -1]
         states.append(state)
-        new_error = state[1] - TARGET
+        new_error = state[-1] - TARGET
         p = min(1.0, max(0.0, p + A * new_error - B * error))
         error = new_error
-    windows, queues = np.array(states).T
-    return windows, queues
+    windows = np.array([sender.window(state[:-1]) for state in states])
+    return windows, np.array(states)[:, -1]
 
 
 def test_the_integration_agrees_with_scipys() -> None:
-    windows, queues = method_of_steps(5.0)
+    windows, queues = method_of_steps(5.0, SENDERS["reno"])
     # Neither bound of the queue is met, so that nothing but the equations counts.
     assert 0 < queues[1:].min() < 120 < 200 < queues.max() < 800
     trace = fluid.run(pi_model(duration="5s", sample="6.25ms"))
     assert trace.time_s == pytest.approx(np.arange(len(queues)) * TICK_S)
     assert np.abs(trace.queue_pkts[0] - queues).max() < 1e-3
     assert np.abs(trace.window_pkts[0] - windows).max() < 1e-4
+
+
+@pytest.mark.parametrize("tcp", ["cubic", "dctcp"])
+def test_other_senders_agree_with_scipys_integration(tcp: str) -> None:
+    # A looser tolerance, for time: the difference is that of scipy's steps.
+    windows, queues = method_of_steps(1.2, SENDERS[tcp], tolerance=1e-6)
+    assert 0 < queues[1:].min() < 150 < queues.max() < 800
+    trace = fluid.run(pi_model(duration="1.2s", sample="6.25ms", tcp=tcp))
+    assert np.abs(trace.queue_pkts[0] - queues).max() < 0.15
+    assert np.abs(trace.window_pkts[0] - windows).max() < 3e-3
 
 
 def test_halving_the_step_changes_little() -> None:
@@ -128,6 +184,7 @@ def test_a_model_that_makes_no_sense_is_refused() -> None:
     for model, words in [
         (fluid.Model([link], [fluid.Class(60, "200")]), 'classes.0.rtt: found "200"'),
         (fluid.Model([link], [flows], step="1s"), "classes.0.rtt"),
+        (fluid.Model([link], [fluid.Class(60, "200ms", tcp="bbr")]), 'tcp: found "bbr"'),
         (fluid.Model([link], [fluid.Class(60, "200ms", route=[1])]), "classes.0.route"),
         (fluid.Model([fluid.Bottleneck("pye", "1Mbit/s", 9)], [flows]), "bottlenecks.0.law"),
         (fluid.Model([fluid.Bottleneck("pi", "1Mbit/s", 9)], [flows]), "target"),
@@ -201,6 +258,33 @@ def test_the_command_line(tmp_path: Path, cli: Cli) -> None:
     assert row["law"] == "pi"
     assert row["queue_mean_pkts"] == pytest.approx(200, rel=0.2)
     assert (tmp_path / "figures" / "pi.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_scenario_s_sender_counts(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "red.toml").write_text(ONE)
+    signals = {}
+    for tcp in ["sack", "linux-cubic", "dctcp"]:
+        done = cli("fluid", "red.toml", "--set", f"traffic.0.tcp={tcp}", "--sawtooth", "--json")
+        assert done.returncode == 0, done.stderr
+        signals[tcp] = json.loads(done.stdout)["probability"]
+    # A reduction to 0.7 and growth by 8/15 need about as many signals as Reno; shares of marks
+    # need two in a window.
+    assert signals["linux-cubic"] == pytest.approx(signals["sack"], rel=0.3)
+    assert signals["dctcp"] > 2 * signals["sack"]
+    done = cli("fluid", "red.toml", "--set", "traffic.0.tcp=bbr")
+    assert done.returncode == 2
+    assert done.stderr.startswith('red.toml: traffic.0.tcp: found "bbr", allowed: "reno"')
+    assert done.stderr.count("\n") == 1
+
+
+def test_cubic_meets_the_packets(tmp_path: Path) -> None:
+    path = tmp_path / "red.toml"
+    path.write_text(ONE)
+    sets = [("traffic.0.tcp", "linux-cubic"), ("traffic.0.flows", "60")]
+    (found,) = compare(path, sets=sets)
+    packets, _, sawtooth = found.rows()
+    queue = float(packets["queue_mean_pkts"] or 0)
+    assert sawtooth["queue_mean_pkts"] == pytest.approx(queue, rel=0.05)
 
 
 def test_what_a_fluid_cannot_be_is_refused(tmp_path: Path, cli: Cli) -> None:

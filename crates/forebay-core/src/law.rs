@@ -290,6 +290,12 @@ pub trait Law: Send {
         None
     }
 
+    /// With what probability an ECT(1) packet is marked where a classic one is signalled with
+    /// `classic`; the same, but for coupled laws (RFC 9332 section 2.1).
+    fn marks_l4s(&self, classic: f64) -> f64 {
+        classic
+    }
+
     /// Reports named inner values ("p", "average", …) for plots; the names never change.
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
 }

@@ -7,11 +7,14 @@
 //! it holds the queue to [0, B] at the end of the step. That is exact for the queue, and gives the
 //! windows an error of order step² at that moment alone.
 
+use std::ops::Range;
+
 use forebay_core::{ParamError, Rng, Span, Time};
 
 use crate::history::{History, Segment};
-use crate::model::{Class, Model, What, Windows, SPREAD};
+use crate::model::{Class, Model, What};
 use crate::port::{Passed, Port};
+use crate::senders::{Equations, Flow, Windows};
 use crate::trace::Trace;
 
 /// Runs the model.
@@ -29,6 +32,10 @@ const NEAR_S: f64 = 2e-9;
 /// A class as it runs.
 struct Source {
     class: Class,
+    equations: Equations,
+    feedback_rtts: f64,
+    /// Of the state: what its sender knows beside the window.
+    own: Range<usize>,
     flows: f64,
     rtt_s: f64,
     history: History,
@@ -67,33 +74,34 @@ impl Turnover {
 }
 
 impl Source {
-    /// dW/dt.
-    fn window_slope(&mut self, now_s: f64, window: f64, class_state: &ClassState) -> f64 {
-        let (sent, probability) =
-            self.sent(now_s - self.class.windows.feedback_s(class_state.rtt_s));
+    /// dW/dt; the slopes of the sender's other states go to `out`.
+    fn window_slope(
+        &mut self,
+        now_s: f64,
+        window: f64,
+        states: &[f64],
+        class_state: &ClassState,
+        out: &mut [f64],
+    ) -> f64 {
+        let (sent, probability) = self.sent(now_s - self.feedback_rtts * class_state.rtt_s);
         let class = &self.class;
-        let slope = match class.windows {
-            Windows::Smooth => {
-                let growth = class.growth_pkts_per_rtt * class_state.per_rtt;
-                growth - window / 2.0 * sent * probability
-            }
-            Windows::Sawtooth => {
-                // A flow is signalled λ times in a round trip, and then spends one in
-                // recovery, λ/(1 + λ) of its time, with half of the window that was hit. So
-                // windows out of recovery are W(1 + λ)/(1 + κλ). Each of their ACKs brings
-                // 1/W; a signal takes half of a window, more likely of a large one.
-                let kappa = SPREAD / 2.0;
-                let signals = sent * (probability * class_state.rtt_s);
-                let (a, b) = (1.0 + signals, 1.0 + kappa * signals);
-                let (tall, bb) = (window * a, b * b);
-                let grown = class.growth_pkts_per_rtt * (1.0 - probability) * bb;
-                let taken = kappa * probability * (tall * tall);
-                sent / (tall * bb) * (grown - taken)
-            }
+        let flow = Flow {
+            window,
+            rtt_s: class_state.rtt_s,
+            per_rtt: class_state.per_rtt,
+            growth_pkts_per_rtt: class.growth_pkts_per_rtt,
+            sent,
+            probability,
+            states,
         };
+        let slope = self.equations.slopes(&flow, out);
+        if self.flows == 0.0 {
+            out.fill(0.0);
+            return 0.0;
+        }
         let held = window >= class.window_pkts && slope > 0.0
             || window <= class.windows.least() && slope < 0.0;
-        if held || self.flows == 0.0 {
+        if held {
             0.0
         } else {
             slope
@@ -139,6 +147,14 @@ struct Through {
     overflow: f64,
 }
 
+/// Shares of packets without a signal.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    classic: f64,
+    /// Of ECT(1) packets.
+    l4s: f64,
+}
+
 /// A class at one moment.
 #[derive(Clone, Copy, Default)]
 struct ClassState {
@@ -155,7 +171,7 @@ struct ClassState {
 /// Right-hand side at one moment.
 #[derive(Clone, Default)]
 struct Slopes {
-    /// Of windows, then of queues.
+    /// Of windows, then of queues, then of what senders know beside their windows.
     state: Vec<f64>,
     classes: Vec<ClassState>,
     through: Vec<Through>,
@@ -167,12 +183,12 @@ struct Engine<'a> {
     queues: Vec<Queue>,
     /// Indices of queues, upstream first.
     order: Vec<usize>,
-    /// Windows, then queues.
+    /// Windows, then queues, then what senders know beside their windows.
     state: Vec<f64>,
     /// Scratch: the state at the start of a step.
     before: Vec<f64>,
     /// Scratch: by queue, share of packets without a signal at both ends of a step.
-    kept: Vec<[f64; 2]>,
+    kept: Vec<[Kept; 2]>,
     trace: Trace,
     /// By queue: time integral of the probability since the last row.
     signal_s: Vec<f64>,
@@ -181,11 +197,23 @@ struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     fn new(model: &'a Model) -> Result<Engine<'a>, ParamError> {
+        let mut state: Vec<f64> = (model.classes.iter())
+            .map(|class| class.initial_window_pkts)
+            .collect();
+        state.resize(model.classes.len() + model.bottlenecks.len(), 0.0);
+        let mut own = |class: &Class| {
+            let first = state.len();
+            state.extend(class.equations().start(class.initial_window_pkts));
+            first..state.len()
+        };
         let sources: Vec<Source> = (model.classes.iter().enumerate())
             .map(|(i, class)| Source {
+                equations: class.equations(),
+                feedback_rtts: class.feedback_s(1.0),
+                own: own(class),
                 flows: class.flows,
                 rtt_s: class.rtt.as_secs_f64(),
-                history: History::new(class.windows.feedback_s(model.longest_rtt_s(i))),
+                history: History::new(class.feedback_s(model.longest_rtt_s(i))),
                 since_s: 0.0,
                 turnover: None,
                 jumps_s: Vec::new(),
@@ -209,12 +237,6 @@ impl<'a> Engine<'a> {
                 passing: (0..model.classes.len()).filter(passes).collect(),
             });
         }
-        let mut state: Vec<f64> = model
-            .classes
-            .iter()
-            .map(|class| class.initial_window_pkts)
-            .collect();
-        state.resize(sources.len() + queues.len(), 0.0);
         let columns = |count| vec![Vec::new(); count];
         Ok(Engine {
             trace: Trace {
@@ -226,7 +248,7 @@ impl<'a> Engine<'a> {
             },
             order: model.order(),
             before: state.clone(),
-            kept: vec![[1.0; 2]; queues.len()],
+            kept: vec![[Kept::default(); 2]; queues.len()],
             signal_s: vec![0.0; queues.len()],
             last_row: Time::ZERO,
             model,
@@ -301,7 +323,9 @@ impl<'a> Engine<'a> {
     /// The equations.
     fn slopes(&mut self, now_s: f64, state: &[f64], out: &mut Slopes) {
         let (windows, queues_pkts) = state.split_at(self.sources.len());
-        let (window_slopes, queue_slopes) = out.state.split_at_mut(windows.len());
+        let (window_slopes, rest) = out.state.split_at_mut(windows.len());
+        let (queue_slopes, own_slopes) = rest.split_at_mut(self.queues.len());
+        let first_own = windows.len() + queue_slopes.len();
         let classes = &mut out.classes;
         for (i, source) in self.sources.iter_mut().enumerate() {
             let (class_state, window) = (&mut classes[i], windows[i]);
@@ -314,7 +338,10 @@ impl<'a> Engine<'a> {
             if source.class.windows == Windows::Sawtooth {
                 // An ACK lets a packet go, and so does a window that grows. A window that shrinks
                 // by n holds the packets of n ACKs back.
-                window_slopes[i] = source.window_slope(now_s, window, class_state);
+                let own = source.own.clone();
+                let own_slopes = &mut own_slopes[own.start - first_own..own.end - first_own];
+                window_slopes[i] =
+                    source.window_slope(now_s, window, &state[own], class_state, own_slopes);
                 class_state.rate = (class_state.rate + window_slopes[i]).max(0.0);
                 class_state.passing_on = source.flows * class_state.rate;
                 // Without a queue R stays, and no rate waits for ACKs in a new mixture.
@@ -365,7 +392,10 @@ impl<'a> Engine<'a> {
             let waiting = |v: &usize| queue_slopes[*v] * self.queues[*v].s_per_pkt;
             classes[i].rtt_slope = source.class.route.iter().map(waiting).sum();
             if source.class.windows == Windows::Smooth {
-                window_slopes[i] = source.window_slope(now_s, windows[i], &classes[i]);
+                let own = source.own.clone();
+                let own_slopes = &mut own_slopes[own.start - first_own..own.end - first_own];
+                window_slopes[i] =
+                    source.window_slope(now_s, windows[i], &state[own], &classes[i], own_slopes);
             }
         }
     }
@@ -392,9 +422,18 @@ impl<'a> Engine<'a> {
             let [k1, k2, k3, k4] = [0, 1, 2, 3].map(|stage| slopes[stage].state[k]);
             *y = before[k] + h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4);
         }
-        let (windows, queues_pkts) = state.split_at_mut(self.sources.len());
+        let (windows, rest) = state.split_at_mut(self.sources.len());
+        let (queues_pkts, own) = rest.split_at_mut(self.queues.len());
+        let first_own = windows.len() + queues_pkts.len();
         for (window, source) in windows.iter_mut().zip(&self.sources) {
             let class = &source.class;
+            let states = &mut own[source.own.start - first_own..source.own.end - first_own];
+            for state in states.iter_mut() {
+                *state = state.clamp(0.0, source.equations.most());
+            }
+            if let Some(found) = source.equations.window(states) {
+                *window = found;
+            }
             *window = window.clamp(class.windows.least(), class.window_pkts);
         }
         for (backlog, queue) in queues_pkts.iter_mut().zip(&self.queues) {
@@ -422,12 +461,18 @@ impl<'a> Engine<'a> {
                 left,
             });
             self.signal_s[v] += h * (p[0] + p[1]) / 2.0;
-            self.kept[v] = [1.0 - p[0], 1.0 - p[1]];
+            self.kept[v] = p.map(|p| Kept {
+                classic: 1.0 - p,
+                l4s: 1.0 - queue.port.marks_l4s(p),
+            });
         }
         self.slopes(end_s, &state, &mut slopes[4]);
         for (v, kept) in self.kept.iter_mut().enumerate() {
-            kept[0] *= 1.0 - slopes[0].through[v].overflow;
-            kept[1] *= 1.0 - slopes[4].through[v].overflow;
+            for (kept, side) in kept.iter_mut().zip([0, 4]) {
+                let room = 1.0 - slopes[side].through[v].overflow;
+                kept.classic *= room;
+                kept.l4s *= room;
+            }
         }
         for (i, source) in self.sources.iter_mut().enumerate() {
             let side = |side: usize| {
@@ -440,7 +485,14 @@ impl<'a> Engine<'a> {
                 } = slopes.classes[i];
                 // x = W/R
                 let slope = (slopes.state[i] - rate * rtt_slope) * per_rtt;
-                let through = source.class.route.iter().map(|v| self.kept[*v][side]);
+                let through = source.class.route.iter().map(|v| {
+                    let kept = &self.kept[*v][side];
+                    if source.class.l4s {
+                        kept.l4s
+                    } else {
+                        kept.classic
+                    }
+                });
                 (rate, slope, 1.0 - through.product::<f64>())
             };
             let (mut first, mut last) = (side(0), side(1));
@@ -467,7 +519,7 @@ impl<'a> Engine<'a> {
     fn see_jumps(&mut self, now: Time, slopes: &Slopes) -> bool {
         let mut any = false;
         for (source, class_state) in self.sources.iter_mut().zip(&slopes.classes) {
-            let looks_at = now.as_secs_f64() - source.class.windows.feedback_s(class_state.rtt_s);
+            let looks_at = now.as_secs_f64() - source.feedback_rtts * class_state.rtt_s;
             let reached = |at: &f64| at - looks_at < NEAR_S;
             while source.jumps_s.get(source.seen).is_some_and(reached) {
                 source.seen += 1;
@@ -488,8 +540,8 @@ impl<'a> Engine<'a> {
         let now_s = now.as_secs_f64();
         let mut until_s = until.as_secs_f64();
         for (i, source) in self.sources.iter().enumerate() {
-            let looks_at = now_s - source.class.windows.feedback_s(slopes.classes[i].rtt_s);
-            let passes = 1.0 - source.class.windows.feedback_s(slopes.classes[i].rtt_slope);
+            let looks_at = now_s - source.feedback_rtts * slopes.classes[i].rtt_s;
+            let passes = 1.0 - source.feedback_rtts * slopes.classes[i].rtt_slope;
             if let Some(at) = source.jumps_s.get(source.seen) {
                 if passes > 0.0 {
                     until_s = until_s.min(now_s + (at - looks_at) / passes);
@@ -558,6 +610,14 @@ impl<'a> Engine<'a> {
                 if come > 0.0 {
                     let new = come * source.class.initial_window_pkts;
                     self.state[class] = (source.flows * self.state[class] + new) / flows;
+                    let fresh = source.equations.start(source.class.initial_window_pkts);
+                    for (k, fresh) in source.own.clone().zip(fresh) {
+                        self.state[k] = (source.flows * self.state[k] + come * fresh) / flows;
+                    }
+                    let states = &self.state[source.own.clone()];
+                    if let Some(window) = source.equations.window(states) {
+                        self.state[class] = window;
+                    }
                 }
                 source.flows = flows;
             }

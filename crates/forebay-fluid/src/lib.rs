@@ -30,9 +30,11 @@ mod integrate;
 mod model;
 mod port;
 mod scenario;
+mod senders;
 mod trace;
 
 pub use integrate::run;
-pub use model::{Bottleneck, Change, Class, Model, What, Windows, SPREAD};
+pub use model::{Bottleneck, Change, Class, Model, What};
 pub use scenario::from_scenario;
+pub use senders::{Control, Reduction, Sender, Windows, SPREAD};
 pub use trace::{halving, Halving, Trace};

@@ -3,6 +3,8 @@
 use forebay_core::{Bytes, ParamError, Rate, Site, Span, Time};
 use forebay_scenario::LawChoice;
 
+use crate::senders::{feedback_rtts, Equations, Sender, Windows};
+
 /// Most steps of one run: memory grows with them.
 const MOST_STEPS: f64 = 2e7;
 
@@ -51,60 +53,10 @@ pub struct Class {
     pub growth_pkts_per_rtt: f64,
     /// Whether a law's signal marks packets of this class instead of dropping them.
     pub marks: bool,
+    /// Whether its packets are ECT(1): a coupled law marks them as those of L4S.
+    pub l4s: bool,
+    pub sender: Sender,
     pub windows: Windows,
-}
-
-/// How exactly the windows of a class are described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Windows {
-    /// As published: every flow has the mean window, and grows by a packet per round trip, with any
-    /// number of ACKs.
-    Smooth,
-    /// With six things that TCP does and the published equations leave out.
-    ///
-    /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so that the
-    /// packets on the way are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans.
-    /// Automatic Control 54(3), 2009). After a halving, half of a window's ACKs let nothing go;
-    /// this takes half a round trip.
-    ///
-    /// A sender sends the whole packets of its window, half a packet less than W on average. It
-    /// grows with the ACKs that come back without a signal. Flows of one class are at different
-    /// points of their sawtooth, and signals mostly hit large windows: see [`SPREAD`]. For a round
-    /// trip after a signal, a flow does not grow and does not answer another signal.
-    Sawtooth,
-}
-
-/// E[W²]/E[W]² over the flows of a class. Windows that grow by a packet per round trip and are
-/// halved with probability p per packet have dE[W]/dt = 0 at E[W²] = 2/p, and dE[W²]/dt = 0 at
-/// E[W³] = 8·E[W]/(3p); a gamma distribution that meets both has the variance E[W]²/6.
-pub const SPREAD: f64 = 7.0 / 6.0;
-
-impl Windows {
-    pub(crate) fn in_flight(self, window_pkts: f64) -> f64 {
-        match self {
-            Windows::Smooth => window_pkts,
-            Windows::Sawtooth => window_pkts - 0.5,
-        }
-    }
-
-    /// Time from a packet to what its signal does to the packets in flight. A sender that halves
-    /// its window waits until W/2 ACKs have come: over the half round trip that this takes, the
-    /// effect is a quarter late on average. (Growth is not late; but growth and halving balance,
-    /// so that only the lag of the probability between them shows.)
-    pub(crate) fn feedback_s(self, rtt_s: f64) -> f64 {
-        match self {
-            Windows::Smooth => rtt_s,
-            Windows::Sawtooth => 1.25 * rtt_s,
-        }
-    }
-
-    /// A sender keeps a packet in flight.
-    pub(crate) fn least(self) -> f64 {
-        match self {
-            Windows::Smooth => 0.0,
-            Windows::Sawtooth => 1.0,
-        }
-    }
 }
 
 /// Something that changes while the model runs.
@@ -161,8 +113,19 @@ impl Class {
             window_pkts: 1e9,
             growth_pkts_per_rtt: 1.0,
             marks: false,
+            l4s: false,
+            sender: Sender::RENO,
             windows: Windows::Smooth,
         }
+    }
+
+    pub(crate) fn equations(&self) -> Equations {
+        Equations::of(self.sender.control, self.windows, self.marks)
+    }
+
+    /// Time from a packet to what its signal does to the packets in flight.
+    pub(crate) fn feedback_s(&self, rtt_s: f64) -> f64 {
+        feedback_rtts(self.sender, self.windows) * rtt_s
     }
 }
 

@@ -93,6 +93,12 @@ impl Port {
         self.buffer_pkts = buffer_pkts;
     }
 
+    /// With what probability an ECT(1) packet is marked where a classic one is signalled with
+    /// `probability`.
+    pub fn marks_l4s(&self, probability: f64) -> f64 {
+        self.law.marks_l4s(probability)
+    }
+
     pub fn next_tick(&self) -> Option<Time> {
         self.law.poll_timeout()
     }

@@ -5,7 +5,8 @@ use forebay_scenario::{
     EcnChoice, Instant, LawChoice, Link, LinkSetting, Scenario, Setting, Tcp, Traffic, TrafficKind,
 };
 
-use crate::model::{Bottleneck, Change, Class, Model, What, Windows};
+use crate::model::{Bottleneck, Change, Class, Model, What};
+use crate::senders::{Sender, Windows};
 
 /// One law of a scenario, in steps of at most `step`.
 ///
@@ -63,6 +64,9 @@ pub fn from_scenario(
             );
             return Err(ParamError::new(key("packet"), found, allowed));
         }
+        let sender = Sender::named(tcp.sender.name).map_err(|allowed| {
+            ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), allowed)
+        })?;
         let mut own = Vec::new();
         for (first, last) in cohorts(index, traffic, scenario) {
             for (turn, rtt) in traffic.rtts.iter().enumerate() {
@@ -92,6 +96,8 @@ pub fn from_scenario(
                     growth_pkts_per_rtt: growth_pkts_per_rtt(tcp),
                     marks: tcp.ecn != EcnChoice::Off
                         && traffic.path.iter().all(|link| links[*link].ecn),
+                    l4s: tcp.ecn == EcnChoice::L4s,
+                    sender,
                     windows,
                 });
             }

@@ -2,7 +2,7 @@
 
 use forebay_core::{laws, Bytes, ParamError, QueueChoice, Rate, Span, Time, Value};
 use forebay_fluid::{
-    from_scenario, halving, run, Bottleneck, Change, Class, Model, Trace, What, Windows,
+    from_scenario, halving, run, Bottleneck, Change, Class, Model, Sender, Trace, What, Windows,
 };
 use forebay_scenario::{parse, LawChoice, Options};
 use numpy::{PyArray1, PyArray2};
@@ -48,6 +48,8 @@ struct PyClass {
     window_pkts: f64,
     growth_pkts_per_rtt: f64,
     marks: bool,
+    l4s: bool,
+    tcp: String,
     sawtooth: bool,
 }
 
@@ -152,7 +154,10 @@ impl PyModel {
                 initial_window_pkts: class.initial_window_pkts,
                 window_pkts: class.window_pkts,
                 growth_pkts_per_rtt: class.growth_pkts_per_rtt,
-                marks: class.marks,
+                // ECT(1) packets can be marked.
+                marks: class.marks || class.l4s,
+                l4s: class.l4s,
+                sender: quantity(&format!("classes.{i}.tcp"), &class.tcp, Sender::named)?,
                 windows: windows(class.sawtooth),
             })
         };

@@ -1,7 +1,7 @@
 """A fluid model: its bottlenecks, its classes of flows, and their changes.
 
-The equations are those of Misra, Gong and Towsley (2000), without timeouts and slow start; the
-law in them is the object that the packet simulator runs.
+The equations are those of Misra, Gong and Towsley (2000), or of another sender, without timeouts
+and slow start; the law in them is the object that the packet simulator runs.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ class Class:
     window_pkts: largest window.
     growth_pkts_per_rtt: 1, or 1/2 with delayed ACKs.
     marks: whether a signal marks a packet instead of dropping it.
+    l4s: whether packets are ECT(1): they are marked, and a coupled law marks them as those of L4S.
+    tcp: the sender, by the name that scenarios have: "reno", "newreno", "sack" (all one here),
+        "linux-reno", "cubic", "linux-cubic", "dctcp" or "prague".
     sawtooth: describe windows more closely than the published equations: rates on the clock of
         ACKs, whole packets in flight, growth by the ACKs that come back, and the spread of
         windows between flows. docs/fluid.md has the equations.
@@ -56,6 +59,8 @@ class Class:
     window_pkts: float = 1e9
     growth_pkts_per_rtt: float = 1.0
     marks: bool = False
+    l4s: bool = False
+    tcp: str = "reno"
     sawtooth: bool = False
 
 

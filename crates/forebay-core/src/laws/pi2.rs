@@ -225,6 +225,10 @@ impl Law for Pi2 {
         self.0.set_point(set_point)
     }
 
+    fn marks_l4s(&self, classic: f64) -> f64 {
+        (self.0.controller.coupling * classic.sqrt()).min(1.0)
+    }
+
     /// Of classic traffic.
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         self.0.intensity(q).map(|root| root * root)

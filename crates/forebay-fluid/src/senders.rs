@@ -1,0 +1,240 @@
+//! The senders that the fluid knows: how windows grow, and what a signal does to them.
+//!
+//! Each has the equations that were published, and a closer description of the same packets
+//! ([`Windows`]). A sender without a published fluid model is not here.
+
+mod cubic;
+mod reno;
+mod scalable;
+
+pub use reno::SPREAD;
+
+/// How exactly the windows of a class are described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Windows {
+    /// As published: every flow has the mean window, and grows with any number of ACKs.
+    Smooth,
+    /// With six things that TCP does and the published equations leave out.
+    ///
+    /// ACKs are its clock: the rate is n/R + dn/dt, n being the packets in flight, so that the
+    /// packets on the way are conserved (Jacobsson, Andrew, Tang, Low and Hjalmarsson, IEEE Trans.
+    /// Automatic Control 54(3), 2009). After a reduction, some ACKs let nothing go
+    /// ([`Reduction`]).
+    ///
+    /// A sender sends the whole packets of its window, half a packet less than W on average. It
+    /// grows with the ACKs that come back without a signal. Flows of one class are at different
+    /// points of their sawtooth, and signals mostly hit large windows: see [`SPREAD`], and
+    /// `senders/cubic.rs`. For a round trip after a signal, a flow does not grow and does not
+    /// answer another signal.
+    Sawtooth,
+}
+
+impl Windows {
+    pub(crate) fn in_flight(self, window_pkts: f64) -> f64 {
+        match self {
+            Windows::Smooth => window_pkts,
+            Windows::Sawtooth => window_pkts - 0.5,
+        }
+    }
+
+    /// A sender keeps a packet in flight.
+    pub(crate) fn least(self) -> f64 {
+        match self {
+            Windows::Smooth => 0.0,
+            Windows::Sawtooth => 1.0,
+        }
+    }
+}
+
+/// How a window grows and falls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Control {
+    /// A packet per round trip, and half for a signal (RFC 5681).
+    Reno,
+    /// RFC 9438. `above` is α of the Reno-friendly window once it is past the window before the
+    /// last reduction: 1 in the RFC, and in Linux as below it, 8/15.
+    Cubic { above: f64 },
+    /// RFC 8257.
+    Dctcp,
+    /// draft-briscoe-iccrg-prague-congestion-control.
+    Prague,
+}
+
+/// How the packets in flight get fewer when the window does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Nothing is sent until as many ACKs have come.
+    Pause,
+    /// Over a round trip, in proportion to what arrives (RFC 9937).
+    Proportional,
+}
+
+/// A sender of TCP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sender {
+    pub control: Control,
+    pub reduction: Reduction,
+}
+
+impl Sender {
+    pub const RENO: Sender = Sender {
+        control: Control::Reno,
+        reduction: Reduction::Pause,
+    };
+
+    /// By the names that scenarios have.
+    ///
+    /// # Errors
+    /// The names that are allowed.
+    pub fn named(name: &str) -> Result<Sender, String> {
+        let found = SENDERS.iter().find(|(known, _)| *known == name);
+        found.map(|(_, sender)| *sender).ok_or_else(|| {
+            let names: Vec<String> = (SENDERS.iter())
+                .map(|(name, _)| format!("\"{name}\""))
+                .collect();
+            format!(
+                "{}: the others have no published fluid model",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+const fn sender(control: Control, reduction: Reduction) -> Sender {
+    Sender { control, reduction }
+}
+
+/// Of a scenario's `tcp`, those that the fluid has.
+const SENDERS: &[(&str, Sender)] = &[
+    ("reno", Sender::RENO),
+    ("newreno", Sender::RENO),
+    ("sack", Sender::RENO),
+    ("linux-reno", sender(Control::Reno, Reduction::Proportional)),
+    (
+        "cubic",
+        sender(Control::Cubic { above: 1.0 }, Reduction::Pause),
+    ),
+    (
+        "linux-cubic",
+        sender(
+            Control::Cubic {
+                above: cubic::LINUX_ALPHA,
+            },
+            Reduction::Proportional,
+        ),
+    ),
+    ("dctcp", sender(Control::Dctcp, Reduction::Proportional)),
+    ("prague", sender(Control::Prague, Reduction::Pause)),
+];
+
+/// A class as its sender's equations see it at one moment.
+pub(crate) struct Flow<'a> {
+    /// W, mean over the flows.
+    pub window: f64,
+    /// R and 1/R.
+    pub rtt_s: f64,
+    pub per_rtt: f64,
+    /// Growth of Reno in a round trip; half of it with delayed ACKs.
+    pub growth_pkts_per_rtt: f64,
+    /// x and p one round trip ago: what this moment's ACKs tell.
+    pub sent: f64,
+    pub probability: f64,
+    /// What the sender knows beside its window.
+    pub states: &'a [f64],
+}
+
+/// A sender in one description: its equations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Equations {
+    Reno,
+    RenoSawtooth,
+    Cubic,
+    CubicSawtooth(cubic::Response),
+    Dctcp,
+    DctcpSawtooth,
+    Prague,
+    PragueSawtooth,
+}
+
+impl Equations {
+    /// A sender that answers the share of marks halves its window for a loss, as Reno does.
+    pub fn of(control: Control, windows: Windows, marks: bool) -> Equations {
+        let control = match control {
+            Control::Dctcp | Control::Prague if !marks => Control::Reno,
+            control => control,
+        };
+        match (control, windows) {
+            (Control::Reno, Windows::Smooth) => Equations::Reno,
+            (Control::Reno, Windows::Sawtooth) => Equations::RenoSawtooth,
+            (Control::Cubic { .. }, Windows::Smooth) => Equations::Cubic,
+            (Control::Cubic { above }, Windows::Sawtooth) => {
+                Equations::CubicSawtooth(cubic::Response::new(above))
+            }
+            (Control::Dctcp, Windows::Smooth) => Equations::Dctcp,
+            (Control::Dctcp, Windows::Sawtooth) => Equations::DctcpSawtooth,
+            (Control::Prague, Windows::Smooth) => Equations::Prague,
+            (Control::Prague, Windows::Sawtooth) => Equations::PragueSawtooth,
+        }
+    }
+
+    /// The states of a flow that starts with this window.
+    pub fn start(&self, window: f64) -> Vec<f64> {
+        match self {
+            Equations::Reno | Equations::RenoSawtooth => Vec::new(),
+            Equations::Cubic => cubic::start(window),
+            Equations::CubicSawtooth(_) => vec![0.0, 0.0],
+            // The first mark halves the window.
+            _ => vec![1.0],
+        }
+    }
+
+    /// Greatest value of a state.
+    pub fn most(&self) -> f64 {
+        match self {
+            Equations::Dctcp
+            | Equations::DctcpSawtooth
+            | Equations::Prague
+            | Equations::PragueSawtooth => 1.0,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// The window, where it follows from the other states.
+    pub fn window(&self, states: &[f64]) -> Option<f64> {
+        match self {
+            Equations::Cubic => Some(cubic::window(states)),
+            _ => None,
+        }
+    }
+
+    /// dW/dt; the slopes of the other states go to `out`.
+    #[inline]
+    pub fn slopes(&self, flow: &Flow, out: &mut [f64]) -> f64 {
+        match self {
+            Equations::Reno => reno::published(flow),
+            Equations::RenoSawtooth => reno::sawtooth(flow),
+            Equations::Cubic => cubic::published(flow, out),
+            Equations::CubicSawtooth(response) => response.slopes(flow, out),
+            Equations::Dctcp => scalable::dctcp(flow, out),
+            Equations::DctcpSawtooth => scalable::dctcp_sawtooth(flow, out),
+            Equations::Prague => scalable::prague(flow, out),
+            Equations::PragueSawtooth => scalable::prague_sawtooth(flow, out),
+        }
+    }
+}
+
+/// Time from a packet to what its signal does to the packets in flight, in round trips. (Growth is
+/// not late; but growth and reductions balance, so that only the lag of the probability between
+/// them shows.)
+pub(crate) fn feedback_rtts(sender: Sender, windows: Windows) -> f64 {
+    match (windows, sender.reduction, sender.control) {
+        (Windows::Smooth, ..) => 1.0,
+        // A sender that halves its window waits until W/2 ACKs have come: over the half round
+        // trip that this takes, the effect is a quarter late on average.
+        (_, Reduction::Pause, Control::Reno) => 1.25,
+        (_, Reduction::Pause, Control::Cubic { .. }) => 1.0 + (1.0 - cubic::BETA) / 2.0,
+        // Of a packet or two.
+        (_, Reduction::Pause, _) => 1.0,
+        (_, Reduction::Proportional, _) => 1.5,
+    }
+}
