@@ -198,7 +198,7 @@ def regions(found: Robust) -> Plot:
                 np.where(k_i > 0, k_i, np.nan),
                 color=COLOURS[i % len(COLOURS)],
                 linestyle=("-", "--", ":")[i // len(COLOURS) % 3],
-                label=f"{one.link.rate}, {one.link.rtt}, {one.link.flows:g} flows",
+                label=f"{one.place.rate}, {one.place.rtt}, {one.place.flows:g} flows",
             )
             tops.append((most, float(k_i.max())))
         k_p = np.geomspace(1e-3 * found.gains.k_p, min(most for most, _ in tops), 400)

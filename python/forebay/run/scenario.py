@@ -67,6 +67,7 @@ class Dumbbell:
     delay_s: of the bottleneck, one way; the rest of the RTT is in the access links.
     measure_from_s: when measuring begins; it ends with the run.
     fastest_bps: greatest rate of the bottleneck, where a sweep changes it.
+    rate_trace: file of a recorded link; `rate` is then what its law is told.
     l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
     sweep: key of the scenario to the values that it takes.
@@ -86,6 +87,7 @@ class Dumbbell:
     target_pkts: float | None = None
     sweep: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     l4s_flows: int = 0
+    rate_trace: str | None = None
 
     def text(self) -> str:
         """The scenario file."""
@@ -118,6 +120,8 @@ class Dumbbell:
             ],
             "law": [law.table() for law in self.laws],
         }
+        if self.rate_trace is not None:
+            document["bottleneck"]["rate_trace"] = self.rate_trace
         if self.l4s_flows:
             document["bottleneck"]["ecn"] = True
             (classic,) = document["traffic"]

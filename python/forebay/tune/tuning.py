@@ -16,6 +16,7 @@ from forebay.report import words
 from forebay.run import stats
 from forebay.run.experiment import Progress
 from forebay.tune import candidates as known
+from forebay.tune import regions
 from forebay.tune.candidates import GOALS, Candidate, Goal
 from forebay.tune.check import Check, Checked, Floats, check, runnable
 from forebay.tune.ranges import Ranges
@@ -131,7 +132,7 @@ class Tuning:
 
 
 def tune(
-    rate: str,
+    rate: str | None,
     rtt: str,
     flows: str,
     goal: str = "balance",
@@ -143,11 +144,13 @@ def tune(
     threads: int | None = None,
     watch: Watch | None = None,
     store: Store | None = None,
+    trace: str | None = None,
 ) -> Tuning:
     """Tunes laws for ranges of rate, RTT and load, and recommends one.
 
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
-        one value each.
+        one value each. trace: a file of a recorded link, over which packets then run; the range of
+        rates is the trace's own where `rate` is None.
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 %
         of the best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
@@ -163,7 +166,7 @@ def tune(
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    ranges = Ranges.of(rate, rtt, flows, packet, buffer)
+    ranges = Ranges.of(rate, rtt, flows, packet, buffer, trace)
     names = known.known(laws)
     baseline = words.baseline()["name"]
     if names == [baseline]:
@@ -214,7 +217,10 @@ def _search(tuning: Tuning, watch: Watch | None) -> list[Candidate]:
     start = time.monotonic()
     try:
         for done, (space, goal) in enumerate(tasks):
-            tuning.searched.append(search(space, goal, tuning.ranges, tuning.seed))
+            region = regions.space(space.law, tuning.ranges)
+            one = region.best(goal) if region is not None else None
+            # A law without a region, or without a point in it, is searched.
+            tuning.searched.append(one or search(space, goal, tuning.ranges, tuning.seed))
             if watch:
                 elapsed_s = time.monotonic() - start
                 watch(
@@ -243,20 +249,35 @@ def _move_set_point(
     if chosen is None or tuning.interrupted or tuning.faults or not chosen.candidate.point:
         return
     one, ranges = chosen.candidate, tuning.ranges
-    space = known.space(one.law, ranges)
+    region = regions.of(one, ranges)
+    if region is None:
+        return
+    shares = LOWER if tuning.meets_goal else HIGHER
+    wanted = [(share, "", region.moved(one.point, share)) for share in shares]
+    if isinstance(region, regions.Region):
+        # Slow starts and timeouts are no noise of the model: packets may ask for a faster law.
+        wanted += [
+            (share, " fastest", region.fastest(share * one.point["target"], one.point["interval"]))
+            for share in (1.0, *shares)
+        ]
     tried = []
-    for share in LOWER if tuning.meets_goal else HIGHER:
-        point = space.moved(one.point, share) if space is not None else None
-        if space is None or point is None:
-            return
+    for share, how, point in wanted:
+        if point is None:
+            continue
         try:
-            local = tuple(space.local(point, ranges, ranges.conditions))
+            local = tuple(region.local(point, ranges, ranges.conditions))
         except ScenarioError:
             continue
-        label = f"{one.label}, {share:g} of its set-point"
-        params = space.params(point)
+        # A label has no comma.
+        label = f"{one.label} at {share:g}{how}"
+        params = region.params(point)
         moved = Candidate(one.law, label, params, "tuned", point, local, keeps(local), share)
-        if (moved.keeps or not one.keeps) and not runnable(moved, ranges):
+        if not moved.keeps and one.keeps:
+            continue
+        why = runnable(moved, ranges)
+        if why:
+            tuning.left_out.append((moved, why))
+        else:
             tried.append(moved)
     if not tried:
         return
@@ -269,8 +290,10 @@ def _move_set_point(
 def _inside(tuning: Tuning, seeds: int, threads: int | None, store: Store | None) -> None:
     """Evaluates the model on a grid between the corners, and runs packets at its worst place."""
     candidate, ranges = tuning.tested[0].candidate, tuning.ranges
-    space = known.space(candidate.law, ranges)
+    space = regions.of(candidate, ranges)
     if space is None or not candidate.point:
+        return
+    if ranges.trace is not None:
         return
     grid = [one for one in ranges.grid(GRID) if one not in ranges.corners]
     there = [o for o in space.local(candidate.point, ranges, grid) if o and not o.timeouts]
