@@ -58,7 +58,9 @@ class Case:
         return ["tune", *words, "--goal", self.goal, *laws]
 
 
-MODERN = ("pi", "pi2", "pie", "stpi", "dualpi2", "cobalt", "codel")
+#: Places that real flows pass: two shared cores do not carry a hundred at 50 Mbit/s in time.
+REAL = ((5_000_000, 10), (5_000_000, 100), (50_000_000, 10))
+MODERN = ("pi", "pi2", "pie", "dualpi2", "cobalt", "codel")
 CASES = {
     "cable": Case(
         "cable uplink, 5 to 50 Mbit/s, 20 to 100 ms, 10 to 100 flows",
@@ -66,9 +68,9 @@ CASES = {
         ("dualpi2", (("target", "3.52ms"), ("alpha", "0.016957"), ("beta", "2.72192"))),
     ),
     "4g": Case(
-        "4G, recorded, 40 to 80 ms, 1 to 8 flows",
-        "delay", None, "40..80ms", "1..8", "1500B",
-        ("pi2", "pie", "dualpi2", "cobalt", "codel"),
+        "4G, recorded, 40 to 80 ms, 2 to 8 flows",
+        "delay", None, "40..80ms", "2..8", "1500B",
+        MODERN,
         ("", ()),
         "1000p",
     ),
@@ -156,7 +158,7 @@ def real(case: Case, laws: list[Candidate], seconds: int) -> list[str]:
     rows.append("|---|---|---|---|")
     for place in ranges.corners:
         # Namespaces carry a hundred flows, but two shared cores not all corners in any time.
-        if place.rtt_s != ranges.rtts_s[0]:
+        if place.rtt_s != ranges.rtts_s[0] or (place.rate_bps, place.flows) not in REAL:
             continue
         for law in laws:
             waits, goodput = over_link(place, ranges, law, seconds)

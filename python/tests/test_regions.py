@@ -14,7 +14,7 @@ from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control import forms, margins
 from forebay.control.loop import Loop
-from forebay.tune import regions, search, tune
+from forebay.tune import regions, search, tune, words
 from forebay.tune.candidates import GOALS
 from forebay.tune.ranges import Ranges
 from forebay.tune.recorded import Recorded
@@ -148,8 +148,8 @@ def test_what_is_no_recording(text: str, tmp_path: Path) -> None:
 
 def test_a_tuning_over_a_recording(cli: Cli, tmp_path: Path) -> None:
     recording(tmp_path)
-    words = ["tune", "--trace", "cell.down", "--rtt", "60ms", "--flows", "4", "--seeds", "2"]
-    done = cli(*words, "--law", "pi2", "--goal", "delay", "--buffer", "200p", "--no-store")
+    given = ["tune", "--trace", "cell.down", "--rtt", "60ms", "--flows", "4", "--seeds", "2"]
+    done = cli(*given, "--law", "pi2", "--goal", "delay", "--buffer", "200p", "--no-store")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "results" / "tune"
     found = json.loads((folder / "tune.json").read_text())
@@ -171,5 +171,5 @@ def test_a_tuning_over_a_recording(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_tuning_tells_of_one_set() -> None:
     result = tune("20Mbit/s", "100ms", "5..10", laws=["pi", "stpi"], seeds=1)
-    text = " ".join(result.reasons())
+    text = " ".join(words.reasons(result))
     assert "come from the exact set that keeps its margins" in text

@@ -108,7 +108,7 @@ def _show(found: Robust, table: str) -> None:
         for one, own in zip(found.corners, found.own, strict=True):
             console.print(
                 f"    {one.place.rate}, {one.place.rtt}, {one.place.flows:g} flows: "
-                f"a={own.a:.6g} b={own.b:.6g}",
+                + " ".join(f"{name}={value}" for name, value in found.written(own)),
                 markup=False,
             )
         console.print("A law that tunes itself follows them: `forebay laws` names those.")

@@ -34,18 +34,20 @@ class Form:
     """How a law writes its gains.
 
     names: of the two parameters. values: of them from a and b. apart: whether the integral is a
-        parameter of its own, and not the small difference of two.
+        parameter of its own, and not the small difference of two. of_delay: whether the error is a
+        delay in s, and not a queue in packets.
     """
 
     names: tuple[str, str]
     values: Callable[[float, float], tuple[float, float]]
     apart: bool = True
+    of_delay: bool = False
 
 
 FORMS = (
     Form(("a", "b"), lambda a, b: (a, b), apart=False),
     # On the error, and on its change.
-    Form(("alpha", "beta"), lambda a, b: (a - b, b)),
+    Form(("alpha", "beta"), lambda a, b: (a - b, b), of_delay=True),
     # On both, and on the error as a share of that.
     Form(("gamma", "alpha"), lambda a, b: (b, a / b - 1)),
 )
@@ -102,6 +104,12 @@ def written(law: str) -> Written | None:
 def forms() -> list[str]:
     """The laws that are a PI."""
     return [one["name"] for one in _native.laws() if written(one["name"]) is not None]
+
+
+def of_delay(law: str) -> bool:
+    """Whether the gains of a law that is a PI are per second of delay."""
+    found = written(law)
+    return found is not None and found.form.of_delay
 
 
 def path(model: LinearModel, a: float, b: float) -> Floats | None:

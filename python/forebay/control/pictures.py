@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MultipleLocator
 
+from forebay.control import forms
 from forebay.report.plots import COLOURS, STYLE, Plot
 
 if TYPE_CHECKING:
@@ -216,12 +217,17 @@ def regions(found: Robust) -> Plot:
             yscale="log",
             xlim=(0.03 * found.gains.k_p, 2 * max(most for most, _ in tops)),
             ylim=(0.03 * found.gains.k_i, 3 * max(top for _, top in tops)),
-            xlabel="K_p [1/packet]",
-            ylabel="K_i [1/(packet s)]",
+            xlabel=f"K_p [{_per(found)}]",
+            ylabel=f"K_i [{_per(found)} per s]",
         )
         axes.legend(loc="lower right", fontsize=8)
         axes.set_title(f"{found.law}: stable below each line")
     return figure
+
+
+def _per(found: Robust) -> str:
+    """The unit of a gain: of a law that measures the delay, per second of it."""
+    return "1/s" if forms.of_delay(found.law) else "1/packet"
 
 
 def _titled(title: str, what: str) -> str:

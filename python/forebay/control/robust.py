@@ -159,10 +159,19 @@ class Robust:
                     "sensitivity_peak": peak(loop),
                     "settling_s": loop.settling_s if math.isfinite(loop.settling_s) else None,
                     "own_gains": vars(own),
+                    "own_params": dict(self.written(own)),
                 }
                 for one, loop, own in zip(self.corners, self.loops, self.own, strict=True)
             ],
         }
+
+    def written(self, gains: Gains) -> list[tuple[str, str]]:
+        """Gains as the law's parameters; none where it cannot have them."""
+        form = forms.written(self.law)
+        found = None if form is None else form.params(gains.a, gains.b)
+        if form is None or found is None:
+            return []
+        return [(name, form.text(value, gains.a, gains.b)) for name, value in found]
 
     @property
     def suffices(self) -> bool:
@@ -225,7 +234,7 @@ def design(
         )
     params = [
         (form.keys[0], target),
-        *((name, f"{value:.9e}") for name, value in own_params),
+        *((name, form.text(value, gains.a, gains.b)) for name, value in own_params),
         (form.keys[1], units.time(interval_s)),
     ]
     loops = []
@@ -276,7 +285,11 @@ def path_of(
     parameters, on the link. Raises `ScenarioError`."""
     some = form.params(*ANY)
     assert some is not None
-    params = [(form.keys[0], target), *some, (form.keys[1], units.time(interval_s))]
+    params: list[tuple[str, Parameter]] = [
+        (form.keys[0], target),
+        *some,
+        (form.keys[1], units.time(interval_s)),
+    ]
     found = model(form.law, params).linear(point)
     path = None if found is None else forms.path(found, *ANY)
     if path is None:
