@@ -13,8 +13,8 @@ from forebay.control.spans import ends
 if TYPE_CHECKING:
     from forebay.control.robust import Robust
 
-#: The law and the picture.
-LAW, PICTURE = "law.toml", "gains.png"
+#: The law and the pictures.
+LAW, PICTURES = "law.toml", ("gains", "bode", "nichols", "step")
 
 
 def design(
@@ -49,17 +49,29 @@ def design(
     )
     table = Law(law, found.params).text()
     if out is not None:
-        from forebay.control.pictures import regions
-
-        png = regions(found).png()
+        drawn = _pictures(found)
         out.mkdir(parents=True, exist_ok=True)
         (out / LAW).write_text(table + "\n")
-        (out / PICTURE).write_bytes(png)
+        for name, png in drawn.items():
+            (out / f"{name}.png").write_bytes(png)
     if as_json:
         print(json.dumps(found.as_json()))
         return
     _show(found, table)
-    print(f"\nWritten: {out}/{{{LAW},{PICTURE}}}")
+    print(f"\nWritten: {out}/{{{LAW},{','.join(f'{name}.png' for name in PICTURES)}}}")
+
+
+def _pictures(found: Robust) -> dict[str, bytes]:
+    from forebay.control import bands, pictures
+
+    every, title = [*found.loops, *found.inside], f"{found.law} over the range"
+    figures = (
+        pictures.regions(found),
+        bands.bode(every, found.middle, title),
+        bands.nichols(every, found.middle, title),
+        bands.step(found.loops, found.middle, title),
+    )
+    return {name: one.png() for name, one in zip(PICTURES, figures, strict=True)}
 
 
 def _show(found: Robust, table: str) -> None:
@@ -72,9 +84,9 @@ def _show(found: Robust, table: str) -> None:
         shown.add_column(title, justify="right")
     for one, loop, own in zip(found.corners, found.loops, found.own, strict=True):
         shown.add_row(
-            one.link.rate,
-            one.link.rtt,
-            f"{one.link.flows:g}",
+            one.place.rate,
+            one.place.rtt,
+            f"{one.place.flows:g}",
             f"{robust.peak(loop):.2f}",
             f"{loop.settling_s:.3g} s",
             f"{own.k_i / found.gains.k_i:.3g} times",
@@ -95,8 +107,8 @@ def _show(found: Robust, table: str) -> None:
         )
         for one, own in zip(found.corners, found.own, strict=True):
             console.print(
-                f"    {one.link.rate}, {one.link.rtt}, {one.link.flows:g} flows: "
-                f"a={own.a:.6g} b={own.b:.6g}",
+                f"    {one.place.rate}, {one.place.rtt}, {one.place.flows:g} flows: "
+                + " ".join(f"{name}={value}" for name, value in found.written(own)),
                 markup=False,
             )
         console.print("A law that tunes itself follows them: `forebay laws` names those.")

@@ -30,9 +30,22 @@ if TYPE_CHECKING:
 
 
 def tune(
-    rate: Annotated[str, typer.Option(help="Rate of the link, or its range, such as 5..50Mbit/s.")],
     rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 20..200ms.")],
     flows: Annotated[str, typer.Option(help="Long-lived TCP flows, such as 10..400.")],
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="Rate of the link, or its range, such as 5..50Mbit/s; needed without --trace."
+        ),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            help="File of a recorded link, as `rate_trace` of a scenario: gains hold over the "
+            "rates that it has, and packets run over the recording.",
+            metavar="FILE",
+        ),
+    ] = None,
     goal: Annotated[
         str,
         typer.Option(
@@ -77,7 +90,7 @@ def tune(
     with progress.stages() as watch:
         result = tuned(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch,
-            choice.store(store, without=no_store, default=out is not None),
+            choice.store(store, without=no_store, default=out is not None), trace,
         )  # fmt: skip
     if out is not None and result.searched:
         try:

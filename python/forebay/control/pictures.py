@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MultipleLocator
 
+from forebay.control import forms
 from forebay.report.plots import COLOURS, STYLE, Plot
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def regions(found: Robust) -> Plot:
                 np.where(k_i > 0, k_i, np.nan),
                 color=COLOURS[i % len(COLOURS)],
                 linestyle=("-", "--", ":")[i // len(COLOURS) % 3],
-                label=f"{one.link.rate}, {one.link.rtt}, {one.link.flows:g} flows",
+                label=f"{one.place.rate}, {one.place.rtt}, {one.place.flows:g} flows",
             )
             tops.append((most, float(k_i.max())))
         k_p = np.geomspace(1e-3 * found.gains.k_p, min(most for most, _ in tops), 400)
@@ -216,12 +217,17 @@ def regions(found: Robust) -> Plot:
             yscale="log",
             xlim=(0.03 * found.gains.k_p, 2 * max(most for most, _ in tops)),
             ylim=(0.03 * found.gains.k_i, 3 * max(top for _, top in tops)),
-            xlabel="K_p [1/packet]",
-            ylabel="K_i [1/(packet s)]",
+            xlabel=f"K_p [{_per(found)}]",
+            ylabel=f"K_i [{_per(found)} per s]",
         )
         axes.legend(loc="lower right", fontsize=8)
         axes.set_title(f"{found.law}: stable below each line")
     return figure
+
+
+def _per(found: Robust) -> str:
+    """The unit of a gain: of a law that measures the delay, per second of it."""
+    return "1/s" if forms.of_delay(found.law) else "1/packet"
 
 
 def _titled(title: str, what: str) -> str:

@@ -1,37 +1,54 @@
 """One PI for a whole range of links: the exact set of gains that stabilise every corner of it, and
-the best of those that keep each loop calm.
+the best of those that keep each loop calm. `forebay.control.forms` says which laws are a PI.
 
 For the true loop, with delay, sampler and hold as they are, z = e^{jωT} is a root exactly where
 (K_p − j·c·K_i)·G = −1, with c = (T/2)·cot(ωT/2) of the integral by Tustin's rule and G the pulse
-transfer function of hold, delay and plant. So K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c bound the
-set, beside K_i = 0 and the line of z = −1 (D-decomposition; Silva, Datta and Bhattacharyya 2005 for
-the plant without a sampler). |1/(1 + L)| ≤ 2 is a quadratic in K_i at each K_p and ω.
+transfer function of hold, delay and plant, times what the law itself puts around its gains. So
+K_p(ω) = −Re 1/G and K_i(ω) = (Im 1/G)/c bound the set, beside K_i = 0 and the line of z = −1
+(D-decomposition; Silva, Datta and Bhattacharyya 2005 for the plant without a sampler).
+|1/(1 + L)| ≤ 2 is a quadratic in K_i at each K_p and ω.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from forebay import _native, units
-from forebay._native import OperatingPoint, ScenarioError
-from forebay.control import gain, margins
+from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.control import forms, gain, margins
 from forebay.control.advice import CALM, TAKEN
+from forebay.control.forms import Written
 from forebay.control.gain import Complexes, Floats, Terms
 from forebay.control.link import Link
 from forebay.control.loop import Loop
 
-#: Parameters of a law that is a PI, as p(k) = p(k−1) + a·e(k) − b·e(k−1) every `interval`.
-PARAMS = {"target", "a", "b", "interval"}
+if TYPE_CHECKING:
+    from forebay._native import Parameter
+
+#: Gains a and b of which every law that is a PI has parameters: its path does not depend on them.
+ANY = (2e-3, 1.9e-3)
 #: Values of K_p that are tried.
 TRIED = 160
 #: A corner whose own best integral is this many times larger is one for gains of its own.
 SLOW = 5.0
+
+
+class Place(Protocol):
+    """A link and its load; rate and rtt as texts."""
+
+    @property
+    def rate(self) -> str: ...
+    @property
+    def rtt(self) -> str: ...
+    @property
+    def flows(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,7 @@ class Corner:
     omega: frequencies up to half the sampling one; response: G there; integral: c there.
     """
 
-    link: Link
+    place: Place
     point: OperatingPoint
     omega: Floats
     response: Complexes
@@ -94,7 +111,7 @@ class Corner:
 
 @dataclass(frozen=True)
 class Gains:
-    """A PI for all of some corners."""
+    """A PI for all of some corners; k_p and k_i in the law's own unit of error, k_i per second."""
 
     k_p: float
     k_i: float
@@ -112,7 +129,8 @@ class Gains:
 @dataclass(frozen=True)
 class Robust:
     """gains: for the whole range. loops: at each corner with them. own: the best gains of each
-    corner alone. left_out: corners that no gains could serve, and why."""
+    corner alone. left_out: corners that no gains could serve, and why. inside: loops of a grid over
+    the range, without the corners; middle: at the middle of each range, in its logarithm."""
 
     law: str
     gains: Gains
@@ -121,6 +139,8 @@ class Robust:
     loops: list[Loop]
     own: list[Gains]
     left_out: list[str]
+    inside: list[Loop]
+    middle: Loop
 
     def as_json(self) -> dict[str, Any]:
         """What `forebay design --json` prints for a range."""
@@ -132,17 +152,26 @@ class Robust:
             "left_out": self.left_out,
             "corners": [
                 {
-                    "rate": one.link.rate,
-                    "rtt": one.link.rtt,
-                    "flows": one.link.flows,
+                    "rate": one.place.rate,
+                    "rtt": one.place.rtt,
+                    "flows": one.place.flows,
                     "stable": loop.stable,
                     "sensitivity_peak": peak(loop),
                     "settling_s": loop.settling_s if math.isfinite(loop.settling_s) else None,
                     "own_gains": vars(own),
+                    "own_params": dict(self.written(own)),
                 }
                 for one, loop, own in zip(self.corners, self.loops, self.own, strict=True)
             ],
         }
+
+    def written(self, gains: Gains) -> list[tuple[str, str]]:
+        """Gains as the law's parameters; none where it cannot have them."""
+        form = forms.written(self.law)
+        found = None if form is None else form.params(gains.a, gains.b)
+        if form is None or found is None:
+            return []
+        return [(name, form.text(value, gains.a, gains.b)) for name, value in found]
 
     @property
     def suffices(self) -> bool:
@@ -166,14 +195,10 @@ def design(
     and the shortest RTT, if None. interval: a fifth of the shortest RTT with its queue, or the
     law's own if that is shorter, if None. Raises `ScenarioError`.
     """
-    entry = next((one for one in _native.laws() if one["name"] == law), None)
-    names = {spec["name"] for spec in entry["params"]} if entry else set()
-    if entry is None or not names >= PARAMS:
-        allowed = [
-            one["name"] for one in _native.laws() if {s["name"] for s in one["params"]} >= PARAMS
-        ]
+    form = forms.written(law)
+    if form is None:
         raise ScenarioError(
-            f'law: found "{law}" with a range, allowed: {", ".join(allowed)}; `forebay tune` '
+            f'law: found "{law}" with a range, allowed: {", ".join(forms.forms())}; `forebay tune` '
             "searches other laws over a range"
         )
     if target is None:
@@ -191,47 +216,113 @@ def design(
             places.append((link, point))
     if not places:
         raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
-    own = next(spec["default"] for spec in entry["params"] if spec["name"] == "interval")
-    own_s = own if isinstance(own, float) else _native.quantity("interval", str(own), "time")
     shortest_s = min(point.rtt_s for _, point in places)
     interval_s = (
-        min(own_s, float(f"{TAKEN * shortest_s:.2g}"))
+        min(form.interval_s, float(f"{TAKEN * shortest_s:.2g}"))
         if interval is None
         else _native.quantity("interval", interval, "time")
     )
-    corners = [corner(link, point, interval_s) for link, point in places]
+    corners = [
+        corner(link, point, interval_s, path_of(form, link.model, point, target, interval_s))
+        for link, point in places
+    ]
     gains = choose(corners, interval_s)
+    own_params = form.params(gains.a, gains.b)
+    if own_params is None:
+        raise ScenarioError(
+            f"law: found a = {gains.a:.4g}, b = {gains.b:.4g}, allowed: those of {law}"
+        )
     params = [
-        ("target", target),
-        ("a", f"{gains.a:.9e}"),
-        ("b", f"{gains.b:.9e}"),
-        ("interval", units.time(interval_s)),
+        (form.keys[0], target),
+        *((name, form.text(value, gains.a, gains.b)) for name, value in own_params),
+        (form.keys[1], units.time(interval_s)),
     ]
     loops = []
-    for one in corners:
-        found = Loop.at(one.link.model(law, params), one.link.flows, one.link.rtt_s)
+    for link, _ in places:
+        found = Loop.at(link.model(law, params), link.flows, link.rtt_s)
         if found is None:
-            raise ScenarioError(f"law: found no rest of {law} at {one.link}, allowed: a PI")
+            raise ScenarioError(f"law: found no rest of {law} at {link}, allowed: a PI")
         loops.append(found)
     own_gains = [choose([one], interval_s) for one in corners]
-    return Robust(law, gains, params, corners, loops, own_gains, left_out)
+    inside, middle = [], loops[0]
+    for centre, link in _between(rates, rtts, flows, packet, target):
+        found = Loop.at(link.model(law, params), link.flows, link.rtt_s)
+        if found is None or found.point.probability >= 1:
+            continue
+        inside.append(found)
+        middle = found if centre else middle
+    return Robust(law, gains, params, corners, loops, own_gains, left_out, inside, middle)
 
 
-def corner(link: Link, point: OperatingPoint, interval_s: float) -> Corner:
-    """The plant of a link behind a sampler and hold of this interval."""
+def _between(
+    rates: Sequence[str], rtts: Sequence[str], flows: Sequence[float], packet: str, target: str
+) -> Iterator[tuple[bool, Link]]:
+    """Links with an end or the middle of each range, but the corners; and whether it is the middle
+    of all."""
+    ends = (
+        [_native.quantity("--rate", rate, "rate") for rate in rates],
+        [_native.quantity("--rtt", rtt, "time") for rtt in rtts],
+        flows,
+    )
+    middles = [math.sqrt(min(one) * max(one)) for one in ends]
+    axes = [dict.fromkeys([*one, middle]) for one, middle in zip(ends, middles, strict=True)]
+    for rate_bps, rtt_s, n in itertools.product(*axes):
+        at = (rate_bps, rtt_s, n)
+        if all(value in one for value, one in zip(at, ends, strict=True)):
+            continue
+        link = Link.of(units.rate(round(rate_bps)), packet, n, f"{1e3 * rtt_s:.9g}ms", target)
+        yield list(at) == middles, link
+
+
+def path_of(
+    form: Written,
+    model: Callable[[str, Sequence[tuple[str, Parameter]]], LawModel],
+    point: OperatingPoint,
+    target: str,
+    interval_s: float,
+) -> Floats:
+    """What a law puts around its gains at a point, in powers of z⁻¹. model: the law with some
+    parameters, on the link. Raises `ScenarioError`."""
+    some = form.params(*ANY)
+    assert some is not None
+    params: list[tuple[str, Parameter]] = [
+        (form.keys[0], target),
+        *some,
+        (form.keys[1], units.time(interval_s)),
+    ]
+    found = model(form.law, params).linear(point)
+    path = None if found is None else forms.path(found, *ANY)
+    if path is None:
+        raise ScenarioError(f"law: found no rest of {form.law}, allowed: a PI")
+    return path
+
+
+def corner(
+    place: Place,
+    point: OperatingPoint,
+    interval_s: float,
+    path: ArrayLike = (1.0,),
+    omega: Floats | None = None,
+) -> Corner:
+    """The plant of a link behind a sampler and hold of this interval, and behind a law's `path`.
+
+    omega: frequencies; some thousands up to half the sampling one, which must be the last, if None.
+    """
     poles = gain.apart((point.tcp_pole, point.queue_pole))
     t = Terms(point.plant_gain, poles, point.rtt_s, 0.0, interval_s)
     high = math.pi / interval_s
     low = 1e-3 * min(point.tcp_pole, point.queue_pole, high)
-    omega = np.union1d(
-        np.geomspace(low, high, 1500), np.linspace(low, min(high, 40 / point.rtt_s), 2500)
-    )
-    response = gain.pulse(t, 1j * omega)
+    if omega is None:
+        omega = np.union1d(
+            np.geomspace(low, high, 1500), np.linspace(low, min(high, 40 / point.rtt_s), 2500)
+        )
+    late = np.exp(-1j * omega * interval_s)
+    response = gain.pulse(t, 1j * omega) * np.polyval(np.asarray(path)[::-1], late)
     # Where z = −1 it is real but for rounding, and the integral has no part in it.
     response[-1] = response[-1].real
     integral = 0.5 * interval_s / np.tan(0.5 * omega * interval_s)
     integral[-1] = 0.0
-    return Corner(link, point, omega, response, integral)
+    return Corner(place, point, omega, response, integral)
 
 
 def choose(corners: Sequence[Corner], interval_s: float) -> Gains:

@@ -83,6 +83,7 @@ class Dumbbell:
     fastest_bps: greatest rate of the bottleneck, where a sweep changes it.
     groups: classes of flows in place of `flows` and `rtt`, each with its sender's name in scenarios
         and what that asks for as `ecn`.
+    rate_trace: file of a recorded link; `rate` is then what its law is told.
     l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
     sweep: key of the scenario to the values that it takes.
@@ -103,6 +104,7 @@ class Dumbbell:
     sweep: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     l4s_flows: int = 0
     groups: Sequence[tuple[Group, str, str | bool]] = ()
+    rate_trace: str | None = None
 
     def text(self) -> str:
         """The scenario file."""
@@ -145,6 +147,8 @@ class Dumbbell:
             ]
             if any(ecn for _, _, ecn in self.groups):
                 document["bottleneck"]["ecn"] = True
+        if self.rate_trace is not None:
+            document["bottleneck"]["rate_trace"] = self.rate_trace
         if self.l4s_flows:
             document["bottleneck"]["ecn"] = True
             (classic,) = document["traffic"]

@@ -66,7 +66,7 @@ class Tuned(tuning.Tuning):
 
 
 def tune(
-    rate: str,
+    rate: str | None,
     rtt: str,
     flows: str,
     goal: str = "balance",
@@ -76,11 +76,13 @@ def tune(
     seeds: int = 10,
     seed: int = 1,
     threads: int | None = None,
+    trace: str | None = None,
 ) -> Tuned:
     """Tunes laws for ranges of rate, RTT and load, and recommends one; shows its progress.
 
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
-        one value each.
+        one value each. trace: a file of a recorded link, over which packets then run; the range of
+        rates is the trace's own where `rate` is None.
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 % of the
         best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
@@ -93,7 +95,7 @@ def tune(
     """
     with progress.stages(only_on_terminal=True) as watch:
         found = tuning.tune(
-            rate, rtt, flows, goal, laws, packet, buffer, seeds, seed, threads, watch
+            rate, rtt, flows, goal, laws, packet, buffer, seeds, seed, threads, watch, trace=trace
         )
     if found.interrupted:
         warnings.warn("interrupted; the tuning is partial", stacklevel=2)

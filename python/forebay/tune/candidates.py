@@ -84,7 +84,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Space:
-    """The search space of a law: axes, and the parameters at a point on them."""
+    """The search space of a law: axes, and the parameters at a point on them; no axes where a
+    region takes its place."""
 
     law: str
     axes: tuple[Axis, ...]
@@ -93,7 +94,7 @@ class Space:
     def params(self, point: Point) -> Params:
         return _texts(self.native.params(self._values(point)))
 
-    def queue_pkts(self, point: Point) -> float:
+    def queue_pkts(self, point: Point, condition: Condition) -> float:  # noqa: ARG002
         """About where the queue settles."""
         return self.native.queue_pkts(self._values(point))
 
@@ -108,9 +109,12 @@ class Space:
         fixed = self.params(point)
 
         def params_at(condition: Condition, flows: float) -> Params:
-            return fixed + self.adapted(point, condition, flows)
+            return fixed + self.adapted(point, condition, flows) if self.axes else fixed
 
-        return theory.at(self.law, params_at, self.queue_pkts(point), ranges, conditions)
+        def about(condition: Condition) -> float:
+            return self.queue_pkts(point, condition)
+
+        return theory.at(self.law, params_at, about, ranges, conditions)
 
     def moved(self, point: Point, share: float) -> dict[str, float] | None:
         """The point with `share` of its set-point; None for a space without an axis of it."""

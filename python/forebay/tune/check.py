@@ -18,10 +18,14 @@ from forebay.tune.candidates import Candidate
 from forebay.tune.ranges import Condition, Ranges
 
 if TYPE_CHECKING:
+    from forebay._native import Plan
     from forebay.store.store import Store
+    from forebay.tune.theory import Local
 
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
+#: Longest run on a recorded link.
+LONGEST_S = 140.0
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +69,11 @@ class Checked:
         """Goodput under each condition as a share of `best`, over all seeds."""
         return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
 
+    def locals(self, places: Sequence[Condition]) -> list[Local | None]:
+        """The model at each place; None on a recorded link, which has no one model."""
+        there = {one.condition: one for one in self.candidate.local if one is not None}
+        return [there.get(place) for place in places]
+
     def of(self, seeds: slice) -> Checked:
         """The same with fewer seeds."""
         return Checked(
@@ -90,20 +99,23 @@ def scenario(
     candidates: Sequence[Candidate], ranges: Ranges, title: str, condition: Condition | None = None
 ) -> str:
     """The scenario of a check as TOML, under one condition or at every corner."""
-    first = condition or ranges.corners[0]
+    first = condition or ranges.swept[0]
     sweep: dict[str, list[Value]] = {}
     if condition is None:
         sweep = {
-            "bottleneck.rate": list(dict.fromkeys(condition.rate for condition in ranges.corners)),
-            "traffic.0.rtt": list(dict.fromkeys(condition.rtt for condition in ranges.corners)),
-            "traffic.0.flows": list(dict.fromkeys(condition.flows for condition in ranges.corners)),
+            "bottleneck.rate": list(dict.fromkeys(place.rate for place in ranges.swept)),
+            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in ranges.swept)),
+            "traffic.0.flows": list(dict.fromkeys(place.flows for place in ranges.swept)),
         }
+    fastest_bps = max(place.rate_bps for place in ranges.conditions)
+    if ranges.trace is not None:
+        fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
     return Dumbbell(
         title=title,
-        duration_s=DURATION_S,
+        duration_s=duration_s(ranges),
         measure_from_s=MEASURE_S,
         rate=first.rate,
-        fastest_bps=max(condition.rate_bps for condition in ranges.conditions),
+        fastest_bps=fastest_bps,
         delay_s=ranges.rtts_s[0] / 4,
         buffer_pkts=ranges.buffer_pkts,
         flows=first.flows,
@@ -111,16 +123,29 @@ def scenario(
         rtt=first.rtt,
         laws=[candidate.table for candidate in candidates],
         sweep=sweep,
+        rate_trace=None if ranges.trace is None else ranges.trace.path,
     ).text()
+
+
+def duration_s(ranges: Ranges) -> float:
+    """Simulated time of a run: a recorded link is measured for all of its round, up to a limit."""
+    if ranges.trace is None:
+        return DURATION_S
+    return float(min(max(DURATION_S, MEASURE_S + ranges.trace.round_s), LONGEST_S))
 
 
 def runnable(candidate: Candidate, ranges: Ranges) -> str:
     """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
     try:
-        _native.plan(scenario([candidate], ranges, "", ranges.middle).encode(), candidate.label)
+        _plan(scenario([candidate], ranges, "", ranges.centre or ranges.swept[0]), candidate.label)
     except ScenarioError as error:
         return str(error).split(": ", 1)[1]
     return ""
+
+
+def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
+    # The name of a trace is absolute.
+    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.beside("check.toml"))
 
 
 def check(
@@ -136,22 +161,22 @@ def check(
 
     Ctrl-C ends the check; it keeps the finished runs.
     """
-    shape = (len(candidates), 5, len(ranges.conditions), seeds)
+    shape = (len(candidates), 5, len(ranges.places), seeds)
     values = np.full(shape, np.nan)
-    total = len(ranges.conditions) * seeds * len(candidates)
+    total = len(ranges.places) * seeds * len(candidates)
     ended, elapsed_s, interrupted = 0, 0.0, False
     faults: list[str] = []
-    for condition in [None] if len(ranges.conditions) == 1 else [None, ranges.middle]:
+    for condition in [None] if ranges.centre is None else [None, ranges.centre]:
         text = scenario(candidates, ranges, "", condition)
-        plan = _native.plan(text.encode(), "check.toml", seeds=seeds)
+        plan = _plan(text, "check.toml", seeds)
         part = Experiment(plan, "check.toml", text, "")
-        offset = 0 if condition is None else len(ranges.corners)
+        offset = 0 if condition is None else len(ranges.swept)
 
         relay = _relay(watch, ended, total, part.runs, elapsed_s) if watch else None
         execution = experiment.execute(part, threads, relay, samples=False, store=store)
         for run in execution.runs:
             where = offset + run.point
-            rate_bps = ranges.conditions[where].rate_bps
+            rate_bps = ranges.places[where].rate_bps
             packet_s, metrics = 8 * ranges.packet_bytes / rate_bps, run.metrics
             values[run.law, :, where, run.seed - 1] = [
                 metrics["queue_std_pkts"] * packet_s,

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay import _native
+from forebay.control import forms
 from forebay.report.words import baseline
 from forebay.run import stats
-from forebay.tune.candidates import Goal
+from forebay.tune import regions
+from forebay.tune.candidates import Candidate, Goal
+from forebay.tune.regions import OneSet
 from forebay.tune.search import SENSITIVITY, counted
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ class SetPoint:
     goodput: float
     delay_p95_s: float
     deviation_s: float
+    #: whether with the largest integral of the calm set
+    fastest: bool
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,21 @@ class Searched:
     broken: list[str]
     next: Rival | None
     last: Rival | None
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What one set of a PI's gains costs over the range.
+
+    times: how many times their integral the place `at` could bear alone.
+    scheduled: the best candidates of laws whose gains follow the load by themselves.
+    """
+
+    law: str
+    times: float
+    at: str
+    suffices: bool
+    scheduled: list[Rival]
 
 
 @dataclass(frozen=True)
@@ -162,6 +182,8 @@ class Facts:
     set_points: list[SetPoint]
     #: the round trip that a self-tuning law takes for its own, where it is none of the range's
     odd_rtt: str
+    #: None where no law is a PI
+    gains: Gains | None
     searched: Searched
     tested: Tested | None
 
@@ -181,6 +203,7 @@ def of(tuning: Tuning) -> Facts:
         margins=_margins(tuning, local) if counted(local) else None,
         set_points=_set_points(tuning, chosen) if chosen else [],
         odd_rtt=_odd_rtt(tuning, chosen) if chosen else "",
+        gains=_gains(tuning),
         searched=_searched(tuning),
         tested=_tested(tuning) if tuning.tested else None,
     )
@@ -188,7 +211,7 @@ def of(tuning: Tuning) -> Facts:
 
 def _choice(tuning: Tuning, chosen: Checked) -> Choice:
     share = chosen.relative(tuning.best)
-    places = tuning.ranges.conditions
+    places = tuning.ranges.places
     return Choice(
         chosen.candidate.law,
         chosen.candidate.params,
@@ -201,14 +224,15 @@ def _choice(tuning: Tuning, chosen: Checked) -> Choice:
 
 
 def _set_points(tuning: Tuning, chosen: Checked) -> list[SetPoint]:
-    law = chosen.candidate.label.split(",")[0]
-    tried = [one for one in tuning.screened if one.candidate.label.split(",")[0] == law]
+    law = chosen.candidate.label.split(" at ")[0]
+    tried = [one for one in tuning.screened if one.candidate.label.split(" at ")[0] == law]
     found = [
         SetPoint(
             one.candidate.share,
             float(one.relative(tuning.best).min()),
             one.worst_of(one.delay_p95_s),
             one.worst_of(one.deviation_s),
+            one.candidate.label.endswith(" fastest"),
         )
         for one in tried
     ]
@@ -276,6 +300,48 @@ def _searched(tuning: Tuning) -> Searched:
     )
 
 
+def one_set(tuning: Tuning) -> tuple[Candidate, OneSet] | None:
+    """Of the best PI by the goal's number that keeps its margins, and its gains; the chosen law
+    before others."""
+    able = [o for o in tuning.screened if o.candidate.keeps and "k_i" in o.candidate.point]
+    best = min(
+        able,
+        key=lambda o: (o is not tuning.chosen, o.worst_of(getattr(o, tuning.goal.least))),
+        default=None,
+    )
+    if best is None:
+        return None
+    found = regions.one_set(best.candidate, tuning.ranges)
+    return None if found is None else (best.candidate, found)
+
+
+def _gains(tuning: Tuning) -> Gains | None:
+    found = one_set(tuning)
+    if found is None:
+        return None
+    candidate, gains = found
+    best: dict[str, Checked] = {}
+    for one in tuning.screened:
+        models = [local.loop.model for local in counted(one.candidate.local)]
+        if one.candidate.law == candidate.law or not one.candidate.keeps:
+            continue
+        if not forms.integrates_differently(models):
+            continue
+        law, least = one.candidate.law, tuning.goal.least
+        if law not in best or (
+            one.worst_of(getattr(one, least)) < best[law].worst_of(getattr(best[law], least))
+        ):
+            best[law] = one
+    rivals = [_rival(tuning, one) for one in best.values()]
+    return Gains(
+        candidate.law,
+        gains.times,
+        str(gains.most[0]),
+        gains.suffices,
+        sorted(rivals, key=lambda rival: rival.deviation_s),
+    )
+
+
 def _rival(tuning: Tuning, one: Checked) -> Rival:
     there = [local for local in one.candidate.local if local is not None]
     slowest = max(there, key=lambda local: local.loop.settling_s, default=None)
@@ -301,7 +367,7 @@ def _tested(tuning: Tuning) -> Tested:
     return Tested(
         seeds=tuning.seeds,
         deviation_s=stats.mean_and_interval(mine.worst_s),
-        widest=_widest(mine),
+        widest=_widest(tuning, mine),
         inside=_inside(tuning),
         baseline_title=reference["short_title"],
         baseline=_beside(tuning, plain) if plain else None,
@@ -313,7 +379,7 @@ def _tested(tuning: Tuning) -> Tested:
     )
 
 
-def _widest(mine: Checked) -> Predicted | None:
+def _widest(tuning: Tuning, mine: Checked) -> Predicted | None:
     seen = [
         Predicted(
             str(local.condition),
@@ -322,7 +388,7 @@ def _widest(mine: Checked) -> Predicted | None:
             local.sensitivity,
             local.stable,
         )
-        for local, row in zip(mine.candidate.local, mine.deviation_s, strict=False)
+        for local, row in zip(mine.locals(tuning.ranges.places), mine.deviation_s, strict=True)
         if local is not None and not local.timeouts
     ]
     return max(seen, key=lambda one: one.simulated_s[0], default=None)
@@ -350,5 +416,5 @@ def _beside(tuning: Tuning, row: Against) -> Beside:
         row.ci95_s,
         row.significant,
         float(share.min()),
-        str(tuning.ranges.conditions[int(np.argmin(share))]),
+        str(tuning.ranges.places[int(np.argmin(share))]),
     )

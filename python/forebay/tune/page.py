@@ -162,7 +162,7 @@ def _partial(tuning: Tuning) -> str:
 
 def _conditions(tuning: Tuning) -> list[list[str]]:
     rows = []
-    for condition, row in zip(tuning.ranges.conditions, values.conditions(tuning), strict=False):
+    for condition, row in zip(tuning.ranges.places, values.conditions(tuning), strict=False):
         model, seen = row["model"], row["simulated"]
         cells = ["–"] * 4
         if model is not None:

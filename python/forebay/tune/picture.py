@@ -88,7 +88,7 @@ def trade(tuning: Tuning) -> Plot:
 def conditions(tuning: Tuning) -> Plot:
     """Deviation of the delay under each condition: chosen, predicted, defaults, as tested."""
     mine, *others = tuning.tested
-    where = tuning.ranges.conditions
+    where = tuning.ranges.places
     reference = baseline()
     rows = np.arange(len(where))[::-1]
     with mpl.rc_context(STYLE):
@@ -104,9 +104,7 @@ def conditions(tuning: Tuning) -> Plot:
                 markersize=5 if plain else 9,
                 label=reference["short_title"] if plain else "the papers' defaults",
             )
-        for row, values, local in zip(
-            rows, mine.deviation_s, mine.candidate.local or [None] * len(rows), strict=True
-        ):
+        for row, values, local in zip(rows, mine.deviation_s, mine.locals(where), strict=True):
             mean, half = (1e3 * v for v in stats.mean_and_interval(values))
             axes.plot([mean - half, mean + half], [row, row], color="#000000", linewidth=1.2)
             axes.plot([mean], [row], label=f"{mine.candidate.law}, tuned", **CHOSEN)

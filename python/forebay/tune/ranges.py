@@ -11,6 +11,7 @@ from typing import TypeVar
 from forebay import _native, units
 from forebay._native import Conditions, ScenarioError
 from forebay.control.spans import ends
+from forebay.tune.recorded import Recorded
 
 T = TypeVar("T")
 
@@ -20,11 +21,15 @@ MOST_FLOWS = 100_000
 
 @dataclass(frozen=True)
 class Condition:
-    """One link with one load; rtt_s is propagation both ways, without queueing."""
+    """One link with one load; rtt_s is propagation both ways, without queueing.
+
+    traced: whether the link is a recorded one, with `rate_bps` on average.
+    """
 
     rate_bps: int
     rtt_s: float
     flows: int
+    traced: bool = False
 
     @property
     def plain(self) -> tuple[int, float, int]:
@@ -41,13 +46,17 @@ class Condition:
 
     def __str__(self) -> str:
         rate = f"{1e-6 * self.rate_bps:.4g}\N{NO-BREAK SPACE}Mbit/s"
+        rate = f"the trace of {rate}" if self.traced else rate
         rtt = f"{1e3 * self.rtt_s:.4g}\N{NO-BREAK SPACE}ms"
         return f"{rate}, {rtt}, {self.flows}\N{NO-BREAK SPACE}flow{'s' if self.flows != 1 else ''}"
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges, each as (least, most), and the settings that all places share."""
+    """The ranges, each as (least, most), and the settings that all places share.
+
+    trace: a recorded link, whose rates the range has; packets then pass that link.
+    """
 
     rates_bps: tuple[int, int]
     rtts_s: tuple[float, float]
@@ -55,18 +64,31 @@ class Ranges:
     packet: str
     packet_bytes: float
     buffer_pkts: int
+    trace: Recorded | None = None
 
     @staticmethod
     def of(
-        rate: str, rtt: str, flows: str, packet: str = "1000B", buffer: str | None = None
+        rate: str | None,
+        rtt: str,
+        flows: str,
+        packet: str = "1000B",
+        buffer: str | None = None,
+        trace: str | None = None,
     ) -> Ranges:
         """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
 
         buffer: such as "1250p"; the largest bandwidth-delay product if None.
+        trace: a file of a recorded link; the rates are its own where `rate` is None.
 
         Raises `ScenarioError`.
         """
-        rates_bps = _bounds("--rate", rate, "rate")
+        recorded = None if trace is None else Recorded.of(trace)
+        if rate is not None:
+            rates_bps = _bounds("--rate", rate, "rate")
+        elif recorded is not None:
+            rates_bps = float(recorded.low_bps), float(recorded.high_bps)
+        else:
+            raise ScenarioError("--rate: found none, allowed: a rate or a range, or --trace")
         rtts_s = _bounds("--rtt", rtt, "time")
         packet_bytes = _native.quantity("--packet", packet, "size")
         if not packet_bytes >= 1:
@@ -82,6 +104,7 @@ class Ranges:
             packet,
             packet_bytes,
             max(10, math.ceil(buffer_pkts)),
+            recorded,
         )
 
     @property
@@ -103,6 +126,29 @@ class Ranges:
         if len(self.corners) == 1:
             return self.corners
         return [*self.corners, self.middle]
+
+    @property
+    def places(self) -> list[Condition]:
+        """Where packets run: under every condition; on a recorded link, with every pair of ends of
+        the others, and in their middle."""
+        return [*self.swept, *([] if self.centre is None else [self.centre])]
+
+    @property
+    def swept(self) -> list[Condition]:
+        """The places but the middle, in the order of a scenario's sweep."""
+        if self.trace is None:
+            return self.corners
+        ends = itertools.product(_distinct(self.rtts_s), _distinct(self.flows))
+        return [Condition(self.trace.mean_bps, *one, traced=True) for one in ends]
+
+    @property
+    def centre(self) -> Condition | None:
+        """The middle, where it is another place."""
+        if len(self.swept) == 1:
+            return None
+        if self.trace is None:
+            return self.middle
+        return replace(self.middle, rate_bps=self.trace.mean_bps, traced=True)
 
     @cached_property
     def native(self) -> Conditions:

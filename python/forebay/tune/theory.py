@@ -87,21 +87,22 @@ class Local:
 def at(
     law: str,
     params_at: Callable[[Condition, float], Params],
-    queue_pkts: float,
+    queue_pkts: float | Callable[[Condition], float],
     ranges: Ranges,
     conditions: Sequence[Condition],
 ) -> list[Local | None]:
     """The law under each condition; None where it has no equilibrium within the buffer.
 
     params_at: parameters under a condition with a number of flows; they differ only in what a law
-    adapts by itself. queue_pkts: about where the queue settles.
+    adapts by itself. queue_pkts: about where the queue settles, everywhere or under each condition.
 
     Raises `ScenarioError` for a parameter that is wrong.
     """
     buffer_pkts = float(ranges.buffer_pkts)
     cells = []
     for condition in conditions:
-        flows = ranges.native.active_flows(condition.plain, queue_pkts)
+        about = queue_pkts(condition) if callable(queue_pkts) else queue_pkts
+        flows = ranges.native.active_flows(condition.plain, about)
         params = list(params_at(condition, flows))
         packet_bytes = round(ranges.packet_bytes)
         model = LawModel(law, params, condition.rate_bps, packet_bytes, buffer_pkts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from forebay.run import stats
 from forebay.run.scenario import Law
-from forebay.tune import words
+from forebay.tune import facts, regions, words
 from forebay.tune.search import counted
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def conditions(tuning: Tuning) -> list[dict[str, Any]]:
     if one is None:
         return []
     rows = []
-    locals_ = one.candidate.local or (None,) * len(tuning.ranges.conditions)
-    for i, (condition, local) in enumerate(zip(tuning.ranges.conditions, locals_, strict=True)):
+    places = tuning.ranges.places
+    for i, (condition, local) in enumerate(zip(places, one.locals(places), strict=True)):
         deviation_s, ci95_s = stats.mean_and_interval(one.deviation_s[i])
         row: dict[str, Any] = {
             "rate_bps": condition.rate_bps,
@@ -87,6 +87,7 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
             "flows": list(ranges.flows),
             "packet_bytes": ranges.packet_bytes,
             "buffer_pkts": ranges.buffer_pkts,
+            "trace": ranges.trace and vars(ranges.trace),
         },
         "reasons": words.reasons(tuning),
         "places": conditions(tuning),
@@ -101,6 +102,7 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
             "model": _local(tuning.inside[0]),
             "deviation_s": float(np.nanmean(tuning.inside[1].deviation_s)),
         },
+        "one_set": _one_set(tuning),
         "against": [_against(row, tuning) for row in tuning.against()],
         "candidates": [_candidate(one, tuning) for one in tuning.screened],
         "searched": [
@@ -118,6 +120,29 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
         "partial": tuning.interrupted or bool(tuning.faults),
     }
     return {key: _finite(value) for key, value in values.items()}
+
+
+def _one_set(tuning: Tuning) -> dict[str, Any] | None:
+    found = facts.one_set(tuning)
+    if found is None:
+        return None
+    candidate, gains = found
+    return {
+        "law": candidate.law,
+        "params": dict(candidate.params),
+        "k_i": gains.k_i,
+        "suffices": gains.suffices,
+        "own": [
+            {
+                "rate_bps": place.rate_bps,
+                "rtt_s": place.rtt_s,
+                "flows": place.flows,
+                "params": dict(regions.own_params(candidate, own, tuning.ranges)),
+                **vars(own),
+            }
+            for place, own in gains.own
+        ],
+    }
 
 
 def _against(row: Against, tuning: Tuning) -> dict[str, Any]:

@@ -1,0 +1,166 @@
+"""Pictures of one design over a range of links: where each curve may be, shaded, and the middle of
+the range as a line. Each takes the loops of places all over the range and returns a `Plot`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.ticker import MultipleLocator
+from scipy.spatial import ConvexHull, QhullError
+
+from forebay.control.pictures import EDGE, LINE, MARGIN, NOTE
+from forebay.report.plots import STYLE, Plot
+
+if TYPE_CHECKING:
+    from forebay.control.loop import Floats, Loop
+
+#: The area in which the curves of a range lie.
+BAND: dict[str, Any] = {"color": "#9ec9e6", "linewidth": 0}
+#: Frequencies of a band, and of the areas of a Nichols chart.
+FINE, COARSE = 1200, 160
+#: Most samples of a step's answer.
+STEPS = 6000
+
+
+def bode(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
+    """|L| in dB and the angle of L over frequency."""
+    omega = _frequencies(loops, FINE)
+    sizes, angles = zip(*(_seen(one, omega) for one in loops), strict=True)
+    size, angle = _seen(middle, omega)
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 5.4), layout="constrained")
+        top, bottom = figure.subplots(2, 1, sharex=True)
+        for axes, band, line in ((top, sizes, size), (bottom, angles, angle)):
+            axes.fill_between(
+                omega, np.min(band, 0), np.max(band, 0), **BAND,
+                label=f"all of the range ({len(loops)} places)",
+            )  # fmt: skip
+            axes.semilogx(omega, line, color=LINE, label="its middle")
+        top.axhline(0, **EDGE)
+        bottom.axhline(-180, **EDGE)
+        top.set(xlim=(omega[0], omega[-1]), ylabel="Loop gain [dB]")
+        top.set_ylim(bottom=max(-60.0, float(np.min(sizes)) - 5))
+        bottom.set(xlabel="Frequency [rad/s]", ylabel="Phase [degrees]")
+        bottom.yaxis.set_major_locator(MultipleLocator(90))
+        bottom.set_ylim(-450, 0)
+        above = [omega[one > 0] for one in sizes]
+        known = [float(one[-1]) for one in above if len(one)]
+        if known:
+            for axes in (top, bottom):
+                axes.axvspan(min(known), max(known), color=MARGIN, alpha=0.12, linewidth=0)
+            least = min(one.margins.phase_deg for one in loops)
+            bottom.annotate(
+                f"crossovers from {min(known):.3g} to {max(known):.3g} rad/s;\n"
+                f"the least phase margin is {least:.0f}°",
+                (0.01, 0.04),
+                xycoords="axes fraction",
+                **NOTE,
+            )
+        top.legend(loc="lower left")
+        top.set_title(_titled(title, "loop gain"))
+    return figure
+
+
+def nichols(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
+    """|L| in dB over its angle, with the edge |1/(1 + L)| = 2: the area that the points of all
+    places fill from frequency to frequency."""
+    omega = _frequencies(loops, COARSE)
+    seen = [_seen(one, omega) for one in loops]
+    size, angle = _seen(middle, _frequencies(loops, FINE))
+    points = np.array([[a, s] for s, a in seen])  # place, angle and size, frequency
+    edge = -1 + 0.5 * np.exp(1j * np.linspace(0, 2 * np.pi, 400))
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(5.8, 5.0), layout="constrained")
+        axes = figure.subplots()
+        label = f"all of the range ({len(loops)} places)"
+        for k in range(len(omega) - 1):
+            both = points[:, :, k : k + 2].transpose(0, 2, 1).reshape(-1, 2)
+            if both[:, 1].max() < -60 or both[:, 0].max() < -450:
+                continue
+            try:
+                around = both[ConvexHull(both).vertices]
+            except QhullError:  # places that are one point
+                continue
+            axes.fill(*around.T, color=BAND["color"], linewidth=0.3, label=label, zorder=1)
+            label = "_"
+        axes.plot(
+            np.degrees(np.angle(edge)) % 360 - 360, 20 * np.log10(np.abs(edge)),
+            color=MARGIN, linewidth=1.2, label="|1/(1 + L)| = 2", zorder=3,
+        )  # fmt: skip
+        axes.plot(angle, size, color=LINE, label="its middle", zorder=2)
+        axes.plot([-180], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6, zorder=3)
+        axes.axhline(0, **EDGE)
+        axes.set(xlim=(-360, 0), ylim=(-40, 40), xlabel="Phase [degrees]", ylabel="Loop gain [dB]")
+        axes.xaxis.set_major_locator(MultipleLocator(45))
+        axes.legend(loc="upper left")
+        axes.set_title(_titled(title, "Nichols chart"))
+    return figure
+
+
+def step(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
+    """The queue after a tenth more flows have come, over where it rests."""
+    settling = [one.settling_s for one in loops if math.isfinite(one.settling_s)]
+    wanted = 1.5 * middle.settling_s if math.isfinite(middle.settling_s) else 10.0
+    sampled = [one.interval_s for one in loops if one.interval_s is not None]
+    duration_s = min(wanted, STEPS * max(sampled, default=math.inf))
+    time_s = np.linspace(0, duration_s, FINE)
+
+    def answer(loop: Loop) -> Floats:
+        at, moved = loop.step(duration_s)
+        return np.asarray(1 + np.interp(time_s, at, moved) / loop.model["queue_pkts"], float)
+
+    line = answer(middle)
+    answers = [line, *(answer(one) for one in loops)]
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.2, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.fill_between(
+            time_s, np.min(answers, 0), np.max(answers, 0), **BAND,
+            label=f"its ends and its middle ({len(answers)} places)",
+        )  # fmt: skip
+        axes.plot(time_s, line, color=LINE, label="its middle")
+        axes.axhline(1, label="set-point", **EDGE)
+        axes.set(
+            xlim=(0, duration_s),
+            xlabel="Time since the flows came [s]",
+            ylabel="Queue over its set-point",
+        )
+        if settling:
+            axes.annotate(
+                f"settles (2 %) in {_duration(min(settling))} to {_duration(max(settling))}",
+                (0.985, 0.62),
+                xycoords="axes fraction",
+                ha="right",
+                **NOTE,
+            )
+        axes.legend(loc="upper right")
+        axes.set_title(_titled(title, "a tenth more flows, by the linear loop"))
+    return figure
+
+
+def _frequencies(loops: Sequence[Loop], points: int) -> Floats:
+    """From a hundredth of the lowest crossover to what every loop has, in rad/s."""
+    crossed = [one.margins.crossover_rad_s for one in loops]
+    known = [one for one in crossed if one == one] or [1 / one.point.rtt_s for one in loops]
+    high = min(*(one.highest_rad_s for one in loops), 100 * max(known))
+    return np.geomspace(0.01 * min(known), high, points)
+
+
+def _seen(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
+    """In dB and degrees; the angle begins between 0 and −180°."""
+    response = loop.response(omega)
+    angle = np.degrees(np.unwrap(np.angle(response)))
+    angle -= 360 * math.ceil((angle[0] - 1e-6) / 360)
+    return 20 * np.log10(np.maximum(np.abs(response), 1e-12)), angle
+
+
+def _duration(value_s: float) -> str:
+    return f"{value_s:.2g} s" if value_s < 100 else f"{value_s / 60:.3g} min"
+
+
+def _titled(title: str, what: str) -> str:
+    return f"{title}: {what}" if title else what[0].upper() + what[1:]
