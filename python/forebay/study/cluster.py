@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from forebay._native import RESULTS_VERSION, ScenarioError
@@ -49,7 +50,8 @@ class Cluster:
 
     def __init__(self, client: Client, address: str) -> None:
         self.client, self.address = client, address
-        self._workers, self._asked_s = 0, -ASK_S
+        self._workers: dict[str, int] = {}
+        self._asked_s = -ASK_S
         #: how often in a row there was none
         self._none = 0
 
@@ -80,18 +82,29 @@ class Cluster:
                     self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
 
     def threads(self) -> int:
-        """Threads of all workers, as the scheduler lately said."""
+        """Threads of all workers, as the scheduler lately said. Raises `ScenarioError` for a worker
+        without forebay: it would die of each task, as if the runs were the reason."""
         now_s = time.monotonic()
         if now_s - self._asked_s >= ASK_S and self.client.status == "running":
             # One that has just died counts no worker; its status soon says so.
             with suppress(OSError):
-                self._workers = sum(self.client.nthreads().values())  # type: ignore[no-untyped-call]
+                former, self._workers = self._workers, self.client.nthreads()  # type: ignore[no-untyped-call]
+                if new := [worker for worker in self._workers if worker not in former]:
+                    said = self.client.run(
+                        metadata.version, "forebay", workers=new, on_error="return"
+                    )
+                    for worker, version in said.items():
+                        if isinstance(version, metadata.PackageNotFoundError):
+                            raise ScenarioError(
+                                f"--on: found a worker without forebay at {worker}, allowed: "
+                                "workers that have this version of it"
+                            )
             self._asked_s = now_s
             # Those that were killed may be back in a moment.
             self._none = 0 if self._workers else self._none + 1
             if self._none == 2:
                 print(f"{self.address} has no workers: the runs wait for them", file=sys.stderr)
-        return self._workers
+        return sum(self._workers.values())
 
     def _rows(self, under_way: dict[Any, Task], batches: Batches) -> list[dict[str, Any]]:
         """Rows of the tasks that have ended. Those that a lost scheduler has forgotten, and parts
@@ -117,8 +130,8 @@ class Cluster:
             if not isinstance(error, KilledWorker):
                 said = f"{type(error).__name__}: {error}".partition("\n")[0]
                 raise ScenarioError(
-                    f"--on: found a worker that says {said}, allowed: workers where this version "
-                    "of forebay is installed"
+                    f"--on: found a worker that says {said}, allowed: workers that have this "
+                    "version of forebay"
                 )
             if len(task.runs) == 1:
                 rows += task.lost("its worker died several times, out of memory?")
