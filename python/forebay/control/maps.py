@@ -67,6 +67,7 @@ class Map:
     rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
     oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
     simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
+    interrupted: whether Ctrl-C came while packets ran, so that it has none.
     """
 
     law: str
@@ -80,6 +81,7 @@ class Map:
     oscillation: Sequence[tuple[float, float, float]] = ()
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
+    interrupted: bool = False
 
     def counts(self) -> dict[str, int]:
         """Cells that are stable, unstable, and without equilibrium by reason."""
