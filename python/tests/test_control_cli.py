@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shlex
+import signal
+import subprocess
 import tomllib
 from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import Cli
+from conftest import Cli, command
 
 from forebay import run
 from forebay.control.design import design
@@ -104,8 +108,8 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
     commands = [line.strip() for line in done.stdout.splitlines() if "   forebay " in line]
     assert len(commands) == 3
     short = ["--set", "duration=3s", "--set", 'measure=["1s","3s"]', "--no-report"]
-    for command in commands:
-        words = shlex.split(command)[1:]
+    for line in commands:
+        words = shlex.split(line)[1:]
         more = short if words[0] == "run" else ["--points", "10", "--simulate", "0"]
         ran = cli(*words, *more)
         assert ran.returncode == 0, ran.stderr
@@ -189,3 +193,31 @@ def test_figures_are_named_and_drawn(cli: Cli, tmp_path: Path) -> None:
         "staqm-12",
         "pi-pd-3",
     }
+
+
+def test_an_interrupted_map_is_kept_without_packets(tmp_path: Path) -> None:
+    """Ctrl-C while packets run: theory is drawn, a line says what is missing, and so does the
+    status. A terminal tells when they run."""
+    words = ["--rate", "15Mbit/s", "--flows", "15..240", "--rtt", "50..800ms", "--points", "8"]
+    ours, its = os.openpty()
+    process = subprocess.Popen(
+        command("map", "pi", *words, "--simulate", 20, "--no-store"),
+        cwd=tmp_path,
+        env={**os.environ, "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=its,
+    )
+    os.close(its)
+    shown = b""
+    while b"running packets" not in shown:
+        shown += os.read(ours, 4096)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    with contextlib.suppress(OSError):
+        while more := os.read(ours, 4096):
+            shown += more
+    os.close(ours)
+    assert process.returncode == 130
+    assert b"interrupted: the map has no packets" in shown
+    assert b"Map: results/map-pi/map.png" in out
+    assert (tmp_path / "results/map-pi/map.parquet").exists()

@@ -48,6 +48,8 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")
     monkeypatch.chdir(tmp_path)
+    # As a user has it, with the store on.
+    monkeypatch.delenv("FOREBAY_STORE", raising=False)
     matplotlib.use("agg")
     names: dict[str, object] = {"__name__": "page"}
     for kind, text in blocks(page):

@@ -312,3 +312,20 @@ def test_an_address_holds_a_store() -> None:
     store.put_together(most=1)
     assert len(store.segments()) == 1
     assert run(choice.at("memory://runs/mine"), seeds=2).found == 8
+
+
+def test_what_a_driver_of_an_address_says_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has errors of its own, as for credentials that are not there."""
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("Unable to locate credentials\nand more")
+
+    monkeypatch.setattr(memory, "cat_file", refuse)
+    with pytest.raises(ScenarioError, match="cannot be read: Unable to locate credentials, "):
+        choice.at("memory://refused")
+    monkeypatch.undo()
+    store = choice.at("memory://refused")
+    monkeypatch.setattr(memory, "pipe_file", refuse)
+    with pytest.raises(ScenarioError, match="unable to locate credentials, allowed: a folder"):
+        store.check_writable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from forebay.cli import options
 from forebay.cli.options import L4sFlows, LawKind, NoStore, Packet, StoreAt, Style, Tcp, settings
 from forebay.control.spans import DOTS
+from forebay.run import signals
 
 
 def stability_map(
@@ -114,3 +116,6 @@ def stability_map(
             f"its mean {deviation:.2f}"
         )
     print(f"Map: {out / 'map.png'}")
+    if drawn.interrupted:
+        print("interrupted: the map has no packets", file=sys.stderr)
+        raise typer.Exit(signals.status())

@@ -99,16 +99,23 @@ def export(
     import polars as pl
 
     from forebay.report import place
+    from forebay.run import parquet
 
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
     place.check_file(file, "FILE")
     table = _store(store).scan().sort("law", "config", "seed", "link")
-    if file.suffix == ".csv":
-        # A cell of CSV holds no list.
-        table.drop("classes").sink_csv(file)
-    else:
-        table.sink_parquet(file)
+    unfinished = file.with_name(f".{file.name}.new")
+    try:
+        with parquet.errors_of(file):
+            if file.suffix == ".csv":
+                # A cell of CSV holds no list.
+                table.drop("classes").sink_csv(unfinished)
+            else:
+                table.sink_parquet(unfinished)
+        unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
     print(f"{table.select(pl.len()).collect().item():,} rows: {file}")
 
 

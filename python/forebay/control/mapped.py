@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
@@ -75,7 +75,7 @@ def stability_map(
         between which the flows are divided equally; the range is then of `rate`.
 
     Theory decides each cell, with delay, sampler and hold exact. A Ctrl-C while packets run leaves
-    the map without them. Raises `ScenarioError` for bad input.
+    the map without them, and says so in its `interrupted`. Raises `ScenarioError` for bad input.
     """
     fewest, most = _range("--flows", flows)
     rtt = rtt if isinstance(rtt, str) else ",".join(_listed(rtt))
@@ -120,7 +120,7 @@ def stability_map(
             with progress.status("running packets at some of the cells"):
                 drawn = maps.simulate(drawn, params, simulate, store=store)
         except KeyboardInterrupt:
-            warnings.warn("interrupted; the map has no packets", stacklevel=2)
+            drawn = replace(drawn, interrupted=True)
     return StabilityMap(**vars(drawn))
 
 

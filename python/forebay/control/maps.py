@@ -73,6 +73,7 @@ class Map:
     oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
     simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
     windows: one of `WINDOWS`.
+    interrupted: whether Ctrl-C came while packets ran, so that it has none.
     """
 
     law: str
@@ -87,6 +88,7 @@ class Map:
     simulated_s: float = 0.0
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
     windows: str = WINDOWS[0]
+    interrupted: bool = False
 
     def counts(self) -> dict[str, int]:
         """Cells that are stable, unstable, and without equilibrium by reason."""

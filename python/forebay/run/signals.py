@@ -110,10 +110,10 @@ def kept_from_children() -> Iterator[None]:
         return
     from multiprocessing import resource_tracker
 
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     # It lets Ctrl-C through again in the thread that starts it.
     resource_tracker.ensure_running()
-    numbers = set(ENDING) - {signal.SIGTERM}
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:

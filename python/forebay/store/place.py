@@ -3,6 +3,7 @@ at all."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import time
@@ -131,9 +132,21 @@ class Remote:
         except (ImportError, ValueError) as error:
             raise ScenarioError(f'--store: found "{address}", {error}') from error
 
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """What a driver says as `OSError` with the address: each has errors of its own."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            why = str(error).partition("\n")[0] or type(error).__name__
+            raise OSError(errno.EIO, why, self.address) from error
+
     def names(self, folder: str) -> dict[str, int]:
-        self.files.invalidate_cache()
-        found = self.files.find(f"{self.root}/{folder}".rstrip("/"), detail=True)
+        with self._errors():
+            self.files.invalidate_cache()
+            found = self.files.find(f"{self.root}/{folder}".rstrip("/"), detail=True)
         root = self.root.strip("/")
         return {
             name.strip("/").removeprefix(root).strip("/"): int(info.get("size") or 0)
@@ -141,14 +154,16 @@ class Remote:
         }
 
     def read(self, name: str) -> bytes:
-        return bytes(self.files.cat_file(f"{self.root}/{name}"))
+        with self._errors():
+            return bytes(self.files.cat_file(f"{self.root}/{name}"))
 
     def write(self, name: str, contents: bytes) -> None:
-        self.files.makedirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
-        self.files.pipe_file(f"{self.root}/{name}", contents)
+        with self._errors():
+            self.files.makedirs(f"{self.root}/{name}".rpartition("/")[0], exist_ok=True)
+            self.files.pipe_file(f"{self.root}/{name}", contents)
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), self._errors():
             self.files.rm_file(f"{self.root}/{name}")
 
     def scan(self, names: list[str]) -> pl.LazyFrame:

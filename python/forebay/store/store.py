@@ -79,8 +79,10 @@ class Store:
                 ) from None
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
+            why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
             raise ScenarioError(
-                f'--store: found "{self.address}", whose {MARK} cannot be read, allowed: a store'
+                f'--store: found "{self.address}", whose {MARK} cannot be read{why}, allowed: a '
+                "store"
             ) from error
         if layout != LAYOUT:
             raise ScenarioError(

@@ -3,11 +3,14 @@ started by hand, on Kubernetes or under SLURM."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from forebay._native import RESULTS_VERSION, ScenarioError
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 #: How long a scheduler may take to answer, at first and after its connection was lost; how often it
 #: is asked for its workers.
-ANSWER, ASK_S = "10s", 2.0
+ANSWER_S, ASK_S = 10.0, 2.0
+ANSWER = f"{ANSWER_S:g}s"
 #: How long a result that is somewhere is waited for.
 WAIT = "5s"
 
@@ -46,7 +50,10 @@ class Cluster:
 
     def __init__(self, client: Client, address: str) -> None:
         self.client, self.address = client, address
-        self._workers, self._asked_s = 0, -ASK_S
+        self._workers: dict[str, int] = {}
+        self._asked_s = -ASK_S
+        #: how often in a row there was none
+        self._none = 0
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """What ends, as it does; as many tasks are ahead as keep the workers busy, also where a
@@ -75,14 +82,29 @@ class Cluster:
                     self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
 
     def threads(self) -> int:
-        """Threads of all workers, as the scheduler lately said."""
+        """Threads of all workers, as the scheduler lately said. Raises `ScenarioError` for a worker
+        without forebay: it would die of each task, as if the runs were the reason."""
         now_s = time.monotonic()
         if now_s - self._asked_s >= ASK_S and self.client.status == "running":
             # One that has just died counts no worker; its status soon says so.
             with suppress(OSError):
-                self._workers = sum(self.client.nthreads().values())  # type: ignore[no-untyped-call]
+                former, self._workers = self._workers, self.client.nthreads()  # type: ignore[no-untyped-call]
+                if new := [worker for worker in self._workers if worker not in former]:
+                    said = self.client.run(
+                        metadata.version, "forebay", workers=new, on_error="return"
+                    )
+                    for worker, version in said.items():
+                        if isinstance(version, metadata.PackageNotFoundError):
+                            raise ScenarioError(
+                                f"--on: found a worker without forebay at {worker}, allowed: "
+                                "workers that have this version of it"
+                            )
             self._asked_s = now_s
-        return self._workers
+            # Those that were killed may be back in a moment.
+            self._none = 0 if self._workers else self._none + 1
+            if self._none == 2:
+                print(f"{self.address} has no workers: the runs wait for them", file=sys.stderr)
+        return sum(self._workers.values())
 
     def _rows(self, under_way: dict[Any, Task], batches: Batches) -> list[dict[str, Any]]:
         """Rows of the tasks that have ended. Those that a lost scheduler has forgotten, and parts
@@ -108,8 +130,8 @@ class Cluster:
             if not isinstance(error, KilledWorker):
                 said = f"{type(error).__name__}: {error}".partition("\n")[0]
                 raise ScenarioError(
-                    f"--on: found a worker that says {said}, allowed: workers where this version "
-                    "of forebay is installed"
+                    f"--on: found a worker that says {said}, allowed: workers that have this "
+                    "version of forebay"
                 )
             if len(task.runs) == 1:
                 rows += task.lost("its worker died several times, out of memory?")
@@ -146,8 +168,10 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
         raise ScenarioError(
             f"--on: found {on}, which needs Dask, allowed: pip install 'forebay[dask]', or threads"
         ) from error
-    # A lost worker is no news: its tasks are done by others.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # A lost worker is no news: its tasks are done by others. Of a lost scheduler we say it.
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     if on == "dask":
         with ExitStack() as stack:
             # An interruption while they start is told once they have.
@@ -173,14 +197,39 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
             yield Cluster(client, local.scheduler_address)
         return
     try:
+        _answers(on)
         client = Client(on, timeout=ANSWER)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, TimeoutError) as error:
+    except Exception as error:  # whatever it makes of what is no scheduler
         raise ScenarioError(
             f'--on: found "{on}", which does not answer, allowed: the address of a scheduler of '
             "Dask that runs"
         ) from error
     with client:
-        engine = Cluster(client, on)
-        if not engine.threads():
-            print(f"{on} has no workers yet: the runs wait for them", file=sys.stderr)
-        yield engine
+        yield Cluster(client, on)
+
+
+def _answers(address: str) -> None:
+    """Returns once a scheduler has greeted; a client waits for that for ever. Raises what goes
+    wrong."""
+    from distributed.comm.core import connect
+
+    found: list[BaseException | None] = []
+
+    async def greet() -> None:
+        comm = await asyncio.wait_for(connect(address, timeout=ANSWER), ANSWER_S)  # type: ignore[no-untyped-call]
+        comm.abort()
+
+    def try_it() -> None:
+        try:
+            asyncio.run(greet())
+            found.append(None)
+        except BaseException as error:
+            found.append(error)
+
+    # A notebook has a loop under way in this thread; one that waits must not hold up an exit.
+    thread = threading.Thread(target=try_it, daemon=True)
+    thread.start()
+    while not found:
+        thread.join(POLL_S)
+    if found[0] is not None:
+        raise found[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay._native import RESULTS_VERSION, __version__
+from forebay.run import parquet
 
 if TYPE_CHECKING:
     from forebay.study.study import Study
@@ -47,7 +48,8 @@ def _whole(path: Path, write: object) -> None:
     assert callable(write)
     unfinished = path.with_name(f".{path.name}.new")
     try:
-        write(unfinished)
+        with parquet.errors_of(path):
+            write(unfinished)
         unfinished.rename(path)
     finally:
         unfinished.unlink(missing_ok=True)
