@@ -51,6 +51,8 @@ REASONS = {
 #: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
 #: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
 SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
+#: Loops that are counted at once: what is known of these stays in a processor's cache.
+BLOCK = 50
 #: Nearer to the edge than this, in dB, each loop is counted by itself.
 NEAR_DB = 0.02
 #: Margins beyond this count as this.
@@ -261,6 +263,10 @@ def exact(loop: Loop) -> tuple[float, bool]:
 
 
 def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
+    if rows > BLOCK:
+        blocks = [np.arange(i, min(i + BLOCK, rows)) for i in range(0, rows, BLOCK)]
+        db_of, stable_of = zip(*(_count(_rows(t, one), len(one)) for one in blocks), strict=True)
+        return np.concatenate(db_of), np.concatenate(stable_of)
     # Loops that share delay and sampler share their frequencies: one line of them.
     high = np.atleast_2d(np.asarray(gain.highest_rad_s(t)))
     omega = SHARES * high
@@ -268,21 +274,24 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
     net = np.zeros(rows, int)
     if t.interval_s is None or t.hybrid:
         inner = SHARES * np.atleast_2d(gain.QUIET / np.asarray(t.shortest_s))
-        net += _crossings(np.broadcast_to(gain.inner(t, 1j * inner), wide))[0]
+        response = np.broadcast_to(gain.inner(t, 1j * inner), wide)
+        crossed = _crossings(response)
+        net += crossed[0]
     beyond = np.zeros(rows, bool)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
         ends = _column(high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s), rows) > 0
-        seen = np.array(np.broadcast_to(gain.outer(t, 1j * omega), wide))
-        seen[ends, -1] = seen[ends, -1].real
-        net += _crossings(seen)[0]
-        beyond = ends & (seen[:, -1].real < -1)
-        response = np.array(np.broadcast_to(gain.loop(t, 1j * omega), wide)) if t.hybrid else seen
+        response = _whole(gain.outer(t, 1j * omega), wide)
         response[ends, -1] = response[ends, -1].real
-    else:
-        response = np.broadcast_to(gain.loop(t, 1j * omega), wide)
+        crossed = _crossings(response)
+        net += crossed[0]
+        beyond = ends & (response[:, -1].real < -1)
+        if t.hybrid:
+            response = _whole(gain.loop(t, 1j * omega), wide)
+            response[ends, -1] = response[ends, -1].real
+            crossed = _crossings(response)
     omega, high = np.broadcast_to(omega, wide), np.broadcast_to(high, (rows, 1))
-    _, row, at, k = _crossings(response)
+    _, row, at, k = crossed
     db = -20 * np.log10(-at)
     if t.hybrid and len(row):
         db = _refined(_rows(t, row), omega[row, k], db)
@@ -310,6 +319,11 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
     np.minimum.at(rise, row, np.where(db > 0, db, MOST_DB))
     np.minimum.at(lack, row, db)
     return np.where(stable, rise, -np.abs(lack)), stable
+
+
+def _whole(response: Complexes, shape: tuple[int, int]) -> Complexes:
+    """An array of this shape that can be written to."""
+    return response if response.shape == shape else np.broadcast_to(response, shape).copy()
 
 
 def _crossings(

@@ -19,6 +19,7 @@ from forebay.control import gain
 from forebay.control.gain import Complexes, Terms
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Gain = Callable[[Terms, Complexes], Complexes]
 
 #: Largest |1/(1 + L)| that is calm: at least 6 dB and 29° (Åström and Hägglund 2006).
@@ -29,6 +30,8 @@ TURN = 0.5
 MOST = 60_000
 #: Beyond the last frequency at which |L| is this large, no crossing matters.
 SMALL = 0.2
+#: By how much a curve's size may differ between two frequencies from what it is at both, in dB.
+NEAR_DB = 1.0
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,24 @@ def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
 
 def gain_db(t: Terms, omega: Floats, is_stable: bool) -> float:
     """`margins(t, omega, is_stable).gain_db` alone."""
-    return _margin_db(t, _turns(t, omega, gain.loop(t, 1j * omega))[1], is_stable)
+    response = gain.loop(t, 1j * omega)
+    return _margin_db(t, _turns(t, omega, response, _nearest(response, is_stable))[1], is_stable)
+
+
+def _nearest(response: Complexes, is_stable: bool) -> Flags:
+    """Between which frequencies the crossing lies that `_margin_db` takes: within its two ends'
+    range and as much again, it may be the nearest."""
+    with np.errstate(divide="ignore"):
+        db = -20 * np.log10(np.abs(response))
+    low, high = np.minimum(db[1:], db[:-1]), np.maximum(db[1:], db[:-1])
+    slack = high - low + NEAR_DB
+    low, high = low - slack, high + slack
+    sure = np.signbit(response.imag[1:]) != np.signbit(response.imag[:-1])
+    sure &= (response.real[1:] < 0) & (response.real[:-1] < 0)
+    if is_stable:
+        sure &= low > 0
+    most = high[sure].min(initial=math.inf)
+    return np.asarray((low <= most) & ((high > 0) if is_stable else True), bool)
 
 
 def _margin_db(t: Terms, gains: list[float], is_stable: bool) -> float:
@@ -190,8 +210,11 @@ def _margin_db(t: Terms, gains: list[float], is_stable: bool) -> float:
     return _gain_db(t, db, is_stable) if t.hybrid and not math.isnan(db) else db
 
 
-def _turns(t: Terms, omega: Floats, response: Complexes) -> tuple[list[float], list[float]]:
-    """Where L crosses the negative real axis, and −|L| in dB there."""
+def _turns(
+    t: Terms, omega: Floats, response: Complexes, among: Flags | None = None
+) -> tuple[list[float], list[float]]:
+    """Where L crosses the negative real axis, and −|L| in dB there; among some pairs of
+    neighbours of the grid, if these are given."""
 
     def at(w: float) -> complex:
         return complex(gain.loop(t, np.array([1j * w]))[0])
@@ -205,7 +228,8 @@ def _turns(t: Terms, omega: Floats, response: Complexes) -> tuple[list[float], l
         value = at(w)
         return value.imag / abs(value) if value else 0.0
 
-    turns = [w for w in _zeros(omega[:last], imag, sine, 0.05) if at(w).real < 0]
+    among = among if among is None else among[:last]
+    turns = [w for w in _zeros(omega[:last], imag, sine, 0.05, among) if at(w).real < 0]
     if t.interval_s is not None and response[-1].real < 0:
         turns.append(float(omega[-1]))
     return turns, [-20 * math.log10(abs(at(w))) for w in turns]
@@ -234,19 +258,28 @@ def _first(turns: list[float], gains: list[float], is_stable: bool) -> float:
     return min(wanted)[1] if wanted else min(turns, default=math.nan)
 
 
-def _zeros(omega: Floats, values: Floats, of: Callable[[float], float], near: float) -> list[float]:
+def _zeros(
+    omega: Floats,
+    values: Floats,
+    of: Callable[[float], float],
+    near: float,
+    among: Flags | None = None,
+) -> list[float]:
     """Where a function changes sign, to twelve digits; `values` has it on the grid.
 
-    An extreme between zero and `near` may hide two changes: it is looked for.
+    An extreme between zero and `near` may hide two changes: it is looked for. among: pairs of
+    neighbours of the grid that count; all if None.
     """
-    at = np.flatnonzero(np.signbit(values[1:]) != np.signbit(values[:-1]))
+    if among is None:
+        among = np.ones(len(values) - 1, bool)
+    at = np.flatnonzero((np.signbit(values[1:]) != np.signbit(values[:-1])) & among)
     brackets = [(float(omega[i]), float(omega[i + 1])) for i in at]
     size = np.abs(values)
     low = (size[1:-1] <= size[:-2]) & (size[1:-1] <= size[2:]) & (size[1:-1] < near)
     same = (np.signbit(values[1:-1]) == np.signbit(values[:-2])) & (
         np.signbit(values[1:-1]) == np.signbit(values[2:])
     )
-    for i in np.flatnonzero(low & same) + 1:
+    for i in np.flatnonzero(low & same & (among[1:] | among[:-1])) + 1:
         sign = -1.0 if np.signbit(values[i]) else 1.0
         a, b = float(omega[i - 1]), float(omega[i + 1])
         w, least = _minimum(lambda x, sign=sign: sign * of(x), a, b)  # type: ignore[misc]

@@ -63,10 +63,7 @@ class Sketch:
 
     def render(self) -> tuple[dict[str, bytes], str]:
         """Draws it: its files by their names, and its SVG."""
-        figure = self.draw()
-        # The layout takes long, and comes with the first.
-        svg = figure.svg(", ".join(filter(None, [self.title, self.where])))
-        return figure.files(self.name), svg
+        return self.draw().rendered(self.name, ", ".join(filter(None, [self.title, self.where])))
 
 
 @dataclass

@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 
-from forebay.report import style, words
+from forebay.report import style, twice, words
 from forebay.report.style import COLOURS as COLOURS
 from forebay.report.style import STYLE as STYLE
 
@@ -79,17 +79,10 @@ class Plot(Figure):
         return out.getvalue()
 
     def png(self) -> bytes:
-        out = io.BytesIO()
         with self._drawn(style.png_dpi()):
             canvas = FigureCanvasAgg(self)
             canvas.draw()  # type: ignore[no-untyped-call]
-            pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # type: ignore[no-untyped-call]
-        # Harder compression takes as long as the drawing, and saves little.
-        dpi = style.png_dpi()
-        Image.fromarray(np.ascontiguousarray(pixels)).save(
-            out, "png", compress_level=1, dpi=(dpi, dpi)
-        )
-        return out.getvalue()
+            return _png(np.asarray(canvas.buffer_rgba()))  # type: ignore[no-untyped-call]
 
     def svg(self, name: str = "") -> str:
         """An <svg> element to put into a page; `name` is what a screen reader calls it."""
@@ -98,7 +91,23 @@ class Plot(Figure):
             # Without a date the same result gives the same file.
             canvas = FigureCanvasSVG(self)
             canvas.print_svg(out, metadata={"Date": None})  # type: ignore[no-untyped-call]
-        svg = out.getvalue()
+        return self._element(out.getvalue(), name)
+
+    def rendered(self, file: str, name: str = "") -> tuple[dict[str, bytes], str]:
+        """`files` and `svg` of one drawing, which takes little longer than either."""
+        if any(one.get_rasterized() for axes in self.axes for one in axes.collections):
+            # An SVG has these as a picture, which takes a renderer of its own: of a bar of colours.
+            vectors = self.svg(name)
+            return self.files(file), vectors
+        with self._drawn(style.png_dpi()):
+            pixels, svg = twice.pixels_and_svg(self)
+        found = {f"{file}.png": _png(pixels)}
+        if style.printed():
+            found[f"{file}.pdf"] = self.pdf()
+        return found, self._element(svg, name)
+
+    def _element(self, svg: str, name: str) -> str:
+        """Of the text of a file, for a page."""
         attributes = f'style="min-width: {self._least_width_px()}px"'
         if name:
             attributes += f' role="img" aria-label="{escape(name)}"'
@@ -461,10 +470,22 @@ def _legend(figure: Plot, targets: set[float | None], has_unmeasured: bool, info
     return 0
 
 
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    out, dpi = io.BytesIO(), style.png_dpi()
+    # Harder compression takes as long as the drawing, and saves little.
+    picture = Image.fromarray(pixels).convert("RGB")
+    picture.save(out, "png", compress_level=1, dpi=(dpi, dpi))
+    return out.getvalue()
+
+
+#: Decimals beyond the second.
+FINER = re.compile(r"(?<=\.\d\d)\d+")
+
+
 def _compact(svg: str) -> str:
     """The same picture in fewer bytes: hundredths of a point are finer than any screen."""
     # Within tags only: the labels of an axis keep their figures.
-    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d+\.\d{2})\d+", r"\1", tag[0]), svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: FINER.sub("", tag[0]), svg)
     used = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
     # Ids that nothing refers to would occur again in the page's other figures.
     return re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)

@@ -32,6 +32,8 @@ SCREEN: dict[str, Any] = {
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
+    # At the axes' upper edge; to look for ticks above it takes a fifth of the drawing.
+    "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,

@@ -35,6 +35,8 @@ OF_CLASS = ("delay_s", "delay_packets")
 SERIES = ("traffic", "flows", "interval_s", "quantiles", "columns")
 #: Columns that are held in memory; a page looks at a column more than once.
 HELD = 64
+#: Files up to this size are read and held whole: to read one takes as long as a column of it.
+SMALL_BYTES, HELD_WHOLE = 1 << 18, 32
 
 
 def packed(run: Run) -> bytes:
@@ -91,8 +93,20 @@ class File:
         return isinstance(other, File) and hash(self) == hash(other)
 
 
-@lru_cache(maxsize=HELD)
 def _column(file: File, column: str) -> pl.Series:
+    whole = _whole(file)
+    return _alone(file, column) if whole is None else whole[column]
+
+
+@lru_cache(maxsize=HELD_WHOLE)
+def _whole(file: File) -> pl.DataFrame | None:
+    """All of a small file; None of a large one."""
+    found = file.place.read(file.name)
+    return pl.read_parquet(io.BytesIO(found)) if len(found) <= SMALL_BYTES else None
+
+
+@lru_cache(maxsize=HELD)
+def _alone(file: File, column: str) -> pl.Series:
     whole = io.BytesIO(file.place.read(file.name))
     return pl.read_parquet(whole, columns=[column])[column]
 
