@@ -148,7 +148,7 @@ def test_the_page_says_what_the_runs_say(small: tuple[Points, Store], tmp_path: 
     shares = places.near(runs.read(*small).table, page.NEAR).sort(
         "near", "law", descending=[True, False]
     )
-    assert f"is **{shares['law'][0]}**, at {100 * shares['near'][0]:.0f} % of them" in text
+    assert f"**{shares['law'][0]}**, near the best at {100 * shares['near'][0]:.0f} % of" in text
     assert "nan" not in text
     assert "None" not in text
     # The same runs give the same page and the same pictures.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,16 +139,21 @@ def _shares(runs: Runs) -> list[Wish]:
         .head(NAMED)
     )
 
-    def few(values: list[tuple[str, float]], spec: str) -> str:
-        return ", ".join(f"{law} ({value:{spec}})" for law, value in values[:NAMED])
+    def few(values: list[tuple[str, float]], text: Callable[[float], str]) -> str:
+        return ", ".join(f"{law} ({text(value)})" for law, value in values[:NAMED])
+
+    def index(value: float) -> str:
+        return f"{value:.3f}"
 
     return [
         Wish(
             "Equal shares",
-            f"by the mean of Jain's index {few(jain, '.3f')}; with one queue for all flows "
-            f"{few(own, '.3f')}",
+            f"by the mean of Jain's index {few(jain, index)}; with one queue for all flows "
+            f"{few(own, index)}",
         ),
-        Wish("All of the link", f"{few(up, '.0%')} keep up at the most places, whatever the wait"),
+        Wish(
+            "All of the link", f"{few(up, _percent)} keep up at the most places, whatever the wait"
+        ),
         Wish(
             f"Few drops where windows are below {SMALL:g} packets",
             ", ".join(
