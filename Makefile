@@ -12,7 +12,7 @@ debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality docs gallery site wheel clean help
+.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -29,6 +29,7 @@ help:
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
+	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
 	@echo "make docs      the generated pages of docs/"
 	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
 	@echo "make gallery   the pictures of docs/gallery.md, from its commands"
@@ -112,6 +113,11 @@ reality: $(STAMPS)/native $(STAMPS)/tools
 	  --repeats 5 --links 2 --page docs/reality.md --out results/reality
 	$(BIN)/forebay validate experiments/reality/modern.toml \
 	  --repeats 3 --links 2 --page docs/reality-modern.md --out results/reality-modern
+
+# Goes on where it was stopped: the runs are in results/.store.
+atlas: $(STAMPS)/native
+	$(BIN)/forebay study studies/atlas --no-report
+	$(BIN)/python -m forebay.atlas docs
 
 docs: $(STAMPS)/native
 	$(BIN)/python -m forebay.docs docs

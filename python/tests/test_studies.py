@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import typer
 from conftest import command
 
 import forebay
 from forebay import ScenarioError
+from forebay.cli.study import _end
 from forebay.run import experiment, stats
 from forebay.store import choice, rows
 from forebay.study import growing, making, manifest
@@ -438,3 +440,21 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
     made = making.make(few, choice.at(tmp_path / "few"), Threads(2), seeds=few.seeds)
     assert made.made == 2 * 2 * 2
     assert estimate(few, choice.at(tmp_path / "few"), 2).design_s == 0
+
+
+def test_after_an_interruption_no_point_is_read(
+    whole: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The designs of points that were not reached may take minutes."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the list of the study was asked for")
+
+    monkeypatch.setattr(manifest, "of", refuse)
+    ended = making.Made(wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1})
+    with pytest.raises(typer.Exit):
+        _end(whole.points, whole.store, growing.Grown(ended, 1), tmp_path, "", report=False)
+    assert "1 failed: too long\ninterrupted: 3 of 9 runs" in capsys.readouterr().err

@@ -46,7 +46,8 @@ SECTIONS: dict[str, list[str]] = {
         "docs/references.md",
     ],
     "Evidence": [
-        *("docs/papers.md", "docs/replay.md", "docs/rfc7928.md", "docs/fidelity.md"),
+        *("docs/atlas.md", "docs/papers.md", "docs/replay.md", "docs/rfc7928.md"),
+        "docs/fidelity.md",
         *("docs/fidelity-linux.md", "docs/differences.md", "docs/reality.md"),
         *("docs/reality-modern.md", "experiments/"),
     ],

@@ -238,7 +238,7 @@ def with_points(text: str, points: str) -> str:
     document = tomlkit.parse(text)
     if "sweep" not in document:
         document["sweep"] = tomlkit.table()
-    document["sweep"][POINTS] = points  # type: ignore[index]
+    document["sweep"][POINTS] = points
     return tomlkit.dumps(document)
 
 

@@ -30,10 +30,12 @@ def effects(study: Study, metric: str) -> list[Effect]:
     """Of each axis under each law, of means over the seeds.
 
     A whole grid has them exactly (Sobol 2001, with equal weights for its values); from a sample
-    the first one is estimated by SALib's RBD-FAST (Tarantola et al. 2006). Raises `ImportError`
-    without SALib, for a sample alone.
+    the first one is estimated by SALib's RBD-FAST (Tarantola et al. 2006), and for a list that is
+    crossed with the sample by the means at its values. Raises `ImportError` without SALib, for a
+    sample alone.
     """
     axes = study.axes
+    sampled = {key for key, _ in study.points.design.sampled}
     means = study.cells(metric, *axes)
     found = []
     for law in study.points.laws:
@@ -50,6 +52,9 @@ def effects(study: Study, metric: str) -> list[Effect]:
                 others = [one for one in axes if one != axis]
                 first = _explained(of_law, [axis])
                 total = 1 - (_explained(of_law, others) if others else 0.0)
+            elif axis not in sampled:
+                # RBD-FAST orders by the axis; many equal values would keep the order of the sample.
+                first, total = _explained(of_law, [axis]), float("nan")
             else:
                 first, total = _of_sample(of_law, axes)[place], float("nan")
             found.append(Effect(law, axis, first, total))

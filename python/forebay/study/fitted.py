@@ -38,11 +38,15 @@ class Fits:
         self._keys = keys
         self._rows: dict[int, Row] = {}
         self._columns: list[tuple[int, str]] = []
+        #: labels of the laws that are designed
+        self.laws: list[str] = []
         for i, table in enumerate(_laws(text)):
             given = {*table, *auto.set_keys(sets, i, table), *auto.set_keys(_paths(keys), i, table)}
-            if auto.asks(sets, i, table) and _is_run(table, laws):
+            # One that does not run must fit the buffer of its link, too.
+            if auto.asks(sets, i, table):
                 names = [param["name"] for param in _parameters(table["kind"])]
                 self._columns += [(i, key) for key in names if key not in given]
+                self.laws.append(str(table.get("label", table["kind"])))
 
     @property
     def keys(self) -> list[str]:
@@ -83,10 +87,6 @@ def _laws(text: str) -> list[dict[str, Any]]:
 
 def _paths(keys: Sequence[str]) -> list[tuple[str, str]]:
     return [(key, "") for key in keys]
-
-
-def _is_run(table: Mapping[str, Any], laws: Sequence[str]) -> bool:
-    return not laws or bool({table["kind"], table.get("label")} & set(laws))
 
 
 def _parameters(kind: str) -> list[ParamInfo]:

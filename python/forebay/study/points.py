@@ -157,6 +157,11 @@ class Points:
         return self._fits.designs
 
     @property
+    def designed(self) -> list[str]:
+        """The laws that are designed for each point."""
+        return [law for law in self.laws if law in self._fits.laws]
+
+    @property
     def configs(self) -> int:
         """Laws at points; a law that the sweep leaves as it is counts at each."""
         return len(self) * len(self.laws)
