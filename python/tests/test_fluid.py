@@ -77,7 +77,7 @@ class Equations:
 
 def cubic_window(states: NDArray[np.float64]) -> float:
     most, since_s, friendly = states
-    return max(most + 0.4 * (since_s - np.cbrt(0.75 * most)) ** 3, friendly)
+    return float(max(most + 0.4 * (since_s - np.cbrt(0.75 * most)) ** 3, friendly))
 
 
 def cubic_slopes(states: NDArray[np.float64], rtt_s: float, sent: float, p: float) -> list[float]:

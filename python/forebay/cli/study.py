@@ -30,8 +30,6 @@ from forebay.cli.options import (
 from forebay.run import signals
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from forebay.run.experiment import Progress
     from forebay.store.store import Store
     from forebay.study.growing import Grown

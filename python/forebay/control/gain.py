@@ -229,7 +229,7 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
     return total if t.beside is None else total + pulse(t.beside, s)
 
 
-def _fraction(top: Floats, decay: Floats, constant: Floats, z_1: Complexes) -> Complexes:
+def _fraction(top: Any, decay: Any, constant: Any, z_1: Complexes) -> Complexes:
     """m/(1 − d·z⁻¹) + k, part by part: numpy's division of complex numbers takes five times as
     long."""
     re, im = 1 - decay * np.ascontiguousarray(z_1.real), decay * np.ascontiguousarray(z_1.imag)

@@ -101,7 +101,6 @@ class MixedLoop(Loop):
         )
         bare: LinearModel = {**model, "average": None}
         return stepping.step(
-            point,
             model,
             self.terms,
             float(more[0]) - point.probability,

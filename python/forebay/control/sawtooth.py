@@ -174,7 +174,7 @@ class Sawtooth:
         flows = rtt_s * self.law.capacity_pkts_per_s / n
         answer = flows * pace * (1 / (1 - p) + psi) / p
         # A law's average follows both published poles.
-        averages = published.poles[2:]
+        averages: list[Any] = list(published.poles[2:])
         for pole in averages:
             answer = answer * np.ravel(pole)
         poles = (gain.column(pace * (2 / w + psi / n)), *averages)

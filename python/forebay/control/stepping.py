@@ -50,7 +50,7 @@ def step(
     # Without the average, the last of the poles, which follows below.
     plain = terms
     if pole is not None:
-        last = float(np.real(terms.poles[-1]))
+        last = float(np.asarray(terms.poles[-1]).real)
         plain = plant or replace(terms, gain=float(terms.gain) / last, poles=terms.poles[:-1])
     # Of each mode: what it gains from the input now and a step before, and that input's age.
     modes_of: list[tuple[complex, complex, int]] = []
