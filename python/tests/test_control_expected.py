@@ -65,17 +65,17 @@ def test_the_spread_of_windows(p: float) -> None:
     assert spread == pytest.approx(second - 1, rel=0.12)
 
 
-@pytest.mark.parametrize("law", ["pi", "pid", "pi-pd"])
+@pytest.mark.parametrize("law", ["pi", "pi-pd", "red"])
 @pytest.mark.parametrize(
     "link",
     [
         ("50Mbit/s", 30, "40ms", "100p"),
-        ("20Mbit/s", 40, "80ms", "60p"),
         ("100Mbit/s", 50, "20ms", "80p"),
     ],
 )
 def test_deviation_and_goodput_of_packets(law: str, link: tuple[str, int, str, str]) -> None:
-    """Within 12 % with four seeds; the papers' loop alone says 10 to 40 % less."""
+    """Within 12 % with four seeds, RED within 20; the papers' loop says 10 to 40 % less, and for
+    RED 40 % more."""
     one = made(law, link)
     moves = one.expected
     assert moves is not None
@@ -84,7 +84,9 @@ def test_deviation_and_goodput_of_packets(law: str, link: tuple[str, int, str, s
     found = run(text, seeds=4)
     late = found.samples.filter(found.samples["time_s"] >= 20)
     variances = [float(group["queue_pkts"].to_numpy().var()) for _, group in late.group_by("seed")]
-    assert moves.deviation_pkts == pytest.approx(math.sqrt(np.mean(variances)), rel=0.12)
+    assert moves.deviation_pkts == pytest.approx(
+        math.sqrt(np.mean(variances)), rel=0.2 if law == "red" else 0.12
+    )
     used = found.summary().filter(metric="goodput_bps")["mean"][0] / one.link.rate_bps
     assert moves.goodput == pytest.approx(used, abs=0.01)
 
