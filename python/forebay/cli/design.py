@@ -270,6 +270,14 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
         for name, form, of in MARGINS:
             row(name, form, of(margins), lambda loop, of=of: of(loop.margins))  # type: ignore[misc]
     row("settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s)
+    if result.expected is not None:
+        at_all = result.expected
+        table.add_row("queue's deviation", "", f"{at_all.deviation_pkts:.3g} packets")
+        table.add_row("p's deviation", "", f"{100 * at_all.share:.2g} %")
+        table.add_row("goodput", "", f"{100 * at_all.goodput:.4g} %")
+    if result.cycle is not None:
+        table.add_row("swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets")
+        table.add_row("every", "", f"{result.cycle.period_s:.3g} s")
     yes = {True: "yes", False: "no"}
     table.add_row("stable", yes[result.stable], "" if closer is None else yes[closer.stable])
     console.print(table)

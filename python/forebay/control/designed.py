@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from forebay import _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control import margins, plant
+from forebay.control import cycle, expected, margins, plant
 from forebay.control.classes import Classes, Coupled
+from forebay.control.cycle import Cycle
+from forebay.control.expected import Expected
 from forebay.control.link import Link, scenario
 from forebay.control.loop import Loop
 from forebay.control.margins import CALM, Margins
@@ -89,6 +91,17 @@ class Design:
         if self.loop is None or self.classes is not None or self.rested is not None:
             return None
         return Sawtooth(self.model()).at(self.link.flows, self.link.rtt_s)
+
+    @cached_property
+    def expected(self) -> Expected | None:
+        """How far TCP's own losses move the queue of `sawtooth`; None where that is none, or not
+        stable."""
+        return None if self.sawtooth is None else expected.expected(self.sawtooth)
+
+    @cached_property
+    def cycle(self) -> Cycle | None:
+        """How the queue of `sawtooth` swings where that is not stable."""
+        return None if self.sawtooth is None else cycle.of(self.sawtooth)
 
     @property
     def queue_pkts(self) -> float:
@@ -175,6 +188,8 @@ class Design:
             "crossover_rad_s": _finite(loop.margins.crossover_rad_s),
             "settling_s": _finite(loop.settling_s),
             "stable": loop.stable,
+            "expected": self.expected and asdict(self.expected),
+            "limit_cycle": self.cycle and asdict(self.cycle),
         }
 
     def toml(self) -> str:

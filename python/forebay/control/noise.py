@@ -5,6 +5,9 @@ A signal halves one of N windows and comes to each flow at p·W/R. On the sum of
 acts as white noise of intensity N·(W/2)²·pW/R = C/2 packets² per second, with pW² = 2. What comes
 in bursts besides is white in the samples: as many packets as a Poisson process has more or less in
 an interval.
+
+Gains that fit a link (docs/gains.md) are judged by this; `forebay.control.expected` is nearer to
+packets.
 """
 
 from __future__ import annotations

@@ -187,10 +187,25 @@ def _sawtooth(design: Design) -> list[str]:
         "--sawtooth`,"
     )
     if not loop.stable:
-        return [f"{closer} the loop has {-margins.gain_db:.2g} dB too much gain, and oscillates."]
-    return [
+        said = f"{closer} the loop has {-margins.gain_db:.2g} dB too much gain, and oscillates"
+        swing = design.cycle
+        if swing is None:
+            return [f"{said}."]
+        return [
+            f"{said}: by ±{swing.amplitude_pkts:.3g} packets every {swing.period_s:.3g} s, and "
+            "TCP's own losses on top."
+        ]
+    said = (
         f"{closer} the gain margin is {_or_none(margins.gain_db, ' dB')}, the phase margin "
         f"{_or_none(margins.phase_deg, '°')} and the sensitivity peak {margins.sensitivity:.3g}."
+    )
+    moves = design.expected
+    if moves is None:
+        return [said]
+    return [
+        f"{said} At constant load TCP's own losses move the queue by ±{moves.deviation_pkts:.3g} "
+        f"packets and the probability by {100 * moves.share:.2g} % of its mean (standard "
+        "deviations)."
     ]
 
 
