@@ -71,14 +71,14 @@ CASES = {
         "4G, recorded, 40 to 80 ms, 2 to 8 flows",
         "delay", None, "40..80ms", "2..8", "1500B",
         MODERN,
-        ("", ()),
+        ("pi2", (("target", "9.451ms"), ("alpha", "0.0109401"), ("beta", "3.26484"))),
         "1000p",
     ),
     "campus": Case(
         "campus, 1 Gbit/s, 10 ms, 2 to 2000 flows",
         "throughput", "1Gbit/s", "10ms", "2..2000", "1500B",
         ("pi", "pie", "pi2", "stpi", "ared", "codel", "fq-codel"),
-        ("", ()),
+        ("ared", (("target_delay", "1.824ms"), ("w_q", "3.18395e-05"))),
     ),
 }  # fmt: skip
 
