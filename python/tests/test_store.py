@@ -23,6 +23,7 @@ from forebay.run import experiment
 from forebay.run.runs import Runs
 from forebay.store import choice, keys, parts, rows
 from forebay.store.store import LAYOUT, MARK, Store
+from forebay.study import making
 
 ROOT = Path(__file__).parents[2]
 #: Four runs of some milliseconds.
@@ -329,3 +330,25 @@ def test_what_a_driver_of_an_address_says_is_one_line(monkeypatch: pytest.Monkey
     monkeypatch.setattr(memory, "pipe_file", refuse)
     with pytest.raises(ScenarioError, match="unable to locate credentials, allowed: a folder"):
         store.check_writable()
+
+
+def test_a_reader_lists_files_again_that_another_has_put_together(
+    at: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(choice.at(at), seeds=1)
+    run(choice.at(at), seeds=2)
+    store = choice.at(at)
+    listed, times = store.segments(), []
+
+    def stale() -> dict[str, int]:
+        times.append(1)
+        if len(times) == 1:
+            choice.at(at).put_together(most=1)
+            return listed
+        return Store.segments(store)
+
+    monkeypatch.setattr(store, "segments", stale)
+    there = making._there(store)
+    assert len(times) == 2
+    assert there.height == 8
+    assert store.rows_of(iter(there["config"])).height == 8

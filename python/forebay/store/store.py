@@ -15,9 +15,10 @@ import io
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import polars as pl
 
@@ -40,6 +41,23 @@ MOST_SEGMENTS = 48
 FLUSH_S = 1.0
 #: Which run: the digest of what it depends on, and its seed.
 Key = tuple[str, int]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def again(read: Callable[P, T]) -> Callable[P, T]:
+    """A function that scans a store, and does it once more where another process has put files
+    together since they were listed."""
+
+    @wraps(read)
+    def reading(*arguments: P.args, **options: P.kwargs) -> T:
+        for _ in range(5):
+            with suppress(FileNotFoundError, pl.exceptions.ComputeError):
+                return read(*arguments, **options)
+            time.sleep(0.05)
+        return read(*arguments, **options)
+
+    return reading
 
 
 class Store:
@@ -128,15 +146,12 @@ class Store:
     ) -> pl.DataFrame:
         """The rows of these digests."""
         wanted = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
-        for attempt in range(3):
-            try:
-                return self.scan().select(columns).join(wanted, on="config", how="semi").collect()
-            except (FileNotFoundError, pl.exceptions.ComputeError):
-                # Another process has put files together since they were listed.
-                if attempt == 2:
-                    raise
-                time.sleep(0.05)
-        raise AssertionError
+
+        @again
+        def read() -> pl.DataFrame:
+            return self.scan().select(columns).join(wanted, on="config", how="semi").collect()
+
+        return read()
 
     def seeds_of(self, configs: Iterable[str]) -> pl.DataFrame:
         """The runs of these digests: config, seed and fault, a row each."""

@@ -14,6 +14,7 @@ import polars as pl
 from forebay._native import ScenarioError
 from forebay.run import memory, signals
 from forebay.run.experiment import Progress
+from forebay.store.store import again
 from forebay.study import manifest
 from forebay.study.threads import Done, Task
 
@@ -101,7 +102,7 @@ def make(
     start = time.monotonic()
     done = made or Made()
     done.found = 0
-    before = store.scan().filter(pl.col("link") == 0).select("config", "seed", "fault").collect()
+    before = _there(store)
     if retry:
         before = before.filter(pl.col("fault").is_null())
     tasks = Tasks(
@@ -147,6 +148,12 @@ def make(
     done.spent = not over and time.monotonic() >= end
     done.elapsed_s = time.monotonic() - start
     return done
+
+
+@again
+def _there(store: Store) -> pl.DataFrame:
+    """The runs of a store."""
+    return store.scan().filter(pl.col("link") == 0).select("config", "seed", "fault").collect()
 
 
 class Tasks:

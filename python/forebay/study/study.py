@@ -10,6 +10,7 @@ import polars as pl
 
 from forebay.run import stats
 from forebay.run.metrics import METRICS
+from forebay.store.store import again
 from forebay.study import manifest
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Study:
         """The keys that the study varies."""
         return self.points.design.keys
 
+    @again
     def frame(self) -> pl.DataFrame:
         """A row per run and link: point, law, each key that is varied in its base unit, seed,
         link, and every metric. The same whatever made it, in which order, and how often it was
@@ -52,6 +54,7 @@ class Study:
             *METRICS,
         )
 
+    @again
     def _links(self) -> list[str]:
         found = self._joined(["link_name"]).select("link_name").unique().collect()["link_name"]
         return list(dict.fromkeys([*self.points.links, *sorted(found)]))
@@ -77,6 +80,7 @@ class Study:
             .sort("point", "law_", "seed", "link")
         )
 
+    @again
     def failures(self) -> pl.DataFrame:
         """A row per run that failed: point, law, seed, and why."""
         listed = manifest.of(self.points, self.store)
@@ -88,6 +92,7 @@ class Study:
             "point", pl.col("law").replace_strict(names, return_dtype=pl.String), "seed", "fault"
         ).collect()
 
+    @again
     def by_seed(self, metric: str, *axes: str, binned: bool = True) -> pl.DataFrame:
         """A metric of the bottleneck for each seed, averaged over the axes that are not named: law,
         those axes, seed and the metric. Points at which it does not apply are left out.
@@ -134,6 +139,7 @@ class Study:
         half = (factor * pl.col("deviation") / pl.col("seeds").sqrt()).fill_null(math.nan)
         return grouped.select("law", *axes, "mean", half.alias("ci95"), "seeds")
 
+    @again
     def wide(self, metric: str, least: float, most: int) -> dict[str, int]:
         """How many seeds each law at each point needs for an interval of `least` of its mean, at
         most `most`; only those whose interval is too wide now.
