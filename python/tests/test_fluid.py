@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +77,8 @@ class Equations:
 
 
 def cubic_window(states: NDArray[np.float64]) -> float:
-    most, since_s, friendly = states
-    return float(max(most + 0.4 * (since_s - np.cbrt(0.75 * most)) ** 3, friendly))
+    most, since_s, friendly = (float(state) for state in states)
+    return max(most + 0.4 * (since_s - math.cbrt(0.75 * most)) ** 3, friendly)
 
 
 def cubic_slopes(states: NDArray[np.float64], rtt_s: float, sent: float, p: float) -> list[float]:

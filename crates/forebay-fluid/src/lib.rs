@@ -12,7 +12,8 @@
 //! with p_i the probability that one of the queues on the way signals. The model leaves timeouts
 //! and slow start out. Beyond the paper: a signal that drops keeps its packets out of the queue;
 //! the packets that leave a queue reach the next one; delayed ACKs halve the growth; and
-//! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs.
+//! [`Windows::Sawtooth`] describes windows more closely, on the clock of their ACKs. Other senders
+//! than Reno have equations of their own for W ([`Sender`]).
 //!
 //! The law is the object that the packet simulator runs. It gets the calls a FIFO queue would
 //! make, one for each packet of the fluid ([`port`]), on its own clock, and the model reads its

@@ -79,7 +79,12 @@ def noise(loop: Loop) -> float:
     flows = loop.point.rtt_s * loop.point.capacity_pkts_per_s / float(rest.in_flight_pkts)
     # Of the laws with a model, those that act at once are REDs.
     times = 1 - TIMES * (1 - SPACED) if loop.model["direct"] else 1.0
-    return times * 2 * float(loop.terms.poles[0]) * flows * (second - 1) * window**2
+    return times * 2 * _pole(loop) * flows * (second - 1) * window**2
+
+
+def _pole(loop: Loop) -> float:
+    """TCP's own; the first, and real."""
+    return float(np.real(np.asarray(loop.terms.poles[0])))
 
 
 def expected(loop: Loop) -> Expected | None:
@@ -92,7 +97,7 @@ def expected(loop: Loop) -> Expected | None:
     low = TURNS[0] / rtt_s
     omega = np.union1d(np.geomspace(low, high, 800), np.linspace(low, high, 2000))
     s = 1j * omega
-    t, intensity, pole = trains(loop), noise(loop), float(loop.terms.poles[0])
+    t, intensity, pole = trains(loop), noise(loop), _pole(loop)
     white = SPLIT + (1 - SPLIT) * np.cos(omega * rtt_s)
     acts = np.abs(cycle.acts(loop, s)) ** 2
 
