@@ -71,6 +71,8 @@ class Region(Space):
         """`share` of the set-point, with gains from the set that is calm there: as fast a PI as
         the point's, as a share of the fastest."""
         here, there = point["target"], share * point["target"]
+        if there < self._least():
+            return None
         old, new = self.calm(here, point["interval"]), self.calm(there, point["interval"])
         if old is None or new is None:
             return None
@@ -84,7 +86,7 @@ class Region(Space):
     def fastest(self, target: float, interval_s: float) -> dict[str, float] | None:
         """The gains with the largest calm K_i, which reject disturbances best (Åström and
         Hägglund 2006)."""
-        calm = self.calm(target, interval_s)
+        calm = self.calm(target, interval_s) if target >= self._least() else None
         if calm is None:
             return None
         able = np.where(2 * calm.k_p > calm.k_i * interval_s, calm.k_i, 0.0)
@@ -241,6 +243,12 @@ class Region(Space):
         if not self.timed:
             return target
         return target * condition.rate_bps / self.ranges.rates_bps[1]
+
+    def _least(self) -> float:
+        """A packet on the slowest link: a set-point below its time signals whenever one waits (RFC
+        8290 section 5.2.1), and real packets come in bursts."""
+        low, high = self.ranges.rates_bps
+        return high / low if self.timed else 1.0
 
     def _ends(self) -> tuple[float, float]:
         """Set-points from one of five packets (on the slowest link one and a half) up to half the
