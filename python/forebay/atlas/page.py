@@ -100,7 +100,8 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
         windows=[_window(WINDOW, i) for i in range(len(WINDOW.edges) - 1)],
         idle=_by_window(runs, pl.col("utilisation") < FULL, runs.laws),
         missing=_by_window(runs, pl.col("missed"), runs.integrating),
-        matter=_matter(study),
+        matter=(matter := _matter(study)),
+        most=_most(matter, study),
         delay_axes=[f"delay: {name}" for name in _axes(study)],
         use_axes=[f"use: {name}" for name in _axes(study)],
         shares=_shares(runs),
@@ -295,6 +296,19 @@ def _matter(study: Study) -> list[list[str]]:
         ]
         for law in study.points.laws
     ]
+
+
+def _most(matter: list[list[str]], study: Study) -> str:
+    """For how many laws each axis explains most of the delay."""
+    names = _axes(study)
+    count: dict[str, int] = {}
+    for _, *values in matter:
+        known = {n: float(v) for n, v in zip(names, values, strict=False) if v != "–"}
+        if known:
+            largest = max(known, key=lambda name: known[name])
+            count[largest] = count.get(largest, 0) + 1
+    order = sorted(count, key=lambda name: -count[name])
+    return ", ".join(f"{name} for {count[name]} laws" for name in order)
 
 
 def _same(runs: Runs) -> list[tuple[str, str]]:
