@@ -31,7 +31,17 @@ WINNERS = {
     "atlas-rate-flows": (RATE, FLOWS, RTT),
     "atlas-rate-rtt": (RATE, RTT, FLOWS),
 }
+#: Links of which a cell holds as many on average, or the cells are coarser.
+ENOUGH = 6
 Cells = dict[tuple[str, int], dict[tuple[int, int], Best]]
+
+
+def axes_of(runs: Runs, name: str) -> tuple[Axis, Axis, Axis]:
+    """Across, up and by panel: in sixths where there are enough links, else in thirds."""
+    x, y, panel = WINNERS[name]
+    links = runs.points / runs.table["tcp"].n_unique()
+    fine = links >= ENOUGH * (len(x.edges) - 1) * (len(y.edges) - 1) * 3
+    return (x, y, panel) if fine else (x.thirds(), y.thirds(), panel)
 
 
 def cells(runs: Runs, x: Axis, y: Axis, panel: Axis) -> Cells:
@@ -59,9 +69,8 @@ def colours(maps: dict[str, Cells]) -> dict[str, str]:
     return dict(zip(first, COLOURS[:6], strict=False))
 
 
-def winners(found: Cells, name: str, colour: dict[str, str]) -> Plot:
+def winners(found: Cells, x: Axis, y: Axis, panel: Axis, colour: dict[str, str]) -> Plot:
     """A row of panels for each sender; each cell names the best law."""
-    x, y, panel = WINNERS[name]
     senders = list(dict.fromkeys(tcp for tcp, _ in found))
     bands = panel.thirds()
     with mpl.rc_context(STYLE):
@@ -94,7 +103,7 @@ def _cell(axes: Axes, at: tuple[int, int], one: Best, colour: dict[str, str]) ->
     shade = _shade(colour.get(one.law, OTHER), PALE if one.alike else FULL)
     axes.add_patch(Rectangle(at, 1, 1, facecolor=shade, edgecolor="white", linewidth=1))
     text = f"{one.law}\n+{len(one.alike)}" if one.alike else one.law
-    axes.text(at[0] + 0.5, at[1] + 0.5, text, ha="center", va="center", fontsize=6)
+    axes.text(at[0] + 0.5, at[1] + 0.5, text, ha="center", va="center", fontsize=6.5)
 
 
 def _shade(colour: str, strength: float) -> tuple[float, float, float]:

@@ -28,6 +28,8 @@ NEAR = 2.0
 NAMED = 3
 #: Packets: with less no fast retransmission mends a loss, and a signal hardly slows TCP down.
 SMALL = 4.0
+#: A law that keeps up at a smaller share of the places is named as one that does not.
+MOSTLY = 0.5
 IMAGES = "images"
 
 
@@ -52,9 +54,10 @@ def write(points: Points, store: Store, folder: Path, command: str) -> list[Path
     from forebay.atlas.runs import read
 
     runs = read(points, store)
-    found = {name: maps.cells(runs, *axes) for name, axes in maps.WINNERS.items()}
+    axes = {name: maps.axes_of(runs, name) for name in maps.WINNERS}
+    found = {name: maps.cells(runs, *of) for name, of in axes.items()}
     colours = maps.colours(found)
-    figures = {name: maps.winners(found[name], name, colours) for name in maps.WINNERS}
+    figures = {name: maps.winners(found[name], *of, colours) for name, of in axes.items()}
     figures |= {"atlas-goodput": maps.breaks(runs), "atlas-delay": maps.delays(runs)}
     images = folder / IMAGES
     images.mkdir(parents=True, exist_ok=True)
@@ -89,7 +92,7 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
         missed=_percent(MISSED),
         level=_percent(LEVEL),
         all_round=_leaders(near),
-        all_round_single=_leaders(single) if _leaders(single) != _leaders(near) else [],
+        all_round_single=_leaders(single) if single["law"][0] != near["law"][0] else [],
         parts=_parts(runs),
         alone=_percent(sum(not one.alike for one in seen) / len(seen)) if seen else "",
         cells=len(seen),
@@ -97,7 +100,8 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
         windows=[_window(WINDOW, i) for i in range(len(WINDOW.edges) - 1)],
         idle=_by_window(runs, pl.col("utilisation") < FULL, runs.laws),
         missing=_by_window(runs, pl.col("missed"), runs.integrating),
-        matter=_matter(study),
+        matter=(matter := _matter(study)),
+        most=_most(matter, study),
         delay_axes=[f"delay: {name}" for name in _axes(study)],
         use_axes=[f"use: {name}" for name in _axes(study)],
         shares=_shares(runs),
@@ -161,6 +165,16 @@ def _shares(runs: Runs) -> list[Wish]:
                 for law, drops, delay in small.rows()
             )
             + "; medians",
+        ),
+        *(
+            [
+                Wish(
+                    "Links left idle",
+                    f"{few(idle, _percent)} keep up at less than half of the places",
+                )
+            ]
+            if (idle := [(law, share) for law, share in reversed(up) if share < MOSTLY])
+            else []
         ),
     ]
 
@@ -282,6 +296,19 @@ def _matter(study: Study) -> list[list[str]]:
         ]
         for law in study.points.laws
     ]
+
+
+def _most(matter: list[list[str]], study: Study) -> str:
+    """For how many laws each axis explains most of the delay."""
+    names = _axes(study)
+    count: dict[str, int] = {}
+    for _, *values in matter:
+        known = {n: float(v) for n, v in zip(names, values, strict=False) if v != "–"}
+        if known:
+            largest = max(known, key=lambda name: known[name])
+            count[largest] = count.get(largest, 0) + 1
+    order = sorted(count, key=lambda name: -count[name])
+    return ", ".join(f"{name} for {count[name]} laws" for name in order)
 
 
 def _same(runs: Runs) -> list[tuple[str, str]]:
