@@ -458,3 +458,14 @@ def test_after_an_interruption_no_point_is_read(
     with pytest.raises(typer.Exit):
         _end(whole.points, whole.store, growing.Grown(ended, 1), tmp_path, "", report=False)
     assert "1 failed: too long\ninterrupted: 3 of 9 runs" in capsys.readouterr().err
+
+
+def test_senders_that_are_compared_meet_one_law(tmp_path: Path) -> None:
+    """A queue does not know who sends; where one sender is given, its design is for that one."""
+    laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
+    both = Points(f'{laws}[sweep]\n"traffic.0.tcp" = ["linux-reno", "linux-cubic"]\n')
+    rows = [both.row(i) for i in range(2)]
+    assert [row[0] for row in rows] == ["linux-reno", "linux-cubic"]
+    assert rows[0][1:] == rows[1][1:]
+    alone = Points(laws, sets=["traffic.0.tcp=linux-cubic"])
+    assert alone.row(0) != rows[1][1:]

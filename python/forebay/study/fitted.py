@@ -14,6 +14,9 @@ from forebay.run.scenario import typed
 if TYPE_CHECKING:
     from forebay._native import ParamInfo
 
+#: How the key of a traffic's sender ends.
+SENDER = ".tcp"
+
 #: What a point sets, in the order of the keys of its sweep.
 Row = list[object]
 
@@ -36,6 +39,8 @@ class Fits:
     ) -> None:
         self._scenario = (text, name, sets, laws, read)
         self._keys = keys
+        #: Senders that are compared meet the same law: a queue does not know who sends.
+        self._compared = {key: it for key, it in _sweep(text).items() if _is_sender(key, it)}
         self._rows: dict[int, Row] = {}
         self._columns: list[tuple[int, str]] = []
         #: labels of the laws that are designed
@@ -66,7 +71,7 @@ class Fits:
             text, name, sets, laws, read = self._scenario
             if self._keys:
                 point = {key: [it] for key, it in zip(self._keys, values, strict=True)}
-                text = ranges.with_sweep(text, point)
+                text = ranges.with_sweep(text, point | self._compared)
             whole, _, _ = auto.resolved(text.encode(), name, sets, laws, read)
             tables = tomllib.loads(whole.decode())["law"]
             self._rows[index] = [*values, *(_number(tables[i], key) for i, key in self._columns)]
@@ -83,6 +88,18 @@ def _laws(text: str) -> list[dict[str, Any]]:
         isinstance(it, dict) and "kind" in it for it in found
     )
     return found if is_table else []
+
+
+def _sweep(text: str) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(text).get("sweep", {})
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_sender(key: str, values: object) -> bool:
+    return key.endswith(SENDER) and isinstance(values, list)
 
 
 def _paths(keys: Sequence[str]) -> list[tuple[str, str]]:
