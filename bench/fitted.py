@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import forebay
 from forebay import _native, units
 from forebay.control.fit import Fitted, Place, fit
-from forebay.run.scenario import Law
+from forebay.run.scenario import Dumbbell, Law
 
 #: Rate, packet, RTT in s, buffer in packets, flows: from a modem to a data centre.
 LINKS = [
@@ -56,26 +56,19 @@ def row(law: str, link: tuple[str, int, float, int, int]) -> Row:
     longest_s = min(400.0, 4e6 / there.capacity_pkts_per_s)
     span_s = min(max(60 * rtt_s, 4 * settling_s, 5.0), max(longest_s, 5.0))
     result = forebay.run(
-        {
-            "duration": f"{2 * span_s:.6g}s",
-            "measure": [f"{span_s:.6g}s", f"{2 * span_s:.6g}s"],
-            "bottleneck": {
-                "rate": rate,
-                "delay": units.time(rtt_s / 4),
-                "buffer": f"{buffer_pkts}p",
-            },
-            "traffic": [
-                {
-                    "kind": "ftp",
-                    "flows": flows,
-                    "packet": units.size(packet),
-                    "rtt": units.time(rtt_s),
-                    "access": units.rate(max(1e8, 2 * there.rate_bps)),
-                    "start": {"uniform": ["0s", "1s"]},
-                }
-            ],
-            "law": [Law(law, fitted.params).table()],
-        }
+        Dumbbell(
+            title=f"{law}, fitted",
+            duration_s=2 * span_s,
+            measure_from_s=span_s,
+            rate=rate,
+            fastest_bps=there.rate_bps,
+            delay_s=rtt_s / 4,
+            buffer_pkts=buffer_pkts,
+            flows=flows,
+            packet=units.size(packet),
+            rtt=units.time(rtt_s),
+            laws=[Law(law, fitted.params)],
+        ).text()
     )
     metrics = result.runs[0].metrics
     return Row(

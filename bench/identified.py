@@ -13,7 +13,7 @@ from forebay import _native, units
 from forebay.control.fit import Place, fit
 from forebay.identify import estimate, series
 from forebay.report import files
-from forebay.run.scenario import Law
+from forebay.run.scenario import Dumbbell, Law
 
 #: Rate, packet, RTT in s, buffer in packets, flows, law.
 LINKS = [
@@ -36,25 +36,20 @@ def record(link: tuple[str, int, float, int, int, str], out: Path, duration_s: f
     rate_bps = round(_native.quantity("rate", rate, "rate"))
     fitted = fit(law, Place(rate_bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
     result = forebay.run(
-        {
-            "duration": f"{duration_s:g}s",
-            "bottleneck": {
-                "rate": rate,
-                "delay": units.time(rtt_s / 4),
-                "buffer": f"{buffer_pkts}p",
-            },
-            "traffic": [
-                {
-                    "kind": "ftp",
-                    "flows": flows,
-                    "packet": units.size(packet),
-                    "rtt": units.time(rtt_s),
-                    "access": units.rate(max(1e8, 4 * rate_bps)),
-                    "start": {"uniform": ["0s", "1s"]},
-                }
-            ],
-            "law": [Law(law, fitted.params).table()],
-        }
+        Dumbbell(
+            title=f"{law}, fitted",
+            duration_s=duration_s,
+            measure_from_s=duration_s / 3,
+            rate=rate,
+            # Its access links are twice as fast as others, so that they are no part of the link.
+            fastest_bps=2 * rate_bps,
+            delay_s=rtt_s / 4,
+            buffer_pkts=buffer_pkts,
+            flows=flows,
+            packet=units.size(packet),
+            rtt=units.time(rtt_s),
+            laws=[Law(law, fitted.params)],
+        ).text()
     )
     files.write_tables(result, out)
 

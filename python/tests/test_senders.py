@@ -15,8 +15,10 @@ from conftest import Cli
 from numpy.typing import NDArray
 from scipy.linalg import expm
 from scipy.optimize import brentq
+from scipy.signal import lsim
 
 import forebay
+from forebay import _native, fluid
 from forebay._native import ScenarioError
 from forebay.control import gain, maps, plant
 from forebay.control.design import design
@@ -166,6 +168,54 @@ def test_cubic_moves_as_a_population_on_its_curve_does() -> None:
         said = float(motion.c[0] @ moved * p[0] / w[0])
         seen = answer[round(at / 0.04) - 2 : round(at / 0.04) + 3].mean()
         assert said == pytest.approx(float(seen), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("rtt", "window_pkts"), [("20ms", 15), ("100ms", 30), ("100ms", 120), ("400ms", 100)]
+)
+def test_cubic_is_the_fluids(rtt: str, window_pkts: int) -> None:
+    """Two derivations: three poles of a population, and the equations of its mean age and square
+    in the fluid. Its p and R, after the link has slowed by 2 %, move both windows alike. From the
+    Reno-friendly region to the cubic."""
+    flows, rtt_s = 20, _native.quantity("rtt", rtt, "time")
+    per_s = flows * window_pkts / (1.25 * rtt_s)
+    rate = f"{12_000 * per_s:.0f}bit/s"
+    made = forebay.design(
+        "pi", rate, flows, rtt, packet="1500B", target=f"{per_s * rtt_s / 4:.0f}p", tcp="cubic"
+    )
+    pi = {name: float(value) if name in "ab" else value for name, value in made.params}
+    changed_s, end_s = 150.0, 210.0
+    found = fluid.run(
+        fluid.Model(
+            [fluid.Bottleneck("pi", rate, 2 * per_s * rtt_s, "1500B", pi)],
+            [
+                fluid.Class(
+                    flows, rtt, (0,), "", window_pkts, marks=True, tcp="linux-cubic", sawtooth=True
+                )
+            ],
+            f"{end_s:g}s",
+            [fluid.Change(f"{changed_s:g}s", "rate", f"{0.98 * 12_000 * per_s:.0f}bit/s")],
+        )
+    )
+    inside = found.time_s >= changed_s - 20
+    # The fluid counts half a packet more than is on the way.
+    columns = found.probability[0], found.rtt_s[0], found.window_pkts[0] - 0.5
+    time_s, p, rtts_s, windows = (one[inside] for one in (found.time_s, *columns))
+    before = time_s < changed_s
+    rest = [np.array([one[before].mean()]) for one in (p, rtts_s, windows)]
+    cubic = SENDERS["cubic"]
+    # Linux's W_est grows by 8/15 a round trip there, and RFC 9438's has no spread here.
+    assert cubic.window(*rest[:2]) == pytest.approx(rest[2], rel=0.055)
+
+    motion = cubic.motion(*rest)
+    # Signals act over half a round trip there (docs/fluid.md).
+    late = np.interp(time_s - 1.25 * rest[1], time_s, p)
+    inputs = np.stack([late - rest[0], rtts_s - rest[1]], 1)
+    system = motion.a[0], np.stack([motion.b[0], motion.e[0]], 1), motion.c, np.zeros((1, 2))
+    _, said, _ = lsim(system, inputs, time_s - time_s[0])
+    moved = (windows - rest[2])[~before]
+    assert np.abs(moved).max() > 0.01 * window_pkts
+    assert np.linalg.norm(said[~before] - moved) < 0.07 * np.linalg.norm(moved)
 
 
 def test_the_larger_of_both_regions_rules() -> None:

@@ -8,6 +8,9 @@ import pytest
 from conftest import Cli
 
 import forebay
+from forebay import _native
+from forebay.control import plant
+from forebay.control.link import Link
 from forebay.report import words
 from forebay.report.result import Result
 
@@ -102,6 +105,42 @@ def test_a_sweep_names_each_fault_once() -> None:
     for text, _ in words.warnings(early):
         assert text.startswith("pi at 50 ftp flows: ")
         assert "points)" in text
+
+
+def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
+    """CUBIC's windows are larger than Reno's here, and come back more slowly."""
+    text = SLOW.format(start="4s", duration="12s", gains="a = 1.822e-5\nb = 1.816e-5")
+
+    def short(tcp: str) -> float:
+        sent = text.replace('"ftp"', f'"ftp"\ntcp = "{tcp}"').replace("= 60", "= 20")
+        found = forebay.run(sent, seeds=1)
+        said = [text for text, _ in words.warnings(found) if "linear model" in text]
+        return _native.quantity("", said[0].split("takes ")[1].split()[0], "time") if said else 0.0
+
+    settling_s = {}
+    for tcp in ("reno", "cubic"):
+        link = Link.of("15Mbit/s", "500B", 20, "200ms", "200p", "750p", tcp=tcp)
+        params = [("target", "200p"), ("a", "1.822e-5"), ("b", "1.816e-5")]
+        loop = plant.on(link, "pi", params).at(20, 0.2)
+        assert loop is not None
+        settling_s[tcp] = 0.75 * loop.settling_s
+    # The model of the report, of each of both.
+    assert short("sack") == pytest.approx(settling_s["reno"], rel=0.05)
+    assert short("linux-cubic") == pytest.approx(settling_s["cubic"], rel=0.05)
+    # No loop is known of it.
+    assert short("bbr") == 0.0
+
+
+def test_the_design_line_has_the_sender() -> None:
+    gains = "a = 1e-6\nb = 9.9e-7"
+    text = SLOW.format(start="7s", duration="15s", gains=gains)
+    said = {}
+    for tcp in ("linux-reno", "linux-cubic", "bbr"):
+        found = forebay.run(text.replace('"ftp"', f'"ftp"\ntcp = "{tcp}"'), seeds=1)
+        said[tcp] = [line for _, line in words.warnings(found) if line]
+    assert said["bbr"] == []
+    assert "--tcp" not in said["linux-reno"][0]
+    assert said["linux-cubic"][0].endswith(" --tcp cubic")
 
 
 @pytest.mark.parametrize("gains", ["auto", "paper"])

@@ -209,6 +209,38 @@ def test_the_loop_is_that_of_forebay_design(base: Base) -> None:
     assert found["gain_db"] == pytest.approx(theirs.gain_db)
 
 
+@pytest.mark.parametrize("tcp", ["linux-cubic", "dctcp"])
+def test_theory_is_of_the_flows_sender(base: Base, tcp: str) -> None:
+    """Design, loop and map have its plant, and the fluid its windows."""
+    texts = {"a": "pi", "a.target": "50p", "tcp": tcp, "ecn": "true", "spread": "0"}
+    now = state.parse(texts, base.start)
+    settled_gains = gains.settle_all(now)
+    name = {"linux-cubic": "cubic"}.get(tcp, tcp)
+    theirs = forebay.design(
+        "pi", "15Mbit/s", 20, "80ms", packet="1000B", target="50p", buffer="200p", tcp=name
+    )
+    assert theirs.margins and theirs.rested
+    assert dict(settled_gains["a"].params) == dict(theirs.params)
+    found = theory.loops(now, settled_gains)["laws"]["a"]["margins"]
+    assert found["phase_deg"] == pytest.approx(theirs.margins.phase_deg)
+    assert found["window_pkts"] == pytest.approx(theirs.rested.classes[0].window_pkts)
+    drawn = theory.Maps().of(now, now.a, settled_gains["a"].params)
+    assert isinstance(drawn, dict)
+    assert len(drawn["gain_margin_db"]) == drawn["cells"] ** 2
+    alone = base.alone(now, params(now))
+    (trace,) = _native.fluid_scenario(alone["a"], "", sawtooth=True, step=theory.FLUID_STEP)
+    queue = theory.fluid(alone, "", now.tcp, now.duration, 100)["laws"]["a"]["queue_pkts"]
+    assert queue[-1] == pytest.approx(trace.queue_pkts[0][-1], abs=1)
+
+
+def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: Base) -> None:
+    now = state.parse({"tcp": "bbr"}, base.start)
+    settled_gains = gains.settle_all(now)
+    said = "Theory has no model of flows of bbr."
+    assert theory.loops(now, settled_gains)["laws"]["a"] == {"reason": said}
+    assert theory.Maps().of(now, now.a, settled_gains["a"].params) == said
+
+
 # --- the door ----------------------------------------------------------------------------------
 
 

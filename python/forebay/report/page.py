@@ -43,6 +43,12 @@ class Picture:
     title: str
     caption: str
     svg: str = ""
+    #: By their names.
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def render(self) -> None:
+        """Draws it, once for the page and its files."""
+        self.files, self.svg = self.figure.rendered(self.name, self.title)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import _native, units
 from forebay._native import ScenarioError
-from forebay.run.designed import OF_FLOWS
+from forebay.run.designed import OF_FLOWS, growth
 
 if TYPE_CHECKING:
     import tomlkit
@@ -23,9 +23,6 @@ GAINS, AUTO = "gains", "auto"
 OTHER = {"kind", "label", "queue", GAINS}
 #: Traffic that lasts: what a law is designed for.
 LASTING = "ftp"
-
-#: Senders of scenarios whose growth is not Reno's, as designs name them.
-DESIGNED = {"cubic": "cubic", "linux-cubic": "cubic", "dctcp": "dctcp", "prague": "prague"}
 
 Sets = list[tuple[str, str]]
 Read = Callable[[str], bytes | None]
@@ -127,16 +124,18 @@ def place(plan: Plan) -> Place:
         min(rooms, default=float(1 << 20)),
         (min(flows), max(flows)) if flows else None,
         tcp=_sender(
-            one.tcp for point in plan.points for one in point.traffic if one.kind == LASTING
+            growth(one.tcp, one.ecn != "off" and point.links[0].ecn)
+            for point in plan.points
+            for one in point.traffic
+            if one.kind == LASTING
         ),
     )
 
 
 def _sender(names: Iterable[str | None]) -> str:
-    """The sender of all, as `forebay design --tcp` names it; Reno's growth where there are several,
-    or one that the plant does not have."""
+    """The growth of all; Reno's where there are several, or one that the plant does not have."""
     found = set(names)
-    return DESIGNED.get(next(iter(found)) or "", "reno") if len(found) == 1 else "reno"
+    return (found.pop() if len(found) == 1 else None) or "reno"
 
 
 def _room(pkts: int | None, size: int | None, packet_bytes: int) -> float:

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay import units
-from forebay._native import LawModel, ScenarioError
+from forebay._native import ScenarioError
 from forebay.run import designed
+from forebay.run.scenario import Group
 
 if TYPE_CHECKING:
-    from forebay._native import LawInfo, PointInfo, Run
+    from forebay._native import LawInfo, PointInfo, Run, TrafficInfo
+    from forebay.control.link import Link
 
 #: A link is full, and a set-point missed, beyond these shares.
 FULL, MISSED = 0.9, 0.25
@@ -44,10 +46,10 @@ class Finding:
 
 
 #: A law at a point, by its index, and its runs.
-Group = tuple[int, "PointInfo", "LawInfo", Sequence["Run"]]
+Measured = tuple[int, "PointInfo", "LawInfo", Sequence["Run"]]
 
 
-def warnings(groups: Iterable[Group]) -> list[tuple[Finding, int]]:
+def warnings(groups: Iterable[Measured]) -> list[tuple[Finding, int]]:
     """Laws that were measured before they had settled, or that missed their set-point: for each
     law and fault the first point, and at how many points it is so."""
     by_kind: dict[tuple[str, str], list[Finding]] = defaultdict(list)
@@ -56,7 +58,7 @@ def warnings(groups: Iterable[Group]) -> list[tuple[Finding, int]]:
     return [(some[0], len(some)) for some in by_kind.values()]
 
 
-def _findings(groups: Iterable[Group]) -> Iterator[Finding]:
+def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
     asked = 0
     for p, point, law, runs in groups:
         if trend := _trend(point, runs):
@@ -127,19 +129,21 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
     if not used >= FULL or not abs(queue_pkts / target_pkts - 1) > MISSED:
         return None
     command = ""
-    if law.kind is not None and (load := _load(point)) is not None:
-        flows, rtt_s, packet_bytes = load
+    load = _load(point)
+    # A design for several senders is more than a line.
+    if law.kind is not None and load is not None and len(load.senders) == 1:
         link = point.links[0]
         command, _ = designed.command(
             law.kind,
             law.params,
             rate_bps=link.rate_bps,
-            packet_bytes=packet_bytes,
-            rtt_s=rtt_s,
-            flows=flows,
+            packet_bytes=load.packet_bytes,
+            rtt_s=load.rtt_s,
+            flows=load.flows,
             target_pkts=target_pkts,
-            room_pkts=_room_pkts(point, packet_bytes),
+            room_pkts=_room_pkts(point, load.packet_bytes),
             buffer_pkts=link.buffer_pkts,
+            tcp=load.senders[0].tcp,
         )
     return f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}", command
 
@@ -154,18 +158,10 @@ def _short(point: PointInfo, law: LawInfo) -> str:
         return ""
     if designed.is_of_flows(law):
         return ""
-    flows, rtt_s, packet_bytes = load
-    from forebay.control.loop import Loop  # scipy takes a while to load
+    from forebay.control import plant  # scipy takes a while to load
 
     try:
-        model = LawModel(
-            law.kind,
-            law.params,
-            point.links[0].rate_bps,
-            packet_bytes,
-            _room_pkts(point, packet_bytes),
-        )
-        loop = Loop.at(model, flows, rtt_s)
+        loop = plant.on(_link(point, load), law.kind, law.params).at(load.flows, load.rtt_s)
     except ScenarioError:
         return ""
     if loop is None or not math.isfinite(loop.settling_s):
@@ -186,16 +182,57 @@ def _short(point: PointInfo, law: LawInfo) -> str:
     return ""
 
 
-def _load(point: PointInfo) -> tuple[float, float, int] | None:
-    """Long-lived flows, their mean RTT and packet, as design and model take them; None where there
-    are none, or where data also waits elsewhere."""
+@dataclass(frozen=True)
+class _Load:
+    """Long-lived flows: how many, their mean RTT and packet, and a class for each sender."""
+
+    flows: float
+    rtt_s: float
+    packet_bytes: int
+    senders: tuple[Group, ...]
+
+
+def _load(point: PointInfo) -> _Load | None:
+    """As design and model take it; None where there is none, where data also waits elsewhere, or
+    where the plant does not have a sender."""
     long = [one for one in point.traffic if one.kind == "ftp" and one.tcp is not None]
     flows = sum(one.flows for one in long)
-    if flows == 0 or len(point.links) > 1 or point.links[0].trace is not None:
+    link = point.links[0]
+    if flows == 0 or len(point.links) > 1 or link.trace is not None:
         return None
-    rtt_s = sum(one.flows * sum(one.rtts_s) / len(one.rtts_s) for one in long) / flows
+    of_sender: dict[str, list[TrafficInfo]] = defaultdict(list)
+    for one in long:
+        name = designed.growth(one.tcp, one.ecn != "off" and link.ecn)
+        if name is None:
+            return None
+        if one.flows:
+            of_sender[name].append(one)
+    groups = [
+        Group(name, sum(one.flows for one in some), units.time(_mean_rtt_s(some)))
+        for name, some in of_sender.items()
+    ]
     packet_bytes = sum(one.flows * one.packet_bytes for one in long) / flows
-    return float(flows), rtt_s, round(packet_bytes)
+    return _Load(float(flows), _mean_rtt_s(long), round(packet_bytes), tuple(groups))
+
+
+def _mean_rtt_s(some: Sequence[TrafficInfo]) -> float:
+    total_s = sum(one.flows * sum(one.rtts_s) / len(one.rtts_s) for one in some)
+    return total_s / sum(one.flows for one in some)
+
+
+def _link(point: PointInfo, load: _Load) -> Link:
+    from forebay.control.link import PLAIN, Link
+
+    plain = [one.tcp for one in load.senders] == [PLAIN]
+    return Link(
+        units.rate(point.links[0].rate_bps),
+        units.size(load.packet_bytes),
+        load.flows,
+        units.time(load.rtt_s),
+        1.0,
+        math.ceil(_room_pkts(point, load.packet_bytes)),
+        groups=() if plain else load.senders,
+    )
 
 
 def _room_pkts(point: PointInfo, packet_bytes: int) -> float:

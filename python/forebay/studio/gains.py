@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
-from forebay.control.link import Link
+from forebay.control.link import PLAIN, Link
 
 if TYPE_CHECKING:
     from forebay.studio.state import Choice, State
@@ -35,10 +35,15 @@ def settle(choice: Choice, state: State) -> Settled:
     # scipy takes a third of a second to load, which gains by hand need not wait for.
     from forebay.control import designed
 
+    asked = dict([*given, *choice.goals])
     try:
-        made = designed.once(
-            choice.kind, _link(state, choice.target), dict([*given, *choice.goals])
-        )
+        try:
+            made = designed.once(choice.kind, _link(state, choice.target), asked)
+        except ScenarioError:
+            if not state.link.groups:
+                raise
+            # What suits no other sender may suit Reno, as with `gains = "auto"`.
+            made = designed.once(choice.kind, _link(state, choice.target, PLAIN), asked)
     except ScenarioError as error:
         return Settled(given, plain(error))
     return Settled(made.params, "", tuple(made.notes))
@@ -49,10 +54,18 @@ def settle_all(state: State) -> dict[str, Settled]:
     return {side: settle(choice, state) for side, choice in state.choices}
 
 
-def _link(state: State, target: str | None) -> Link:
+def _link(state: State, target: str | None, tcp: str | None = None) -> Link:
     """The link with the set-point that was given, or a quarter of its bandwidth-delay product."""
     base = state.link
-    return Link.of(base.rate, base.packet, base.flows, base.rtt, target, f"{state.buffer}p")
+    return Link.of(
+        base.rate,
+        base.packet,
+        base.flows,
+        base.rtt,
+        target,
+        f"{state.buffer}p",
+        tcp=tcp or base.senders,
+    )
 
 
 def plain(error: ScenarioError, file: str = "") -> str:

@@ -13,7 +13,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from forebay import _native
 from forebay._native import LawModel, ScenarioError
-from forebay.control.link import Link
+from forebay.control.link import PLAIN, Link
+from forebay.run.designed import growth
+from forebay.run.scenario import Group
 from forebay.studio.controls import BY_KEY, CONTROLS
 
 Texts = Mapping[str, str]
@@ -74,10 +76,25 @@ class State:
     b: Choice | None
 
     @property
+    def growth(self) -> str | None:
+        """The flows' sender as theory names it; None of one that it does not have."""
+        return growth(self.tcp, self.ecn)
+
+    @property
     def link(self) -> Link:
-        """As theory sees it, but for the set-point."""
+        """As theory sees it, but for the set-point; with Reno where it has no such sender."""
         write = {key: BY_KEY[key].write(getattr(self, key)) for key in ("rate", "packet", "rtt")}
-        return Link(write["rate"], write["packet"], self.flows, write["rtt"], 1.0, self.buffer)
+        tcp = self.growth or PLAIN
+        groups = () if tcp == PLAIN else (Group(tcp, self.flows, write["rtt"]),)
+        return Link(
+            write["rate"],
+            write["packet"],
+            self.flows,
+            write["rtt"],
+            1.0,
+            self.buffer,
+            groups=groups,
+        )
 
     @property
     def packets(self) -> float:

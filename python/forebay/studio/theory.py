@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.control import maps
-from forebay.control.classes import Coupled
+from forebay.control import maps, plant
+from forebay.control.link import PLAIN
+from forebay.control.mix import MixedLoop
+from forebay.run.designed import GROWTH
 from forebay.studio.gains import Params, Settled, plain
 from forebay.studio.packets import times
 
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Frequencies of a Bode plot, points of a step response, cells along an axis of a map.
-FREQUENCIES, POINTS, CELLS = 240, 300, 40
+#: Frequencies of a Bode plot, points of a step response, cells along an axis of a map; fewer where
+#: each cell has the modes of another sender.
+FREQUENCIES, POINTS, CELLS, FEW_CELLS = 240, 300, 40, 24
 #: Maps that are kept: moving along their axes needs no other one.
 KEPT = 16
 #: Decades of frequency below and above the crossover.
@@ -61,8 +64,10 @@ def loops(state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
 
 def _loop(state: State, choice: Choice, params: Params) -> Loop | str:
     """The loop, or why there is none."""
+    if state.growth is None:
+        return _unknown(state)
     try:
-        model = Coupled.on(state.link, choice.kind, params)
+        model = plant.on(state.link, choice.kind, params)
         found = model.operate(state.flows, state.rtt)
         if found is not None:
             return model.loop(found)
@@ -74,6 +79,10 @@ def _loop(state: State, choice: Choice, params: Params) -> Loop | str:
     at = f" It would rest at {queue_pkts:.4g} packets." if queue_pkts is not None else ""
     needs = f" The flows need a probability of {p:.3g}." if p is not None else ""
     return f"No equilibrium: {maps.REASONS[how]}.{at}{needs}"
+
+
+def _unknown(state: State) -> str:
+    return f"Theory has no model of flows of {state.tcp}."
 
 
 def _centre(loop: Loop) -> float:
@@ -117,6 +126,11 @@ def _step(loop: Loop, time_s: Floats) -> dict[str, Any]:
 
 def _margins(loop: Loop) -> dict[str, Any]:
     found = loop.margins
+    point = loop.point
+    window_pkts = point.window_pkts
+    if isinstance(loop, MixedLoop):
+        # The point is that of as many flows of Reno as need the same p.
+        window_pkts = loop.mix.split((point, loop.model)).classes[0].window_pkts
     values = {
         "phase_deg": found.phase_deg,
         "gain_db": found.gain_db,
@@ -125,8 +139,8 @@ def _margins(loop: Loop) -> dict[str, Any]:
         "crossover_rad_s": found.crossover_rad_s,
         "phase_crossover_rad_s": found.phase_crossover_rad_s,
         "settling_s": loop.settling_s,
-        "window_pkts": loop.point.window_pkts,
-        "probability": loop.point.probability,
+        "window_pkts": window_pkts,
+        "probability": point.probability,
     }
     # JSON knows neither; the page says "unlimited" and "none".
     finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
@@ -148,7 +162,15 @@ class Maps:
     def of(self, state: State, choice: Choice, params: Params) -> dict[str, Any] | str:
         """The map around a state, or why there is none."""
         axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
-        key = (choice.kind, tuple(params), state.rate, state.packet, state.buffer, axes)
+        key = (
+            choice.kind,
+            tuple(params),
+            state.rate,
+            state.packet,
+            state.buffer,
+            state.growth,
+            axes,
+        )
         if key not in self._kept:
             self._kept[key] = _map(state, choice, params, axes)
             while len(self._kept) > KEPT:
@@ -169,11 +191,14 @@ def _axis(at: float, low: float, high: float) -> tuple[float, float]:
 def _map(
     state: State, choice: Choice, params: Params, axes: tuple[tuple[float, float], ...]
 ) -> dict[str, Any] | str:
+    if state.growth is None:
+        return _unknown(state)
     flows, (low_ms, high_ms) = axes
+    cells = CELLS if state.growth == PLAIN else FEW_CELLS
     link = replace(state.link, rtt=f"{high_ms:g}ms")
     try:
         drawn = maps.stability_map(
-            choice.kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), CELLS
+            choice.kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), cells
         )
     except ScenarioError as error:
         if "no linear model" in str(error):
@@ -185,7 +210,7 @@ def _map(
     return {
         "flows": flows,
         "rtt_ms": (low_ms, high_ms),
-        "cells": CELLS,
+        "cells": cells,
         "gain_margin_db": margins,
         "rest": [str(how) for how in drawn.rest.ravel()],
         "reasons": maps.REASONS,
@@ -193,17 +218,21 @@ def _map(
 
 
 def fluid(
-    scenarios: Mapping[str, bytes], name: str, duration_s: float, bins: int
+    scenarios: Mapping[str, bytes], name: str, tcp: str, duration_s: float, bins: int
 ) -> dict[str, Any]:
     """The queue of each side in the fluid model, over the times of the packets' curves.
 
-    scenarios: of each side, with its law alone.
+    scenarios: of each side, with its law alone. tcp: the flows' sender; windows of all but Reno's
+    are those of `sawtooth`, which are nearer to packets.
     """
+    sawtooth = GROWTH.get(tcp) != PLAIN
     time_s = times(duration_s, bins)
     found: dict[str, Any] = {}
     for side, text in scenarios.items():
         try:
-            (trace,) = _native.fluid_scenario(text, name, laws=[], step=FLUID_STEP)
+            (trace,) = _native.fluid_scenario(
+                text, name, laws=[], sawtooth=sawtooth, step=FLUID_STEP
+            )
         except ScenarioError as error:
             found[side] = {"reason": plain(error, name)}
             continue

@@ -123,11 +123,12 @@ def write(
     figures.mkdir(parents=True, exist_ok=True)
 
     def drawn(name: str, title: str, figure: Plot, number: int) -> str:
-        for file, contents in figure.files(name).items():
+        contents_of, svg = figure.rendered(name, title)
+        for file, contents in contents_of.items():
             (figures / file).write_bytes(contents)
         if watch:
             watch(Progress(number / wanted, number, wanted, time.monotonic() - start))
-        return figure.svg(title)
+        return svg
 
     whole = bool(suite.whole())
     overview = (

@@ -126,10 +126,7 @@ def drawings(
     return {
         REPORT: page.encode(),
         **{
-            name: contents
-            for some in shown
-            for one in some
-            for name, contents in one.figure.files(one.name).items()
+            name: contents for some in shown for one in some for name, contents in one.files.items()
         },
     }
 

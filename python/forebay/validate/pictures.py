@@ -71,7 +71,7 @@ def pictures(found: Comparison, number: int) -> list[Picture]:
                 )
             )
     for one in shown:
-        one.svg = one.figure.svg(one.title)
+        one.render()
     return shown
 
 
