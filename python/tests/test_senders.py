@@ -296,7 +296,9 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
     propagation = point.rtt_s - queue / capacity
     rtts = mixed.rtts_s(propagation, np.array([queue]))
     flows = np.array([mixed.flows_at((point, model))])
-    a, entries = mixed._system(np.array([point.probability]), flows, rtts, None)
+    a, entries = mixed._system(
+        np.array([point.probability]), flows, np.array([capacity]), rtts, None
+    )
     a = a[0]
     assert model["sampled"] is not None
     interval, numerator, denominator = model["sampled"]

@@ -7,6 +7,7 @@ import math
 import re
 import signal
 import subprocess
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.control.loop import Loop
 from forebay.run import stats
-from forebay.tune import candidates, check, search, theory, tune, tuning, values, words
+from forebay.tune import candidates, check, regions, search, theory, tune, tuning, values, words
 from forebay.tune.candidates import GOALS, Candidate
 from forebay.tune.ranges import Condition, Ranges
 
@@ -73,6 +74,58 @@ def test_predicted_deviation_is_that_of_packets() -> None:
     assert local.held
     seen = check.check([Candidate("pi", "pi", params, "listed")], ranges, 3).checked[0]
     assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.33)
+
+
+@pytest.mark.parametrize("tcp", ["linux-reno", "cubic", "dctcp"])
+def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
+    """With the fastest calm PI of that sender, whose plant and noise it has."""
+    ranges = Ranges.of("20Mbit/s", "100ms", "10", tcp=tcp)
+    region = regions.space("pi", ranges)
+    assert region is not None
+    point = region.fastest(50.0, 0.02)
+    assert point is not None
+    (local,) = region.local(point, ranges, ranges.conditions)
+    assert local is not None
+    assert local.held
+    assert local.loop.stable
+    assert local.loop.margins.sensitivity <= 1.03 * search.SENSITIVITY
+    assert local.sensitivity > 1.8
+    one = Candidate("pi", "pi", region.params(point), "listed")
+    seen = check.check([one], ranges, 2).checked[0]
+    assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.5)
+    # Of Reno, with the same gains.
+    reno = region.local(point, Ranges.of("20Mbit/s", "100ms", "10"), ranges.conditions)[0]
+    assert reno is not None
+    assert reno.sensitivity != pytest.approx(local.sensitivity, rel=0.02)
+
+
+def test_any_law_is_searched_on_the_plant_of_its_senders() -> None:
+    ranges = Ranges.of("20Mbit/s", "100ms", "5..10", tcp="dctcp")
+    for law in ("red", "stpi", "pid"):
+        space = candidates.space(law, ranges)
+        assert space is not None
+        point = {axis.name: math.sqrt(axis.low * axis.high) for axis in space.axes}
+        for local in space.local(point, ranges, ranges.conditions):
+            assert local is not None
+            assert local.flows == local.condition.flows
+            # p = 2/W, and no 2/W².
+            window_pkts = local.loop.point.rtt_s * local.capacity_pkts_per_s / local.flows
+            assert local.loop.point.probability == pytest.approx(2 / window_pkts, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tcp", "kind", "ecn"),
+    [("reno", None, None), ("cubic", "linux-cubic", None), ("prague", "prague", "l4s")],
+)
+def test_packets_run_with_the_sender(tcp: str, kind: str | None, ecn: str | None) -> None:
+    ranges = Ranges.of(RATE, RTT, FLOWS, tcp=tcp)
+    written = tomllib.loads(check.scenario([candidates.default("pi")], ranges, ""))
+    (traffic,) = written["traffic"]
+    assert (traffic.get("tcp"), traffic.get("ecn")) == (kind, ecn)
+    assert written["bottleneck"].get("ecn", False) == (ecn is not None)
+    assert written["sweep"]["traffic.0.flows"] == [5, 10]
+    # What counts classic flows by L4S flows beside them has no model of these.
+    assert (candidates.space("dualpi2", ranges) is None) == (tcp == "prague")
 
 
 @pytest.mark.parametrize("law", ["pi", "stpi"])
@@ -231,6 +284,9 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
         ({"goal": "speed"}, '--goal: found "speed", allowed: delay, balance, throughput'),
         ({"laws": ["pike"]}, '--law: found "pike", allowed: droptail'),
         ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
+        ({"tcp": "bbr"}, '--tcp: found "bbr", allowed: reno, linux-reno, cubic, dctcp, prague'),
+        ({"tcp": "cubic,reno"}, '--tcp: found "cubic,reno", allowed: reno,'),
+        ({"tcp": "prague", "laws": ["dualpi2"]}, '--tcp: found "prague" with dualpi2, which'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),
         ({"packet": "20B"}, 'traffic.0.packet: found "20B", allowed: 40B'),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli import options
+from forebay.cli import completion, options
 from forebay.cli.options import (
     FAILED,
     AsJson,
@@ -57,6 +57,13 @@ def tune(
         list[str] | None,
         options.laws("Choose from this law; all of `forebay laws` if none is given."),
     ] = None,
+    tcp: Annotated[
+        str,
+        typer.Option(
+            help="Sender of all flows: reno as published, linux-reno, cubic, dctcp or prague.",
+            autocompletion=completion.senders,
+        ),
+    ] = "reno",
     packet: Packet = "1000B",
     buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
     seeds: Annotated[
@@ -90,7 +97,7 @@ def tune(
     with progress.stages() as watch:
         result = tuned(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch,
-            choice.store(store, without=no_store, default=out is not None), trace,
+            choice.store(store, without=no_store, default=out is not None), trace, tcp,
         )  # fmt: skip
     if out is not None and result.searched:
         try:

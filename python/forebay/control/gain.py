@@ -74,6 +74,11 @@ class Terms:
         beside = self.beside and self.beside.changed(gain, delay_s)
         return replace(self, gain=self.gain * gain, delay_s=self.delay_s + delay_s, beside=beside)
 
+    def sampled(self, interval_s: float | Floats) -> Terms:
+        """Behind a sampler and hold of this interval."""
+        beside = self.beside and self.beside.sampled(interval_s)
+        return replace(self, interval_s=interval_s, beside=beside)
+
     @property
     def paths(self) -> tuple[Terms, ...]:
         return (self,) if self.beside is None else (self, *self.beside.paths)

@@ -55,6 +55,13 @@ class Loop:
         """The same law around a plant with `gain` times the gain, and with more delay."""
         return Loop(self.point, self.model, self.terms.changed(gain, delay_s))
 
+    @cached_property
+    def to_queue(self) -> Terms:
+        """The plant from the probability to the queue itself, before a law averages it."""
+        point = self.point
+        poles = gain.apart((point.tcp_pole, point.queue_pole))
+        return Terms(point.plant_gain, poles, point.rtt_s, 0.0)
+
     @property
     def interval_s(self) -> float | None:
         """Of the sampler, if there is one."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +92,11 @@ class MixedLoop(Loop):
         super().__init__(*cell, terms)
         self.mix = mix
 
+    @cached_property
+    def to_queue(self) -> Terms:
+        bare: LinearModel = {**self.model, "average": None}
+        return self.mix.terms([(self.point, bare)])
+
     def step(self, duration_s: float, points: int = 2000) -> tuple[Floats, Floats]:
         """As of `Loop`: a tenth more flows act as the change of p that they need at this queue."""
         point, model = self.point, self.model
@@ -99,14 +105,13 @@ class MixedLoop(Loop):
             np.array([1.1 * flows]),
             self.mix.rtts_s(point.rtt_s - self.mix.age_s(model), np.array([model["queue_pkts"]])),
         )
-        bare: LinearModel = {**model, "average": None}
         return stepping.step(
             model,
             self.terms,
             float(more[0]) - point.probability,
             duration_s,
             points,
-            self.mix.terms([(point, bare)]),
+            self.to_queue,
         )
 
 
@@ -129,11 +134,7 @@ class Mix:
         law that tells them apart."""
         model = link.model(law, params)
         groups: Sequence[Group] = link.groups or [Group("reno", link.flows, link.rtt)]
-        coupled = any(
-            one["name"] == law and any(spec["name"] == "coupling" for spec in one["params"])
-            for one in _native.laws()
-        )
-        if coupled and any(SENDERS[one.tcp].ecn == "l4s" for one in groups):
+        if coupled(law) and any(SENDERS[one.tcp].ecn == "l4s" for one in groups):
             raise ScenarioError(
                 f'--tcp: found "{link.senders}" with {law}, which signals flows of L4S otherwise, '
                 "allowed: --l4s-flows for these"
@@ -177,7 +178,7 @@ class Mix:
             low, high = np.where(off > 0, x, low), np.where(off > 0, high, x)
             slope = (np.log(self._offered(np.exp(x + small), rtts_s)) - wanted - off) / small
             step = x - off / np.where(slope < 0, slope, -1.0)
-            last, x = x, np.where((step > low) & (step < high), step, 0.5 * (low + high))
+            last, x = x, np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
             if np.all(np.abs(x - last) <= SAME * (1 + np.abs(x))):
                 break
         return np.asarray(np.exp(x))
@@ -324,18 +325,19 @@ class Mix:
     # --- around it ----------------------------------------------------------------------------
 
     def terms(self, cells: Sequence[Cell]) -> Terms:
-        """Loops at cells of `operate`, as `gain.terms` has them: a path for each RTT."""
+        """Loops at cells of `operate`, as `gain.terms` has them: a path for each RTT. The cells may
+        be of links with other rates."""
         built = gain.terms(cells)
         points, models = [point for point, _ in cells], [model for _, model in cells]
         p = np.array([point.probability for point in points])
         queue = np.array([model["queue_pkts"] for model in models])
-        capacity = self.law.capacity_pkts_per_s
+        capacity = np.array([point.capacity_pkts_per_s for point in points])
         propagation_s = np.array([point.rtt_s for point in points]) - queue / capacity
-        rtts_s = self.rtts_s(propagation_s, queue)
+        rtts_s = [np.asarray(ratio * propagation_s + queue / capacity) for ratio in self.ratios]
         flows = capacity / self._offered(p, rtts_s)
         averages = [gain.average_pole(model) for model in models]
         average = None if averages[0] is None else np.array(averages, float)
-        a, entries = self._system(p, flows, rtts_s, average)
+        a, entries = self._system(p, flows, capacity, rtts_s, average)
         poles, right = np.linalg.eig(a)
         if np.linalg.cond(right).max() > ALIGNED:
             # Two equal poles have no fractions of their own.
@@ -370,7 +372,12 @@ class Mix:
         return found
 
     def _system(
-        self, p: Floats, flows: Floats, rtts_s: Sequence[Floats], average: Floats | None
+        self,
+        p: Floats,
+        flows: Floats,
+        capacity: Floats,
+        rtts_s: Sequence[Floats],
+        average: Floats | None,
     ) -> tuple[Floats, dict[float, Floats]]:
         """The matrix of all windows, the queue and its average; and where p enters it, by the
         ratio of the RTT."""
@@ -382,13 +389,13 @@ class Mix:
         size = at_q + 1 + (average is not None)
         a = np.zeros((len(p), size, size))
         entries: dict[float, Floats] = {}
-        at, capacity = 0, self.law.capacity_pkts_per_s
+        at = 0
         for motion, sender, share, ratio, rtt_s, k in zip(
             motions, self.senders, self.shares, self.ratios, rtts_s, sizes, strict=True
         ):
             here = slice(at, at + k)
             a[:, here, here] = motion.a
-            a[:, here, at_q] = motion.e / capacity
+            a[:, here, at_q] = motion.e / capacity[:, None]
             per_window = flows * share / rtt_s
             a[:, at_q, here] = per_window[:, None] * motion.c
             a[:, at_q, at_q] -= per_window * sender.window(p, rtt_s) / rtt_s / capacity
@@ -406,6 +413,15 @@ class Mix:
         """The loop where the flows settle; None where they do not."""
         cell = self.operate(flows, propagation_s)
         return None if cell is None else self.loop(cell)
+
+
+@cache
+def coupled(law: str) -> bool:
+    """Whether a law tells classic flows and those of L4S apart."""
+    return any(
+        one["name"] == law and any(spec["name"] == "coupling" for spec in one["params"])
+        for one in _native.laws()
+    )
 
 
 def _complex(values: NDArray[Any]) -> Complexes:

@@ -303,13 +303,17 @@ def corner(
     interval_s: float,
     path: ArrayLike = (1.0,),
     omega: Floats | None = None,
+    plant: Terms | None = None,
 ) -> Corner:
     """The plant of a link behind a sampler and hold of this interval, and behind a law's `path`.
 
     omega: frequencies; some thousands up to half the sampling one, which must be the last, if None.
+    plant: of other senders than Reno.
     """
-    poles = gain.apart((point.tcp_pole, point.queue_pole))
-    t = Terms(point.plant_gain, poles, point.rtt_s, 0.0, interval_s)
+    if plant is None:
+        poles = gain.apart((point.tcp_pole, point.queue_pole))
+        plant = Terms(point.plant_gain, poles, point.rtt_s, 0.0)
+    t = plant.sampled(interval_s)
     high = math.pi / interval_s
     low = 1e-3 * min(point.tcp_pole, point.queue_pole, high)
     if omega is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from forebay.control.link import PLAIN
 from forebay.run import progress
 from forebay.tune import tuning
 
@@ -77,12 +78,13 @@ def tune(
     seed: int = 1,
     threads: int | None = None,
     trace: str | None = None,
+    tcp: str = PLAIN,
 ) -> Tuned:
     """Tunes laws for ranges of rate, RTT and load, and recommends one; shows its progress.
 
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
         one value each. trace: a file of a recorded link, over which packets then run; the range of
-        rates is the trace's own where `rate` is None.
+        rates is the trace's own where `rate` is None. tcp: sender of the flows, as `--tcp` has it.
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 % of the
         best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
@@ -95,7 +97,19 @@ def tune(
     """
     with progress.stages(only_on_terminal=True) as watch:
         found = tuning.tune(
-            rate, rtt, flows, goal, laws, packet, buffer, seeds, seed, threads, watch, trace=trace
+            rate,
+            rtt,
+            flows,
+            goal,
+            laws,
+            packet,
+            buffer,
+            seeds,
+            seed,
+            threads,
+            watch,
+            trace=trace,
+            tcp=tcp,
         )
     if found.interrupted:
         warnings.warn("interrupted; the tuning is partial", stacklevel=2)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from forebay import _native
 from forebay._native import ScenarioError, SearchSpace
+from forebay.control.mix import coupled
+from forebay.control.senders import SENDERS
 from forebay.report.words import baseline
 from forebay.run.scenario import Law
 from forebay.tune import theory
@@ -137,8 +139,11 @@ def known(laws: Sequence[str]) -> list[str]:
 
 
 def space(law: str, ranges: Ranges) -> Space | None:
-    """The search space of a law; None for a law without a linear model."""
-    native = ranges.native.space(law)
+    """The search space of a law; None for a law without a linear model, and for one that
+    tells these flows from others: its model here is that of classic ones."""
+    if coupled(law) and SENDERS[ranges.tcp].ecn == "l4s":
+        return None
+    native = ranges.alike.space(law)
     if native is None:
         return None
     return Space(law, tuple(Axis(*axis) for axis in native.axes), native)

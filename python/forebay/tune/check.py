@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from forebay import _native
 from forebay._native import ScenarioError
+from forebay.control.link import PLAIN
+from forebay.control.senders import SENDERS
 from forebay.run import experiment
 from forebay.run.experiment import Experiment, Progress
-from forebay.run.scenario import Dumbbell, Value
+from forebay.run.scenario import Dumbbell, Group, Value
 from forebay.tune.candidates import Candidate
 from forebay.tune.ranges import Condition, Ranges
 
@@ -110,6 +112,7 @@ def scenario(
     fastest_bps = max(place.rate_bps for place in ranges.conditions)
     if ranges.trace is not None:
         fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
+    sender = SENDERS[ranges.tcp]
     return Dumbbell(
         title=title,
         duration_s=duration_s(ranges),
@@ -123,6 +126,9 @@ def scenario(
         rtt=first.rtt,
         laws=[candidate.table for candidate in candidates],
         sweep=sweep,
+        groups=[]
+        if ranges.tcp == PLAIN
+        else [(Group(ranges.tcp, first.flows, first.rtt), sender.kind, sender.ecn)],
         rate_trace=None if ranges.trace is None else ranges.trace.path,
     ).text()
 

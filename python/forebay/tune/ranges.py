@@ -8,9 +8,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
+from scipy import optimize
+
 from forebay import _native, units
 from forebay._native import Conditions, ScenarioError
+from forebay.control.link import PLAIN, Link
+from forebay.control.senders import SENDERS
 from forebay.control.spans import ends
+from forebay.run.scenario import Group
 from forebay.tune.recorded import Recorded
 
 T = TypeVar("T")
@@ -55,7 +61,8 @@ class Condition:
 class Ranges:
     """The ranges, each as (least, most), and the settings that all places share.
 
-    trace: a recorded link, whose rates the range has; packets then pass that link.
+    trace: a recorded link, whose rates the range has; packets then pass that link. tcp: sender of
+    all flows, by its name in `--tcp`.
     """
 
     rates_bps: tuple[int, int]
@@ -65,6 +72,7 @@ class Ranges:
     packet_bytes: float
     buffer_pkts: int
     trace: Recorded | None = None
+    tcp: str = PLAIN
 
     @staticmethod
     def of(
@@ -74,6 +82,7 @@ class Ranges:
         packet: str = "1000B",
         buffer: str | None = None,
         trace: str | None = None,
+        tcp: str = PLAIN,
     ) -> Ranges:
         """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
 
@@ -82,6 +91,9 @@ class Ranges:
 
         Raises `ScenarioError`.
         """
+        if tcp not in SENDERS:
+            more = "; one sender for all flows of a range" if "," in tcp else ""
+            raise ScenarioError(f'--tcp: found "{tcp}", allowed: {", ".join(SENDERS)}{more}')
         recorded = None if trace is None else Recorded.of(trace)
         if rate is not None:
             rates_bps = _bounds("--rate", rate, "rate")
@@ -105,6 +117,7 @@ class Ranges:
             packet_bytes,
             max(10, math.ceil(buffer_pkts)),
             recorded,
+            tcp,
         )
 
     @property
@@ -160,6 +173,44 @@ class Ranges:
             float(self.buffer_pkts),
         )
 
+    @cached_property
+    def alike(self) -> Conditions:
+        """With as many flows of Reno as need the same probability: gains depend on that, and the
+        axes of a search are made for Reno."""
+        if self.tcp == PLAIN:
+            return self.native
+
+        def plain(one: Condition) -> tuple[int, float, int]:
+            flows = self.reno_flows(one, self.native.active_flows(one.plain, 0.0), 0.0)
+            return one.rate_bps, one.rtt_s, max(1, round(flows))
+
+        return Conditions(
+            [plain(one) for one in self.conditions],
+            plain(self.middle),
+            round(self.packet_bytes),
+            float(self.buffer_pkts),
+        )
+
+    def reno_flows(self, at: Condition, flows: float, queue_pkts: float) -> float:
+        """How many flows of Reno need the probability of these with this queue."""
+        if self.tcp == PLAIN:
+            return flows
+        capacity = self.capacity_pkts_per_s(at)
+        rtt_s = at.rtt_s + queue_pkts / capacity
+        window_pkts = rtt_s * capacity / flows
+
+        def off(log_p: float) -> float:
+            p = np.asarray(math.exp(log_p))
+            return float(np.log(SENDERS[self.tcp].window(p, np.asarray(rtt_s)) / window_pkts))
+
+        p = math.exp(optimize.brentq(off, -60.0, 30.0))
+        return rtt_s * capacity * math.sqrt(p / 2)
+
+    def link(self, at: Condition, flows: float) -> Link:
+        """The place as designs have it, with this many flows."""
+        groups = () if self.tcp == PLAIN else (Group(self.tcp, flows, at.rtt),)
+        return Link(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=groups)
+
     def grid(self, points: int) -> list[Condition]:
         """`points` along each range, evenly in the logarithm."""
 
@@ -188,7 +239,7 @@ class Ranges:
 
         return (
             f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {span(self.rtts_s, 1e3, ' ms')}, "
-            f"{span(self.flows, 1, ' flows')}"
+            f"{span(self.flows, 1, ' flows')}" + ("" if self.tcp == PLAIN else f" of {self.tcp}")
         )
 
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from forebay import units
-from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control import forms, robust
+from forebay._native import ScenarioError
+from forebay.control import forms, plant, robust
 from forebay.control.advice import LONGEST, TAKEN
 from forebay.control.forms import Written
+from forebay.control.loop import Loop
 from forebay.control.robust import Corner, Gains
 from forebay.tune import candidates, theory
 from forebay.tune.candidates import Candidate, Goal, Params, Point, Space
@@ -130,7 +131,7 @@ class Region(Space):
             if found is None:
                 return None
             corners.append(found)
-            held.append(found.point.flows > (1 - 1e-6) * self.ranges.flows[0])
+            held.append(found.flows > (1 - 1e-6) * self.ranges.flows[0])
         if not any(held):
             held = [True] * len(held)
         counted = [one for one, count in zip(corners, held, strict=True) if count]
@@ -216,21 +217,20 @@ class Region(Space):
         flows = self.ranges.native.active_flows(condition.plain, queue_pkts)
         some = self.form.params(*robust.ANY)
         assert some is not None
-        model = LawModel(
-            self.law,
-            [(self.form.keys[0], self._target(target)), *some,
-             (self.form.keys[1], units.time(interval_s))],
-            condition.rate_bps,
-            round(self.ranges.packet_bytes),
-            float(self.ranges.buffer_pkts),
-        )  # fmt: skip
-        found = model.operate(flows, condition.rtt_s)
+        params = [
+            (self.form.keys[0], self._target(target)),
+            *some,
+            (self.form.keys[1], units.time(interval_s)),
+        ]
+        of = plant.on(self.ranges.link(condition, flows), self.law, params)
+        found = of.operate(flows, condition.rtt_s)
         if found is None or found[1]["queue_pkts"] > self.ranges.buffer_pkts:
             return None
         path = forms.path(found[1], *robust.ANY)
         if path is None:
             return None
-        return placed(condition, found[0], found[1]["queue_pkts"], interval_s, path)
+        loop = of.loop(found)
+        return placed(condition, flows, loop, interval_s, path)
 
     def _target(self, target: float) -> str:
         """As the law takes it."""
@@ -275,9 +275,10 @@ class Region(Space):
 
 @dataclass(frozen=True)
 class Placed(Corner):
-    """A corner with its resting queue, and how TCP's losses and the load move that queue: density
-    times the width of each frequency, without the law."""
+    """A corner with the flows that count, its resting queue, and how TCP's losses and the load move
+    that queue: density times the width of each frequency, without the law."""
 
+    flows: float
     queue_pkts: float
     noise: Floats
     load: Floats
@@ -300,26 +301,23 @@ class Calm:
 
 def placed(
     place: Condition,
-    point: OperatingPoint,
-    queue_pkts: float,
+    flows: float,
+    loop: Loop,
     interval_s: float,
     path: Floats,
 ) -> Placed:
     """A corner with the frequencies that `theory.moved` goes through."""
-    high = math.pi / interval_s
+    high, point = math.pi / interval_s, loop.point
     omega = theory.TURNS / point.rtt_s
     omega = np.append(omega[omega < high], high)
-    found = robust.corner(place, point, interval_s, path, omega)
-    poles = (1j * omega + point.tcp_pole) * (1j * omega + point.queue_pole)
+    found = robust.corner(place, point, interval_s, path, omega, loop.to_queue)
     width = np.gradient(omega)
     width[[0, -1]] *= 0.5
     # What is beyond the last of those frequencies does not count, as there.
     width[omega > 1.01 * theory.TURNS[-1] / point.rtt_s] = 0.0
-    squares = width / math.pi / np.abs(poles) ** 2
-    noise = squares / point.rtt_s**2 * 0.5 * point.capacity_pkts_per_s
-    step = point.plant_gain * point.probability
-    load = squares * (step / omega) ** 2 / theory.LOAD_EVERY_S
-    return Placed(place, point, omega, found.response, found.integral, queue_pkts, noise, load)
+    noise, load = (width / math.pi * part for part in theory.disturbed(loop, omega))
+    queue = loop.model["queue_pkts"]
+    return Placed(place, point, omega, found.response, found.integral, flows, queue, noise, load)
 
 
 def deviations(one: Placed, k_p: Floats, k_i: Floats) -> tuple[Floats, Floats]:

@@ -1,10 +1,10 @@
 """The linear model of a law at each corner: margins, and the deviation of the queue.
 
-Two disturbances move the queue. The first is TCP's own losses: a signal halves one of N windows and
-comes to each flow at p·W/R. On the sum of the windows this acts as white noise of intensity
-N·(W/2)²·pW/R = C/2 packets² per second, with pW² = 2. The second is the load: once a minute it
-changes so that TCP needs twice the p. Both pass the queue's closed loop. A gain too high and a gain
-too low both raise the deviation.
+Two disturbances move the queue. The first is TCP's own losses: signals come at random, p·C of them
+per second, which acts as white noise of intensity p/C on p. Of Reno, which halves one of N windows,
+that is N·(W/2)²·pW/R = C/2 packets² per second on the sum of the windows, with pW² = 2. The second
+is the load: once a minute it changes so that TCP needs twice the p. Both pass the queue's closed
+loop. A gain too high and a gain too low both raise the deviation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ import numpy as np
 
 from forebay._native import LawModel
 from forebay.control import gain, maps
+from forebay.control.gain import Floats
+from forebay.control.link import PLAIN
 from forebay.control.loop import Loop
+from forebay.control.mix import Mix
 from forebay.tune.ranges import Condition, Ranges
 
 #: Time between two changes of the load that a law is designed to bear.
@@ -99,30 +102,36 @@ def at(
     Raises `ScenarioError` for a parameter that is wrong.
     """
     buffer_pkts = float(ranges.buffer_pkts)
-    cells = []
+    packet_bytes, mix = round(ranges.packet_bytes), None
+    cells, counts = [], []
     for condition in conditions:
         about = queue_pkts(condition) if callable(queue_pkts) else queue_pkts
         flows = ranges.native.active_flows(condition.plain, about)
-        params = list(params_at(condition, flows))
-        packet_bytes = round(ranges.packet_bytes)
-        model = LawModel(law, params, condition.rate_bps, packet_bytes, buffer_pkts)
+        # A law that estimates the load takes the flows for Reno's.
+        params = list(params_at(condition, ranges.reno_flows(condition, flows, about)))
+        counts.append(flows)
+        model: LawModel | Mix
+        if ranges.tcp == PLAIN:
+            model = LawModel(law, params, condition.rate_bps, packet_bytes, buffer_pkts)
+        else:
+            model = mix = Mix.on(ranges.link(condition, flows), law, params)
         found = model.operate(flows, condition.rtt_s)
         cells.append(None if found is None or found[1]["queue_pkts"] > buffer_pkts else found)
     there = [cell for cell in cells if cell is not None]
-    counted = zip(*maps.count(there), strict=True) if there else iter(())
+    counted = zip(*maps.count(there, mix), strict=True) if there else iter(())
     result: list[Local | None] = []
-    for condition, cell in zip(conditions, cells, strict=True):
+    for condition, cell, flows in zip(conditions, cells, counts, strict=True):
         if cell is None:
             result.append(None)
             continue
         gain_db, stable = next(counted)
-        loop = Loop(*cell)
+        loop = Loop(*cell) if mix is None else mix.loop(cell)
         sensitivity, noise_pkts, load_pkts = moved(loop)
         result.append(
             Local(
                 condition,
-                cell[0].flows,
-                cell[0].flows > (1 - 1e-6) * ranges.flows[0],
+                flows,
+                flows > (1 - 1e-6) * ranges.flows[0],
                 cell[1]["queue_pkts"],
                 cell[0].capacity_pkts_per_s,
                 bool(stable),
@@ -136,9 +145,20 @@ def at(
     return result
 
 
+def disturbed(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
+    """π times the density of the queue, without the law, by losses and by load: packets² s."""
+    point = loop.point
+    square = np.abs(gain.plant(loop.to_queue, 1j * omega)) ** 2
+    # Signals of p·C per second that come at random, as a noise of p.
+    noise = square * point.probability / point.capacity_pkts_per_s
+    # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
+    load = square * (point.probability / omega) ** 2 / LOAD_EVERY_S
+    return noise, load
+
+
 def moved(loop: Loop) -> tuple[float, float, float]:
     """Largest |1/(1 + L)|, and the queue's deviation by losses and by load, in packets."""
-    point, poles = loop.point, (loop.point.tcp_pole, loop.point.queue_pole)
+    point = loop.point
     omega = TURNS / point.rtt_s
     omega = np.union1d(omega[omega < loop.highest_rad_s], loop.highest_rad_s)
     omega = omega[omega <= 1.01 * TURNS[-1] / point.rtt_s]
@@ -147,11 +167,7 @@ def moved(loop: Loop) -> tuple[float, float, float]:
     k = int(sensitivity.argmax())
     near = np.linspace(omega[max(k - 1, 0)], omega[min(k + 1, len(omega) - 1)], 33)
     peak = np.abs(gain.sensitivity(loop.terms, 1j * near)).max()
-    to_queue = sensitivity / np.abs((1j * omega + poles[0]) * (1j * omega + poles[1]))
-    # Windows' sum to queue: dq/dt = ΣW/R − C.
-    noise = (to_queue / point.rtt_s) ** 2 * 0.5 * point.capacity_pkts_per_s
-    # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
-    load = (to_queue * point.plant_gain * point.probability / omega) ** 2 / LOAD_EVERY_S
+    noise, load = (sensitivity**2 * part for part in disturbed(loop, omega))
     return (
         float(max(peak, sensitivity[k])),
         math.sqrt(float(np.trapezoid(noise, omega)) / math.pi),

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay._native import ScenarioError
+from forebay.control.link import PLAIN
 from forebay.control.maps import modelled
+from forebay.control.mix import coupled
+from forebay.control.senders import SENDERS
 from forebay.report import words
 from forebay.run import stats
 from forebay.run.experiment import Progress
@@ -153,12 +156,13 @@ def tune(
     watch: Watch | None = None,
     store: Store | None = None,
     trace: str | None = None,
+    tcp: str = PLAIN,
 ) -> Tuning:
     """Tunes laws for ranges of rate, RTT and load, and recommends one.
 
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
         one value each. trace: a file of a recorded link, over which packets then run; the range of
-        rates is the trace's own where `rate` is None.
+        rates is the trace's own where `rate` is None. tcp: sender of the flows, as `--tcp` has it.
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 %
         of the best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
@@ -174,11 +178,17 @@ def tune(
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    ranges = Ranges.of(rate, rtt, flows, packet, buffer, trace)
+    ranges = Ranges.of(rate, rtt, flows, packet, buffer, trace, tcp)
     names = known.known(laws)
     baseline = words.baseline()["name"]
     if names == [baseline]:
         raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
+    for law in laws:
+        if coupled(law) and SENDERS[tcp].ecn == "l4s":
+            raise ScenarioError(
+                f'--tcp: found "{tcp}" with {law}, which signals flows of L4S otherwise, allowed: '
+                "other laws"
+            )
     if laws and all(known.space(law, ranges) is None for law in names):
         raise ScenarioError(
             f'--law: found "{", ".join(names)}", allowed: with it at least one law that has a '

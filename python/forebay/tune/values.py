@@ -57,7 +57,7 @@ def _local(local: Local) -> dict[str, Any]:
     return {
         "flows": local.flows,
         "timeouts": local.timeouts,
-        "window_pkts": local.loop.point.window_pkts * local.flows / local.condition.flows,
+        "window_pkts": local.loop.point.rtt_s * local.capacity_pkts_per_s / local.condition.flows,
         "queue_pkts": local.queue_pkts,
         "stable": local.stable,
         "phase_deg": margins.phase_deg,
@@ -87,6 +87,7 @@ def as_json(tuning: Tuning) -> dict[str, Any]:
             "flows": list(ranges.flows),
             "packet_bytes": ranges.packet_bytes,
             "buffer_pkts": ranges.buffer_pkts,
+            "tcp": ranges.tcp,
             "trace": ranges.trace and vars(ranges.trace),
         },
         "reasons": words.reasons(tuning),
