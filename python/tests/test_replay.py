@@ -331,6 +331,8 @@ def test_every_law_runs_in_every_experiment(tmp_path: Path, path: Path) -> None:
     text = re.sub(r'^(time = )"\w+"', r'\1"100ms"', path.read_text(), flags=re.MULTILINE)
     text = re.sub(r"^start .*\n", "", text, flags=re.MULTILINE)
     text = re.sub(r'^\[sweep\]\n"law.*\n', "", text, flags=re.MULTILINE)
+    # A study has more points than can be tried here.
+    text = re.sub(r'^(points *= "sobol) \d+', r"\1 2", text, flags=re.MULTILINE)
     for law in others:
         names = [param["name"] for param in law["params"]]
         keys = "".join(f'{key} = "{value}"\n' for key, value in SHORT.items() if key in names)
