@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from forebay import _native
+from forebay import _native, units
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.control import cycle, expected, margins, plant
 from forebay.control.classes import Classes, Coupled
@@ -221,7 +221,8 @@ class Design:
             rate, rtt = link.rate, f"{_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)}"
             if len(link.groups) > 1:
                 beside = f"--tcp {link.senders} "
-                rate, rtt = f"{link.rate_bps / 4:.0f}..{4 * link.rate_bps}bit/s", link.rtts
+                few_bps, rtt = round(link.rate_bps / 4), link.rtts
+                rate = f"{units.rate(few_bps)}..{units.rate(4 * link.rate_bps)}"
             elif link.groups:
                 beside = f"--tcp {link.senders} "
             commands.append(
