@@ -1,6 +1,7 @@
 """Studies under stress: killed again and again, measured, and a store of a million runs.
 
-python bench/study.py kill FILE [KILLS]      kill -9 at random moments, then once to the end
+python bench/study.py kill FILE [KILLS]      kill -9 at random moments, a full disk (as root), then
+                                             once to the end
 python bench/study.py workers FILE [KILLS]   the same with workers of Dask
 python bench/study.py cost FILE              processor time of a study beyond that of its runs
 python bench/study.py store [ROWS]           a store of a million rows: opens, filters, cells
@@ -16,6 +17,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import polars as pl
@@ -27,10 +30,33 @@ from forebay.store import choice, rows
 FOREBAY = str(Path(sys.executable).parent / "forebay")
 
 
+@contextmanager
+def disk(at: Path) -> Iterator[Path]:
+    """A folder; for root on a disk of its own, which can be full."""
+    at.mkdir()
+    if os.geteuid():
+        yield at
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", at], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", at], check=True)
+
+
+def fill(at: Path) -> Path:
+    """The file that takes all room that is left."""
+    filler = at / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+    return filler
+
+
 def kill(file: str, kills: int) -> None:
-    """A study that is killed, beside one that is not."""
-    with tempfile.TemporaryDirectory() as folder:
-        killed, whole = Path(folder) / "killed", Path(folder) / "whole"
+    """A study that is killed, and once has no room, beside one that is not."""
+    with tempfile.TemporaryDirectory() as folder, disk(Path(folder) / "disk") as own:
+        killed, whole = own / "killed", Path(folder) / "whole"
 
         def words(at: Path) -> list[str]:
             return [FOREBAY, "study", file, "--no-report", f"--store={at}", f"--out={at}-out"]
@@ -45,6 +71,13 @@ def kill(file: str, kills: int) -> None:
             process.kill()
             process.wait()
             print(f"kill {i + 1}: {_runs(killed):,} runs are there")
+            if i == kills // 2 and own.is_mount():
+                process = subprocess.Popen(words(killed), stderr=subprocess.PIPE, text=True)
+                time.sleep(chance.uniform(0.3, 1.0) * whole_s / kills)
+                filler = fill(own)
+                _, said = process.communicate()
+                filler.unlink()
+                print(f"full disk: status {process.returncode}, {said.strip().splitlines()[-1]}")
         subprocess.run(words(killed), check=True, stderr=subprocess.DEVNULL)
         frames = [pl.read_parquet(f"{at}-out/frame.parquet") for at in (killed, whole)]
         table = choice.at(killed).scan().collect()
