@@ -114,12 +114,10 @@ def of_delay(law: str) -> bool:
 
 def path(model: LinearModel, a: float, b: float) -> Floats | None:
     """F in powers of z⁻¹, of a law with these gains; None where it is no PI of the queue."""
-    sampled = model["sampled"]
-    if sampled is None or model["average"] is not None or model["direct"] != 0:
+    integrator = _integrator(model)
+    if integrator is None:
         return None
-    _, numerator, denominator = sampled
-    if len(denominator) != 2 or not np.allclose(denominator, (1.0, -1.0), atol=ROUNDING):
-        return None
+    _, numerator = integrator
     # From the lowest power on, as z⁻¹ = 0 is no root of a − b·z⁻¹.
     left, found = np.array(numerator, float), []
     for i in range(len(left) - 1):
@@ -140,13 +138,19 @@ def integrates_differently(models: Sequence[LinearModel]) -> bool:
 
 def integral(model: LinearModel) -> float | None:
     """K_i in 1/(packet s) of a law that is sampled and integrates, and acts in no other way."""
+    found = _integrator(model)
+    return None if found is None else float(sum(found[1])) / found[0]
+
+
+def _integrator(model: LinearModel) -> tuple[float, Sequence[float]] | None:
+    """Sampling interval and numerator over 1 − z⁻¹, of a law that acts in no other way."""
     sampled = model["sampled"]
     if sampled is None or model["average"] is not None or model["direct"] != 0:
         return None
     interval_s, numerator, denominator = sampled
     if len(denominator) != 2 or not np.allclose(denominator, (1.0, -1.0), atol=ROUNDING):
         return None
-    return float(sum(numerator)) / interval_s
+    return interval_s, numerator
 
 
 def _is_pi(law: Written) -> bool:

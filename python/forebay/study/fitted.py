@@ -80,10 +80,7 @@ class Fits:
 
 def _laws(text: str) -> list[dict[str, Any]]:
     """The laws of a scenario; none where something is wrong, which its reader says better."""
-    try:
-        found = tomllib.loads(text).get("law", [])
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return []
+    found = _part(text, "law")
     is_table = isinstance(found, list) and all(
         isinstance(it, dict) and "kind" in it for it in found
     )
@@ -91,11 +88,16 @@ def _laws(text: str) -> list[dict[str, Any]]:
 
 
 def _sweep(text: str) -> dict[str, Any]:
-    try:
-        found = tomllib.loads(text).get("sweep", {})
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return {}
+    found = _part(text, "sweep")
     return found if isinstance(found, dict) else {}
+
+
+def _part(text: str, key: str) -> Any:
+    """Of a scenario; None where that cannot be read."""
+    try:
+        return tomllib.loads(text).get(key)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
 
 
 def _is_sender(key: str, values: object) -> bool:
