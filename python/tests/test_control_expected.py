@@ -145,3 +145,12 @@ def test_the_fluid_swings_as_the_balance_says(
 
 def test_a_stable_loop_does_not_swing() -> None:
     assert made("pi", ("30Mbit/s", 60, "200ms", "200p")).cycle is None
+
+
+def test_a_gain_beyond_every_balance_has_no_cycle() -> None:
+    """A thousand times too much: the design says that it is unstable, and no more."""
+    far = design(
+        "pi", "15Mbit/s", 60, "200ms", packet="500B", target="175p", sets={"a": 0.5, "b": 0.49}
+    )
+    assert not far.stable
+    assert far.cycle is None

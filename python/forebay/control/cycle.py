@@ -49,7 +49,8 @@ def of(loop: Loop) -> Cycle | None:
     p0 = loop.point.probability
     answer = abs(complex(gain.plant(loop.terms, np.array([1j * omega]))[0]))
     acting = abs(complex(acts(loop, np.array([1j * omega]))[0]))
-    if answer * acting <= 1:
+    # Beyond the largest swing the queue goes from empty to any length: no balance of fundamentals.
+    if not 1 < answer * acting < 1 / share(LARGEST):
         return None
     integrates = loop.model["integrates"] and loop.model["average"] is None
     # A cut of the probability alone gives a start.
