@@ -332,9 +332,10 @@ def test_what_a_driver_of_an_address_says_is_one_line(monkeypatch: pytest.Monkey
         store.check_writable()
 
 
-def test_a_reader_lists_files_again_that_another_has_put_together(
-    at: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_of_a_place_without_locks_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has put files together since they were listed."""
+    pytest.importorskip("fsspec")
+    at = "memory://runs/busy"
     run(choice.at(at), seeds=1)
     run(choice.at(at), seeds=2)
     store = choice.at(at)
@@ -352,3 +353,37 @@ def test_a_reader_lists_files_again_that_another_has_put_together(
     assert len(times) == 2
     assert there.height == 8
     assert store.rows_of(iter(there["config"])).height == 8
+
+
+def _row(seed: int) -> pl.DataFrame:
+    return rows.table([{"config": "one", "seed": seed, "link": 0, "law": "pi"}])
+
+
+def _write(at: Path, first: int, count: int) -> None:
+    """Adds rows, puts them together each time, and tidies up meanwhile."""
+    store = choice.at(at)
+    for seed in range(first, first + count):
+        store.add(_row(seed))
+        store.put_together(most=1)
+        if seed % 10 == 0:
+            parts.prune(store, failed=True)
+
+
+def test_a_reader_beside_busy_writers_misses_nothing(at: Path) -> None:
+    """Files go all the time; what a reader has seen once, it sees from then on."""
+    count, store = 60, choice.at(at)
+    store.add(_row(0))
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        busy = [pool.submit(_write, at, first, count) for first in (1, 1001)]
+        seen, reads = {0}, 0
+        while not all(one.done() for one in busy):
+            found = store.rows_of(["one"], ["config", "seed"])["seed"].to_list()
+            assert len(found) == len(set(found))
+            assert seen <= set(found)
+            seen, reads = set(found), reads + 1
+        for one in busy:
+            one.result()
+    assert reads > 10
+    assert len(store.rows_of(["one"])) == 1 + 2 * count
+    store.put_together(most=1)
+    assert len(store.segments()) == 1

@@ -19,8 +19,10 @@ from conftest import command
 import forebay
 from forebay import ScenarioError
 from forebay.cli.study import _end
+from forebay.control import fit
 from forebay.run import experiment, stats
-from forebay.store import choice, rows
+from forebay.store import choice, designs, rows
+from forebay.store.designs import Designs
 from forebay.study import growing, making, manifest
 from forebay.study.batches import Batches
 from forebay.study.best import best
@@ -470,3 +472,69 @@ def test_senders_that_are_compared_meet_one_law(tmp_path: Path) -> None:
     assert rows[0][1:] == rows[1][1:]
     alone = Points(laws, sets=["traffic.0.tcp=linux-cubic"])
     assert alone.row(0) != rows[1][1:]
+
+
+def designed(counts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts the designs of laws that are made."""
+    real = fit.fit
+
+    def counted(law: str, *rest: object) -> fit.Fitted:
+        counts.append(law)
+        return real(law, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fit, "fit", counted)
+
+
+def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study that is stopped keeps what it has designed; a law or a point more is designed alone,
+    and another link anew."""
+    laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
+    text = f'{laws}[sweep]\n"bottleneck.rate" = "2..200Mbit/s log 12"\n'
+    store, counts = choice.at(tmp_path / "store"), list[str]()
+    designed(counts, monkeypatch)
+
+    def study(text: str, budget_s: float | None = None) -> tuple[Points, making.Made]:
+        points = Points(text, kept=Designs(store))
+        return points, making.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
+
+    # The first part of its points is designed, and nothing is run.
+    points, stopped = study(text, budget_s=1e-9)
+    assert (stopped.made, stopped.spent) == (0, True)
+    first = list(counts)
+    partial = Study(points, store, 1, partial=True)
+    assert partial.frame().is_empty()
+    assert counts == first
+    points, whole = study(text)
+    assert whole.made == 24
+    assert counts == ["pi"] * 12
+    # Where the code is the same, so are the numbers.
+    fresh = Points(text)
+    assert [points.row(i) for i in range(12)] == [fresh.row(i) for i in range(12)]
+    counts.clear()
+    study(text.replace("A small study", "Another title").replace("seeds    = 2", "seeds    = 9"))
+    study(text.replace("log 12", "log 2"))
+    assert counts == []
+    study(text.replace('"droptail"', '"pie"\ngains  = "auto"').replace("log 12", "log 2"))
+    assert "pie" in counts
+    counts.clear()
+    study(text.replace('buffer = "100p"', 'buffer = "90p"').replace("log 12", "log 2"))
+    assert counts == ["pi"] * 2
+    monkeypatch.setattr(designs, "version", lambda: "of other code")
+    study(text.replace("log 12", "log 2"))
+    assert counts == ["pi"] * 4
+
+
+def test_a_design_is_of_the_files_that_its_scenario_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
+    file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
+    file.write_text(laws.replace("rate ", 'rate_trace = "link.trace"\nrate '))
+    store, counts = choice.at(tmp_path / "store"), list[str]()
+    designed(counts, monkeypatch)
+    for packets in (1, 10, 10):
+        trace.write_text("".join(f"{i}\n" * packets for i in range(1, 101)))
+        kept = Designs(store)
+        Points(file, kept=kept).row(0)
+        kept.flush()
+    assert len(counts) == 2

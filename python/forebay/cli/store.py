@@ -48,10 +48,13 @@ def show(
     from forebay.report.screen import Cell, Column, Group
 
     found = _store(store)
-    first = found.scan().filter(pl.col("link") == 0)
+
+    def first() -> pl.LazyFrame:
+        return found.scan().filter(pl.col("link") == 0)
+
     rows: list[list[Cell]]
     if run is None:
-        groups = first.group_by("law").agg(
+        wanted = [
             pl.len().alias("runs"),
             pl.col("config").n_unique().alias("configs"),
             pl.col("config").min().str.slice(0, 8).alias("one of them"),
@@ -60,12 +63,13 @@ def show(
                 for name in ("rate_bps", "rtt_s", "flows")
             ),
             pl.col("fault").is_not_null().sum().alias("failed"),
-        )
-        table = groups.sort("law").collect()
+        ]
+        table = found.rows.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
         rows = [[str(value) for value in row] for row in table.iter_rows()]
         screen.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
         return
-    table = first.filter(pl.col("config").str.starts_with(run)).sort("config", "seed").collect()
+    of_run = pl.col("config").str.starts_with(run)
+    table = found.rows.read(lambda: first().filter(of_run).sort("config", "seed").collect())
     if table.is_empty():
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
     for row in table.drop("classes").iter_rows(named=True):
@@ -104,19 +108,25 @@ def export(
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
     place.check_file(file, "FILE")
-    table = _store(store).scan().sort("law", "config", "seed", "link")
+    found = _store(store)
     unfinished = file.with_name(f".{file.name}.new")
+
+    def write() -> int:
+        table = found.scan().sort("law", "config", "seed", "link")
+        if file.suffix == ".csv":
+            # A cell of CSV holds no list.
+            table.drop("classes").sink_csv(unfinished)
+        else:
+            table.sink_parquet(unfinished)
+        return int(table.select(pl.len()).collect().item())
+
     try:
         with parquet.errors_of(file):
-            if file.suffix == ".csv":
-                # A cell of CSV holds no list.
-                table.drop("classes").sink_csv(unfinished)
-            else:
-                table.sink_parquet(unfinished)
+            count = found.rows.read(write)
         unfinished.rename(file)
     finally:
         unfinished.unlink(missing_ok=True)
-    print(f"{table.select(pl.len()).collect().item():,} rows: {file}")
+    print(f"{count:,} rows: {file}")
 
 
 def _store(address: str | None) -> Store:

@@ -99,17 +99,20 @@ def study(
     from forebay.report import place
     from forebay.run.experiment import STDIN, cores
     from forebay.store import choice
+    from forebay.store.designs import Designs
     from forebay.study import api, growing
     from forebay.study.points import Points
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
-    points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds)
+    # Looked into first, and written to once the scenario is known to be sound.
+    runs = choice.of_study(store, without=no_store, look=True)
+    points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
     points.seeds += add_seeds
-    runs = choice.of_study(store, without=no_store, look=dry_run)
     if dry_run:
         _plan(points, runs, threads or cores())
         return
+    runs.check_writable()
     out = out or Path("results") / f"study-{'stdin' if str(file) == STDIN else file.stem}"
     place.check(out)
     command = _command(sys.argv[1:])
@@ -141,7 +144,7 @@ def _end(
     if made.interrupted or made.stopped:
         _say_failed(made.faults)
         raise typer.Exit(FAILED if made.stopped else signals.status())
-    study = Study(points, store, grown.seeds)
+    study = Study(points, store, grown.seeds, partial=made.spent)
     failures = study.failures()
     _say_failed(dict(failures.group_by("fault").len().iter_rows()))
     if grown.wide:

@@ -225,6 +225,12 @@ def set_keys(sets: Sequence[tuple[str, str]], i: int, table: Mapping[str, Any]) 
     return [key for key, _ in _of_law(sets, i, table)]
 
 
+def own_paths(sets: Sequence[tuple[str, str]], i: int, table: Mapping[str, Any]) -> set[str]:
+    """The paths among those that are set on top of the file that name law number `i`."""
+    keys = {path for path, _ in sets}
+    return {path for path in keys if path in _names(path.rpartition(".")[2], i, table)}
+
+
 def without(text: str) -> str:
     """The scenario without the word, for a reader that gets the numbers themselves."""
     import tomlkit

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from forebay.store import rows
+from forebay._native import ScenarioError
+from forebay.store import designs, rows
+from forebay.store.segments import again
 from forebay.store.store import RUNS, SAMPLES, Store
 
 
@@ -32,29 +34,43 @@ def parts(store: Store) -> list[Part]:
         samples = [s for n, s in of_samples.items() if n.split("/")[1] == version]
         count = 0
         if segments:
-            keys = store.place.scan(sorted(segments)).select(rows.KEY).unique()
-            count = keys.filter(pl.col("link") == 0).select(pl.len()).collect().item()
+            count = _runs(store, version)
         total = sum(segments.values())
         found.append(Part(version, count, len(segments), total, len(samples), sum(samples)))
     return found
 
 
+@again
+def _runs(store: Store, version: str) -> int:
+    """How many runs of a version there are."""
+    names = sorted(store.place.names(f"{RUNS}/{version}"))
+    if not names:
+        return 0
+    keys = store.place.scan(names).select(rows.KEY).unique()
+    return int(keys.filter(pl.col("link") == 0).select(pl.len()).collect().item())
+
+
 def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
-    """Removes runs of other versions, with `samples` the arrays and with `failed` the failures of
-    this one, and puts segments together. Bytes that this has freed."""
+    """Removes what is of other versions, with `samples` the arrays and with `failed` the failures
+    of this one, and puts segments together. Bytes that this has freed.
+
+    Raises `ScenarioError` where failures stay, since somebody reads all the time.
+    """
     before = sum(store.place.names("").values())
-    for folder in (RUNS, SAMPLES):
+    present = {RUNS: store.version, SAMPLES: store.version, designs.DESIGNS: designs.version()}
+    for folder, version in present.items():
         for name in store.place.names(folder):
-            other = name.split("/")[1] != store.version
+            other = name.split("/")[1] != version
             if name.count("/") > 1 and (other or (samples and folder == SAMPLES)):
                 store.place.remove(name)
-    if failed:
-        old = list(store.segments())
-        kept = store.scan().filter(pl.col("fault").is_null()).collect()
-        if not kept.is_empty():
-            store.add(kept)
-        for name in old:
-            store.place.remove(name)
+    if failed and (old := list(store.segments())):
+        sound = pl.col("fault").is_null()
+        kept = store.rows.read(lambda: store.scan().filter(sound).collect())
+        if not store.rows.replace(old, kept):
+            raise ScenarioError(
+                f'--store: found "{store.address}", which others read all the time, allowed: '
+                "one that can be tidied up"
+            )
     store.put_together(most=1)
     store.place.sweep()
     return before - sum(store.place.names("").values())

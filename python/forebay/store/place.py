@@ -40,8 +40,13 @@ class Place(Protocol):
     def scan(self, names: list[str]) -> pl.LazyFrame:
         """Parquet files as one table."""
 
-    def locked(self, name: str) -> Any:
-        """A context that is entered with False where another process is in it."""
+    def locked(self, name: str, wait_s: float = 0.0) -> Any:
+        """A context that is entered with False where another process is in it, or in one that is
+        `shared`, for so long."""
+
+    def shared(self, name: str) -> Any:
+        """A context that many may be in, and none that is `locked`; entered with False where a
+        place has no locks."""
 
 
 class Folder:
@@ -95,17 +100,41 @@ class Folder:
         return pl.scan_parquet([self.path / name for name in names])
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[bool]:
+    def locked(self, name: str, wait_s: float = 0.0) -> Iterator[bool]:
         import fcntl
 
+        end_s = time.monotonic() + wait_s
         file = os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-        except BlockingIOError:
-            yield False
+            while not (alone := _locks(file, fcntl.LOCK_EX)) and time.monotonic() < end_s:
+                time.sleep(0.002)
+            yield alone
         finally:
             os.close(file)
+
+    @contextmanager
+    def shared(self, name: str) -> Iterator[bool]:
+        import fcntl
+
+        try:
+            file = self._lock_file(name)
+        except OSError:
+            # Not there yet, or of somebody else.
+            yield False
+            return
+        try:
+            # A writer holds it for moments.
+            while not (held := _locks(file, fcntl.LOCK_SH)):
+                time.sleep(0.002)
+            yield held
+        finally:
+            os.close(file)
+
+    def _lock_file(self, name: str) -> int:
+        try:
+            return os.open(self.path / name, os.O_RDWR | os.O_CREAT, 0o666)
+        except PermissionError:
+            return os.open(self.path / name, os.O_RDONLY)
 
     def sweep(self) -> None:
         """Removes what killed processes have left."""
@@ -113,6 +142,17 @@ class Folder:
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > UNFINISHED_S:
                     file.unlink()
+
+
+def _locks(file: int, how: int) -> bool:
+    """Whether an open file could be locked at once."""
+    import fcntl
+
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class Remote:
@@ -171,10 +211,14 @@ class Remote:
         return pl.concat(tables, how="diagonal_relaxed").lazy()
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[bool]:  # noqa: ARG002
+    def locked(self, name: str, wait_s: float = 0.0) -> Iterator[bool]:  # noqa: ARG002
         # An object storage has no locks. Two that put the same files together leave rows twice,
         # which count once.
         yield True
+
+    @contextmanager
+    def shared(self, name: str) -> Iterator[bool]:  # noqa: ARG002
+        yield False
 
     def sweep(self) -> None:
         """There are no unfinished files."""

@@ -4,21 +4,18 @@ for each run that keeps its samples.
     forebay-store.json                      what this folder is
     runs/results-3-9c01aa/0192…-7f.parquet  rows; a folder for each version of the numbers
     samples/results-3-9c01aa/4f/4f0c…-1.parquet
-
-Whoever writes adds files, and never changes one; rows that stand twice, because two processes
-made the same run or one died while it put files together, count once.
+    designs/9c01aa/0192…-7f.parquet         numbers of laws that studies have designed
+    studies/results-3-9c01aa/4f0c….parquet  lists of studies
 """
 
 from __future__ import annotations
 
-import io
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -27,6 +24,7 @@ from forebay.run.metrics import CLASS_METRICS, COST, METRICS
 from forebay.store import details, rows
 from forebay.store.details import File, Link, OfClass, StoredRun
 from forebay.store.place import Folder, Remote
+from forebay.store.segments import MOST_SEGMENTS, Segments
 
 if TYPE_CHECKING:
     from forebay._native import Run
@@ -35,29 +33,10 @@ if TYPE_CHECKING:
 #: What marks a folder as a store, and the layout of its files.
 MARK, LAYOUT = "forebay-store.json", 1
 RUNS, SAMPLES = "runs", "samples"
-#: More segments than this are put together.
-MOST_SEGMENTS = 48
 #: Finished runs are written at least so often.
 FLUSH_S = 1.0
 #: Which run: the digest of what it depends on, and its seed.
 Key = tuple[str, int]
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def again(read: Callable[P, T]) -> Callable[P, T]:
-    """A function that scans a store, and does it once more where another process has put files
-    together since they were listed."""
-
-    @wraps(read)
-    def reading(*arguments: P.args, **options: P.kwargs) -> T:
-        for _ in range(5):
-            with suppress(FileNotFoundError, pl.exceptions.ComputeError):
-                return read(*arguments, **options)
-            time.sleep(0.05)
-        return read(*arguments, **options)
-
-    return reading
 
 
 class Store:
@@ -66,6 +45,7 @@ class Store:
     def __init__(self, at: Folder | Remote) -> None:
         self.place = at
         self.version = rows.version()
+        self.rows = Segments(at, RUNS, self.version, rows.KEY, rows.SCHEMA)
         #: the folder of one that is not kept
         self.goes_with: object = None
         self._checked = False
@@ -131,10 +111,13 @@ class Store:
 
     def segments(self) -> dict[str, int]:
         """Files of rows of this version, with their sizes."""
-        return self.place.names(f"{RUNS}/{self.version}")
+        return self.rows.names()
 
     def scan(self) -> pl.LazyFrame:
-        """Every row of this version, each once; those of failed runs have a `fault`."""
+        """Every row of this version, each once; those of failed runs have a `fault`.
+
+        Beside a process that writes, a function that scans is decorated with `segments.again`.
+        """
         names = sorted(self.segments())
         if not names:
             return pl.LazyFrame(schema=rows.SCHEMA)
@@ -147,11 +130,10 @@ class Store:
         """The rows of these digests."""
         wanted = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
 
-        @again
-        def read() -> pl.DataFrame:
-            return self.scan().select(columns).join(wanted, on="config", how="semi").collect()
-
-        return read()
+        chosen = list(columns)
+        return self.rows.read(
+            lambda: self.scan().select(chosen).join(wanted, on="config", how="semi").collect()
+        )
 
     def seeds_of(self, configs: Iterable[str]) -> pl.DataFrame:
         """The runs of these digests: config, seed and fault, a row each."""
@@ -199,38 +181,19 @@ class Store:
             writer.flush()
         self.put_together()
 
-    def add(self, table: pl.DataFrame) -> None:
-        """Writes rows as one more segment."""
+    def check_marked(self) -> None:
+        """Makes the store where it is not there. Raises `ScenarioError`."""
         if not self._checked:
             self.check_writable()
-        # Names in the order of time; two processes never have the same one.
-        name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
-        self.place.write(f"{RUNS}/{self.version}/{name}.parquet", _parquet(table))
+
+    def add(self, table: pl.DataFrame) -> None:
+        """Writes rows as one more segment."""
+        self.check_marked()
+        self.rows.add(table)
 
     def put_together(self, most: int = MOST_SEGMENTS) -> None:
-        """Makes few large segments of many small ones.
-
-        The smallest come together, up to one that is larger than all before it: so a row is
-        written about as often as the store has doubled.
-        """
-        if len(self.segments()) <= most:
-            return
-        with suppress(OSError), self.place.locked(f"{RUNS}/.lock") as alone:
-            if not alone:
-                return
-            self.place.sweep()
-            sizes = sorted(self.segments().items(), key=lambda item: (item[1], item[0]))
-            chosen: list[str] = []
-            total = 0
-            for name, size in sizes:
-                if len(chosen) > most // 2 and size > 2 * total:
-                    break
-                chosen.append(name)
-                total += size
-            whole = self.place.scan(chosen).unique(rows.KEY, keep="any").sort(rows.KEY).collect()
-            self.add(whole)
-            for name in chosen:
-                self.place.remove(name)
+        """Makes few large segments of many small ones."""
+        self.rows.put_together(most)
 
 
 class Writer:
@@ -244,8 +207,7 @@ class Writer:
     def add(self, facts: Facts, run: Run, *, samples: bool = False) -> None:
         """A run that has ended; with `samples` also its arrays."""
         if samples:
-            if not self.store._checked:
-                self.store.check_writable()
+            self.store.check_marked()
             name = self.store._name_of_samples(facts.config, run.seed)
             self.store.place.write(name, details.packed(run))
         self._rows += facts.run(run)
@@ -291,9 +253,3 @@ def _stored(
     links[0]["metrics"][COST] = of_run[0][COST]
     others = [Link(**link) for link in links[1:]]
     return StoredRun(**links[0], point=point, law=law, seed=seed, others=others)
-
-
-def _parquet(table: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()

@@ -10,6 +10,7 @@ from forebay._native import ScenarioError
 from forebay.run import progress
 from forebay.run.experiment import Source, cores
 from forebay.store import choice
+from forebay.store.designs import Designs
 from forebay.study import growing, manifest
 from forebay.study.points import Points
 from forebay.study.shown import ShownStudy
@@ -40,8 +41,10 @@ def study(
     """
     if isinstance(sets, Mapping):
         sets = [f"{key}={value}" for key, value in sets.items()]
-    points = Points(scenario, laws=laws, sets=sets, seeds=seeds)
-    found = choice.of_study(store)
+    # Looked into first, and written to once the scenario is known to be sound.
+    found = choice.of_study(store, look=True)
+    points = Points(scenario, laws=laws, sets=sets, seeds=seeds, kept=Designs(found))
+    found.check_writable()
     with engine(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
         grown = growing.grow(points, found, where, watch=lambda now, _: watch(now))
     if grown.made.interrupted:

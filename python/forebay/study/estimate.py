@@ -11,6 +11,7 @@ import polars as pl
 
 from forebay.run.metrics import COST
 from forebay.store import rows
+from forebay.store.segments import again
 from forebay.study import manifest
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
         stored = round(found.height / len(looked) * points.configs) if len(looked) else 0
         if found.height:
             run_s = found[COST].mean()
-        sizes = store.segments()
-        if sizes and (count := store.place.scan(sorted(sizes)).select(pl.len()).collect().item()):
-            row_bytes = sum(sizes.values()) / count
+        row_bytes = _row_bytes(store) or row_bytes
     measured = isinstance(run_s, float)
     left = points.configs * seeds - stored
     return Estimate(
@@ -95,6 +94,14 @@ def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
         left * row_bytes * len(part.plan.points[0].links),
         design_s,
     )
+
+
+@again
+def _row_bytes(store: Store) -> float:
+    """Of a stored row; 0 where there is none."""
+    sizes = store.segments()
+    count = store.place.scan(sorted(sizes)).select(pl.len()).collect().item() if sizes else 0
+    return sum(sizes.values()) / count if count else 0.0
 
 
 def _trial(points: Points, part: Part, threads: int) -> float | None:

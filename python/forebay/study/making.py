@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,13 +14,14 @@ import polars as pl
 from forebay._native import ScenarioError
 from forebay.run import memory, signals
 from forebay.run.experiment import Progress
-from forebay.store.store import again
+from forebay.store.segments import again
 from forebay.study import manifest
 from forebay.study.threads import Done, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from forebay.store.designs import Designs
     from forebay.store.store import Store
     from forebay.study.points import Part, Points
 
@@ -122,12 +123,18 @@ def make(
 
         writer = None
         try:
-            with store.writer() as writer, closing(engine.make(tasks, stop)) as ended_runs:
+            with (
+                store.writer() as writer,
+                _keeping(points.kept) as designs,
+                closing(engine.make(tasks, stop)) as ended_runs,
+            ):
                 for some in ended_runs:
                     done.count(some.rows)
                     done.stopped = some.stopped or done.stopped
                     writer.add_rows(some.rows)
                     writer.tick()
+                    if designs:
+                        designs.tick()
                     if watch:
                         done.elapsed_s = time.monotonic() - start
                         ended = done.found + done.made + done.failed
@@ -148,6 +155,16 @@ def make(
     done.spent = not over and time.monotonic() >= end
     done.elapsed_s = time.monotonic() - start
     return done
+
+
+@contextmanager
+def _keeping(designs: Designs | None) -> Iterator[Designs | None]:
+    """What was designed is in the store at the end of the context."""
+    try:
+        yield designs
+    finally:
+        if designs:
+            designs.flush()
 
 
 @again

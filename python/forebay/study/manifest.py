@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from forebay.study.points import LISTED
+
 if TYPE_CHECKING:
     from forebay.store.store import Store
     from forebay.study.points import Points
@@ -32,9 +34,11 @@ def save(points: Points, store: Store, table: pl.DataFrame) -> None:
     store.place.write(_name(points, store), buffer.getvalue())
 
 
-def of(points: Points, store: Store) -> pl.DataFrame:
-    """The list, made where it is not there."""
+def of(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
+    """The list, made where it is not there. partial: without points that are not designed yet."""
     found = load(points, store)
     if found is None:
-        found = pl.concat([points.part(which).configs for which in points.parts()])
+        parts = [which for which in points.parts() if not partial or points.ready(which)]
+        tables = [points.part(which).configs for which in parts]
+        found = pl.concat([pl.DataFrame(schema=LISTED), *tables])
     return found

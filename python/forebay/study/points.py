@@ -16,15 +16,20 @@ from forebay._native import ScenarioError
 from forebay.run import auto, experiment, ranges
 from forebay.run.axes import number
 from forebay.run.ranges import Design
-from forebay.store import keys
+from forebay.store import designs, keys
 from forebay.store.rows import Facts
 from forebay.study.fitted import Fits
 
 if TYPE_CHECKING:
     from forebay._native import Plan
+    from forebay.store.designs import Designs
 
 #: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
-PART, DESIGNED = 500, 32
+PART, DESIGNED = 500, 8
+
+
+#: A row for each law at each point.
+LISTED = {"point": pl.UInt32, "law": pl.UInt16, "config": pl.String}
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,7 @@ class Part:
             for point in range(len(self.plan.points))
             for law, config in enumerate(keys.configs(self.plan, point))
         ]
-        schema = {"point": pl.UInt32, "law": pl.UInt16, "config": pl.String}
-        return pl.DataFrame(found, schema, orient="row")
+        return pl.DataFrame(found, LISTED, orient="row")
 
     def facts(self, point: int, law: int, config: str) -> Facts:
         """What the store keeps of a run; `point` is its number in the whole study."""
@@ -82,7 +86,10 @@ class Part:
 
 
 class Points:
-    """Everything that a study runs, with `seeds` seeds each."""
+    """Everything that a study runs, with `seeds` seeds each.
+
+    kept: the designs that a store has; new ones go there.
+    """
 
     def __init__(
         self,
@@ -91,6 +98,7 @@ class Points:
         laws: Sequence[str] = (),
         sets: Sequence[str] = (),
         seeds: int | None = None,
+        kept: Designs | None = None,
     ) -> None:
         name, data = experiment.text_of(source)
         text = data.decode(errors="replace")
@@ -119,7 +127,7 @@ class Points:
 
         # Every file that some point names is in the lists of the grid, and so in this plan; it
         # says what is wrong with a scenario before anything runs.
-        self._fits = Fits(text, name, given, laws, read, self.design.keys)
+        self._fits = Fits(text, name, given, laws, read, self.design.keys, kept)
         own = self.design.keys
         row = self.row(0)
         trial: dict[str, list[object]] = {key: [it] for key, it in zip(own, row, strict=False)}
@@ -157,6 +165,11 @@ class Points:
         return self._fits.designs
 
     @property
+    def kept(self) -> Designs | None:
+        """Where designs are kept."""
+        return self._fits.kept if self.designs else None
+
+    @property
     def designed(self) -> list[str]:
         """The laws that are designed for each point."""
         return [law for law in self.laws if law in self._fits.laws]
@@ -173,7 +186,7 @@ class Points:
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
-        hash_.update(_native.__version__.encode())
+        hash_.update((designs.version() if self.designs else _native.__version__).encode())
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:
@@ -181,6 +194,10 @@ class Points:
         step = DESIGNED if self.designs else PART
         for first in range(0, len(self), step):
             yield range(first, min(first + step, len(self)))
+
+    def ready(self, which: Sequence[int]) -> bool:
+        """Whether these points need no more designs."""
+        return all(self._fits.ready(index, self.design.point(index)) for index in which)
 
     def part(self, which: Sequence[int]) -> Part:
         """These points; their numbers in the part go up from that of the first."""

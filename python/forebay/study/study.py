@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from forebay.run import stats
 from forebay.run.metrics import METRICS
-from forebay.store.store import again
+from forebay.store.segments import again
 from forebay.study import manifest
 
 if TYPE_CHECKING:
@@ -25,11 +26,24 @@ class Study:
     """The runs of a study that are in a store.
 
     points: what was to be run. seeds: how many of each law at each point, or by its digest where
-    they differ.
+    they differ. partial: whether points are left out whose laws are not designed yet.
     """
 
-    def __init__(self, points: Points, store: Store, seeds: int | Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        points: Points,
+        store: Store,
+        seeds: int | Mapping[str, int],
+        *,
+        partial: bool = False,
+    ) -> None:
         self.points, self.store, self.seeds = points, store, seeds
+        self.partial = partial
+
+    @cached_property
+    def listed(self) -> pl.DataFrame:
+        """Point, law and digest of all that was to be run."""
+        return manifest.of(self.points, self.store, partial=self.partial)
 
     @property
     def axes(self) -> list[str]:
@@ -62,7 +76,7 @@ class Study:
     def _joined(self, columns: list[str]) -> pl.LazyFrame:
         """The list of the study with these columns of its runs, in the order of points, laws,
         seeds and links; `law_` is the number of the law."""
-        listed = manifest.of(self.points, self.store).rename({"law": "law_"})
+        listed = self.listed.rename({"law": "law_"})
         if isinstance(self.seeds, int):
             listed = listed.with_columns(most=pl.lit(self.seeds, pl.UInt64))
         else:
@@ -83,11 +97,10 @@ class Study:
     @again
     def failures(self) -> pl.DataFrame:
         """A row per run that failed: point, law, seed, and why."""
-        listed = manifest.of(self.points, self.store)
         runs = self.store.scan().filter(pl.col("fault").is_not_null())
         runs = runs.select("config", "seed", "fault")
         names = dict(enumerate(self.points.laws))
-        found = listed.lazy().join(runs, on="config").sort("point", "law", "seed")
+        found = self.listed.lazy().join(runs, on="config").sort("point", "law", "seed")
         return found.select(
             "point", pl.col("law").replace_strict(names, return_dtype=pl.String), "seed", "fault"
         ).collect()

@@ -1,0 +1,127 @@
+"""Tables that grow: files of rows, each of which comes whole and never changes; small ones are put
+together now and then. Rows that stand twice, because two processes made the same or one died while
+it put files together, count once."""
+
+from __future__ import annotations
+
+import io
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from forebay.store.place import Folder, Remote
+
+#: More segments than this are put together.
+MOST_SEGMENTS = 48
+#: Who puts segments together, and who reads them.
+TOGETHER, READERS = ".lock", ".readers"
+#: How long readers are waited for before segments go, which is then left to the next; and how long
+#: a reader looks again where a place has no locks and files go under its hands.
+READERS_S, AGAIN_S = 5.0, 20.0
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Segments:
+    """One such table: a folder for each version of its rows.
+
+    root: the folder of all versions. key: the columns that tell one row from another.
+    """
+
+    def __init__(
+        self,
+        place: Folder | Remote,
+        root: str,
+        version: str,
+        key: Sequence[str],
+        schema: Mapping[str, Any],
+    ) -> None:
+        self.place, self.root, self.version = place, root, version
+        self.key, self.schema = key, schema
+
+    def names(self) -> dict[str, int]:
+        """Files of this version, with their sizes."""
+        return self.place.names(f"{self.root}/{self.version}")
+
+    def read(self, scan: Callable[[], T]) -> T:
+        """What `scan` makes of files that it lists: none of them goes meanwhile.
+
+        Where a place has no locks, it is done once more when one has gone.
+        """
+        end_s = time.monotonic() + AGAIN_S
+        while True:
+            with self.place.shared(f"{self.root}/{READERS}") as held:
+                try:
+                    return scan()
+                except (FileNotFoundError, pl.exceptions.ComputeError):
+                    if held or time.monotonic() > end_s:
+                        raise
+            time.sleep(0.05)
+
+    def add(self, table: pl.DataFrame) -> None:
+        """Writes rows as one more segment."""
+        # Names in the order of time; two processes never have the same one.
+        name = f"{time.time_ns():016x}-{uuid.uuid4().hex[:8]}"
+        self.place.write(f"{self.root}/{self.version}/{name}.parquet", _parquet(table))
+
+    def replace(self, old: Sequence[str], table: pl.DataFrame) -> bool:
+        """Puts these rows where those of `old` segments are; False where readers are in the way.
+
+        A reader lists files and then opens them: one that saw neither the old nor the new ones
+        would miss rows, and nobody would know.
+        """
+        with self.place.locked(f"{self.root}/{READERS}", READERS_S) as alone:
+            if alone:
+                if not table.is_empty():
+                    self.add(table)
+                for name in old:
+                    self.place.remove(name)
+            return bool(alone)
+
+    def put_together(self, most: int = MOST_SEGMENTS) -> None:
+        """Makes few large segments of many small ones.
+
+        The smallest come together, up to one that is larger than all before it: so a row is
+        written about as often as the store has doubled.
+        """
+        if len(self.names()) <= most:
+            return
+        with suppress(OSError), self.place.locked(f"{self.root}/{TOGETHER}") as alone:
+            if not alone:
+                return
+            self.place.sweep()
+            sizes = sorted(self.names().items(), key=lambda item: (item[1], item[0]))
+            chosen: list[str] = []
+            total = 0
+            for name, size in sizes:
+                if len(chosen) > most // 2 and size > 2 * total:
+                    break
+                chosen.append(name)
+                total += size
+            scanned = self.place.scan(chosen)
+            self.replace(chosen, scanned.unique(self.key, keep="any").sort(self.key).collect())
+
+
+def again(read: Callable[P, T]) -> Callable[P, T]:
+    """A function that scans the runs of a store, which is its first argument or what that has as
+    `store`: see `Segments.read`."""
+
+    @wraps(read)
+    def reading(*arguments: P.args, **options: P.kwargs) -> T:
+        first: Any = arguments[0]
+        of: Segments = getattr(first, "store", first).rows
+        return of.read(lambda: read(*arguments, **options))
+
+    return reading
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
