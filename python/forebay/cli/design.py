@@ -116,11 +116,19 @@ def design(
             "--export": export,
             "--l4s-flows": l4s_flows or None,
             "--tcp": None if tcp == "reno" else tcp,
-            "--set": next((key for key in wanted if key != "interval"), None),
+            "--rate": _classes(rate),
+            "--flows": _classes(counts),
+            "--rtt": _classes(rtt),
         }
         for key, value in beside.items():
             if value is not None:
-                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
+                allowed = (
+                    "one value, or a range" if key in ("--rate", "--flows", "--rtt") else "none"
+                )
+                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: {allowed}')
+        for key in wanted:
+            if key != "interval":
+                raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
         ranges.design(
             law, rate, rtt, counts, packet, target, wanted.get("interval"), out, as_json=as_json
         )
@@ -129,12 +137,14 @@ def design(
         out = Path("results") / f"design-{law}"
     if out is not None:
         place.check(out)
+    if export is not None:
+        from forebay.control import export as exported
+
+        exported.check(export)
     result = designed(
         law, rate, counts, rtt, packet, target, buffer, settings(set_), l4s_flows, tcp
     )
     if export is not None:
-        from forebay.control import export as exported
-
         if result.loop is None:
             raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
         exported.save(result.loop, export)
@@ -172,6 +182,10 @@ def _link(
             raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
     assert rate is not None and flows is not None and rtt is not None
     return rate, flows, rtt, packet or "1000B"
+
+
+def _classes(text: str) -> str | None:
+    return text if "," in text else None
 
 
 def _number(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -243,6 +244,7 @@ class Design:
 def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
     """A law designed for a link with these goals and parameters, without second thoughts."""
     names = [name for name, _, _ in link.model(law, []).goals]
+    _known(law, names, given)
     params = [(key, value) for key, value in given.items() if key not in names]
     if _has(law, "target"):
         params.append(("target", f"{link.target_pkts:.12g}p"))
@@ -259,6 +261,12 @@ def once(law: str, link: Link, given: Mapping[str, str]) -> Design:
         )
     if wanted.probability >= 1:
         most = 2**-0.5 * capacity * wanted.rtt_s
+        if link.l4s_flows:
+            raise ScenarioError(
+                f"--l4s-flows: found {link.l4s_flows:g} beside {link.flows:g} of --flows, together "
+                f"as {flows:.3g} flows of Reno, allowed: fewer, so that it is at most {most:.3g} "
+                "with this rate, RTT and target"
+            )
         raise ScenarioError(
             f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
             "target; with windows below √2 packets no signal slows TCP down enough"
@@ -419,9 +427,27 @@ def _designable(point: OperatingPoint) -> list[str]:
     return found
 
 
-def _has(law: str, param: str) -> bool:
+def _params(law: str) -> list[str]:
+    """The law's parameters; none of a law that is not known."""
     laws = {entry["name"]: entry for entry in _native.laws()}
-    return law in laws and any(spec["name"] == param for spec in laws[law]["params"])
+    return [spec["name"] for spec in laws[law]["params"]] if law in laws else []
+
+
+def _has(law: str, param: str) -> bool:
+    return param in _params(law)
+
+
+def _known(law: str, goals: list[str], given: Mapping[str, str]) -> None:
+    """Raises `ScenarioError` for a key that is neither a goal nor a parameter."""
+    allowed = [*goals, *(name for name in _params(law) if name not in goals)]
+    for key in given:
+        if key not in allowed:
+            near = get_close_matches(key, allowed, 1)
+            hint = f' (did you mean "{near[0]}"?)' if near else ""
+            raise ScenarioError(
+                f'--set: found "{key}", which {law} does not have, allowed: '
+                f"{', '.join(allowed)}{hint}"
+            )
 
 
 def _margins(margins: Margins | None) -> dict[str, float | None]:

@@ -22,6 +22,7 @@ from scipy import signal
 from forebay._native import ScenarioError
 from forebay.control import gain, roots
 from forebay.control.gain import Complexes, Floats
+from forebay.report import place
 
 if TYPE_CHECKING:
     from forebay.control.loop import Loop
@@ -143,6 +144,16 @@ def table(loop: Loop) -> dict[str, Any]:
     return found
 
 
+def check(path: Path) -> None:
+    """Refuses a file that `save` could not write, before the time is spent. Raises
+    `ScenarioError`."""
+    if path.suffix not in ENDINGS:
+        raise ScenarioError(
+            f'--export: found "{path}", allowed: a file that ends in {", ".join(ENDINGS)}'
+        )
+    place.check_file(path, "--export")
+
+
 def save(loop: Loop, path: Path) -> None:
     """Writes .mat, .json or .csv, by the ending. Raises `ScenarioError` for another."""
     if path.suffix == ".mat":
@@ -160,9 +171,7 @@ def save(loop: Loop, path: Path) -> None:
     elif path.suffix == ".csv":
         path.write_text(_csv(loop))
     else:
-        raise ScenarioError(
-            f'--export: found "{path}", allowed: a file that ends in {", ".join(ENDINGS)}'
-        )
+        check(path)
 
 
 def _csv(loop: Loop) -> str:

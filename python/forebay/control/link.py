@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TARGET_SHARE = 0.25
 #: The sender of the published plant.
 PLAIN = "reno"
+#: What a number of flows may be.
+COUNT = "a finite number, more than zero"
 #: A set-point is at least this, or there is no queue to control.
 LEAST_TARGET_PKTS = 5.0
 
@@ -81,8 +83,6 @@ class Link:
         for key, value in [("--rate", rate_bps), ("--packet", packet_bytes), ("--rtt", rtt_s)]:
             if value <= 0:
                 raise ScenarioError(f"{key}: found 0, allowed: more than zero")
-        if not (math.isfinite(flows) and flows > 0):
-            raise ScenarioError(f"--flows: found {flows:g}, allowed: more than zero")
         if not (math.isfinite(l4s_flows) and l4s_flows >= 0):
             raise ScenarioError(f"--l4s-flows: found {l4s_flows:g}, allowed: zero or more")
         product_pkts = rate_bps * rtt_s / (8 * packet_bytes)
@@ -93,12 +93,17 @@ class Link:
             else _native.set_point_pkts("--target", target, round(rate_bps), round(packet_bytes))
         )
         if not target_pkts > 0:
-            raise ScenarioError("--target: found 0, allowed: more than zero")
+            raise ScenarioError(f'--target: found "{target}", allowed: more than zero')
         buffer_pkts = (
             max(longest_pkts, 2 * target_pkts)
             if buffer is None
             else _native.quantity("--buffer", buffer, "queue")
         )
+        if buffer_pkts < target_pkts and target is None:
+            raise ScenarioError(
+                f'--buffer: found "{buffer}", allowed: at least "{target_pkts:g}p", the set-point '
+                "where --target gives none"
+            )
         if buffer_pkts < target_pkts:
             raise ScenarioError(
                 f'--target: found "{target_pkts:g}p", allowed: at most the buffer, '
@@ -183,7 +188,7 @@ def grouped(flows: Many, rtt: Many, tcp: Many) -> tuple[Group, ...]:
                 f'--flows: found "{one}", allowed: a number, or one of each class such as 30,20'
             ) from None
         if not (math.isfinite(counts[-1]) and counts[-1] > 0):
-            raise ScenarioError(f"--flows: found {counts[-1]:g}, allowed: more than zero")
+            raise ScenarioError(f"--flows: found {counts[-1]:g}, allowed: {COUNT}")
     names = [str(one).strip() for one in lists["--tcp"]]
     for name in names:
         if name not in SENDERS:

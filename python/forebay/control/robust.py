@@ -211,7 +211,9 @@ def design(
         per_s = link.rate_bps / (8 * link.packet_bytes)
         point = OperatingPoint(n, link.rtt_s + link.target_pkts / per_s, per_s)
         if point.probability >= 1:
-            left_out.append(f"{rate}, {rtt}, {n:g} flows: TCP would need a probability of 1")
+            left_out.append(
+                f"{rate}, {rtt}, {n:g} flows: TCP would need a probability of 1 or more"
+            )
         else:
             places.append((link, point))
     if not places:

@@ -52,8 +52,9 @@ def read(path: Path) -> Found:
     try:
         found = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
         raise ScenarioError(
-            f"--from {path}: {error}, allowed: a file of `forebay identify`"
+            f'--from: found "{path}", {reason}, allowed: a file of `forebay identify`'
         ) from error
     for key in (RATE, PACKET, RTT, FLOWS):
         if key not in found:
