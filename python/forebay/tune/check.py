@@ -124,7 +124,7 @@ def scenario(
     ).text()
 
 
-def _sweep(ranges: Ranges) -> dict[str, list[Value] | list[list[Value]]]:
+def _sweep(ranges: Ranges) -> dict[str, Sequence[Value] | Sequence[Sequence[Value]]]:
     """Rates, RTTs and numbers of flows, of all classes together."""
     places, classes = ranges.swept, range(len(ranges.classes))
     rates: list[Value] = list(dict.fromkeys(place.rate for place in places))

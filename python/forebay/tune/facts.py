@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from forebay.tune.tuning import Against, Tuning
 
 
+#: Set-points that are told of on either side of the chosen one.
+BESIDE = 2
+
+
 @dataclass(frozen=True)
 class Choice:
     """The chosen law and its worst values over the seeds that chose it."""
@@ -180,8 +184,8 @@ class Facts:
     #: whether the chosen law has a linear model
     modelled: bool
     margins: Margins | None
-    #: of the chosen law, from the lowest on, those that no other beats; one where no other was
-    #: tried
+    #: of the chosen law, those next to the choice that no other beats, by their goodput; one where
+    #: no other was tried
     set_points: list[SetPoint]
     #: the round trip that a self-tuning law takes for its own, where it is none of the range's
     odd_rtt: str
@@ -248,7 +252,10 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[SetPoint]:
             o.goodput > one.goodput and getattr(o, least) < getattr(one, least) for o in found
         )
     ]
-    return sorted(good, key=lambda one: one.share)
+    good.sort(key=lambda one: one.goodput)
+    mine = float(chosen.relative(tuning.best).min())
+    at = min(range(len(good)), key=lambda i: abs(good[i].goodput - mine), default=0)
+    return good[max(0, at - BESIDE) : at + BESIDE + 1]
 
 
 def _odd_rtt(tuning: Tuning, chosen: Checked) -> str:

@@ -172,7 +172,7 @@ class Ranges:
         rtt_s = _along(self.rtts_s, rtt)
         return Condition(round(rate_bps), rtt_s, round(_along(self.flows, flows)))
 
-    @property
+    @cached_property
     def corners(self) -> list[Condition]:
         """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
         return [
@@ -195,7 +195,7 @@ class Ranges:
         found = self.at(rate, 0.5, 0.5)
         return found if self.classes else replace(found, rtt_s=float(f"{found.rtt_s:.3g}"))
 
-    @property
+    @cached_property
     def conditions(self) -> list[Condition]:
         """The corners, and the middle where it is another condition."""
         if len(self.corners) == 1:

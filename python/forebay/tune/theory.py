@@ -176,8 +176,9 @@ def disturbed(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
     # Signals of p·C per second that come at random, as a noise of p; with RTTs of their own, as one
     # of each RTT that its share of the signals makes.
     apart = loop.parts if isinstance(loop, MixedLoop) and loop.to_queue.beside else []
-    heard = sum(np.abs(gain.plant(path, 1j * omega)) ** 2 / share for path, share in apart)
-    noise = (heard if apart else square) * point.probability / point.capacity_pkts_per_s
+    heard = [np.abs(gain.plant(path, 1j * omega)) ** 2 / share for path, share in apart]
+    signals = np.sum(heard, axis=0) if heard else square
+    noise = signals * point.probability / point.capacity_pkts_per_s
     # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
     load = square * (point.probability / omega) ** 2 / LOAD_EVERY_S
     return noise, load
