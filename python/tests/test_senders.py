@@ -294,7 +294,7 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
     point, model = one.point, one.model
     capacity, queue = point.capacity_pkts_per_s, model["queue_pkts"]
     propagation = point.rtt_s - queue / capacity
-    rtts = mixed.rtts_s(propagation, np.array([queue]))
+    rtts = mixed.classes.rtts_s(propagation, np.array([queue]))
     flows = np.array([mixed.flows_at((point, model))])
     a, entries = mixed._system(
         np.array([point.probability]), flows, np.array([capacity]), rtts, None

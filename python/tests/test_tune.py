@@ -188,6 +188,35 @@ def test_choice_is_the_least_deviation_that_keeps_margins_and_goodput(narrow: Ra
     assert not result.meets_goal
 
 
+def test_a_goodput_at_the_limit_is_not_enough(narrow: Ranges) -> None:
+    """With two seeds it is below it with others as often as not."""
+
+    def one(name: str, deviation_ms: float, goodput: float) -> check.Checked:
+        made = made_up(name, deviation_ms, goodput)
+        made.goodput = made.goodput[:, :2] + np.array([[-0.003, 0.003], [0.002, -0.002]])
+        return made
+
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi"], 1)
+    result.screened = [one("edge", 1, 0.901), one("room", 2, 0.93), one("full", 3, 1.0)]
+    tuning._choose(result)
+    assert result.chosen is not None
+    assert result.chosen.candidate.label == "room"
+    assert result.sure
+    # Where nothing has room, the limit itself counts.
+    result.goal = candidates.Goal("strict", 0.001, "deviation_s")
+    tuning._choose(result)
+    assert result.chosen.candidate.label == "full"
+    assert result.meets_goal
+    assert not result.sure
+
+
+def test_settings_that_are_the_same_are_tried_once() -> None:
+    """On one RTT those of the shortest, the middle and the longest are one."""
+    for law in ("codel", "fq-codel"):
+        found = candidates.listed(law, Ranges.of("1Gbit/s", "10ms", "2..2000", "1500B"))
+        assert len({one.params for one in found}) == len(found)
+
+
 def test_against_pairs_the_seeds_and_adjusts_by_holm(narrow: Ranges) -> None:
     rng = np.random.default_rng(1)
     common = rng.normal(20, 4, (1, 10))
@@ -285,7 +314,6 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
         ({"laws": ["pike"]}, '--law: found "pike", allowed: droptail'),
         ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
         ({"tcp": "bbr"}, '--tcp: found "bbr", allowed: reno, linux-reno, cubic, dctcp, prague'),
-        ({"tcp": "cubic,reno"}, '--tcp: found "cubic,reno", allowed: reno,'),
         ({"tcp": "prague", "laws": ["dualpi2"]}, '--tcp: found "prague" with dualpi2, which'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),

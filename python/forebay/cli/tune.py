@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli import completion, options
+from forebay.cli import options
 from forebay.cli.options import (
     FAILED,
     AsJson,
@@ -20,6 +20,7 @@ from forebay.cli.options import (
     Packet,
     StoreAt,
     Style,
+    Tcp,
     Threads,
     console,
 )
@@ -30,8 +31,16 @@ if TYPE_CHECKING:
 
 
 def tune(
-    rtt: Annotated[str, typer.Option(help="Propagation both ways, such as 20..200ms.")],
-    flows: Annotated[str, typer.Option(help="Long-lived TCP flows, such as 10..400.")],
+    rtt: Annotated[
+        str,
+        typer.Option(
+            help="Propagation both ways, such as 20..200ms; 20ms,80..200ms for classes of flows."
+        ),
+    ],
+    flows: Annotated[
+        str,
+        typer.Option(help="Long-lived TCP flows, such as 10..400; 5..10,20 for classes of flows."),
+    ],
     rate: Annotated[
         str | None,
         typer.Option(
@@ -57,13 +66,7 @@ def tune(
         list[str] | None,
         options.laws("Choose from this law; all of `forebay laws` if none is given."),
     ] = None,
-    tcp: Annotated[
-        str,
-        typer.Option(
-            help="Sender of all flows: reno as published, linux-reno, cubic, dctcp or prague.",
-            autocompletion=completion.senders,
-        ),
-    ] = "reno",
+    tcp: Tcp = "reno",
     packet: Packet = "1000B",
     buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
     seeds: Annotated[

@@ -1,11 +1,8 @@
-"""Classes of flows with senders and RTTs of their own, under one law: where all settle, and the
-loop that they close.
+"""Classes of flows with senders and RTTs of their own, under one law: the loop that they close
+where all settle (`forebay.control.rest`).
 
-A class has N flows with windows W(p, R), R = T + q/C of its own T, and all see one p. They rest
-where Σ N·W/R = C, which for a queue q has one p, as each W falls with p; and where the law has that
-p at that q. A law knows p by the flows of Reno that need it: it is asked at N = RC·√(p/2) of them.
-
-Around that point, with x of each window's motion (`forebay.control.senders`),
+Around that point, with N flows in a class and x of each window's motion
+(`forebay.control.senders`),
 
 q' = Σ (N/R)·δW − (Σ N·W/R²)/C·q, x' = a·x + b·δp(t − R) + e·q/C
 
@@ -29,6 +26,7 @@ from forebay.control import gain, stepping
 from forebay.control.gain import Complexes, Terms
 from forebay.control.link import Link
 from forebay.control.loop import Loop
+from forebay.control.rest import Classes, Rows, Settled, settle
 from forebay.control.senders import SENDERS, Motion, Sender
 from forebay.run.scenario import Group
 
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Cell = tuple["OperatingPoint", "LinearModel"]
 
-#: Relative change at which p is found, and steps until it is given up.
-SAME, STEPS = 1e-14, 200
-#: Of the search for the queue, as `LawSpec::operate` has them in Rust.
-LONGEST_PKTS, NARROW, AGREE = 1e12, 1e-12, 1e-6
 #: Share of the largest mode below which one is rounding.
 NOTHING = 1e-13
 #: Eigenvectors nearer to each other than this are moved apart by a relative `MOVED`.
@@ -73,18 +67,6 @@ class Rested:
         return {"probability": self.probability, "flows": [asdict(one) for one in self.classes]}
 
 
-@dataclass(frozen=True)
-class Settled:
-    """How numbers of flows settle, one for each: as `LawModel.rest` has it, the queue, and p.
-
-    how is also "small": a window would be less than its sender keeps.
-    """
-
-    how: list[str]
-    queue_pkts: Floats
-    probability: Floats
-
-
 class MixedLoop(Loop):
     """The loop of several senders, or of one that is not Reno."""
 
@@ -94,17 +76,33 @@ class MixedLoop(Loop):
 
     @cached_property
     def to_queue(self) -> Terms:
+        if self.model["average"] is None:
+            return self.terms
         bare: LinearModel = {**self.model, "average": None}
         return self.mix.terms([(self.point, bare)])
+
+    @property
+    def parts(self) -> list[tuple[Terms, float]]:
+        """The paths from p to the queue, one for each RTT, with the share of the link that the
+        flows on it have."""
+        here = self.mix.split((self.point, self.model)).classes
+        rates: dict[float, float] = {}
+        for one, ratio in zip(here, self.mix.ratios, strict=True):
+            rates[ratio] = rates.get(ratio, 0.0) + one.flows * one.rate_pkts_per_s
+        # The longest RTT is first, as in `Mix.terms`.
+        shares = [rates[ratio] / self.point.capacity_pkts_per_s for ratio in sorted(rates)[::-1]]
+        paths = (replace(path, beside=None) for path in self.to_queue.paths)
+        return list(zip(paths, shares, strict=True))
 
     def step(self, duration_s: float, points: int = 2000) -> tuple[Floats, Floats]:
         """As of `Loop`: a tenth more flows act as the change of p that they need at this queue."""
         point, model = self.point, self.model
         flows = self.mix.flows_at((point, model))
-        more = self.mix.probability(
-            np.array([1.1 * flows]),
-            self.mix.rtts_s(point.rtt_s - self.mix.age_s(model), np.array([model["queue_pkts"]])),
+        classes = self.mix.classes
+        rtts_s = classes.rtts_s(
+            point.rtt_s - self.mix.age_s(model), np.array([model["queue_pkts"]])
         )
+        more = classes.probability(np.array([1.1 * flows]), rtts_s)
         return stepping.step(
             model,
             self.terms,
@@ -151,117 +149,33 @@ class Mix:
 
     # --- rest ---------------------------------------------------------------------------------
 
-    def rtts_s(self, propagation_s: Floats | float, queue_pkts: Floats) -> list[Floats]:
-        """R of each class."""
-        age_s = queue_pkts / self.law.capacity_pkts_per_s
-        return [np.asarray(ratio * propagation_s + age_s) for ratio in self.ratios]
+    @property
+    def classes(self) -> Classes:
+        return Classes(self.senders, self.shares, self.ratios, self.law.capacity_pkts_per_s)
 
     def age_s(self, model: LinearModel) -> float:
         return float(model["queue_pkts"] / self.law.capacity_pkts_per_s)
 
-    def _offered(self, p: Floats, rtts_s: Sequence[Floats]) -> Floats:
-        """Packets per second of an average flow."""
-        rates = [
-            share * sender.window(p, rtt_s) / rtt_s
-            for sender, share, rtt_s in zip(self.senders, self.shares, rtts_s, strict=True)
-        ]
-        return np.asarray(sum(rates))
-
-    def probability(self, flows: Floats, rtts_s: Sequence[Floats]) -> Floats:
-        """The p with which these flows fill the link: Newton's method on logarithms, within
-        bounds."""
-        wanted = np.log(self.law.capacity_pkts_per_s / flows)
-        low, high = np.full(np.shape(flows), -60.0), np.full(np.shape(flows), 30.0)
-        x, small = np.full(np.shape(flows), -5.0), 1e-7
-        for _ in range(STEPS):
-            off = np.log(self._offered(np.exp(x), rtts_s)) - wanted
-            low, high = np.where(off > 0, x, low), np.where(off > 0, high, x)
-            slope = (np.log(self._offered(np.exp(x + small), rtts_s)) - wanted - off) / small
-            step = x - off / np.where(slope < 0, slope, -1.0)
-            last, x = x, np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-            if np.all(np.abs(x - last) <= SAME * (1 + np.abs(x))):
-                break
-        return np.asarray(np.exp(x))
-
     def settle(self, flows: Floats, propagation_s: Floats | float) -> Settled:
         """How each number of flows settles, as `LawModel.rest` has it of Reno's."""
-        flows = np.asarray(flows, float)
-        capacity = self.law.capacity_pkts_per_s
-        found_p = np.full(len(flows), np.nan)
 
-        def law_at(queue: Floats, of: Floats) -> tuple[Floats, Floats]:
-            """The law's queue, and p, where those flows have this queue."""
-            p = self.probability(of, self.rtts_s(propagation_s, queue))
-            rtt_s = propagation_s + queue / capacity
-            alike = np.sqrt(p / 2) * rtt_s * capacity
-            return np.array(self.law.queues(alike.tolist(), rtt_s.tolist())), p
+        def law(alike: Floats, rtts_s: Floats, _rows: Rows) -> Floats:
+            return np.array(self.law.queues(alike.tolist(), rtts_s.tolist()))
 
-        nothing = np.zeros(len(flows))
-        first, p_empty = law_at(nothing, flows)
-        how = np.full(len(flows), "", dtype=object)
-        queue = np.full(len(flows), np.nan)
-        empty = first < 0
-        how[empty], found_p[empty] = "empty", p_empty[empty]
-        # Where the law integrates, its queue does not depend on the network.
-        there = np.flatnonzero(~empty & np.isfinite(first))
-        if len(there):
-            again, p = law_at(first[there], flows[there])
-            same = again == first[there]
-            at = there[same]
-            how[at], queue[at], found_p[at] = "rests", first[at], p[same]
-        rest = np.flatnonzero(how == "")
-        if len(rest):
-            of = flows[rest]
-            # Without an equilibrium the law cannot signal enough: the queue is longer.
-            low, high = np.zeros(len(rest)), np.ones(len(rest))
-            while True:
-                law_pkts, _ = law_at(high, of)
-                above = (np.isnan(law_pkts) | (law_pkts > high)) & (high <= LONGEST_PKTS)
-                if not above.any():
-                    break
-                high = np.where(above, 2 * high, high)
-            while np.any(high - low > NARROW * high):
-                middle = 0.5 * (low + high)
-                if np.all((middle == low) | (middle == high)):
-                    break
-                law_pkts, _ = law_at(middle, of)
-                above = np.isnan(law_pkts) | (law_pkts > middle)
-                low, high = np.where(above, middle, low), np.where(above, high, middle)
-            law_pkts, p = law_at(high, of)
-            agrees = np.abs(law_pkts - high) <= AGREE * (1 + high)
-            at_law, p_law = law_at(np.where(np.isfinite(law_pkts), law_pkts, high), of)
-            del at_law
-            jump = ~agrees & np.isfinite(law_pkts)
-            how[rest] = np.where(agrees, "rests", np.where(jump, "jump", "unmodelled"))
-            how[rest[high > LONGEST_PKTS]] = "unmodelled"
-            queue[rest] = np.where(agrees, high, law_pkts)
-            found_p[rest] = np.where(agrees, p, p_law)
-        known = np.isin(how, ["rests", "jump"])
-        how[known & (queue > self.law.buffer_pkts)] = "full"
-        saturated = np.isin(how, ["rests", "jump", "full"]) & (found_p >= 1)
-        how[saturated] = "saturated"
-        how[(how == "rests") & self._small(found_p, self.rtts_s(propagation_s, queue))] = "small"
-        how[how == "rests"] = "linear"
-        return Settled([str(one) for one in how], queue, found_p)
-
-    def _small(self, p: Floats, rtts_s: Sequence[Floats]) -> NDArray[np.bool_]:
-        small = np.zeros(len(p), bool)
-        with np.errstate(invalid="ignore"):
-            for sender, rtt_s in zip(self.senders, rtts_s, strict=True):
-                small |= sender.window(p, rtt_s) < sender.least_pkts
-        return small
+        return settle(self.classes, law, self.law.buffer_pkts, flows, propagation_s)
 
     def cells(self, flows: Floats, propagation_s: float) -> tuple[list[str], list[Cell]]:
         """How each settles, and the cells of those with an equilibrium."""
         found = self.settle(flows, propagation_s)
         cells = [
-            self._cell(float(p), float(queue), propagation_s)
+            self.cell(float(p), float(queue), propagation_s)
             for how, p, queue in zip(found.how, found.probability, found.queue_pkts, strict=True)
             if how == "linear"
         ]
         return found.how, cells
 
-    def _cell(self, p: float, queue_pkts: float, propagation_s: float) -> Cell:
+    def cell(self, p: float, queue_pkts: float, propagation_s: float) -> Cell:
+        """The law where all rest with this p and this queue."""
         point = self.point(p, queue_pkts, propagation_s)
         model = self.law.linear(point)
         assert model is not None
@@ -276,8 +190,8 @@ class Mix:
 
     def alike(self, flows: float, propagation_s: float, queue_pkts: float = 0.0) -> float:
         """How many flows of Reno need the p of these with this queue."""
-        rtts_s = self.rtts_s(propagation_s, np.array([queue_pkts]))
-        p = float(self.probability(np.array([flows]), rtts_s)[0])
+        rtts_s = self.classes.rtts_s(propagation_s, np.array([queue_pkts]))
+        p = float(self.classes.probability(np.array([flows]), rtts_s)[0])
         return self.point(p, queue_pkts, propagation_s).flows
 
     def operate(self, flows: float, propagation_s: float) -> Cell | None:
@@ -296,9 +210,9 @@ class Mix:
         """All flows at a cell."""
         point, model = cell
         propagation_s = point.rtt_s - self.age_s(model)
-        rtts_s = self.rtts_s(propagation_s, np.array([model["queue_pkts"]]))
+        rtts_s = self.classes.rtts_s(propagation_s, np.array([model["queue_pkts"]]))
         p = np.array([point.probability])
-        return float(point.capacity_pkts_per_s / self._offered(p, rtts_s)[0])
+        return float(point.capacity_pkts_per_s / self.classes.offered(p, rtts_s)[0])
 
     def split(self, cell: Cell) -> Rested:
         """All classes at a cell."""
@@ -334,7 +248,7 @@ class Mix:
         capacity = np.array([point.capacity_pkts_per_s for point in points])
         propagation_s = np.array([point.rtt_s for point in points]) - queue / capacity
         rtts_s = [np.asarray(ratio * propagation_s + queue / capacity) for ratio in self.ratios]
-        flows = capacity / self._offered(p, rtts_s)
+        flows = capacity / self.classes.offered(p, rtts_s)
         averages = [gain.average_pole(model) for model in models]
         average = None if averages[0] is None else np.array(averages, float)
         a, entries = self._system(p, flows, capacity, rtts_s, average)
@@ -413,6 +327,33 @@ class Mix:
         """The loop where the flows settle; None where they do not."""
         cell = self.operate(flows, propagation_s)
         return None if cell is None else self.loop(cell)
+
+
+def operate(
+    mixes: Sequence[Mix], flows: Sequence[float], propagations_s: Sequence[float]
+) -> list[Cell | None]:
+    """`Mix.operate` of several links with the same senders at once, a number of flows and a mean
+    RTT for each."""
+
+    def law(alike: Floats, rtts_s: Floats, rows: Rows) -> Floats:
+        asked = zip(rows.tolist(), alike.tolist(), rtts_s.tolist(), strict=True)
+        return np.array([mixes[i].law.queues([n], [rtt_s])[0] for i, n, rtt_s in asked])
+
+    every = [one.classes for one in mixes]
+    classes = Classes(
+        every[0].senders,
+        tuple(map(np.array, zip(*(one.shares for one in every), strict=True))),
+        tuple(map(np.array, zip(*(one.ratios for one in every), strict=True))),
+        np.array([one.law.capacity_pkts_per_s for one in mixes]),
+    )
+    buffers = np.array([one.law.buffer_pkts for one in mixes])
+    found = settle(classes, law, buffers, np.array(flows), np.array(propagations_s))
+    return [
+        one.cell(float(p), float(queue), propagation_s) if how == "linear" else None
+        for one, how, p, queue, propagation_s in zip(
+            mixes, found.how, found.probability, found.queue_pkts, propagations_s, strict=True
+        )
+    ]
 
 
 @cache

@@ -86,7 +86,7 @@ class Dumbbell:
     rate_trace: file of a recorded link; `rate` is then what its law is told.
     l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
-    sweep: key of the scenario to the values that it takes.
+    sweep: key of the scenario, or several with commas between them, to the values that it takes.
     """
 
     title: str
@@ -101,7 +101,7 @@ class Dumbbell:
     rtt: str
     laws: Sequence[Law]
     target_pkts: float | None = None
-    sweep: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    sweep: Mapping[str, Sequence[Value] | Sequence[Sequence[Value]]] = field(default_factory=dict)
     l4s_flows: int = 0
     groups: Sequence[tuple[Group, str, str | bool]] = ()
     rate_trace: str | None = None

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from forebay import _native
 from forebay._native import ScenarioError, SearchSpace
 from forebay.control.mix import coupled
-from forebay.control.senders import SENDERS
 from forebay.report.words import baseline
 from forebay.run.scenario import Law
 from forebay.tune import theory
 from forebay.tune.ranges import Condition, Ranges
 
+T = TypeVar("T")
 Params = tuple[tuple[str, str], ...]
 
 #: Axes that are a set-point: a queue, or a delay.
@@ -141,7 +142,7 @@ def known(laws: Sequence[str]) -> list[str]:
 def space(law: str, ranges: Ranges) -> Space | None:
     """The search space of a law; None for a law without a linear model, and for one that
     tells these flows from others: its model here is that of classic ones."""
-    if coupled(law) and SENDERS[ranges.tcp].ecn == "l4s":
+    if coupled(law) and ranges.l4s:
         return None
     native = ranges.alike.space(law)
     if native is None:
@@ -168,8 +169,13 @@ def listed(law: str, ranges: Ranges) -> list[Candidate]:
     """Settings of a law that only packets can judge; none for a law with a model."""
     return [
         Candidate(law, f"{law} {i}", _texts(params), "listed")
-        for i, params in enumerate(ranges.native.listed(law), 1)
+        for i, params in enumerate(_distinct(ranges.native.listed(law)), 1)
     ]
+
+
+def _distinct(settings: Sequence[T]) -> list[T]:
+    """Those of RTTs that are the same come twice."""
+    return [one for i, one in enumerate(settings) if one not in settings[:i]]
 
 
 def _texts(params: Sequence[tuple[str, float | str]]) -> Params:

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from forebay import _native
 from forebay._native import ScenarioError
-from forebay.control.link import PLAIN
 from forebay.control.senders import SENDERS
 from forebay.run import experiment
 from forebay.run.experiment import Experiment, Progress
-from forebay.run.scenario import Dumbbell, Group, Value
+from forebay.run.scenario import Dumbbell, Value
 from forebay.tune.candidates import Candidate
 from forebay.tune.ranges import Condition, Ranges
 
@@ -102,17 +101,11 @@ def scenario(
 ) -> str:
     """The scenario of a check as TOML, under one condition or at every corner."""
     first = condition or ranges.swept[0]
-    sweep: dict[str, list[Value]] = {}
-    if condition is None:
-        sweep = {
-            "bottleneck.rate": list(dict.fromkeys(place.rate for place in ranges.swept)),
-            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in ranges.swept)),
-            "traffic.0.flows": list(dict.fromkeys(place.flows for place in ranges.swept)),
-        }
+    sweep = _sweep(ranges) if condition is None else {}
     fastest_bps = max(place.rate_bps for place in ranges.conditions)
     if ranges.trace is not None:
         fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
-    sender = SENDERS[ranges.tcp]
+    groups = () if ranges.plain else ranges.groups(first)
     return Dumbbell(
         title=title,
         duration_s=duration_s(ranges),
@@ -126,11 +119,28 @@ def scenario(
         rtt=first.rtt,
         laws=[candidate.table for candidate in candidates],
         sweep=sweep,
-        groups=[]
-        if ranges.tcp == PLAIN
-        else [(Group(ranges.tcp, first.flows, first.rtt), sender.kind, sender.ecn)],
+        groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in groups],
         rate_trace=None if ranges.trace is None else ranges.trace.path,
     ).text()
+
+
+def _sweep(ranges: Ranges) -> dict[str, Sequence[Value] | Sequence[Sequence[Value]]]:
+    """Rates, RTTs and numbers of flows, of all classes together."""
+    places, classes = ranges.swept, range(len(ranges.classes))
+    rates: list[Value] = list(dict.fromkeys(place.rate for place in places))
+    if not classes:
+        return {
+            "bottleneck.rate": rates,
+            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in places)),
+            "traffic.0.flows": list(dict.fromkeys(place.flows for place in places)),
+        }
+    rtts = dict.fromkeys(tuple(one.rtt for one in place.classes) for place in places)
+    flows = dict.fromkeys(tuple(round(o.flows) for o in place.classes) for place in places)
+    return {
+        "bottleneck.rate": rates,
+        ", ".join(f"traffic.{i}.rtt" for i in classes): [list(each) for each in rtts],
+        ", ".join(f"traffic.{i}.flows" for i in classes): [list(each) for each in flows],
+    }
 
 
 def duration_s(ranges: Ranges) -> float:

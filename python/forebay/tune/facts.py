@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from forebay.tune.tuning import Against, Tuning
 
 
+#: Set-points that are told of on either side of the chosen one.
+BESIDE = 2
+
+
 @dataclass(frozen=True)
 class Choice:
     """The chosen law and its worst values over the seeds that chose it."""
@@ -141,6 +145,7 @@ class Beside:
 class Tested:
     """The test of the choice with other seeds.
 
+    goodput: at the worst place, as a share of the best candidate's.
     widest: the place with a model at which the chosen law's delay varies most.
     inside: the place between the corners with the least margin.
     retargeted: the papers' gains with the chosen set-point.
@@ -149,6 +154,7 @@ class Tested:
 
     seeds: int
     deviation_s: tuple[float, float]
+    goodput: float
     widest: Predicted | None
     inside: Predicted | None
     baseline_title: str
@@ -178,7 +184,8 @@ class Facts:
     #: whether the chosen law has a linear model
     modelled: bool
     margins: Margins | None
-    #: of the chosen law, from the lowest on; one where no other was tried
+    #: of the chosen law, those next to the choice that no other beats, by their goodput; one where
+    #: no other was tried
     set_points: list[SetPoint]
     #: the round trip that a self-tuning law takes for its own, where it is none of the range's
     odd_rtt: str
@@ -236,7 +243,19 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[SetPoint]:
         )
         for one in tried
     ]
-    return sorted(found, key=lambda one: one.share)
+    least = tuning.goal.least
+    # With more goodput, and less of the goal's number.
+    good = [
+        one
+        for one in dict.fromkeys(found)
+        if not any(
+            o.goodput > one.goodput and getattr(o, least) < getattr(one, least) for o in found
+        )
+    ]
+    good.sort(key=lambda one: one.goodput)
+    mine = float(chosen.relative(tuning.best).min())
+    at = min(range(len(good)), key=lambda i: abs(good[i].goodput - mine), default=0)
+    return good[max(0, at - BESIDE) : at + BESIDE + 1]
 
 
 def _odd_rtt(tuning: Tuning, chosen: Checked) -> str:
@@ -250,12 +269,13 @@ def _odd_rtt(tuning: Tuning, chosen: Checked) -> str:
 
 def _margins(tuning: Tuning, local: Sequence[Local | None]) -> Margins:
     there, ranges = counted(local), tuning.ranges
+    rtts_s = [one.rtt_s for one in ranges.corners]
     tight = max(there, key=lambda one: one.sensitivity)
     slow = max(there, key=lambda one: one.loop.settling_s)
     return Margins(
         tight_at=_at(tight),
         few_flows=tight.condition.flows == ranges.flows[0] < ranges.flows[1],
-        long_rtt=ranges.rtts_s[0] < ranges.rtts_s[1] == tight.condition.rtt_s,
+        long_rtt=min(rtts_s) < max(rtts_s) == tight.condition.rtt_s,
         phase_deg=tight.loop.margins.phase_deg,
         gain_db=tight.loop.margins.gain_db,
         amplified=tight.sensitivity,
@@ -367,6 +387,7 @@ def _tested(tuning: Tuning) -> Tested:
     return Tested(
         seeds=tuning.seeds,
         deviation_s=stats.mean_and_interval(mine.worst_s),
+        goodput=float(mine.relative(tuning.best).min()),
         widest=_widest(tuning, mine),
         inside=_inside(tuning),
         baseline_title=reference["short_title"],

@@ -38,7 +38,7 @@ def contents(tuning: Tuning, out: Path, command: str) -> dict[str, str | bytes]:
     shown = pictures(tuning)
     found[PAGE] = html(tuning, shown, out, command)
     for picture in shown:
-        found |= picture.figure.files(picture.name)
+        found |= picture.files
     if tuning.chosen is not None:
         law = tuning.chosen.candidate.law
         chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
@@ -109,7 +109,7 @@ def pictures(tuning: Tuning) -> list[Picture]:
             ),
         ]
     for one in shown:
-        one.svg = one.figure.svg(one.title)
+        one.render()
     return shown
 
 

@@ -9,12 +9,12 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from scipy import optimize
 
 from forebay import _native, units
 from forebay._native import Conditions, ScenarioError
 from forebay.control.link import PLAIN, Link
-from forebay.control.senders import SENDERS
+from forebay.control.rest import Classes
+from forebay.control.senders import SENDERS, Sender
 from forebay.control.spans import ends
 from forebay.run.scenario import Group
 from forebay.tune.recorded import Recorded
@@ -29,13 +29,15 @@ MOST_FLOWS = 100_000
 class Condition:
     """One link with one load; rtt_s is propagation both ways, without queueing.
 
-    traced: whether the link is a recorded one, with `rate_bps` on average.
+    traced: whether the link is a recorded one, with `rate_bps` on average. classes: of the flows,
+    where they have senders or RTTs of their own; rtt_s is then the mean.
     """
 
     rate_bps: int
     rtt_s: float
     flows: int
     traced: bool = False
+    classes: tuple[Group, ...] = ()
 
     @property
     def plain(self) -> tuple[int, float, int]:
@@ -53,8 +55,24 @@ class Condition:
     def __str__(self) -> str:
         rate = f"{1e-6 * self.rate_bps:.4g}\N{NO-BREAK SPACE}Mbit/s"
         rate = f"the trace of {rate}" if self.traced else rate
-        rtt = f"{1e3 * self.rtt_s:.4g}\N{NO-BREAK SPACE}ms"
+        each = dict.fromkeys(one.rtt_s for one in self.classes) or [self.rtt_s]
+        rtt = "/".join(f"{1e3 * one:.4g}" for one in each) + "\N{NO-BREAK SPACE}ms"
         return f"{rate}, {rtt}, {self.flows}\N{NO-BREAK SPACE}flow{'s' if self.flows != 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Span:
+    """A class of flows over the ranges: its sender, and the ends of its RTT and of its number."""
+
+    tcp: str
+    rtts_s: tuple[float, float]
+    flows: tuple[int, int]
+
+    def at(self, rtt: float, flows: float) -> Group:
+        """From 0 at the low end to 1 at the high one, in the logarithm."""
+        rtt_s = _along(self.rtts_s, rtt)
+        rtt_s = float(f"{rtt_s:.3g}") if 0 < rtt < 1 else rtt_s
+        return Group(self.tcp, round(_along(self.flows, flows)), units.time(rtt_s))
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,8 @@ class Ranges:
     """The ranges, each as (least, most), and the settings that all places share.
 
     trace: a recorded link, whose rates the range has; packets then pass that link. tcp: sender of
-    all flows, by its name in `--tcp`.
+    all flows, by its name in `--tcp`, or of each class. classes: flows with senders or RTTs of
+    their own, none where all are alike; `rtts_s` is then of all, and `flows` their sum.
     """
 
     rates_bps: tuple[int, int]
@@ -73,6 +92,7 @@ class Ranges:
     buffer_pkts: int
     trace: Recorded | None = None
     tcp: str = PLAIN
+    classes: tuple[Span, ...] = ()
 
     @staticmethod
     def of(
@@ -85,15 +105,15 @@ class Ranges:
         tcp: str = PLAIN,
     ) -> Ranges:
         """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
+        Classes of flows have commas between them, as in "20ms,80ms" and "cubic,reno"; one number of
+        flows is divided equally.
 
         buffer: such as "1250p"; the largest bandwidth-delay product if None.
         trace: a file of a recorded link; the rates are its own where `rate` is None.
 
         Raises `ScenarioError`.
         """
-        if tcp not in SENDERS:
-            more = "; one sender for all flows of a range" if "," in tcp else ""
-            raise ScenarioError(f'--tcp: found "{tcp}", allowed: {", ".join(SENDERS)}{more}')
+        classes = _classes(rtt, flows, tcp)
         recorded = None if trace is None else Recorded.of(trace)
         if rate is not None:
             rates_bps = _bounds("--rate", rate, "rate")
@@ -101,7 +121,10 @@ class Ranges:
             rates_bps = float(recorded.low_bps), float(recorded.high_bps)
         else:
             raise ScenarioError("--rate: found none, allowed: a rate or a range, or --trace")
-        rtts_s = _bounds("--rtt", rtt, "time")
+        rtts_s = (
+            min(one.rtts_s[0] for one in classes),
+            max(one.rtts_s[1] for one in classes),
+        )
         packet_bytes = _native.quantity("--packet", packet, "size")
         if not packet_bytes >= 1:
             raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
@@ -111,29 +134,68 @@ class Ranges:
             raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
         return Ranges(
             (round(rates_bps[0]), round(rates_bps[1])),
-            (round(rtts_s[0], 6), round(rtts_s[1], 6)),
-            _flows(flows),
+            rtts_s,
+            (sum(one.flows[0] for one in classes), sum(one.flows[1] for one in classes)),
             packet,
             packet_bytes,
             max(10, math.ceil(buffer_pkts)),
             recorded,
-            tcp,
+            ",".join(one.tcp for one in classes)
+            if len({o.tcp for o in classes}) > 1
+            else classes[0].tcp,
+            classes if len(classes) > 1 else (),
         )
 
     @property
+    def plain(self) -> bool:
+        """Whether all flows are those of the published plant."""
+        return self.tcp == PLAIN and not self.classes
+
+    @property
+    def senders(self) -> list[Sender]:
+        """Of all classes."""
+        return [SENDERS[name] for name in self.tcp.split(",")]
+
+    @property
+    def l4s(self) -> bool:
+        """Whether there are flows that live on marks of L4S."""
+        return any(one.ecn == "l4s" for one in self.senders)
+
+    def at(self, rate_bps: float, rtt: float, flows: float) -> Condition:
+        """A condition; rtt and flows from 0 at the low end to 1 at the high one, in the
+        logarithm."""
+        if self.classes:
+            groups = tuple(one.at(rtt, flows) for one in self.classes)
+            number = round(sum(one.flows for one in groups))
+            mean_s = sum(one.flows * one.rtt_s for one in groups) / number
+            return Condition(round(rate_bps), round(mean_s, 6), number, classes=groups)
+        rtt_s = _along(self.rtts_s, rtt)
+        return Condition(round(rate_bps), rtt_s, round(_along(self.flows, flows)))
+
+    @cached_property
     def corners(self) -> list[Condition]:
         """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
-        axes = (_distinct(self.rates_bps), _distinct(self.rtts_s), _distinct(self.flows))
-        return [Condition(*one) for one in itertools.product(*axes)]
+        return [
+            self.at(rate_bps, rtt, flows)
+            for rate_bps in _distinct(self.rates_bps)
+            for rtt, flows in self._ends()
+        ]
+
+    def _ends(self) -> list[tuple[float, float]]:
+        """Of the RTTs and of the flows, by their places."""
+        spans = self.classes or (Span(self.tcp, self.rtts_s, self.flows),)
+        rtts = [0.0, 1.0] if any(low < high for low, high in (o.rtts_s for o in spans)) else [0.0]
+        flows = [0.0, 1.0] if self.flows[0] < self.flows[1] else [0.0]
+        return list(itertools.product(rtts, flows))
 
     @property
     def middle(self) -> Condition:
         """The geometric means, to three figures."""
         rate = float(f"{math.sqrt(math.prod(self.rates_bps)):.3g}")
-        rtt_s = float(f"{math.sqrt(math.prod(self.rtts_s)):.3g}")
-        return Condition(round(rate), rtt_s, round(math.sqrt(math.prod(self.flows))))
+        found = self.at(rate, 0.5, 0.5)
+        return found if self.classes else replace(found, rtt_s=float(f"{found.rtt_s:.3g}"))
 
-    @property
+    @cached_property
     def conditions(self) -> list[Condition]:
         """The corners, and the middle where it is another condition."""
         if len(self.corners) == 1:
@@ -151,8 +213,8 @@ class Ranges:
         """The places but the middle, in the order of a scenario's sweep."""
         if self.trace is None:
             return self.corners
-        ends = itertools.product(_distinct(self.rtts_s), _distinct(self.flows))
-        return [Condition(self.trace.mean_bps, *one, traced=True) for one in ends]
+        there = (self.at(self.trace.mean_bps, *one) for one in self._ends())
+        return [replace(one, traced=True) for one in there]
 
     @property
     def centre(self) -> Condition | None:
@@ -177,7 +239,7 @@ class Ranges:
     def alike(self) -> Conditions:
         """With as many flows of Reno as need the same probability: gains depend on that, and the
         axes of a search are made for Reno."""
-        if self.tcp == PLAIN:
+        if self.plain:
             return self.native
 
         def plain(one: Condition) -> tuple[int, float, int]:
@@ -193,41 +255,59 @@ class Ranges:
 
     def reno_flows(self, at: Condition, flows: float, queue_pkts: float) -> float:
         """How many flows of Reno need the probability of these with this queue."""
-        if self.tcp == PLAIN:
+        if self.plain:
             return flows
-        capacity = self.capacity_pkts_per_s(at)
-        rtt_s = at.rtt_s + queue_pkts / capacity
-        window_pkts = rtt_s * capacity / flows
+        groups = self.groups(at)
+        total = sum(one.flows for one in groups)
+        here = Classes(
+            tuple(SENDERS[one.tcp] for one in groups),
+            tuple(one.flows / total for one in groups),
+            tuple(one.rtt_s / at.rtt_s for one in groups),
+            self.capacity_pkts_per_s(at),
+        )
+        queue = np.array([queue_pkts])
+        p = here.probability(np.array([flows]), here.rtts_s(at.rtt_s, queue))
+        return float(here.alike(p, at.rtt_s, queue)[0])
 
-        def off(log_p: float) -> float:
-            p = np.asarray(math.exp(log_p))
-            return float(np.log(SENDERS[self.tcp].window(p, np.asarray(rtt_s)) / window_pkts))
-
-        p = math.exp(optimize.brentq(off, -60.0, 30.0))
-        return rtt_s * capacity * math.sqrt(p / 2)
+    def groups(self, at: Condition) -> tuple[Group, ...]:
+        """All flows of a place."""
+        return at.classes or (Group(self.tcp, at.flows, at.rtt),)
 
     def link(self, at: Condition, flows: float) -> Link:
         """The place as designs have it, with this many flows."""
-        groups = () if self.tcp == PLAIN else (Group(self.tcp, flows, at.rtt),)
-        return Link(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=groups)
+        groups = () if self.plain else self.groups(at)
+        scaled = tuple(replace(one, flows=one.flows * flows / at.flows) for one in groups)
+        return Link(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=scaled)
 
     def grid(self, points: int) -> list[Condition]:
         """`points` along each range, evenly in the logarithm."""
 
-        def along(low: float, high: float) -> list[float]:
-            steps = max(1, points - 1) if high > low else 1
-            return [low * (high / low) ** (i / steps) for i in range(steps + (high > low))]
+        def steps(some: bool) -> list[float]:
+            return [i / (points - 1) for i in range(points)] if some and points > 1 else [0.0]
 
-        rates, rtts = along(*self.rates_bps), along(*self.rtts_s)
-        flows = dict.fromkeys(round(n) for n in along(*self.flows))
-        return [
-            Condition(round(c), round(t, 6), n) for c, t, n in itertools.product(rates, rtts, flows)
-        ]
+        ends = self._ends()
+        low, high = self.rates_bps
+        rates = [_along((low, high), share) for share in steps(low < high)]
+        rtts, flows = (steps(len({one[i] for one in ends}) > 1) for i in (0, 1))
+        every = (self.at(rate, rtt, n) for rate, rtt, n in itertools.product(rates, rtts, flows))
+        if self.classes:
+            return list(dict.fromkeys(every))
+        return list(dict.fromkeys(replace(one, rtt_s=round(one.rtt_s, 6)) for one in every))
 
     def only(self, condition: Condition) -> Ranges:
         """That condition alone, with the same buffer."""
         rate_bps, rtt_s, flows = condition.rate_bps, condition.rtt_s, condition.flows
-        return replace(self, rates_bps=(rate_bps,) * 2, rtts_s=(rtt_s,) * 2, flows=(flows,) * 2)
+        classes = tuple(
+            Span(one.tcp, (one.rtt_s,) * 2, (round(one.flows),) * 2) for one in condition.classes
+        )
+        each = [one.rtt_s for one in condition.classes] or [rtt_s]
+        return replace(
+            self,
+            rates_bps=(rate_bps,) * 2,
+            rtts_s=(min(each), max(each)),
+            flows=(flows,) * 2,
+            classes=classes,
+        )
 
     def capacity_pkts_per_s(self, condition: Condition) -> float:
         return condition.rate_bps / (8 * self.packet_bytes)
@@ -237,9 +317,12 @@ class Ranges:
             texts = [f"{scale * end:.4g}" for end in _distinct(bounds)]
             return " to ".join(texts) + unit
 
+        each = [span(one.rtts_s, 1e3, "") for one in self.classes]
+        rtts = ", ".join(dict.fromkeys(each)) + " ms" if each else span(self.rtts_s, 1e3, " ms")
+        senders = list(dict.fromkeys(self.tcp.split(",")))
         return (
-            f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {span(self.rtts_s, 1e3, ' ms')}, "
-            f"{span(self.flows, 1, ' flows')}" + ("" if self.tcp == PLAIN else f" of {self.tcp}")
+            f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {rtts}, {span(self.flows, 1, ' flows')}"
+            + ("" if senders == [PLAIN] else f" of {' and '.join(senders)}")
         )
 
 
@@ -248,6 +331,45 @@ def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
     bounds = _native.quantity(key, low, kind), _native.quantity(key, high, kind)
     _check(key, text, bounds)
     return bounds
+
+
+def _classes(rtt: str, flows: str, tcp: str) -> tuple[Span, ...]:
+    """As many as the longest of the lists has, where a list of one is of all."""
+    lists = {
+        key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
+    }
+    size = max(map(len, lists.values()))
+    for key, found in lists.items():
+        if len(found) not in (1, size):
+            longest = next(other for other, them in lists.items() if len(them) == size)
+            raise ScenarioError(
+                f'{key}: found "{",".join(found)}", {len(found)} values beside {size} of '
+                f"{longest}, allowed: 1 or {size}"
+            )
+    for name in lists["--tcp"]:
+        if name not in SENDERS:
+            raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
+    counts = [_flows(one) for one in lists["--flows"]]
+    if len(counts) < size:
+        low, high = counts[0]
+        if low < size:
+            raise ScenarioError(
+                f'--flows: found "{flows}" for {size} classes, allowed: one for each, or more'
+            )
+        counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
+    bounds = [_bounds("--rtt", one, "time") for one in lists["--rtt"]]
+    rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
+
+    def each(values: list[T], i: int) -> T:
+        return values[i if len(values) == size else 0]
+
+    return tuple(
+        Span(each(lists["--tcp"], i), each(rtts_s, i), each(counts, i)) for i in range(size)
+    )
+
+
+def _divided(number: int, parts: int) -> list[int]:
+    return [number // parts + (i < number % parts) for i in range(parts)]
 
 
 def _flows(text: str) -> tuple[int, int]:
@@ -261,6 +383,12 @@ def _flows(text: str) -> tuple[int, int]:
         bounds.append(int(end))
     _check("--flows", text, (bounds[0], bounds[1]))
     return bounds[0], bounds[1]
+
+
+def _along(bounds: tuple[float, float], share: float) -> float:
+    """From 0 at the low end to 1 at the high one, in the logarithm; the ends as they are."""
+    low, high = bounds
+    return high if share == 1 else low * (high / low) ** share
 
 
 def _check(key: str, text: str, bounds: tuple[float, float]) -> None:

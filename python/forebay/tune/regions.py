@@ -262,7 +262,7 @@ class Region(Space):
         """The law's own, and shorter and longer ones that suit the shortest round trip with its
         queue."""
         shortest_s = min(
-            condition.rtt_s
+            min(one.rtt_s for one in self.ranges.groups(condition))
             + self._queue_pkts(target, condition) / self.ranges.capacity_pkts_per_s(condition)
             for condition in self.ranges.conditions
         )

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from forebay._native import LawModel
-from forebay.control import gain, maps
+from forebay.control import gain, maps, mix
 from forebay.control.gain import Floats
-from forebay.control.link import PLAIN
 from forebay.control.loop import Loop
-from forebay.control.mix import Mix
+from forebay.control.mix import Mix, MixedLoop
 from forebay.tune.ranges import Condition, Ranges
 
 #: Time between two changes of the load that a law is designed to bear.
@@ -102,30 +101,37 @@ def at(
     Raises `ScenarioError` for a parameter that is wrong.
     """
     buffer_pkts = float(ranges.buffer_pkts)
-    packet_bytes, mix = round(ranges.packet_bytes), None
-    cells, counts = [], []
+    packet_bytes = round(ranges.packet_bytes)
+    plains: list[LawModel] = []
+    mixes: list[Mix] = []
+    counts = []
     for condition in conditions:
         about = queue_pkts(condition) if callable(queue_pkts) else queue_pkts
         flows = ranges.native.active_flows(condition.plain, about)
         # A law that estimates the load takes the flows for Reno's.
         params = list(params_at(condition, ranges.reno_flows(condition, flows, about)))
         counts.append(flows)
-        model: LawModel | Mix
-        if ranges.tcp == PLAIN:
-            model = LawModel(law, params, condition.rate_bps, packet_bytes, buffer_pkts)
+        if ranges.plain:
+            plains.append(LawModel(law, params, condition.rate_bps, packet_bytes, buffer_pkts))
         else:
-            model = mix = Mix.on(ranges.link(condition, flows), law, params)
-        found = model.operate(flows, condition.rtt_s)
-        cells.append(None if found is None or found[1]["queue_pkts"] > buffer_pkts else found)
-    there = [cell for cell in cells if cell is not None]
-    counted = zip(*maps.count(there, mix), strict=True) if there else iter(())
+            mixes.append(Mix.on(ranges.link(condition, flows), law, params))
+    rtts_s = [condition.rtt_s for condition in conditions]
+    if mixes:
+        found = mix.operate(mixes, counts, rtts_s)
+    else:
+        asked = zip(plains, counts, rtts_s, strict=True)
+        found = [model.operate(flows, rtt_s) for model, flows, rtt_s in asked]
+    cells = [
+        None if cell is None or cell[1]["queue_pkts"] > buffer_pkts else cell for cell in found
+    ]
+    verdicts = _counted(cells, mixes)
     result: list[Local | None] = []
-    for condition, cell, flows in zip(conditions, cells, counts, strict=True):
+    for i, (condition, cell, flows) in enumerate(zip(conditions, cells, counts, strict=True)):
         if cell is None:
             result.append(None)
             continue
-        gain_db, stable = next(counted)
-        loop = Loop(*cell) if mix is None else mix.loop(cell)
+        gain_db, stable = verdicts[i]
+        loop = mixes[i].loop(cell) if mixes else Loop(*cell)
         sensitivity, noise_pkts, load_pkts = moved(loop)
         result.append(
             Local(
@@ -134,8 +140,8 @@ def at(
                 flows > (1 - 1e-6) * ranges.flows[0],
                 cell[1]["queue_pkts"],
                 cell[0].capacity_pkts_per_s,
-                bool(stable),
-                float(gain_db),
+                stable,
+                gain_db,
                 sensitivity,
                 noise_pkts,
                 load_pkts,
@@ -145,12 +151,34 @@ def at(
     return result
 
 
+def _counted(
+    cells: Sequence[mix.Cell | None], mixes: Sequence[Mix]
+) -> dict[int, tuple[float, bool]]:
+    """Gain margin in dB of each cell, and whether it is stable: all at once that have the same
+    classes."""
+    alike: dict[object, list[int]] = {}
+    for i, cell in enumerate(cells):
+        if cell is not None:
+            key = (mixes[i].shares, mixes[i].ratios) if mixes else None
+            alike.setdefault(key, []).append(i)
+    found: dict[int, tuple[float, bool]] = {}
+    for rows in alike.values():
+        there = [cell for i in rows if (cell := cells[i]) is not None]
+        margins, stable = maps.count(there, mixes[rows[0]] if mixes else None)
+        found |= dict(zip(rows, zip(margins.tolist(), stable.tolist(), strict=True), strict=True))
+    return found
+
+
 def disturbed(loop: Loop, omega: Floats) -> tuple[Floats, Floats]:
     """π times the density of the queue, without the law, by losses and by load: packets² s."""
     point = loop.point
     square = np.abs(gain.plant(loop.to_queue, 1j * omega)) ** 2
-    # Signals of p·C per second that come at random, as a noise of p.
-    noise = square * point.probability / point.capacity_pkts_per_s
+    # Signals of p·C per second that come at random, as a noise of p; with RTTs of their own, as one
+    # of each RTT that its share of the signals makes.
+    apart = loop.parts if isinstance(loop, MixedLoop) and loop.to_queue.beside else []
+    heard = [np.abs(gain.plant(path, 1j * omega)) ** 2 / share for path, share in apart]
+    signals = np.sum(heard, axis=0) if heard else square
+    noise = signals * point.probability / point.capacity_pkts_per_s
     # Steps of p0 at the plant's input, one in LOAD_EVERY_S.
     load = square * (point.probability / omega) ** 2 / LOAD_EVERY_S
     return noise, load

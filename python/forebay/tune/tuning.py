@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import special
 
 from forebay._native import ScenarioError
 from forebay.control.link import PLAIN
 from forebay.control.maps import modelled
 from forebay.control.mix import coupled
-from forebay.control.senders import SENDERS
 from forebay.report import words
 from forebay.run import stats
 from forebay.run.experiment import Progress
@@ -76,6 +76,7 @@ class Tuning:
     """The outcome of a tuning.
 
     screened: every candidate, with few seeds. chosen: None where nothing could be compared.
+    sure: whether it meets the goal with room for the chance of so few seeds.
     tested: the chosen law, then the papers' defaults, with seeds of their own.
     best: the goodput of the best candidate under each condition, as a share of the rate.
     inside: between the corners, where the model leaves the chosen law least margin, and its runs
@@ -90,6 +91,7 @@ class Tuning:
     screened: list[Checked] = field(default_factory=list)
     chosen: Checked | None = None
     meets_goal: bool = False
+    sure: bool = False
     best: Floats = field(default_factory=lambda: np.empty(0))
     tested: list[Checked] = field(default_factory=list)
     inside: tuple[Local, Checked] | None = None
@@ -184,7 +186,7 @@ def tune(
     if names == [baseline]:
         raise ScenarioError(f'--law: found "{baseline}", allowed: a law with something to tune')
     for law in laws:
-        if coupled(law) and SENDERS[tcp].ecn == "l4s":
+        if coupled(law) and ranges.l4s:
             raise ScenarioError(
                 f'--tcp: found "{tcp}" with {law}, which signals flows of L4S otherwise, allowed: '
                 "other laws"
@@ -265,7 +267,7 @@ def _move_set_points(
 ) -> bool:
     """Tries other set-points with packets: the share of time with an empty queue that the model
     predicts is a poor measure of the goodput. Says whether to go on from there."""
-    before, met = tuning.chosen, tuning.meets_goal
+    before, met = tuning.chosen, tuning.sure
     if before is None or tuning.interrupted or tuning.faults:
         return False
     starts = [(before.candidate, LOWER if met else HIGHER)]
@@ -301,7 +303,7 @@ def _misses(tuning: Tuning) -> list[Checked]:
         if not one.candidate.keeps or not one.candidate.point or law == chosen.candidate.law:
             continue
         better = one.worst_of(getattr(one, least)) < chosen.worst_of(getattr(chosen, least))
-        if (better or not tuning.meets_goal) and (
+        if (better or not tuning.sure) and (
             law not in closest or goodput(one) > goodput(closest[law])
         ):
             closest[law] = one
@@ -369,8 +371,10 @@ def _inside(tuning: Tuning, seeds: int, threads: int | None, store: Store | None
 def _choose(tuning: Tuning) -> None:
     """Chooses the candidate with the least of the goal's number that keeps margins and goodput.
 
-    A law without a model has no margins to keep. If no candidate keeps the goodput, the closest one
-    is chosen; if none keeps the margins, they do not count.
+    A law without a model has no margins to keep. With so few seeds a goodput at the limit is below
+    it with others as often as not: it has to be above by what chance may add. If no candidate is,
+    those at the limit count; if none keeps the goodput, the closest one is chosen; if none keeps
+    the margins, they do not count.
     """
     if not tuning.screened:
         return
@@ -383,13 +387,28 @@ def _choose(tuning: Tuning) -> None:
     if not able:
         return
     least = 1 - tuning.goal.give_up
-    enough = [one for one in able if one.relative(tuning.best).min() >= least]
+    room = _chance(able) / tuning.best
+    enough = [one for one in able if (one.relative(tuning.best) - room).min() >= least]
+    tuning.sure = bool(enough)
+    enough = enough or [one for one in able if one.relative(tuning.best).min() >= least]
     tuning.meets_goal = bool(enough)
     if enough:
         least_of = tuning.goal.least
         tuning.chosen = min(enough, key=lambda one: one.worst_of(getattr(one, least_of)))
     else:
         tuning.chosen = max(able, key=lambda one: float(one.relative(tuning.best).min()))
+
+
+def _chance(able: Sequence[Checked]) -> Floats:
+    """What a goodput at each place may be above its mean by chance, at the one-sided level: by the
+    median spread of all candidates, as two seeds say little of one."""
+    seeds = np.array([np.isfinite(one.goodput).sum(axis=1) for one in able]).min(axis=0)
+    if seeds.min() < 2:
+        return np.zeros(len(seeds))
+    variance = np.median([np.nanvar(one.goodput, axis=1, ddof=1) for one in able], axis=0)
+    # The median of chi-squared over its mean; with more seeds it is nearer to 1.
+    variance = variance / special.chdtri(seeds - 1, 0.5) * (seeds - 1)
+    return np.asarray(special.ndtri(stats.LEVEL) * np.sqrt(variance / seeds), float)
 
 
 def _keep(tuning: Tuning, done: Check) -> None:
