@@ -1,166 +1,125 @@
 """The fluid's senders beside packets: the tables of docs/fluid.md for CUBIC, DCTCP and Prague.
 
     python bench/fluid_senders.py [--sender linux-cubic] [--link NAME …] [--seeds N] [--json FILE]
+    python bench/fluid_senders.py --drawn 12 --draw 1      # links at random
+    python bench/fluid_senders.py --link F --times 10      # ten times the flows and the rate
 
 Each link has seven parts of flows, of which one leaves; before that the means are taken, after it
-the response. Takes about ten minutes on two cores; a link by itself under a minute.
+the response. Intervals are of 95 %, from the packets' seeds drawn again. Takes about ten minutes on
+two cores; a link by itself under a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fluid_links import CLASSIC, SCALABLE, Link, drawn
 
-from forebay.fluid.packets import compare
-
-PACKET_BITS = 8 * 1500
+from forebay.fluid.packets import Comparison, compare
+from forebay.fluid.response import response, spread
 
 #: Packets that are simulated for a link, and runs at least and at most.
 PACKETS, LEAST, MOST = 8e7, 6, 120
 
-#: How far the fluid may be from the packets: mean queue, mean window; period, damping.
+#: How far the fluid may be from the packets: mean queue, packets in flight; period, damping.
 NEAR, SIMILAR = 0.05, 0.2
 
-
-@dataclass(frozen=True)
-class Link:
-    """One link and its law. Times in s; `settled_s` is when means begin."""
-
-    mbit_per_s: float
-    rtt_ms: float
-    flows: int
-    law: str
-    settled_s: float = 40
-    step_s: float = 80
-    end_s: float = 130
-
-    @property
-    def pkts_per_s(self) -> float:
-        return self.mbit_per_s * 1e6 / PACKET_BITS
-
-    def text(self, sender: str) -> str:
-        """The scenario."""
-        buffer_pkts = int(max(4 * self.pkts_per_s * self.rtt_ms / 1e3, 400))
-        leaving = max(round(self.flows / 7), 1)
-        ecn = '"l4s"' if sender == "prague" else "true"
-        traffic = "\n".join(
-            f"""
-[[traffic]]
-label  = "{label}"
-kind   = "ftp"
-flows  = {flows}
-tcp    = "{sender}"
-ecn    = {ecn}
-packet = "1500B"
-rtt    = "{self.rtt_ms}ms"
-access = "10Gbit/s"
-start  = {{ uniform = ["0s", "1s"] }}
-{stop}"""
-            for label, flows, stop in [
-                ("stay", self.flows - leaving, ""),
-                ("leave", leaving, f'stop = "{self.step_s}s"'),
-            ]
-        )
-        return f"""
-duration = "{self.end_s}s"
-measure  = ["{self.settled_s}s", "{self.step_s}s"]
-sample   = "50ms"
-
-[bottleneck]
-rate   = "{self.mbit_per_s}Mbit/s"
-delay  = "{self.rtt_ms / 4}ms"
-buffer = "{buffer_pkts}p"
-ecn    = true
-{traffic}
-[[law]]
-{self.law}
-"""
+Row = dict[str, Any]
 
 
-PI = 'kind = "pi"\ntarget = "{}p"\ngains = "auto"'
-PI_PD = 'kind = "pi-pd"\ntarget = "{}p"\ngains = "auto"'
-
-
-def red(least: int, most: int, max_p: float, w_q: float) -> str:
-    return f'kind = "red"\nmin_th = "{least}p"\nmax_th = "{most}p"\nmax_p = {max_p}\nw_q = {w_q}'
-
-
-#: For senders that answer the share of marks: PI, a step, a ramp on the queue itself, and a law
-#: that couples.
-SCALABLE = {
-    "a": Link(100, 40, 30, PI.format(100), 20, 40, 60),
-    "b": Link(100, 20, 10, red(40, 41, 1.0, 1.0), 20, 40, 60),
-    "c": Link(100, 40, 30, red(20, 420, 0.6, 1.0), 20, 40, 60),
-    "d": Link(100, 40, 20, 'kind = "pi2"', 20, 40, 60),
-}
-
-#: For CUBIC and Reno; gains of PI are those of `forebay design` for the link.
-CLASSIC = {
-    "A": Link(5, 40, 5, PI.format(30)),
-    "B": Link(10, 20, 5, 'kind = "pie"'),
-    "C": Link(30, 200, 30, red(50, 850, 0.015, 1e-3)),
-    "D": Link(50, 200, 20, PI.format(200), 60, 110, 180),
-    "E": Link(100, 100, 70, PI.format(300)),
-    "F": Link(100, 50, 20, PI_PD.format(200)),
-    "G": Link(200, 100, 100, 'kind = "pie"'),
-    "H": Link(200, 200, 60, red(100, 3100, 0.0021, 1e-3), 60, 110, 180),
-    "I": Link(300, 100, 100, PI.format(500)),
-    "J": Link(500, 150, 120, PI.format(1000), 60, 110, 180),
-    "K": Link(1000, 20, 50, 'kind = "pie"'),
-    "L": Link(1000, 50, 500, red(200, 4000, 0.03, 1e-5)),
-    "M": Link(1000, 200, 200, PI.format(2000), 60, 110, 180),
-}
-
-
-def rows(link: Link, sender: str, seeds: int | None) -> list[dict[str, Any]]:
-    """Packets, published, sawtooth."""
+def compared(link: Link, sender: str, seeds: int | None) -> Comparison:
     if seeds is None:
         seeds = int(np.clip(PACKETS / (link.pkts_per_s * link.end_s), LEAST, MOST))
     (found,) = compare(link.text(sender), seeds=seeds, step_s=link.step_s)
-    made = []
+    return found
+
+
+def rows(found: Comparison) -> list[Row]:
+    """Packets, published, sawtooth; of packets with the intervals of the response."""
+    made: list[Row] = []
+    start_s, end_s = found.measure_s
+    step_s = found.step_s or end_s
     for row, line in zip(found.rows(), found.lines, strict=True):
-        part = (line.time_s > link.settled_s) & (line.time_s <= link.step_s)
-        queue = line.queue_pkts[part]
-        # What is on the way, by Little's law; of a link that is busy.
-        window = (queue.mean() + link.pkts_per_s * link.rtt_ms / 1e3) / link.flows
-        deviation = float(queue.std())
-        made.append({**row, "window_pkts": float(window), "queue_deviation_pkts": deviation})
+        part = (line.time_s > start_s) & (line.time_s <= end_s)
+        after = response(line.time_s, line.queue_pkts, step_s, found.duration_s)
+        row_of: Row = {**row, "turn_s": after.turn_s}
+        row_of["queue_deviation_pkts"] = float(line.queue_pkts[part].std())
+        if line.runs_pkts is not None:
+            chance = spread(line.time_s, line.runs_pkts, step_s, found.duration_s, draws=100)
+            row_of |= {"seeds": len(line.runs_pkts), "spread": vars(chance)}
+        made.append(row_of)
     return made
+
+
+def verdict(packets: Row, fluid: Row) -> dict[str, str]:
+    """Each quantity: "yes" within the share that is asked, "chance" within the interval of the
+    packets, or "no". Without a swing in either (damping of 1 and more) there is no period."""
+    words = {}
+    for key in ("queue_mean_pkts", "in_flight_pkts"):
+        words[key] = "yes" if abs(fluid[key] / packets[key] - 1) <= NEAR else "no"
+    chance = packets["spread"]
+    for key, interval in [("turn_s", "period_s"), ("damping", "damping"), ("half_s", "half_s")]:
+        one, other = fluid[key], packets[key]
+        low, high = chance[interval]
+        if one == other or (math.isfinite(one) and abs(one / other - 1) <= SIMILAR):
+            words[key] = "yes"
+        else:
+            words[key] = "chance" if low <= one <= high else "no"
+    return words
+
+
+def _show(name: str, link: Link, made: list[Row]) -> None:
+    print(f"{name} {link.mbit_per_s:g} Mbit/s {link.rtt_ms:g} ms {link.flows} flows")
+    print("   " + ", ".join(link.law.splitlines()))
+    for row in made:
+        cells = [
+            f"{row['by']:10}",
+            f"queue {row['queue_mean_pkts']:8.1f}",
+            f"p {row['probability']:.6f}",
+            f"in flight {row['in_flight_pkts']:6.2f}",
+            f"half {row['half_s']:5.2f}",
+            f"period {row['turn_s']:5.2f}",
+            f"damping {row['damping']:.2f}",
+            f"sd {row['queue_deviation_pkts']:.1f}",
+        ]
+        print("  ", "  ".join(cells))
+    packets = made[0]
+    texts = [f"{key} {low:.3g} to {high:.3g}" for key, (low, high) in packets["spread"].items()]
+    print(f"   {packets['seeds']} seeds: {', '.join(texts)}")
+    print("   sawtooth:", verdict(packets, made[2]), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sender", default="linux-cubic")
-    parser.add_argument("--link", nargs="*", choices=[*CLASSIC, *SCALABLE])
+    parser.add_argument("--link", nargs="*", help="some of the links, by name")
+    parser.add_argument("--drawn", type=int, metavar="N", help="N links at random")
+    parser.add_argument("--draw", type=int, default=1, help="the seed of the draw")
+    parser.add_argument("--times", type=int, default=1, help="as many times the flows and the rate")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if given.drawn:
+        links = drawn(given.drawn, given.draw, given.sender)
+    elif given.sender in ("dctcp", "prague"):
+        links = SCALABLE
+    else:
+        links = CLASSIC
     everything = {}
-    links = CLASSIC | SCALABLE
-    usual = SCALABLE if given.sender in ("dctcp", "prague") else CLASSIC
-    for name in given.link or usual:
-        link = links[name]
-        everything[name] = made = rows(link, given.sender, given.seeds)
-        print(f"{name} {link.mbit_per_s:g} Mbit/s {link.rtt_ms:g} ms {link.flows} flows")
-        for row in made:
-            cells = [
-                f"{row['by']:10}",
-                f"queue {row['queue_mean_pkts']:8.1f}",
-                f"p {row['probability']:.6f}",
-                f"W {row['window_pkts']:6.2f}",
-                f"half {row['half_s']:5.2f}",
-                f"period {row['period_s'] or float('nan'):5.2f}",
-                f"damping {row['damping']:.2f}",
-                f"sd {row['queue_deviation_pkts']:.1f}",
-            ]
-            print("  ", "  ".join(cells), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(everything))
+    for name in given.link or links:
+        link, _ = links[name].designed(given.sender)
+        if given.times > 1:
+            link = link.times(given.times)
+        made = rows(compared(link, given.sender, given.seeds))
+        everything[name] = {"link": vars(link), "rows": made}
+        _show(name, link, made)
+        if given.json:
+            given.json.write_text(json.dumps(everything))
 
 
 if __name__ == "__main__":

@@ -439,6 +439,8 @@ class FluidTrace:
     queue_pkts: NDArray[np.float64]
     probability: NDArray[np.float64]
     window_pkts: NDArray[np.float64]
+    #: of a mean flow through the first bottleneck
+    in_flight_pkts: NDArray[np.float64]
     rtt_s: NDArray[np.float64]
 
 class OperatingPoint:

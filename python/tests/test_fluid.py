@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from conftest import Cli
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
+import forebay
 from forebay import ScenarioError, fluid
-from forebay.fluid.packets import compare, figure, response
+from forebay.fluid.packets import compare, figure
+from forebay.fluid.response import response, spread
 
 #: staqm's PI for N = 60, C = 3750 packets/s, R = 0.2467 s, at 160 Hz.
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160
@@ -211,6 +214,47 @@ def test_responses_are_measured() -> None:
     assert share == pytest.approx(0.5, abs=0.02)
 
 
+def test_what_chance_does_to_a_response() -> None:
+    time_s = np.arange(0, 40, 0.2)
+    after = np.clip(time_s - 10, 0, None)
+    swing = 300 - 100 * (time_s > 10) * np.exp(-0.4 * after) * np.cos(2 * np.sqrt(0.96) * after)
+    rng = np.random.default_rng(1)
+    widths = []
+    for runs in (16, 64):
+        found = spread(time_s, swing + rng.normal(0, 40, (runs, len(time_s))), 10, 40, draws=25)
+        low, high = found.damping
+        assert low <= 0.2 <= high
+        assert found.period_s[0] <= 2 * np.pi / (2 * np.sqrt(0.96)) <= found.period_s[1]
+        widths.append(high - low)
+    # Four times the runs, half the chance.
+    assert 0.25 < widths[1] / widths[0] < 0.85
+    # One run that swings and one that creeps back: either may be all that is drawn.
+    creep = np.where(time_s > 10, 300 - 100 * np.exp(-after / 3), 300.0)
+    found = spread(time_s, np.array([swing, creep]), 10, 40, draws=25)
+    assert found.damping[0] == pytest.approx(0.2, rel=0.05)
+    assert found.damping[1] > 0.7
+
+
+@pytest.mark.parametrize("tcp", ["reno", "linux-cubic"])
+def test_windows_are_recorded(tcp: str) -> None:
+    # A receiver's window of 8 packets on an idle link; the mice beside them have other windows.
+    flows = {"tcp": tcp, "rtt": "200ms", "packet": "1000B"}
+    scenario = {
+        "duration": "10s",
+        "bottleneck": {"rate": "30Mbit/s", "delay": "10ms", "buffer": "800p"},
+        "traffic": [
+            {"kind": "ftp", "flows": 2, "window": "8p", **flows},
+            {"kind": "mice", "flows": 3, "window": "20p", **flows},
+        ],
+        "law": [{"kind": "droptail"}],
+    }
+    samples = forebay.run({**scenario, "windows": True}).samples
+    late = samples.filter(pl.col("time_s") > 5)["in_flight_pkts"]
+    assert len(late) == 500
+    assert set(late) == {8.0}
+    assert "in_flight_pkts" not in forebay.run(scenario).samples.columns
+
+
 def test_sawtooth_windows_meet_the_packets(tmp_path: Path) -> None:
     path = tmp_path / "red.toml"
     path.write_text(ONE)
@@ -218,6 +262,9 @@ def test_sawtooth_windows_meet_the_packets(tmp_path: Path) -> None:
     packets, published, sawtooth = found.rows()
     queue = float(packets["queue_mean_pkts"] or 0)
     assert sawtooth["queue_mean_pkts"] == pytest.approx(queue, rel=0.05)
+    # 750 packets are on the way beside the queue; by the recorded windows of the flows.
+    assert packets["in_flight_pkts"] == pytest.approx((750 + queue) / 120, rel=0.02)
+    assert sawtooth["in_flight_pkts"] == pytest.approx(packets["in_flight_pkts"], rel=0.02)
     # As published, p·W² = 2: too much signal, and under RED too long a queue. docs/fluid.md.
     assert float(published["queue_mean_pkts"] or 0) > 1.1 * queue
 

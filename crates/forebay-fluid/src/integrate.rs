@@ -244,6 +244,7 @@ impl<'a> Engine<'a> {
                 queue_pkts: columns(queues.len()),
                 probability: columns(queues.len()),
                 window_pkts: columns(sources.len()),
+                in_flight_pkts: Vec::new(),
                 rtt_s: columns(sources.len()),
             },
             order: model.order(),
@@ -632,6 +633,17 @@ impl<'a> Engine<'a> {
         source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>()
     }
 
+    /// Of a mean flow through the first bottleneck.
+    fn in_flight_pkts(&self) -> f64 {
+        let (mut flows, mut pkts) = (0.0, 0.0);
+        for &i in &self.queues[0].passing {
+            let source = &self.sources[i];
+            flows += source.flows;
+            pkts += source.flows * source.class.windows.in_flight(self.state[i]);
+        }
+        pkts / flows
+    }
+
     fn record(&mut self, now: Time) {
         let classes = self.sources.len();
         let since_s = now.since(self.last_row).as_secs_f64();
@@ -647,6 +659,7 @@ impl<'a> Engine<'a> {
             self.trace.probability[v].push(mean);
             self.trace.queue_pkts[v].push(self.state[classes + v]);
         }
+        self.trace.in_flight_pkts.push(self.in_flight_pkts());
         for (i, source) in self.sources.iter().enumerate() {
             let rtt_s = self.rtt_s(i);
             self.trace.rtt_s[i].push(rtt_s);

@@ -14,6 +14,9 @@ pub struct Trace {
     pub probability: Vec<Vec<f64>>,
     /// By class: window of one flow; NaN while there is none.
     pub window_pkts: Vec<Vec<f64>>,
+    /// Packets in flight of one flow, the mean over those that pass the first bottleneck; NaN while
+    /// there is none. With sawtooth windows half a packet less than the window.
+    pub in_flight_pkts: Vec<f64>,
     /// By class: round-trip time with queueing.
     pub rtt_s: Vec<Vec<f64>>,
 }

@@ -201,6 +201,7 @@ pub struct FluidTrace {
     queue_pkts: Py<PyArray2<f64>>,
     probability: Py<PyArray2<f64>>,
     window_pkts: Py<PyArray2<f64>>,
+    in_flight_pkts: Py<PyArray1<f64>>,
     rtt_s: Py<PyArray2<f64>>,
 }
 
@@ -220,6 +221,7 @@ impl FluidTrace {
             queue_pkts: columns(&trace.queue_pkts)?,
             probability: columns(&trace.probability)?,
             window_pkts: columns(&trace.window_pkts)?,
+            in_flight_pkts: PyArray1::from_vec(py, trace.in_flight_pkts).unbind(),
             rtt_s: columns(&trace.rtt_s)?,
             time_s: PyArray1::from_vec(py, trace.time_s).unbind(),
         })

@@ -23,6 +23,8 @@ pub struct Scenario {
     pub sample: Span,
     /// Set-point that QACD is taken against; a law's own `target` where absent.
     pub target: Option<SetPoint>,
+    /// Samples have the packets in flight of a mean flow of ftp.
+    pub windows: bool,
     /// The link under test: metrics are taken here.
     pub bottleneck: Link,
     /// The other links with a queue. With the bottleneck first, links are numbered from 0.

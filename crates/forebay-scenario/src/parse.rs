@@ -171,6 +171,7 @@ fn scenario(document: &Document, files: &Files) -> Result<Scenario, Fault> {
         duration: top.duration,
         sample: top.sample,
         target: top.target.0,
+        windows: top.windows,
         bottleneck: links.remove(0),
         links,
         traffic,

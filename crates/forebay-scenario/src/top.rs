@@ -23,6 +23,9 @@ params! {
         seeds: u32 = 1, 1.0 => 1e4;
         /// Set-point for QACD; by default each law's own `target`.
         target: Maybe<SetPoint> = Maybe(None), 0.0 => 1e9;
+        /// Record the windows of TCP: with every sample the packets in flight of one flow of `ftp`,
+        /// the mean of those over the bottleneck that have data, as `in_flight_pkts`.
+        windows: bool = false, 0.0 => 1.0;
     }
 }
 

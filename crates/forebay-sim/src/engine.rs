@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, Discipline, Ecn, ParamError, Span, Time, TrafficClass};
-use forebay_scenario::{Link, LinkSetting, Scenario, Setting};
+use forebay_scenario::{Link, LinkSetting, Scenario, Setting, TrafficKind};
 use forebay_trace::{
     Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, Transfer, Viewer,
 };
@@ -380,8 +380,10 @@ impl<const ONE: bool> Engine<ONE> {
             self.pass_back(now + 1);
         } else if now == self.agenda.sample {
             self.pass_inside(now + 1, now);
+            // Of the bottleneck alone.
+            let mut in_flight_pkts = self.mean_in_flight_pkts();
             for port in &mut self.ports {
-                port.sample(now);
+                port.sample(now, in_flight_pkts.take());
                 for blocks in port.record.lost_blocks.drain(..) {
                     self.blocks.take(blocks);
                 }
@@ -395,6 +397,30 @@ impl<const ONE: bool> Engine<ONE> {
         } else {
             self.pass_inside(now + 1, now + 1);
         }
+    }
+
+    /// Packets in flight of a flow of ftp over the bottleneck that has data, where the scenario
+    /// asks; NaN while there is none.
+    fn mean_in_flight_pkts(&mut self) -> Option<f64> {
+        self.scenario.windows.then(|| {
+            let (mut flows, mut pkts) = (0_u32, 0_u64);
+            let classes = self.network.classes.iter_mut().zip(&self.scenario.traffic);
+            for (class, traffic) in classes {
+                let lasting = matches!(traffic.kind, TrafficKind::Ftp(_));
+                let (true, Some(tcp)) = (lasting && class.links.contains(&0), &mut class.tcp)
+                else {
+                    continue;
+                };
+                for flow in class.first..class.first + class.count {
+                    let sender = self.network.routes[flow as usize].sender;
+                    if let Some(in_flight) = tcp.senders.endless_in_flight_pkts(sender) {
+                        flows += 1;
+                        pkts += u64::from(in_flight);
+                    }
+                }
+            }
+            pkts as f64 / f64::from(flows)
+        })
     }
 
     /// What flows got since the last call. A packet counts when it leaves its last queue.

@@ -94,7 +94,8 @@ impl Port {
         }
     }
 
-    pub fn sample(&mut self, now: u64) {
+    /// `in_flight_pkts` is of a mean flow, where it is recorded.
+    pub fn sample(&mut self, now: u64, in_flight_pkts: Option<f64>) {
         let now = Time::from_nanos(now);
         let recorder = &mut self.record.recorder;
         let bits = self.capacity.recorded_bits(now);
@@ -105,7 +106,12 @@ impl Port {
             now,
             discipline.len_packets(),
             discipline.len_bytes(),
-            |out| discipline.probe(out),
+            |out| {
+                discipline.probe(out);
+                if let Some(pkts) = in_flight_pkts {
+                    out("in_flight_pkts", pkts);
+                }
+            },
         );
     }
 }

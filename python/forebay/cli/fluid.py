@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, str | float | None]
 
-DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2}
+DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
 def fluid(

@@ -10,10 +10,10 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from forebay._native import ScenarioError
 from forebay.fluid import api
+from forebay.fluid.response import response
 from forebay.report import plots, words
 from forebay.run.api import run
 
@@ -24,72 +24,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Fits start from these natural frequencies (rad/s) and damping ratios.
-STARTS = [(w, z) for w in (0.3, 0.8, 2.0) for z in (0.1, 0.4, 0.9)]
-
-#: Above this damping ratio, overshoot is under 5 % and a period means little.
-SWINGS = 0.7
-
 NAMES = ("packets", "published", "sawtooth")
 #: The same in a legend.
 LEGEND = ("packets, simulated", "fluid, published equations", "fluid, sawtooth windows")
-
-
-@dataclass(frozen=True)
-class Response:
-    """How a queue comes back after a step, from its farthest point on.
-
-    half_s: until half of the way is back.
-    period_s, damping: of the second-order response that fits best; no period where it does
-    not swing (a damping ratio above 0.7).
-    """
-
-    half_s: float
-    period_s: float | None
-    damping: float
-
-
-def response(time_s: Floats, queue_pkts: Floats, start_s: float, end_s: float) -> Response:
-    """Measures the response to a step at `start_s`, up to `end_s`.
-
-    The queue need not return to where it was: its mean over the last tenth is the end.
-    """
-    part = (time_s > start_s) & (time_s <= end_s)
-    time_s, queue_pkts = time_s[part], queue_pkts[part]
-    away = queue_pkts - queue_pkts[-max(len(queue_pkts) // 10, 1) :].mean()
-    # The first quarter has the step's own excursion, later ones its oscillation.
-    first = int(np.argmax(np.abs(away[: max(len(away) // 4, 1)])))
-    time_s, away = time_s[first:] - time_s[first], away[first:]
-    half_s = float(time_s[np.argmax(away / away[0] < 0.5)])
-    frequency, damping = _second_order(time_s, away)
-    swings = damping < SWINGS
-    period_s = 2 * np.pi / (frequency * np.sqrt(1 - damping**2)) if swings else None
-    return Response(half_s, period_s, damping)
-
-
-def _second_order(time_s: Floats, away: Floats) -> tuple[float, float]:
-    """Natural frequency (rad/s) and damping ratio of the best fit, by least squares.
-
-    The two amplitudes and the rest are linear, so only frequency and damping are searched.
-    """
-
-    def cost(log: Floats) -> float:
-        frequency, damping = np.exp(log)
-        decay = np.exp(-damping * frequency * time_s)
-        turn = frequency * np.sqrt(abs(1 - damping**2)) * time_s
-        if damping < 1:
-            pair = [decay * np.cos(turn), decay * np.sin(turn)]
-        else:
-            slow = np.exp(turn - damping * frequency * time_s)
-            pair = [slow, decay * np.exp(-turn)]
-        basis = np.column_stack([*pair, np.ones_like(time_s)])
-        weights = np.linalg.lstsq(basis, away, rcond=None)[0]
-        return float(np.mean((basis @ weights - away) ** 2))
-
-    fits = [minimize(cost, np.log(start), method="Nelder-Mead") for start in STARTS]
-    best = min(fits, key=lambda fit: float(fit.fun))
-    frequency, damping = np.exp(best.x)
-    return float(frequency), float(damping)
 
 
 @dataclass(frozen=True)
@@ -100,6 +37,10 @@ class Line:
     time_s: Floats
     queue_pkts: Floats
     probability: Floats
+    #: of a mean flow
+    in_flight_pkts: Floats
+    #: the queue in each run, a row for each; None of a fluid
+    runs_pkts: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +60,8 @@ class Comparison:
     target_pkts: float | None
 
     def rows(self) -> list[dict[str, str | float | None]]:
-        """Mean queue and probability, and the response to the step, for each line."""
+        """Means of queue, probability and packets in flight of a flow, and the response to the
+        step, for each line."""
         rows: list[dict[str, str | float | None]] = []
         for line in self.lines:
             start_s, end_s = self.measure_s
@@ -130,6 +72,7 @@ class Comparison:
                 "by": line.name,
                 "queue_mean_pkts": float(line.queue_pkts[part].mean()),
                 "probability": float(line.probability[part].mean()),
+                "in_flight_pkts": float(np.nanmean(line.in_flight_pkts[part])),
             }
             if self.step_s is not None:
                 after = response(line.time_s, line.queue_pkts, self.step_s, self.duration_s)
@@ -161,7 +104,8 @@ def compare(
         name: api.scenario(path, laws=laws, sets=sets, sawtooth=name == "sawtooth")
         for name in NAMES[1:]
     }
-    result = run(path, laws or None, [f"{key}={value}" for key, value in sets], seeds)
+    texts = [f"{key}={value}" for key, value in sets]
+    result = run(path, laws or None, [*texts, "windows=true"], seeds)
     points = {point.label: point for point in result.plan.points}
     comparisons = []
     for pair in zip(*fluids.values(), strict=True):
@@ -171,7 +115,13 @@ def compare(
             raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
         lines = [_packets(result, pair[0])]
         lines += [
-            Line(name, trace.time_s, trace.queue_pkts[0], trace.probability[0])
+            Line(
+                name,
+                trace.time_s,
+                trace.queue_pkts[0],
+                trace.probability[0],
+                trace.in_flight_pkts,
+            )
             for name, trace in zip(fluids, pair, strict=True)
         ]
         law = next(law for law in point.laws if law.label == pair[0].law)
@@ -192,14 +142,18 @@ def compare(
 
 def _packets(result: Result, like: FluidTrace) -> Line:
     """Mean over the seeds; the probability is signals over arrivals of each sample."""
+    rows = result.samples.filter(
+        pl.col("law") == like.law,
+        pl.col("point") == like.point,
+        pl.col("link") == result.links[0],
+    ).sort("seed", "time_s")
     means = (
-        result.samples.filter(
-            pl.col("law") == like.law,
-            pl.col("point") == like.point,
-            pl.col("link") == result.links[0],
+        rows.group_by("time_s")
+        .agg(
+            pl.mean("queue_pkts"),
+            pl.col("in_flight_pkts").fill_nan(None).mean().fill_null(float("nan")),
+            pl.sum("arrivals", "early_drops", "forced_drops", "marks"),
         )
-        .group_by("time_s")
-        .agg(pl.mean("queue_pkts"), pl.sum("arrivals", "early_drops", "forced_drops", "marks"))
         .sort("time_s")
     )
     signals = means.select(pl.sum_horizontal("early_drops", "forced_drops", "marks")).to_series()
@@ -209,6 +163,8 @@ def _packets(result: Result, like: FluidTrace) -> Line:
         means["time_s"].to_numpy(),
         means["queue_pkts"].to_numpy(),
         (signals / arrivals).to_numpy(),
+        means["in_flight_pkts"].to_numpy(),
+        rows["queue_pkts"].to_numpy().astype(float).reshape(-1, len(means)),
     )
 
 

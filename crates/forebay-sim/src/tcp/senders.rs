@@ -16,6 +16,12 @@ pub trait Sender: Send {
 
     fn connection(&mut self) -> &mut Connection;
 
+    /// Packets that are taken to be in the network; here those sent and not acknowledged.
+    fn in_flight_pkts(&mut self) -> u32 {
+        let connection = self.connection();
+        connection.next.saturating_sub(connection.una)
+    }
+
     /// Takes an ACK and sends what it allows.
     fn on_ack(&mut self, ack: &Ack, step: &mut Step);
 
@@ -64,6 +70,9 @@ pub trait Senders: Send {
 
     /// Whether the application has endless data.
     fn endless(&mut self, index: u32) -> bool;
+
+    /// Packets in flight, where the application has endless data.
+    fn endless_in_flight_pkts(&mut self, index: u32) -> Option<u32>;
 
     /// Takes an ACK of the connection with this number.
     fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut Step) -> Outcome;
@@ -135,6 +144,11 @@ impl<S: Sender> Senders for List<S> {
 
     fn endless(&mut self, index: u32) -> bool {
         self.0[index as usize].connection().limit == u32::MAX
+    }
+
+    fn endless_in_flight_pkts(&mut self, index: u32) -> Option<u32> {
+        let endless = self.endless(index);
+        endless.then(|| self.0[index as usize].in_flight_pkts())
     }
 
     fn on_ack(&mut self, index: u32, number: u16, ack: &Ack, step: &mut Step) -> Outcome {

@@ -127,6 +127,10 @@ impl<W: Window> Sender for Linux<W> {
         &mut self.connection
     }
 
+    fn in_flight_pkts(&mut self) -> u32 {
+        self.board.in_flight()
+    }
+
     fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
         let before = self.connection.una;
         if ack.next < before {

@@ -1,0 +1,188 @@
+"""The links on which bench/fluid_senders.py lays the fluid beside packets."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from forebay import ScenarioError
+from forebay.control.fit import fit
+from forebay.run import auto, experiment
+
+PACKET_BITS = 8 * 1500
+
+#: Parameters of laws that are per packet of queue: on a link of ten times the packets, a tenth.
+PER_PACKET = {"a", "b", "k_p", "k_i", "k_d", "w_q"}
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link and its law. Times in s; `settled_s` is when means begin, `step_s` when a seventh
+    of the flows leaves."""
+
+    mbit_per_s: float
+    rtt_ms: float
+    flows: int
+    law: str
+    settled_s: float = 40
+    step_s: float = 80
+    end_s: float = 130
+    sample_ms: float = 50
+
+    @property
+    def pkts_per_s(self) -> float:
+        return self.mbit_per_s * 1e6 / PACKET_BITS
+
+    def text(self, sender: str) -> str:
+        """The scenario."""
+        buffer_pkts = int(max(4 * self.pkts_per_s * self.rtt_ms / 1e3, 400))
+        leaving = max(round(self.flows / 7), 1)
+        ecn = '"l4s"' if sender == "prague" else "true"
+        traffic = "\n".join(
+            f"""
+[[traffic]]
+label  = "{label}"
+kind   = "ftp"
+flows  = {flows}
+tcp    = "{sender}"
+ecn    = {ecn}
+packet = "1500B"
+rtt    = "{self.rtt_ms}ms"
+access = "10Gbit/s"
+start  = {{ uniform = ["0s", "1s"] }}
+{stop}"""
+            for label, flows, stop in [
+                ("stay", self.flows - leaving, ""),
+                ("leave", leaving, f'stop = "{self.step_s}s"'),
+            ]
+        )
+        return f"""
+duration = "{self.end_s}s"
+measure  = ["{self.settled_s}s", "{self.step_s}s"]
+sample   = "{self.sample_ms}ms"
+
+[bottleneck]
+rate   = "{self.mbit_per_s}Mbit/s"
+delay  = "{self.rtt_ms / 4}ms"
+buffer = "{buffer_pkts}p"
+ecn    = true
+{traffic}
+[[law]]
+{self.law}
+"""
+
+    def designed(self, sender: str) -> tuple[Link, str]:
+        """The link with numbers in place of `gains = "auto"`, and how they were found."""
+        text, _, lines = auto.resolved(self.text(sender).encode(), "link")
+        (law,) = tomllib.loads(text.decode())["law"]
+        words = [f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v!r}" for k, v in law.items()]
+        return replace(self, law="\n".join(words)), "; ".join(lines)
+
+    def times(self, factor: int) -> Link:
+        """As many times the flows and the rate: the same windows, round trips and probabilities,
+        and the same loop. The law must have numbers."""
+
+        def longer(found: re.Match[str]) -> str:
+            key, value = found.groups()
+            if key in PER_PACKET:
+                return f"{key} = {float(value) / factor!r}"
+            if value.endswith('p"'):
+                return f'{key} = "{float(value[1:-2]) * factor!r}p"'
+            return found.group()
+
+        law = re.sub(r"(?m)^(\w+) = (.*)$", longer, self.law)
+        return replace(
+            self, mbit_per_s=self.mbit_per_s * factor, flows=self.flows * factor, law=law
+        )
+
+
+PI = 'kind = "pi"\ntarget = "{}p"\ngains = "auto"'
+PI_PD = 'kind = "pi-pd"\ntarget = "{}p"\ngains = "auto"'
+
+
+def red(least: int, most: int, max_p: float, w_q: float) -> str:
+    return f'kind = "red"\nmin_th = "{least}p"\nmax_th = "{most}p"\nmax_p = {max_p}\nw_q = {w_q}'
+
+
+#: For senders that answer the share of marks: PI, a step, a ramp on the queue itself, and a law
+#: that couples.
+SCALABLE = {
+    "a": Link(100, 40, 30, PI.format(100), 20, 40, 60),
+    "b": Link(100, 20, 10, red(40, 41, 1.0, 1.0), 20, 40, 60),
+    "c": Link(100, 40, 30, red(20, 420, 0.6, 1.0), 20, 40, 60),
+    "d": Link(100, 40, 20, 'kind = "pi2"', 20, 40, 60),
+}
+
+#: For CUBIC and Reno, chosen by hand; some of them instead of others that did not settle.
+CLASSIC = {
+    "A": Link(5, 40, 5, PI.format(30)),
+    "B": Link(10, 20, 5, 'kind = "pie"'),
+    "C": Link(30, 200, 30, red(50, 850, 0.015, 1e-3)),
+    "D": Link(50, 200, 20, PI.format(200), 60, 110, 180),
+    "E": Link(100, 100, 70, PI.format(300)),
+    "F": Link(100, 50, 20, PI_PD.format(200)),
+    "G": Link(200, 100, 100, 'kind = "pie"'),
+    "H": Link(200, 200, 60, red(100, 3100, 0.0021, 1e-3), 60, 110, 180),
+    "I": Link(300, 100, 100, PI.format(500)),
+    "J": Link(500, 150, 120, PI.format(1000), 60, 110, 180),
+    "K": Link(1000, 20, 50, 'kind = "pie"'),
+    "L": Link(1000, 50, 500, red(200, 4000, 0.03, 1e-5)),
+    "M": Link(1000, 200, 200, PI.format(2000), 60, 110, 180),
+}
+
+#: Laws of the links that are drawn, each as often as the others.
+DRAWN_LAWS = ("pi", "pi-pd", "pid", "red", "pie", "pi2")
+#: Mbit/s, ms, and packets of a window, each drawn evenly on a logarithmic scale.
+RATES, RTTS, WINDOWS = (5.0, 1000.0), (10.0, 200.0), (8.0, 100.0)
+#: One of them leaves.
+FEWEST_FLOWS = 7
+
+
+def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
+    """Links at random, with gains and set-points of `gains = "auto"`.
+
+    A draw is made anew where its link has fewer than seven flows, and where the tool itself
+    refuses the law, calls it unstable, or designs it with an S above 2; nothing else is left out.
+    Means begin after one and a half times the settling time that the design states, and 40 s at
+    least.
+    """
+    rng = random.Random(seed)
+
+    def evenly(low: float, high: float) -> float:
+        return low * (high / low) ** rng.random()
+
+    links: dict[str, Link] = {}
+    while len(links) < count:
+        law = DRAWN_LAWS[len(links) % len(DRAWN_LAWS)]
+        mbit_per_s, rtt_ms, window = evenly(*RATES), evenly(*RTTS), evenly(*WINDOWS)
+        # Two digits, as people write links. The set-point is a quarter of what is on the way.
+        mbit_per_s, rtt_ms = float(f"{mbit_per_s:.2g}"), float(f"{rtt_ms:.2g}")
+        on_the_way = 1.25 * mbit_per_s * 1e3 * rtt_ms / PACKET_BITS
+        flows = round(on_the_way / window)
+        if flows < FEWEST_FLOWS:
+            continue
+        link = Link(mbit_per_s, rtt_ms, flows, f'kind = "{law}"\ngains = "auto"')
+        try:
+            made = fit(law, auto.place(experiment.read(link.text(sender)).plan))
+        except ScenarioError as error:
+            print(f"drawn anew: {error}")
+            continue
+        calm = made.sensitivity is not None and round(made.sensitivity, 1) <= 2
+        if made.settling_s is None or not calm:
+            print(f"drawn anew: {made.line}")
+            continue
+        settled_s = round(max(40, 1.5 * made.settling_s))
+        step_s = settled_s + round(max(40, made.settling_s / 2))
+        links[f"{seed}.{len(links) + 1}"] = replace(
+            link,
+            settled_s=settled_s,
+            step_s=step_s,
+            # Long enough for a swing, and not so long that noise is most of what is fitted.
+            end_s=step_s + round(float(np.clip(4 * made.settling_s, 10, 150))),
+            sample_ms=min(50, round(rtt_ms / 2)),
+        )
+    return links
