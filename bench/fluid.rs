@@ -1,10 +1,10 @@
-//! Time of one fluid run, 100 s at steps of 1 ms: `cargo bench -p forebay-fluid`.
+//! Time of one fluid run, 100 s: `cargo bench -p forebay-fluid`.
 //! The aim is under 20 ms for one class and one queue, windows smooth.
 
 use std::time::Instant;
 
 use forebay_core::{laws, Bytes, QueueChoice, Rate, Span};
-use forebay_fluid::{run, Bottleneck, Class, Model, Windows};
+use forebay_fluid::{run, Bottleneck, Class, Model, Step, Windows};
 use forebay_scenario::LawChoice;
 
 const RUNS: usize = 20;
@@ -57,7 +57,7 @@ fn model(kind: &str, classes: u32, windows: Windows) -> Model {
             .collect(),
         changes: Vec::new(),
         duration: Span::from_secs(100),
-        step: Span::from_millis(1),
+        step: Step::AUTO,
         sample: Span::from_millis(10),
         seed: 1,
     }

@@ -424,7 +424,7 @@ def fluid_scenario(
     sets: list[tuple[str, str]] = ...,
     laws: list[str] = ...,
     sawtooth: bool = False,
-    step: str = "1ms",
+    step: str = "auto",
     read: Callable[[str], bytes | None] | None = None,
 ) -> list[FluidTrace]: ...
 

@@ -56,7 +56,9 @@ w_q    = 2e-5
 """
 
 
-def pi_model(duration: str, sample: str = "10ms", tcp: str = "reno") -> fluid.Model:
+def pi_model(
+    duration: str, sample: str = "10ms", tcp: str = "reno", step: str = "auto"
+) -> fluid.Model:
     """Packets of 1 MB, so that a law that counts bytes sees the queue to 1e-6 packets."""
     law = fluid.Bottleneck(
         "pi",
@@ -66,7 +68,7 @@ def pi_model(duration: str, sample: str = "10ms", tcp: str = "reno") -> fluid.Mo
         params={"target": f"{TARGET}p", "a": A, "b": B, "queue_in_bytes": True},
     )
     flows = fluid.Class(FLOWS, f"{RTT_S}s", marks=True, initial_window_pkts=15, tcp=tcp)
-    return fluid.Model([law], [flows], duration, sample=sample)
+    return fluid.Model([law], [flows], duration, sample=sample, step=step)
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,11 @@ def test_the_integration_agrees_with_scipys() -> None:
     windows, queues = method_of_steps(5.0, SENDERS["reno"])
     # Neither bound of the queue is met, so that nothing but the equations counts.
     assert 0 < queues[1:].min() < 120 < 200 < queues.max() < 800
-    trace = fluid.run(pi_model(duration="5s", sample="6.25ms"))
-    assert trace.time_s == pytest.approx(np.arange(len(queues)) * TICK_S)
-    assert np.abs(trace.queue_pkts[0] - queues).max() < 1e-3
-    assert np.abs(trace.window_pkts[0] - windows).max() < 1e-4
+    for step, most in [("1ms", 1e-3), ("auto", 3e-3)]:
+        trace = fluid.run(pi_model(duration="5s", sample="6.25ms", step=step))
+        assert trace.time_s == pytest.approx(np.arange(len(queues)) * TICK_S)
+        assert np.abs(trace.queue_pkts[0] - queues).max() < most
+        assert np.abs(trace.window_pkts[0] - windows).max() < most / 10
 
 
 @pytest.mark.parametrize("tcp", ["cubic", "dctcp"])
@@ -179,7 +182,8 @@ def test_other_senders_agree_with_scipys_integration(tcp: str) -> None:
 
 
 def test_halving_the_step_changes_little() -> None:
-    assert fluid.halving(pi_model(duration="20s"))["queue_pkts"] < 1e-3
+    assert fluid.halving(pi_model(duration="20s"))["queue_pkts"] < 3e-3
+    assert fluid.halving(pi_model(duration="20s", step="1ms"))["queue_pkts"] < 1e-4
 
 
 def test_a_model_that_makes_no_sense_is_refused() -> None:
@@ -188,6 +192,8 @@ def test_a_model_that_makes_no_sense_is_refused() -> None:
     for model, words in [
         (fluid.Model([link], [fluid.Class(60, "200")]), 'classes.0.rtt: found "200"'),
         (fluid.Model([link], [flows], step="1s"), "classes.0.rtt"),
+        (fluid.Model([link], [flows], step="soon"), 'step: found "soon", allowed: "auto", or'),
+        (fluid.Model([link], [fluid.Class(9, "1us")]), "duration: found"),
         (fluid.Model([link], [fluid.Class(60, "200ms", tcp="bbr")]), 'tcp: found "bbr"'),
         (fluid.Model([link], [fluid.Class(60, "200ms", route=[1])]), "classes.0.route"),
         (fluid.Model([fluid.Bottleneck("pye", "1Mbit/s", 9)], [flows]), "bottlenecks.0.law"),

@@ -32,10 +32,13 @@ mod model;
 mod port;
 mod scenario;
 mod senders;
+mod step;
+mod system;
 mod trace;
 
 pub use integrate::run;
 pub use model::{Bottleneck, Change, Class, Model, What};
 pub use scenario::from_scenario;
 pub use senders::{Control, Reduction, Sender, Windows, SPREAD};
+pub use step::Step;
 pub use trace::{halving, Halving, Trace};

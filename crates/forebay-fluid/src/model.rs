@@ -4,6 +4,7 @@ use forebay_core::{Bytes, ParamError, Rate, Site, Span, Time};
 use forebay_scenario::LawChoice;
 
 use crate::senders::{feedback_rtts, Equations, Sender, Windows};
+use crate::step::Step;
 
 /// Most steps of one run: memory grows with them.
 const MOST_STEPS: f64 = 2e7;
@@ -16,9 +17,9 @@ pub struct Model {
     /// In order of time.
     pub changes: Vec<Change>,
     pub duration: Span,
-    /// Longest integration step. Steps also end where a law's clock ticks, where something
-    /// changes, and where either of these reaches a sender.
-    pub step: Span,
+    /// Length of integration steps. They also end where a law's clock ticks, where something
+    /// changes, and where a change reaches a sender.
+    pub step: Step,
     /// Time between two rows of the trace.
     pub sample: Span,
     /// For laws that draw at random; nothing else does.
@@ -224,12 +225,22 @@ impl Model {
             }
         }
         positive("sample".into(), self.sample.as_secs_f64(), "seconds")?;
-        positive("step".into(), self.step.as_secs_f64(), "seconds")?;
-        let shortest = self.step.min(self.sample).as_secs_f64();
+        let (shortest, key) = match self.step {
+            Step::Longest(step) => {
+                positive("step".into(), step.as_secs_f64(), "seconds")?;
+                (step, "step")
+            }
+            // A step is a good part of the shortest round trip, or more where little happens.
+            Step::Auto { .. } => {
+                let rtts = self.classes.iter().map(|class| class.rtt);
+                (rtts.min().unwrap_or(self.duration), "duration")
+            }
+        };
+        let shortest = shortest.min(self.sample).as_secs_f64();
         let steps = self.duration.as_secs_f64() / shortest;
         if steps > MOST_STEPS {
             return Err(ParamError::new(
-                "step",
+                key,
                 format!("{steps:.1e} steps"),
                 format!("at most {MOST_STEPS:.0e} steps in a run"),
             ));
@@ -290,10 +301,12 @@ impl Model {
 
     /// A step must not need a value that it has yet to compute.
     fn check_rtt(&self, key: String, rtt: Span) -> Result<(), ParamError> {
-        if rtt >= self.step && rtt > Span::ZERO {
-            return Ok(());
+        match self.step {
+            Step::Longest(step) if rtt < step => {
+                let allowed = format!("at least one integration step, \"{step}\"");
+                Err(ParamError::new(&key, format!("\"{rtt}\""), allowed))
+            }
+            _ => positive(key, rtt.as_secs_f64(), "seconds"),
         }
-        let allowed = format!("at least one integration step, \"{}\"", self.step);
-        Err(ParamError::new(&key, format!("\"{rtt}\""), allowed))
     }
 }

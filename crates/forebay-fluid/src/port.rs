@@ -12,9 +12,8 @@ use forebay_core::{
 
 use crate::model::Bottleneck;
 
-/// With this many packets in a step, a law that can takes them at once: so a run takes no longer
-/// on a faster link.
-const MANY: u64 = 32;
+/// A probability that moves by more than this part in a step jumps.
+const SMOOTH: f64 = 0.2;
 
 pub struct Port {
     law: Box<dyn Law>,
@@ -28,11 +27,16 @@ pub struct Port {
     arrived: Count,
     overflowed: Count,
     left: Count,
+    /// What the link could have sent besides.
+    missed: Count,
     last_arrival: Time,
     /// Signals of a law without an intensity that the flows have yet to get.
     owed: f64,
     /// Probability now.
     pub probability: f64,
+    /// Its slope, per second, where it moves evenly; and since when.
+    trend: f64,
+    since_s: f64,
 }
 
 #[derive(Default)]
@@ -57,10 +61,25 @@ pub struct Passed {
     pub end: Time,
     /// At both ends.
     pub queue_pkts: [f64; 2],
+    /// Per second, at both ends.
+    pub queue_slopes: [f64; 2],
     /// Packets that arrived, that found no room, and that left.
     pub arrived: f64,
     pub overflowed: f64,
     pub left: f64,
+}
+
+impl Passed {
+    /// Ends of the line that has the mean and the first moment of the queue: a law that averages
+    /// finds by it what it would find by the cubic through values and slopes.
+    fn mean_line(&self) -> [f64; 2] {
+        let [first, last] = self.queue_pkts;
+        let length_s = self.end.since(self.start).as_secs_f64();
+        let [a, b] = self.queue_slopes.map(|slope| length_s * slope);
+        let mean = 0.5 * (first + last) + (a - b) / 12.0;
+        let half = 0.6 * (last - first) - 0.05 * (a + b);
+        [mean - half, mean + half].map(|pkts| pkts.max(0.0))
+    }
 }
 
 impl Port {
@@ -75,9 +94,12 @@ impl Port {
             arrived: Count::default(),
             overflowed: Count::default(),
             left: Count::default(),
+            missed: Count::default(),
             last_arrival: Time::ZERO,
             owed: 0.0,
             probability: 0.0,
+            trend: 0.0,
+            since_s: 0.0,
         };
         let view = port.view(Time::ZERO, 0.0);
         port.probability = port.law.intensity(&view).unwrap_or(0.0);
@@ -99,23 +121,36 @@ impl Port {
         self.law.marks_l4s(probability)
     }
 
+    /// At a time in the next step.
+    pub fn probability_at(&self, time_s: f64) -> f64 {
+        (self.probability + self.trend * (time_s - self.since_s)).clamp(0.0, 1.0)
+    }
+
     pub fn next_tick(&self) -> Option<Time> {
         self.law.poll_timeout()
     }
 
-    /// The law's clock ticks. Returns true if that moved the probability.
-    pub fn tick(&mut self, now: Time, queue_pkts: f64) -> bool {
+    /// The law's clock ticks.
+    pub fn tick(&mut self, now: Time, queue_pkts: f64) {
         let view = self.view(now, queue_pkts);
         self.law.handle_timeout(now, &view);
-        let before = self.probability;
         if let Some(p) = self.law.intensity(&view) {
             self.probability = p;
         }
-        self.probability != before
     }
 
     /// Tells the law of a step. Returns the probability at its start and at its end.
     pub fn pass(&mut self, step: &Passed) -> [f64; 2] {
+        let [first, last] = self.told(step);
+        let length_s = step.end.since(step.start).as_secs_f64();
+        self.since_s = step.end.as_secs_f64();
+        // A law that starts or stops at once has no slope.
+        let even = (last - first).abs() < SMOOTH * first.min(last);
+        self.trend = if even { (last - first) / length_s } else { 0.0 };
+        [first, last]
+    }
+
+    fn told(&mut self, step: &Passed) -> [f64; 2] {
         let arrivals = self.arrived.flow(step.arrived);
         let departures = self.left.flow(step.left);
         let mut overflows = self.overflowed.flow(step.overflowed);
@@ -128,7 +163,7 @@ impl Port {
         };
         let (arrival, departure) = (1.0 / arrivals as f64, 1.0 / departures as f64);
         // Empty all the time, or never.
-        if arrivals + departures >= MANY && overflows == 0 && idle == (first <= 0.0) {
+        if overflows == 0 && idle == (first <= 0.0) {
             let before = self.probability;
             if let Some(p) = self.flow(step, arrivals, departures) {
                 self.probability = p;
@@ -184,20 +219,22 @@ impl Port {
 
     /// Shows the law all packets of a step at once, if it takes them so; the probability then.
     fn flow(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
+        let missed = if step.queue_pkts[1] > 0.0 {
+            0
+        } else {
+            let length_ns = step.end.since(step.start).as_nanos() as f64;
+            let more = (length_ns / self.ns_per_pkt - step.left).max(0.0);
+            self.missed.flow(more)
+        };
         let view = self.view(step.end, step.queue_pkts[1]);
         let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
         let waited = Span::from_nanos(whole_u64(step.queue_pkts[1] * self.ns_per_pkt));
         let taken = self.law.flow(&Flow {
             end: step.end,
-            queue_pkts: step.queue_pkts,
+            queue_pkts: step.mean_line(),
             arrivals: count(arrivals),
             departures: count(departures),
-            missed: if step.queue_pkts[1] > 0.0 {
-                0
-            } else {
-                let length_ns = step.end.since(step.start).as_nanos() as f64;
-                whole_u32((length_ns / self.ns_per_pkt - step.left).max(0.0))
-            },
+            missed: count(missed),
             packet: self.packet(waited),
             view,
         });
@@ -305,6 +342,7 @@ mod tests {
             start: Time::ZERO,
             end: Time::ZERO + Span::from_millis(2),
             queue_pkts: [1000.0, 1000.0],
+            queue_slopes: [0.0, 0.0],
             arrived: 250_000.0,
             overflowed: 0.0,
             left: 250_000.0,

@@ -7,8 +7,9 @@ use forebay_scenario::{
 
 use crate::model::{Bottleneck, Change, Class, Model, What};
 use crate::senders::{Sender, Windows};
+use crate::step::Step;
 
-/// One law of a scenario, in steps of at most `step`.
+/// One law of a scenario.
 ///
 /// Flows of one traffic that share an RTT and come and go together become a class. A start (or
 /// stop) drawn at random falls in the middle of its range. To the RTT come the times that a
@@ -22,7 +23,7 @@ pub fn from_scenario(
     scenario: &Scenario,
     law: &LawChoice,
     windows: Windows,
-    step: Span,
+    step: Step,
 ) -> Result<Model, ParamError> {
     let site = scenario.site();
     let links: Vec<&Link> = scenario.all_links().collect();

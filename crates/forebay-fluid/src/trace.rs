@@ -1,7 +1,8 @@
 //! The trace of a run, and the error of its step size.
 
-use forebay_core::{ParamError, Span};
+use forebay_core::{ParamError, Span, Time};
 
+use crate::system::System;
 use crate::{run, Model};
 
 /// Columns with one row per sample, the first at time zero.
@@ -36,7 +37,7 @@ pub struct Halving {
 /// As [`run`].
 pub fn halving(model: &Model) -> Result<Halving, ParamError> {
     let half = Model {
-        step: Span::from_nanos(model.step.as_nanos() / 2),
+        step: model.step.divided(2),
         ..model.clone()
     };
     let (whole, half) = (run(model)?, run(&half)?);
@@ -50,4 +51,119 @@ pub fn halving(model: &Model) -> Result<Halving, ParamError> {
 fn greatest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let pairs = a.iter().flatten().zip(b.iter().flatten());
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// The trace as it grows: a row where a step ends at its time, and between the ends of a step.
+pub(crate) struct Rows {
+    pub trace: Trace,
+    sample: Span,
+    next: Time,
+    last: Time,
+    /// By queue: time integral of the probability since the last row.
+    signal_s: Vec<f64>,
+    /// By queue: probability at both ends of the last step.
+    probability: Vec<[f64; 2]>,
+    /// Scratch.
+    state: Vec<f64>,
+}
+
+impl Rows {
+    pub fn new(queues: usize, classes: usize, sample: Span) -> Rows {
+        let columns = |count| vec![Vec::new(); count];
+        Rows {
+            trace: Trace {
+                time_s: Vec::new(),
+                queue_pkts: columns(queues),
+                probability: columns(queues),
+                window_pkts: columns(classes),
+                in_flight_pkts: Vec::new(),
+                rtt_s: columns(classes),
+            },
+            sample,
+            next: Time::ZERO,
+            last: Time::ZERO,
+            signal_s: vec![0.0; queues],
+            probability: vec![[0.0; 2]; queues],
+            state: Vec::new(),
+        }
+    }
+
+    /// The probabilities of a queue at both ends of a step.
+    pub fn signals(&mut self, queue: usize, probability: [f64; 2]) {
+        self.probability[queue] = probability;
+    }
+
+    /// What a step leaves: rows that are due before its end, by cubics through its ends.
+    pub fn between(
+        &mut self,
+        start: Time,
+        end: Time,
+        system: &System,
+        states: [&[f64]; 2],
+        slopes: [&[f64]; 2],
+    ) {
+        let h = end.since(start).as_secs_f64();
+        let mut from = 0.0;
+        while self.next < end {
+            let s = self.next.since(start).as_secs_f64() / h;
+            self.add_signals(from, s, h);
+            from = s;
+            let r = 1.0 - s;
+            let mut state = std::mem::take(&mut self.state);
+            state.clear();
+            state.extend((0..states[0].len()).map(|k| {
+                let values =
+                    r * r * (1.0 + 2.0 * s) * states[0][k] + s * s * (3.0 - 2.0 * s) * states[1][k];
+                values + h * s * r * (r * slopes[0][k] - s * slopes[1][k])
+            }));
+            for (v, queue) in system.queues.iter().enumerate() {
+                let backlog = &mut state[system.sources.len() + v];
+                *backlog = backlog.clamp(0.0, queue.buffer_pkts);
+            }
+            self.row(system, &state);
+            self.state = state;
+        }
+        self.add_signals(from, 1.0, h);
+    }
+
+    fn add_signals(&mut self, from: f64, to: f64, h: f64) {
+        for (signal_s, [first, last]) in self.signal_s.iter_mut().zip(&self.probability) {
+            let middle = first + 0.5 * (from + to) * (last - first);
+            *signal_s += h * (to - from) * middle;
+        }
+    }
+
+    /// A row, if one is due now.
+    pub fn at(&mut self, now: Time, system: &System, state: &[f64]) {
+        if self.next == now {
+            self.row(system, state);
+        }
+    }
+
+    fn row(&mut self, system: &System, state: &[f64]) {
+        let classes = system.sources.len();
+        let since_s = self.next.since(self.last).as_secs_f64();
+        let trace = &mut self.trace;
+        trace.time_s.push(self.next.as_secs_f64());
+        for (v, queue) in system.queues.iter().enumerate() {
+            let signal_s = std::mem::take(&mut self.signal_s[v]);
+            let mean = if since_s > 0.0 {
+                // But for rounding.
+                (signal_s / since_s).min(1.0)
+            } else {
+                queue.port.probability
+            };
+            trace.probability[v].push(mean);
+            trace.queue_pkts[v].push(state[classes + v]);
+        }
+        trace.in_flight_pkts.push(system.in_flight_pkts(state));
+        for (i, source) in system.sources.iter().enumerate() {
+            trace.rtt_s[i].push(system.rtt_s(i, state));
+            // No flows, no window.
+            let running = source.flows > 0.0;
+            trace.window_pkts[i].push(if running { state[i] } else { f64::NAN });
+        }
+        self.last = self.next;
+        self.next += self.sample;
+    }
 }

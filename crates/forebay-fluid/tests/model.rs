@@ -1,7 +1,7 @@
 //! The model against what can be worked out by hand.
 
 use forebay_core::{laws, Bytes, QueueChoice, Rate, Span, Time, Value};
-use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Trace, What, Windows};
+use forebay_fluid::{halving, run, Bottleneck, Change, Class, Model, Step, Trace, What, Windows};
 use forebay_scenario::LawChoice;
 
 fn law(kind: &str, given: &[(&str, Value)]) -> LawChoice {
@@ -45,7 +45,7 @@ fn model(law: LawChoice) -> Model {
         }],
         changes: Vec::new(),
         duration: Span::from_secs(100),
-        step: Span::from_millis(1),
+        step: Step::AUTO,
         sample: Span::from_millis(10),
         seed: 1,
     }
@@ -314,7 +314,7 @@ fn half_the_step_changes_little() {
         let mut model = model(pi());
         model.duration = Span::from_secs(20);
         model.classes[0].initial_window_pkts = 15.0;
-        model.step = Span::from_micros(us);
+        model.step = Step::Longest(Span::from_micros(us));
         halving(&model).unwrap()
     };
     let (coarse, fine) = (at_step(4000), at_step(1000));
@@ -444,8 +444,11 @@ fn nonsense_is_refused_by_name() {
         change(&mut model);
         run(&model).unwrap_err().key
     };
-    assert_eq!(key(|m| m.step = Span::from_millis(300)), "classes.0.rtt");
-    assert_eq!(key(|m| m.step = Span::from_nanos(1)), "step");
+    assert_eq!(
+        key(|m| m.step = Step::Longest(Span::from_millis(300))),
+        "classes.0.rtt"
+    );
+    assert_eq!(key(|m| m.step = Step::Longest(Span::from_nanos(1))), "step");
     assert_eq!(key(|m| m.classes[0].route = vec![]), "classes.0.route");
     assert_eq!(key(|m| m.classes[0].route = vec![1]), "classes.0.route");
     let circle = |m: &mut Model| {

@@ -1,7 +1,6 @@
 //! Scenarios as fluids: what becomes of their keys, and what is refused.
 
-use forebay_core::Span;
-use forebay_fluid::{from_scenario, run, Model, What, Windows};
+use forebay_fluid::{from_scenario, run, Model, Step, What, Windows};
 use forebay_scenario::{parse, Options};
 
 const BASE: &str = r#"
@@ -25,7 +24,7 @@ fn whole(text: &str) -> Result<Model, String> {
     };
     let read = parse(text.as_bytes(), "test.toml", &options).map_err(|e| e.to_string())?;
     let point = &read.points[0];
-    let step = Span::from_millis(1);
+    let step = Step::AUTO;
     from_scenario(&point.scenario, &point.laws[0], Windows::Smooth, step).map_err(|e| e.to_string())
 }
 

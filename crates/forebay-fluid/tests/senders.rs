@@ -2,7 +2,7 @@
 
 use forebay_core::{laws, Bytes, QueueChoice, Rate, Span, Time, Value};
 use forebay_fluid::{
-    halving, run, Bottleneck, Change, Class, Model, Sender, Trace, What, Windows, SPREAD,
+    halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows, SPREAD,
 };
 use forebay_scenario::LawChoice;
 
@@ -37,7 +37,7 @@ fn model(pkts_per_s: u64, law: LawChoice, classes: Vec<Class>) -> Model {
         classes,
         changes: Vec::new(),
         duration: Span::from_secs(600),
-        step: Span::from_millis(8),
+        step: Step::AUTO,
         sample: Span::from_millis(20),
         seed: 1,
     }
@@ -148,7 +148,7 @@ fn short_round_trips_of_prague_get_no_more_than_those_of_25_ms() {
     // Rates are the same up to 25 ms: of both classes W is the same share of a virtual round trip.
     let classes = [2, 15].map(|rtt| class("prague", Windows::Smooth, 20.0, rtt));
     let mut model = model(12_500, pi(50, 2e-4), classes.into());
-    (model.step, model.duration) = (Span::from_millis(1), Span::from_secs(120));
+    model.duration = Span::from_secs(120);
     let trace = run(&model).unwrap();
     let rate = |i: usize| late(&trace.window_pkts[i]) / late(&trace.rtt_s[i]);
     close(rate(0), rate(1), 0.01);
@@ -198,7 +198,6 @@ fn every_sender_is_the_same_twice_and_at_half_the_step() {
                 pi(300, 1e-6),
                 vec![class(tcp, windows, 35.0, 60), class(tcp, windows, 5.0, 90)],
             );
-            model.step = Span::from_millis(1);
             model.duration = Span::from_secs(8);
             model.changes = vec![Change {
                 at: Time::ZERO + Span::from_secs(4),

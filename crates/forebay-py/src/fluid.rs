@@ -2,7 +2,8 @@
 
 use forebay_core::{laws, Bytes, ParamError, QueueChoice, Rate, Span, Time, Value};
 use forebay_fluid::{
-    from_scenario, halving, run, Bottleneck, Change, Class, Model, Sender, Trace, What, Windows,
+    from_scenario, halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What,
+    Windows,
 };
 use forebay_scenario::{parse, LawChoice, Options};
 use numpy::{PyArray1, PyArray2};
@@ -172,7 +173,7 @@ impl PyModel {
                 .map(|(k, change)| change.read(k))
                 .collect::<Result<_, _>>()?,
             duration: quantity("duration", &self.duration, Span::parse)?,
-            step: quantity("step", &self.step, Span::parse)?,
+            step: quantity("step", &self.step, Step::parse)?,
             sample: quantity("sample", &self.sample, Span::parse)?,
             seed: self.seed,
         })
@@ -257,7 +258,7 @@ pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
 
 /// Runs every law at every point of a scenario as a fluid.
 #[pyfunction]
-#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), sawtooth=false, step="1ms", read=None))]
+#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), sawtooth=false, step="auto", read=None))]
 pub fn fluid_scenario(
     text: &Bound<PyBytes>,
     file: &str,
@@ -268,7 +269,7 @@ pub fn fluid_scenario(
     read: Option<Bound<PyAny>>,
 ) -> PyResult<Vec<FluidTrace>> {
     let py = text.py();
-    let step = quantity("step", step, Span::parse).map_err(|error| refused("--step", &error))?;
+    let step = quantity("step", step, Step::parse).map_err(|error| refused("--step", &error))?;
     let mut options = Options {
         sets,
         laws,

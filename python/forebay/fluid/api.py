@@ -26,7 +26,7 @@ def run(model: Model) -> FluidTrace:
 
 
 def halving(model: Model) -> dict[str, float]:
-    """Greatest difference anywhere between a run and one with half its step.
+    """Greatest difference anywhere between a run and one with half its steps.
 
     Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
     """
@@ -39,12 +39,12 @@ def scenario(
     laws: Sequence[str] = (),
     sets: Sequence[tuple[str, str]] = (),
     sawtooth: bool = False,
-    step: str = "1ms",
+    step: str = "auto",
 ) -> Traces:
     """Runs every law at every point of a scenario as a fluid; see `run`.
 
     laws: names, to run instead of the file's; sets: keys and values to set on top of it;
-    sawtooth: as in `Class`.
+    sawtooth: as in `Class`; step: as in `Model`.
 
     Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
     long-lived TCP flows (ftp) with packets of one size.

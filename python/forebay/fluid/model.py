@@ -81,12 +81,16 @@ class Change:
 
 @dataclass(frozen=True)
 class Model:
-    """A run. `step` is the longest integration step, `sample` the time between rows."""
+    """A run.
+
+    step: "auto" for integration steps as long as their error allows, or the longest, such as "1ms".
+    sample: time between rows.
+    """
 
     bottlenecks: Sequence[Bottleneck]
     classes: Sequence[Class]
     duration: str = "100s"
     changes: Sequence[Change] = field(default=())
-    step: str = "1ms"
+    step: str = "auto"
     sample: str = "10ms"
     seed: int = 1

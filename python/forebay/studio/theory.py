@@ -33,8 +33,6 @@ FREQUENCIES, POINTS, CELLS, FEW_CELLS = 240, 300, 40, 24
 KEPT = 16
 #: Decades of frequency below and above the crossover.
 BELOW, ABOVE = 100.0, 30.0
-#: The step of the fluid's integration: half the usual precision, which no pixel shows.
-FLUID_STEP = "2ms"
 
 
 def loops(state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
@@ -230,9 +228,7 @@ def fluid(
     found: dict[str, Any] = {}
     for side, text in scenarios.items():
         try:
-            (trace,) = _native.fluid_scenario(
-                text, name, laws=[], sawtooth=sawtooth, step=FLUID_STEP
-            )
+            (trace,) = _native.fluid_scenario(text, name, laws=[], sawtooth=sawtooth)
         except ScenarioError as error:
             found[side] = {"reason": plain(error, name)}
             continue

@@ -1,0 +1,141 @@
+//! How long integration steps are.
+
+use forebay_core::Span;
+
+/// How long integration steps are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// As long as the error of a step allows, divided by this.
+    Auto { divided_by: u32 },
+    /// At most this long, whatever the error.
+    Longest(Span),
+}
+
+impl Step {
+    pub const AUTO: Step = Step::Auto { divided_by: 1 };
+
+    /// "auto", or a time.
+    ///
+    /// # Errors
+    /// What is allowed.
+    pub fn parse(text: &str) -> Result<Step, String> {
+        if text == "auto" {
+            return Ok(Step::AUTO);
+        }
+        match Span::parse(text) {
+            Ok(span) => Ok(Step::Longest(span)),
+            Err(allowed) => Err(format!("\"auto\", or {allowed}")),
+        }
+    }
+
+    /// Steps that are shorter by this factor.
+    #[must_use]
+    pub fn divided(self, by: u32) -> Step {
+        match self {
+            Step::Auto { divided_by } => Step::Auto {
+                divided_by: divided_by * by,
+            },
+            Step::Longest(span) => Step::Longest(Span::from_nanos(span.as_nanos() / u64::from(by))),
+        }
+    }
+}
+
+/// Error that a step may make, as a part of what it moves.
+const TOLERANCE: f64 = 3e-6;
+/// Longest step, as a part of the shortest round trip: what a sender learns of it is interpolated.
+const MOST_RTTS: f64 = 0.25;
+/// Shortest step after one that was refused, as a part of it.
+const LEAST_RTTS: f64 = 1e-4;
+
+/// Chooses the length of the next step from the error of the last.
+pub struct Pace {
+    step: Step,
+    /// The error is of order four in the step.
+    tolerance: f64,
+    divided_by: f64,
+    wanted_s: f64,
+}
+
+impl Pace {
+    pub fn new(step: Step) -> Pace {
+        let divided_by = match step {
+            Step::Auto { divided_by } => f64::from(divided_by),
+            Step::Longest(_) => 1.0,
+        };
+        Pace {
+            step,
+            tolerance: TOLERANCE / divided_by.powi(4),
+            divided_by,
+            wanted_s: 0.0,
+        }
+    }
+
+    /// The next step, with round trips of at least `rtt_s` now.
+    pub fn step_s(&mut self, rtt_s: f64) -> f64 {
+        match self.step {
+            Step::Longest(span) => span.as_secs_f64(),
+            Step::Auto { .. } => {
+                let most = MOST_RTTS * rtt_s / self.divided_by;
+                if self.wanted_s == 0.0 {
+                    self.wanted_s = 0.1 * most;
+                }
+                self.wanted_s = self.wanted_s.min(most);
+                self.wanted_s
+            }
+        }
+    }
+
+    /// Whether a step of `step_s` with this error counts; the step to try next is chosen by it.
+    pub fn accepts(&mut self, step_s: f64, error: f64, rtt_s: f64) -> bool {
+        if matches!(self.step, Step::Longest(_)) {
+            return true;
+        }
+        let share = error / self.tolerance;
+        let good = share <= 1.0 || step_s <= LEAST_RTTS * rtt_s / self.divided_by;
+        // A NaN is never refused.
+        if share > 1.0 {
+            self.wanted_s = step_s * (0.9 * share.powf(-0.25)).max(0.2);
+        } else {
+            // The fourth root of at least 1/256, without a power: steps are many.
+            let factor = 0.9 * share.max(1.0 / 256.0).sqrt().sqrt().recip();
+            // A step that something else cut short says little of longer ones.
+            if factor >= 1.0 {
+                self.wanted_s = self.wanted_s.max(step_s * factor);
+            } else if step_s >= self.wanted_s {
+                self.wanted_s = step_s * factor;
+            }
+        }
+        good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read() {
+        assert_eq!(Step::parse("auto"), Ok(Step::AUTO));
+        assert_eq!(Step::parse("2ms"), Ok(Step::Longest(Span::from_millis(2))));
+        assert!(Step::parse("soon").unwrap_err().starts_with("\"auto\", or"));
+        assert_eq!(
+            Step::Longest(Span::from_millis(2)).divided(2),
+            Step::Longest(Span::from_millis(1))
+        );
+    }
+
+    #[test]
+    fn a_pace_follows_an_error_of_order_four() {
+        // An error of (h/h₀)⁴·tolerance: the step settles just below h₀.
+        let mut pace = Pace::new(Step::AUTO);
+        let best = 0.01;
+        for _ in 0..20 {
+            let h = pace.step_s(1.0);
+            pace.accepts(h, TOLERANCE * (h / best).powi(4), 1.0);
+        }
+        let h = pace.step_s(1.0);
+        assert!((0.85..0.95).contains(&(h / best)), "{h}");
+        assert!(!pace.accepts(2.0 * best, TOLERANCE * 16.0, 1.0));
+        assert!(pace.step_s(1.0) < best);
+    }
+}

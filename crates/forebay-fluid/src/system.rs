@@ -1,0 +1,480 @@
+//! The right-hand side: slopes of windows and queues at one moment.
+//!
+//! Whether a link is busy and whether a buffer is full is found at the start of a step and holds
+//! through it, so that all its stages are of one smooth piece; [`System::left`] tells where the
+//! piece ends.
+
+use std::ops::Range;
+
+use forebay_core::{ParamError, Rng, Time};
+
+use crate::history::{History, Line};
+use crate::model::{Class, Model};
+use crate::port::Port;
+use crate::senders::{Equations, Flow, Windows};
+
+/// A class as it runs.
+pub struct Source {
+    pub class: Class,
+    pub equations: Equations,
+    pub feedback_rtts: f64,
+    /// Of the state: what its sender knows beside the window.
+    pub own: Range<usize>,
+    pub flows: f64,
+    pub rtt_s: f64,
+    pub history: History,
+    /// Signals for packets sent before then belong to no flow.
+    pub since_s: f64,
+    pub turnover: Option<Turnover>,
+    /// When the past of the class jumped, in order: where the model changed.
+    pub jumps_s: Vec<f64>,
+    /// How many of them the sender has seen.
+    pub seen: usize,
+    /// The last one seen, and just before the next: all stages of a step look at one side of a
+    /// jump, in spite of rounding.
+    pub between_s: (f64, f64),
+    /// Up to when the sender has seen the past, so that it sees all of it once.
+    pub looked_s: Option<f64>,
+    /// Signals per packet that it sees during a step.
+    pub sees: Line,
+    /// R and dR/dt at the start of a step.
+    pub round: (f64, f64),
+}
+
+/// Flows came or left. Those that come fill their windows during one round trip; the packets of
+/// those that leave pass the queue during one, in the order in which they were sent.
+#[derive(Clone, Copy)]
+pub struct Turnover {
+    /// By which the packets on the way grow; below zero where flows left.
+    pub pkts_per_s: f64,
+    pub until: Time,
+}
+
+impl Turnover {
+    /// Packets that N·n counts before they are on the way: D.
+    pub fn pkts_early(&self, now_s: f64) -> f64 {
+        self.pkts_per_s * (self.until.as_secs_f64() - now_s).max(0.0)
+    }
+
+    /// What this adds to a class's rate while packets queue. F = N·n − D are on the way, and
+    /// F/R + dF/dt is the rate of a class: −D/R − dD/dt beside the N·(n/R + dn/dt) of its flows.
+    fn rate(&self, now_s: f64, per_rtt: f64) -> f64 {
+        self.pkts_per_s - self.pkts_early(now_s) * per_rtt
+    }
+}
+
+impl Source {
+    /// dW/dt at `part` of a step; the slopes of the sender's other states go to `out`.
+    #[inline]
+    fn window_slope(
+        &mut self,
+        now_s: f64,
+        part: f64,
+        window: f64,
+        states: &[f64],
+        at: &ClassState,
+        out: &mut [f64],
+    ) -> f64 {
+        if self.flows == 0.0 {
+            out.fill(0.0);
+            return 0.0;
+        }
+        let (low, high) = self.between_s;
+        let looks_at = (now_s - self.feedback_rtts * at.rtt_s).min(high).max(low);
+        let (sent, probability) = if looks_at < self.since_s {
+            (0.0, 0.0)
+        } else {
+            (self.history.rate(looks_at), self.sees.at(part))
+        };
+        let class = &self.class;
+        let flow = Flow {
+            window,
+            rtt_s: at.rtt_s,
+            per_rtt: at.per_rtt,
+            growth_pkts_per_rtt: class.growth_pkts_per_rtt,
+            sent,
+            probability,
+            states,
+        };
+        let slope = self.equations.slopes(&flow, out);
+        let held = window >= class.window_pkts && slope > 0.0
+            || window <= class.windows.least() && slope < 0.0;
+        if held {
+            0.0
+        } else {
+            slope
+        }
+    }
+
+    /// What the sender will see during a step, with R continued along its slope: sets its
+    /// probabilities, and returns the time of the last.
+    pub fn look(&mut self, start_s: f64, end_s: f64) -> f64 {
+        let (low, high) = self.between_s;
+        let (rtt_s, rtt_slope) = self.round;
+        let step_s = end_s - start_s;
+        let then_s = (rtt_s + step_s * rtt_slope).max(self.rtt_s);
+        let to_s = (end_s - self.feedback_rtts * then_s).min(high).max(low);
+        let true_from_s = start_s - self.feedback_rtts * rtt_s;
+        let from_s = (self.looked_s)
+            .filter(|looked_s| (looked_s - true_from_s).abs() < 0.5 * step_s)
+            .unwrap_or(true_from_s)
+            .max(low)
+            .max(self.since_s);
+        self.sees = if to_s < self.since_s {
+            Line::default()
+        } else {
+            self.history.line(from_s, to_s)
+        };
+        to_s
+    }
+
+    pub fn look_between_jumps(&mut self) {
+        let last = (self.seen.checked_sub(1)).map_or(f64::NEG_INFINITY, |k| self.jumps_s[k]);
+        let next = self.jumps_s.get(self.seen);
+        self.between_s = (last, next.map_or(f64::INFINITY, |at| at - 1e-9));
+    }
+}
+
+/// A queue as it runs.
+pub struct Queue {
+    pub port: Port,
+    pub pkts_per_s: f64,
+    pub s_per_pkt: f64,
+    pub buffer_pkts: f64,
+    /// Classes that pass, by index.
+    pub passing: Vec<usize>,
+    /// Whether some of them pass another queue later.
+    feeds: bool,
+    /// Whether packets of some of them are dropped and not marked.
+    pub drops: bool,
+    pub piece: Piece,
+}
+
+/// Of the queue's right-hand side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Piece {
+    /// Empty, and less arrives than could leave.
+    Idle,
+    Busy,
+    /// The buffer is full, and more arrives than leaves.
+    Full,
+}
+
+/// Flows through a queue at one moment, packets/s.
+#[derive(Clone, Copy, Default)]
+pub struct Through {
+    pub arriving: f64,
+    /// Not dropped by the law.
+    pub admitted: f64,
+    pub leaving: f64,
+    /// Share of the admitted for which there is no room.
+    pub overflow: f64,
+}
+
+/// A class at one moment.
+#[derive(Clone, Copy, Default)]
+pub struct ClassState {
+    /// R, 1/R and dR/dt.
+    pub rtt_s: f64,
+    per_rtt: f64,
+    pub rtt_slope: f64,
+    /// Rate of one flow, and its slope but for that of dW/dt.
+    pub rate: f64,
+    pub rate_slope: f64,
+    /// What the class sends past the queues so far.
+    passing_on: f64,
+}
+
+/// Right-hand side at one moment.
+#[derive(Clone, Default)]
+pub struct Slopes {
+    /// Of windows, then of queues, then of what senders know beside their windows.
+    pub state: Vec<f64>,
+    pub classes: Vec<ClassState>,
+    pub through: Vec<Through>,
+}
+
+/// A moment of a step.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub now_s: f64,
+    /// Of the step that has passed.
+    pub part: f64,
+}
+
+/// Classes and queues, and how they move each other.
+pub struct System {
+    pub sources: Vec<Source>,
+    pub queues: Vec<Queue>,
+    /// Indices of queues, upstream first.
+    order: Vec<usize>,
+}
+
+impl System {
+    /// Beside the equations the state that they start from: windows, then queues, then what senders
+    /// know beside their windows.
+    pub fn new(model: &Model) -> Result<(System, Vec<f64>), ParamError> {
+        let mut state: Vec<f64> = (model.classes.iter())
+            .map(|class| class.initial_window_pkts)
+            .collect();
+        state.resize(model.classes.len() + model.bottlenecks.len(), 0.0);
+        let mut own = |class: &Class| {
+            let first = state.len();
+            state.extend(class.equations().start(class.initial_window_pkts));
+            first..state.len()
+        };
+        let sources = (model.classes.iter().enumerate())
+            .map(|(i, class)| Source {
+                equations: class.equations(),
+                feedback_rtts: class.feedback_s(1.0),
+                own: own(class),
+                flows: class.flows,
+                rtt_s: class.rtt.as_secs_f64(),
+                history: History::new(1.1 * class.feedback_s(model.longest_rtt_s(i))),
+                since_s: 0.0,
+                turnover: None,
+                // The start.
+                jumps_s: vec![0.0],
+                seen: 0,
+                between_s: (f64::NEG_INFINITY, -1e-9),
+                looked_s: None,
+                sees: Line::default(),
+                round: (class.rtt.as_secs_f64(), 0.0),
+                class: class.clone(),
+            })
+            .collect();
+        let mut queues = Vec::new();
+        for (v, bottleneck) in model.bottlenecks.iter().enumerate() {
+            let law = bottleneck.law.build(&bottleneck.site())?;
+            let rng = Rng::new(model.seed, &format!("law {v}"));
+            let passing: Vec<usize> = (0..model.classes.len())
+                .filter(|i| model.classes[*i].route.contains(&v))
+                .collect();
+            queues.push(Queue {
+                port: Port::new(bottleneck, law, rng),
+                pkts_per_s: bottleneck.pkts_per_s(),
+                s_per_pkt: 1.0 / bottleneck.pkts_per_s(),
+                buffer_pkts: bottleneck.buffer_pkts,
+                feeds: (passing.iter()).any(|i| model.classes[*i].route.last() != Some(&v)),
+                drops: passing.iter().any(|i| !model.classes[*i].marks),
+                passing,
+                piece: Piece::Idle,
+            });
+        }
+        let system = System {
+            order: model.order(),
+            sources,
+            queues,
+        };
+        Ok((system, state))
+    }
+
+    pub fn no_slopes(&self, state: &[f64]) -> Slopes {
+        Slopes {
+            state: vec![0.0; state.len()],
+            classes: vec![ClassState::default(); self.sources.len()],
+            through: vec![Through::default(); self.queues.len()],
+        }
+    }
+
+    /// What an error of a state is beside, at least: a packet of a window, what is on the way of a
+    /// queue, and what a state is in a round trip.
+    pub fn floors(&self, state: &[f64]) -> Vec<f64> {
+        let mut floors = vec![1.0; state.len()];
+        for (v, queue) in self.queues.iter().enumerate() {
+            let rtts = queue.passing.iter().map(|i| self.sources[*i].rtt_s);
+            let shortest_s = rtts.fold(f64::INFINITY, f64::min).min(1.0);
+            floors[self.sources.len() + v] = 1.0 + queue.pkts_per_s * shortest_s;
+        }
+        for source in &self.sources {
+            floors[source.own.clone()].fill(0.1);
+        }
+        floors
+    }
+
+    /// Round trip of a class.
+    pub fn rtt_s(&self, class: usize, state: &[f64]) -> f64 {
+        let source = &self.sources[class];
+        let queues_pkts = &state[self.sources.len()..];
+        let waiting_s = |v: &usize| queues_pkts[*v] * self.queues[*v].s_per_pkt;
+        source.rtt_s + source.class.route.iter().map(waiting_s).sum::<f64>()
+    }
+
+    /// Of a mean flow through the first bottleneck.
+    pub fn in_flight_pkts(&self, state: &[f64]) -> f64 {
+        let (mut flows, mut pkts) = (0.0, 0.0);
+        for &i in &self.queues[0].passing {
+            let source = &self.sources[i];
+            flows += source.flows;
+            pkts += source.flows * source.class.windows.in_flight(state[i]);
+        }
+        pkts / flows
+    }
+
+    /// The equations; with `part` 0 also the pieces of this step.
+    pub fn slopes(&mut self, at: Moment, state: &[f64], out: &mut Slopes) {
+        let now_s = at.now_s;
+        let (windows, queues_pkts) = state.split_at(self.sources.len());
+        let (window_slopes, rest) = out.state.split_at_mut(windows.len());
+        let (queue_slopes, own_slopes) = rest.split_at_mut(self.queues.len());
+        let first_own = windows.len() + queue_slopes.len();
+        let classes = &mut out.classes;
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            let (class_state, window) = (&mut classes[i], windows[i]);
+            let mut queueing_s = 0.0;
+            for &v in &source.class.route {
+                queueing_s += queues_pkts[v] * self.queues[v].s_per_pkt;
+            }
+            class_state.rtt_s = source.rtt_s + queueing_s;
+            class_state.per_rtt = 1.0 / class_state.rtt_s;
+            class_state.rate = source.class.windows.in_flight(window) * class_state.per_rtt;
+            class_state.passing_on = source.flows * class_state.rate;
+            if source.class.windows == Windows::Sawtooth {
+                // An ACK lets a packet go, and so does a window that grows. A window that shrinks
+                // by n holds the packets of n ACKs back.
+                let own = source.own.clone();
+                let own_slopes = &mut own_slopes[own.start - first_own..own.end - first_own];
+                let states = &state[own];
+                window_slopes[i] =
+                    source.window_slope(now_s, at.part, window, states, class_state, own_slopes);
+                class_state.rate = (class_state.rate + window_slopes[i]).max(0.0);
+                class_state.passing_on = source.flows * class_state.rate;
+                // Without a queue R stays, and no rate waits for ACKs in a new mixture.
+                if let (Some(turnover), true) = (source.turnover, queueing_s > 0.0) {
+                    class_state.passing_on += turnover.rate(now_s, class_state.per_rtt);
+                }
+            }
+        }
+        for &v in &self.order {
+            let queue = &mut self.queues[v];
+            let mut through = Through::default();
+            // A dropped packet does not enter the queue.
+            let kept = if queue.drops {
+                1.0 - queue.port.probability_at(now_s)
+            } else {
+                1.0
+            };
+            for &i in &queue.passing {
+                through.arriving += classes[i].passing_on;
+                if !self.sources[i].class.marks {
+                    classes[i].passing_on *= kept;
+                }
+                through.admitted += classes[i].passing_on;
+            }
+            let backlog = queues_pkts[v];
+            let growth = through.admitted - queue.pkts_per_s;
+            if at.part == 0.0 {
+                queue.piece = if backlog <= 0.0 && growth <= 0.0 {
+                    Piece::Idle
+                } else if backlog >= queue.buffer_pkts && growth > 0.0 {
+                    Piece::Full
+                } else {
+                    Piece::Busy
+                };
+            }
+            let mut slope = 0.0;
+            through.leaving = queue.pkts_per_s;
+            match queue.piece {
+                Piece::Idle => through.leaving = through.admitted,
+                Piece::Busy => slope = growth,
+                Piece::Full => through.overflow = (growth / through.admitted).max(0.0),
+            }
+            // Packets that leave are taken to have the mix of those that enter at the same time.
+            if queue.feeds && through.admitted > 0.0 {
+                let share = through.leaving / through.admitted;
+                for &i in &queue.passing {
+                    classes[i].passing_on *= share;
+                }
+            }
+            queue_slopes[v] = slope;
+            out.through[v] = through;
+        }
+        for (i, source) in self.sources.iter_mut().enumerate() {
+            let class_state = &mut classes[i];
+            class_state.rtt_slope = 0.0;
+            for &v in &source.class.route {
+                class_state.rtt_slope += queue_slopes[v] * self.queues[v].s_per_pkt;
+            }
+            if source.class.windows == Windows::Smooth {
+                let own = source.own.clone();
+                let own_slopes = &mut own_slopes[own.start - first_own..own.end - first_own];
+                let states = &state[own];
+                window_slopes[i] = source.window_slope(
+                    now_s,
+                    at.part,
+                    windows[i],
+                    states,
+                    class_state,
+                    own_slopes,
+                );
+            }
+            // x = W/R
+            class_state.rate_slope =
+                (window_slopes[i] - class_state.rate * class_state.rtt_slope) * class_state.per_rtt;
+        }
+    }
+
+    /// Where in the step from `before` a queue leaves the piece that its slopes are of: the part of
+    /// it, by a line; `None` where none does by more than rounding. `queues_pkts` are what the
+    /// slopes lead to.
+    pub fn left(&self, before: &[f64], queues_pkts: &[f64], slopes: &[Slopes; 5]) -> Option<f64> {
+        let mut earliest: Option<f64> = None;
+        for (v, queue) in self.queues.iter().enumerate() {
+            let k = self.sources.len() + v;
+            let growth = |side: usize| {
+                let through = &slopes[side].through[v];
+                (through.admitted - queue.pkts_per_s) / queue.pkts_per_s
+            };
+            // Negative before the piece is left, positive after.
+            let (first, last, near) = match queue.piece {
+                Piece::Idle => (growth(0), growth(4), NEAR_GROWTH),
+                Piece::Full => (-growth(0), -growth(4), NEAR_GROWTH),
+                Piece::Busy if queues_pkts[v] > queue.buffer_pkts => {
+                    let over = |pkts: f64| pkts - queue.buffer_pkts;
+                    (over(before[k]), over(queues_pkts[v]), near_pkts(queue))
+                }
+                Piece::Busy => (-before[k], -queues_pkts[v], near_pkts(queue)),
+            };
+            if last > near && first < 0.0 {
+                let part = first / (first - last);
+                earliest = Some(earliest.map_or(part, |other| other.min(part)));
+            }
+        }
+        earliest
+    }
+}
+
+/// Growth, as a part of the capacity, that counts as none.
+const NEAR_GROWTH: f64 = 1e-6;
+
+/// A queue this near to a bound is there.
+fn near_pkts(queue: &Queue) -> f64 {
+    1e-6 + 1e-7 * queue.buffer_pkts
+}
+
+/// Holds what a step from `before` has found within what it can be.
+pub fn hold(system: &System, before: &[f64], state: &mut [f64]) {
+    let (windows, rest) = state.split_at_mut(system.sources.len());
+    let (queues_pkts, own) = rest.split_at_mut(system.queues.len());
+    let first_own = windows.len() + queues_pkts.len();
+    for (window, source) in windows.iter_mut().zip(&system.sources) {
+        let class = &source.class;
+        let states = &mut own[source.own.start - first_own..source.own.end - first_own];
+        for state in states.iter_mut() {
+            *state = state.clamp(0.0, source.equations.most());
+        }
+        if let Some(found) = source.equations.window(states) {
+            *window = found;
+        }
+        *window = window.clamp(class.windows.least(), class.window_pkts);
+    }
+    let first = &before[windows.len()..];
+    for ((backlog, first), queue) in queues_pkts.iter_mut().zip(first).zip(&system.queues) {
+        let near = near_pkts(queue);
+        if *backlog < near && *backlog < *first {
+            *backlog = 0.0;
+        } else if *backlog > queue.buffer_pkts - near && *backlog > *first {
+            *backlog = queue.buffer_pkts;
+        }
+    }
+}
