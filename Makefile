@@ -39,9 +39,11 @@ help:
 run: $(STAMPS)/native
 	$(BIN)/forebay run experiments/pi-pd/load.toml --seeds 3 --out results/pi-pd-load
 
+# A worker per core; one that has nothing left takes tests from another. What runs in real time has
+# the machine for itself.
 test: $(STAMPS)/native $(STAMPS)/tools
 	cargo test --workspace --quiet
-	$(BIN)/python -m pytest -m "not realtime"
+	$(BIN)/python -m pytest -m "not realtime" -n logical --dist worksteal
 
 # Real packets in real time. What fails while the machine is busy is void, and shown as such.
 test-realtime: $(STAMPS)/native $(STAMPS)/tools

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from forebay._native import Packet, Queue, ScenarioError, __version__, laws, queues, schema
 from forebay.lazy import getter
-from forebay.run.prototypes import Controller
 
 if TYPE_CHECKING:
     from forebay import fluid
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from forebay.link.net import link
     from forebay.report.result import Result
     from forebay.run.api import Interrupted, RunError, run
+    from forebay.run.prototypes import Controller
     from forebay.run.sessions import session
     from forebay.study.api import study
     from forebay.tune.api import tune
@@ -58,6 +58,7 @@ __all__ = [
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
 # takes to run.
 _LATER = {
+    "Controller": "run.prototypes",
     "Interrupted": "run.api",
     "Result": "report.result",
     "RunError": "run.api",

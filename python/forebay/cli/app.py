@@ -1,39 +1,21 @@
 """Every command, under the headings and in the order of `forebay --help`.
 
-What a command needs is loaded inside it, so that the quick ones stay quick.
+A command is loaded where it is called, and what it needs inside it, so that the quick ones stay
+quick.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forebay._native import __version__
-from forebay.cli import store
-from forebay.cli.cite import cite
-from forebay.cli.design import design
-from forebay.cli.doctor import doctor
-from forebay.cli.experiments import experiments
-from forebay.cli.explain import explain
-from forebay.cli.figure import figure
-from forebay.cli.fluid import fluid
-from forebay.cli.identify import identify
-from forebay.cli.init import init
-from forebay.cli.laws import laws, queues
-from forebay.cli.link import link
-from forebay.cli.map import stability_map
-from forebay.cli.replay import replay
-from forebay.cli.run import run
-from forebay.cli.schema import schema
-from forebay.cli.studio import studio
-from forebay.cli.study import study
-from forebay.cli.suite import suite
-from forebay.cli.tune import tune
-from forebay.cli.validate import validate
+from forebay.cli import values
 
 
 @contextmanager
@@ -50,6 +32,7 @@ def _plain(params: list[Any]) -> list[Any]:
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+    values.plain(params)
     return params
 
 
@@ -75,16 +58,6 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-app = typer.Typer(
-    cls=Commands,
-    help="A workbench for active queue management (AQM).",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback(invoke_without_command=True)
 def front(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -97,39 +70,75 @@ def front(
 START, SIMULATE, CONTROL = "Start here", "Simulate", "Control theory"
 REAL, PAPERS = "Real traffic", "Papers and files"
 
+#: Heading, name, and where it is: a file of this folder, and a function of it or a group of them.
+COMMANDS: list[tuple[str, str, str, str | tuple[str, ...]]] = [
+    (START, "studio", "studio", "studio"),
+    (START, "init", "init", "init"),
+    (START, "explain", "explain", "explain"),
+    (START, "laws", "laws", "laws"),
+    (START, "queues", "laws", "queues"),
+    (SIMULATE, "run", "run", "run"),
+    (SIMULATE, "study", "study", "study"),
+    (SIMULATE, "fluid", "fluid", "fluid"),
+    (SIMULATE, "suite", "suite", "suite"),
+    (SIMULATE, "store", "store", ("ls", "show", "prune", "export")),
+    (CONTROL, "design", "design", "design"),
+    (CONTROL, "identify", "identify", "identify"),
+    (CONTROL, "map", "map", "stability_map"),
+    (CONTROL, "tune", "tune", "tune"),
+    (REAL, "link", "link", "link"),
+    (REAL, "doctor", "doctor", "doctor"),
+    (REAL, "validate", "validate", "validate"),
+    (PAPERS, "experiments", "experiments", "experiments"),
+    (PAPERS, "replay", "replay", "replay"),
+    (PAPERS, "figure", "figure", "figure"),
+    (PAPERS, "cite", "cite", "cite"),
+    (PAPERS, "schema", "schema", "schema"),
+]
+SETTINGS: dict[str, dict[str, Any]] = {
+    # An option may be what is to be explained.
+    "explain": {"ignore_unknown_options": True},
+    # What follows COMMAND is COMMAND's.
+    "link": {"allow_interspersed_args": False},
+}
 
-def _add(
-    panel: str, command: Callable[..., None], name: str | None = None, **settings: Any
-) -> None:
-    app.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(command)
+
+def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
+    """The command line; where the command that is called is known, with that one alone.
+
+    listed: otherwise for a list of the commands, whose options take as long again to read.
+    """
+    made = typer.Typer(
+        cls=Commands,
+        help="A workbench for active queue management (AQM).",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback(invoke_without_command=True)(front)
+    one = called in (name for _, name, _, _ in COMMANDS)
+    for panel, name, file, function in COMMANDS:
+        if one and name != called:
+            continue
+        module = import_module(f"forebay.cli.{file}")
+        if isinstance(function, str):
+            settings = SETTINGS.get(name, {})
+            add = made.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)
+            found = getattr(module, function)
+            add(found if one or not listed else _only_told(found))
+            continue
+        group = typer.Typer(cls=Commands, help=module.HELP, no_args_is_help=True)
+        for each in function:
+            group.command(cls=Command)(getattr(module, each))
+        made.add_typer(group, name=name, rich_help_panel=panel)
+    return made
 
 
-_add(START, studio)
-_add(START, init)
-# An option may be what is to be explained.
-_add(START, explain, ignore_unknown_options=True)
-_add(START, laws)
-_add(START, queues)
-_add(SIMULATE, run)
-_add(SIMULATE, study)
-_add(SIMULATE, fluid)
-_add(SIMULATE, suite)
-stored = typer.Typer(
-    cls=Commands, help="Look into the store of runs, and tidy it up.", no_args_is_help=True
-)
-for one in (store.ls, store.show, store.prune, store.export):
-    stored.command(cls=Command)(one)
-app.add_typer(stored, name="store", rich_help_panel=SIMULATE)
-_add(CONTROL, design)
-_add(CONTROL, identify)
-_add(CONTROL, stability_map, "map")
-_add(CONTROL, tune)
-# What follows COMMAND is COMMAND's.
-_add(REAL, link, allow_interspersed_args=False)
-_add(REAL, doctor)
-_add(REAL, validate)
-_add(PAPERS, experiments)
-_add(PAPERS, replay)
-_add(PAPERS, figure)
-_add(PAPERS, cite)
-_add(PAPERS, schema)
+def _only_told(command: Callable[..., None]) -> Callable[[], None]:
+    """A command without its options, for a list of commands."""
+
+    def told() -> None:
+        raise AssertionError("it is listed, and not called")
+
+    told.__doc__ = command.__doc__
+    return told

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Exit statuses.
 FAILED, BAD_INPUT = 1, 2
+#: Set by the shell that asks what it may offer.
+COMPLETES = "_FOREBAY_COMPLETE"
 #: It passes signals on to its program.
 PASSES_ON = "link"
 
@@ -73,7 +75,11 @@ def _run(arguments: list[str]) -> int:
 
     try:
         _no_empty_path(arguments)
-        return app(arguments, prog_name="forebay", standalone_mode=False) or 0
+        called = next((one for one in arguments if not one.startswith("-")), None)
+        # What the shell offers after TAB are options, too.
+        listed = COMPLETES not in os.environ
+        whole = app(called if listed else None, listed=listed)
+        return whole(arguments, prog_name="forebay", standalone_mode=False) or 0
     except ScenarioError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT

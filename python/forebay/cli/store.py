@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from forebay.store.store import Store
 
 
+HELP = "Look into the store of runs, and tidy it up."
+
+
 def ls(store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
     from forebay.report import screen

@@ -19,7 +19,7 @@ def page() -> str:
 
     from forebay.cli.app import app
 
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app())
     sections = [_section(name, command) for name, command in _leaves(group)]
     return "\n".join([HEAD, *sections])
 

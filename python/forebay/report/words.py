@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from forebay import units
 from forebay._native import __version__, laws, senders
-from forebay.run.experiment import Description
 
 if TYPE_CHECKING:
     from forebay._native import ChangeInfo, LawEntry, LinkInfo, PointInfo, TrafficInfo
     from forebay.run.axes import Axis
+    from forebay.run.experiment import Description
     from forebay.run.runs import Runs
 
 UNITS = {"p": "packets", "B": "bytes"}
@@ -177,6 +177,8 @@ def _named(name: str, labels: list[str], kinds: list[str] | None = None) -> str:
 
 
 def describe(result: Runs) -> Description:
+    from forebay.run.experiment import Description  # which most of what needs words does not
+
     if result.experiment.description is not None:
         return result.experiment.description
     plan = result.plan
