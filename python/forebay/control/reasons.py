@@ -216,8 +216,9 @@ def _interval(design: Design, loop: Loop) -> list[str]:
     if design.impossible_s is not None and loop.interval_s is not None:
         return [
             f"The rule has no gains for the law's usual interval of "
-            f"{1e3 * design.impossible_s:.4g} ms, which is long beside R = {1e3 * design.point.rtt_s:.4g} ms, so the interval "
-            f"becomes part of the design: {1e3 * loop.interval_s:.4g} ms."
+            f"{1e3 * design.impossible_s:.4g} ms, which is long beside "
+            f"R = {1e3 * design.point.rtt_s:.4g} ms, so the interval becomes part of the design: "
+            f"{1e3 * loop.interval_s:.4g} ms."
         ]
     if usual is None or usual.interval_s is None or loop.interval_s is None:
         return []
