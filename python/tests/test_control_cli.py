@@ -154,6 +154,17 @@ def test_bad_input_gets_one_line(cli: Cli, tmp_path: Path, arguments: list[str],
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_flow_and_a_short_path_are_said_in_plain_numbers(cli: Cli, tmp_path: Path) -> None:
+    done = cli(
+        *("design", "pi", "--rate", "10Gbit/s", "--flows", "1", "--rtt", "0.1ms"),
+        *("--packet", "1500B", "--out", str(tmp_path / "made")),
+    )
+    said = " ".join(done.stdout.split())
+    assert "1 flow with 0.1 ms of propagation has 833,333 packets per second" in said
+    assert "It would bear" in said
+    assert "bear 0 ms" not in said
+
+
 def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
     gains = ["--set", "target=175p", "--set", "a=7.853e-5", "--set", "b=7.827e-5"]
     done = cli(

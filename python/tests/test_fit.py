@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.linalg import expm
 
 import forebay
 from forebay import _native
+from forebay.control import reasons
 from forebay.control.fit import MOST_OF_BUFFER, Place, fit
 from forebay.link import fitted
 from forebay.link.settings import designed, settings
@@ -262,3 +266,49 @@ def test_what_is_wrong_is_one_line(text: str, wrong: str) -> None:
     with pytest.raises(forebay.ScenarioError, match=wrong) as found:
         experiment.read(text)
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("law", ["pi", "rem", "pi2", "dualpi2"])
+def test_a_path_far_shorter_than_the_laws_interval_gets_another(law: str) -> None:
+    """10 Gbit/s over 0.1 ms: PI's rule has no gains at 6.25 ms (b would be below zero), and PI2
+    takes no interval below 0.1 ms. The loop is held against its eigenvalues, computed apart."""
+    found = fit(law, Place(10**10, 1500, (1e-4, 1e-4), 100)).design
+    assert found is not None and found.stable and found.loop is not None
+    if law == "pi":
+        assert found.impossible_s == 0.00625
+        assert "no gains for the law's usual interval of 6.25 ms" in reasons.of(found)
+    model, point = found.loop.model, found.point
+    interval_s, numerator, _ = model["sampled"]
+    assert interval_s <= 1.0001e-4
+    capacity = 10**10 / 12000
+    rtt_s = 1e-4 + model["queue_pkts"] / capacity
+    poles = (8 / (rtt_s**2 * capacity), 1 / rtt_s)
+    # The plant by its matrix exponential, in pieces so short that the delay is whole ones of them.
+    pieces = 20
+    short_s = interval_s / pieces
+    late = round(rtt_s / short_s)
+    motion = np.zeros((3, 3))
+    motion[0, 0], motion[1, 1], motion[1, 0], motion[0, 2] = -poles[0], -poles[1], 1, 1
+    step = expm(motion * short_s)
+    size = 2 + late + len(numerator)  # both states, what is under way, p and older queues
+
+    def after(state: np.ndarray) -> np.ndarray:
+        (window, queue), way = state[:2], list(state[2 : 2 + late])
+        p, old = state[2 + late], list(state[3 + late :])
+        gain = capacity**2 / 8
+        seen = [gain * queue, *old]
+        p = p + sum(n * q for n, q in zip(numerator, seen, strict=True))
+        for _ in range(pieces):
+            way.append(-p)
+            window, queue = step[:2, :2] @ (window, queue) + step[:2, 2] * way.pop(0)
+        return np.array([window, queue, *way, p, *seen[: len(old)]])
+
+    period = np.array([after(column) for column in np.eye(size)]).T
+    assert abs(np.linalg.eigvals(period)).max() < 1
+    assert math.isclose(point.rtt_s, rtt_s)
+
+
+def test_a_line_has_four_digits_and_one_flow() -> None:
+    line = fit("pd-red", Place(64_000, 1500, (0.1, 0.1), 3)).line
+    assert "1 flow or more (assumed)" in line
+    assert "min_th=0.05625p" in line

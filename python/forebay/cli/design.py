@@ -287,7 +287,7 @@ def _show(result: Design, out: Path | None, written: list[Path]) -> None:
     if result.expected is not None:
         at_all = result.expected
         table.add_row("queue's deviation", "", f"{at_all.deviation_pkts:.3g} packets")
-        table.add_row("p's deviation", "", f"{100 * at_all.share:.2g} %")
+        table.add_row("p's deviation", "", f"{100 * at_all.share:.0f} %")
         table.add_row("goodput", "", f"{100 * at_all.goodput:.4g} %")
     if result.cycle is not None:
         table.add_row("swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets")

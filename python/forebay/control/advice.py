@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from forebay import _native
 from forebay._native import ScenarioError
@@ -24,20 +25,38 @@ LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 
 
+def first(law: str, link: Link, given: Mapping[str, str]) -> Design:
+    """The design at the law's own interval; at one that suits the RTT where the rule has no gains
+    for the law's own, as with 6.25 ms on a path of 0.1 ms. Raises `ScenarioError`."""
+    try:
+        return once(law, link, given)
+    except ScenarioError:
+        own_s = None if "interval" in given else _own_interval_s(law)
+        rtt_s = link.rtt_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps
+        if own_s is None or own_s <= LONGEST * rtt_s:
+            raise
+        try:
+            made = once(law, link, {**given, "interval": _taken(law, rtt_s)})
+        except ScenarioError:
+            made = None
+        if made is None or made.loop is None or made.loop.interval_s is None or not made.stable:
+            raise
+        return replace(made, impossible_s=own_s)
+
+
 def with_interval(made: Design, given: Mapping[str, str]) -> Design:
     """The design at an interval that suits the RTT, where the law's own does not and nobody has
     asked for it."""
     loop = made.loop
     assert loop is not None
-    usual = _default(made.law, "interval")
-    if loop.interval_s is None or usual is None or "interval" in given:
+    own_s = _own_interval_s(made.law)
+    if loop.interval_s is None or own_s is None or "interval" in given:
         return made
     rtt_s = made.point.rtt_s
-    own_s = usual if isinstance(usual, float) else _native.quantity("interval", usual, "time")
     # A rule that chooses the interval has thought of the RTT; other clocks sample no queue.
     if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
         return made
-    taken = f"{1e3 * TAKEN * rtt_s:.2g}ms"
+    taken = _taken(made.law, rtt_s)
     try:
         other = once(made.law, made.link, {**given, "interval": taken})
     except ScenarioError:
@@ -97,7 +116,7 @@ def _tried(made: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _interval(made: Design) -> dict[str, str]:
     """The interval of a design that has taken one, to stay."""
-    if made.published is None:
+    if made.published is None and made.impossible_s is None:
         return {}
     return {"interval": dict(made.params)["interval"]}
 
@@ -112,8 +131,23 @@ def peak_of(made: Design, enough: float = math.inf) -> float:
     return made.loop.peak
 
 
-def _default(law: str, param: str) -> str | float | None:
+def _own_interval_s(law: str) -> float | None:
+    spec = _param(law, "interval")
+    if spec is None:
+        return None
+    own = spec["default"]
+    return own if isinstance(own, float) else _native.quantity("interval", own, "time")
+
+
+def _taken(law: str, rtt_s: float) -> str:
+    """A fifth of R, or the least that the law takes."""
+    spec = _param(law, "interval")
+    least_s = 0.0 if spec is None else spec["min"] or 0.0
+    return f"{1e3 * max(TAKEN * rtt_s, least_s):.2g}ms"
+
+
+def _param(law: str, param: str) -> Any:
     for entry in _native.laws():
         if entry["name"] == law:
-            return next((p["default"] for p in entry["params"] if p["name"] == param), None)
+            return next((p for p in entry["params"] if p["name"] == param), None)
     return None

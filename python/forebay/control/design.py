@@ -9,7 +9,7 @@ from typing import Any
 from forebay import units
 from forebay._native import ScenarioError
 from forebay.control import advice
-from forebay.control.designed import Design, once
+from forebay.control.designed import Design
 from forebay.control.link import PLAIN, Link, Many
 
 
@@ -48,7 +48,7 @@ def design(
     given = {key: units.plain(value) for key, value in (sets or {}).items()}
     target = _one_target(target, given.pop("target", None))
     link = Link.of(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
-    made = once(law, link, given)
+    made = advice.first(law, link, given)
     if made.loop is None:
         return made
     made = advice.with_interval(made, given)

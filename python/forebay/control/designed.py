@@ -65,6 +65,7 @@ class Design:
     loop: None for laws of rates, which have no loop of queue and probability.
     published: the same law at the sampling interval that it has by itself, where that is too
         long for the link's RTT and the design takes another.
+    impossible_s: that interval, where the rule has no gains for it at all.
     advice: what would make a loop calmer that amplifies too much.
     classes: both classes at rest, where there are L4S flows; `point` is then that of as many
         flows of Reno as need the same probability.
@@ -80,6 +81,7 @@ class Design:
     loop: Loop | None
     rates: RateLoop | None = None
     published: Loop | None = None
+    impossible_s: float | None = None
     advice: Advice | None = None
     classes: Classes | None = None
     rested: Rested | None = None
@@ -384,7 +386,9 @@ def _told(rule: OperatingPoint, wanted: OperatingPoint) -> str:
 def _no_rest(law: str, link: Link, model: Coupled | Mix) -> str:
     """Why there is no operating point, in one line."""
     how, queue_pkts, p = model.rest(link.flows, link.rtt_s)
-    flows = f"{link.flows:g} flows"
+    one = link.flows == 1
+    flows = f"{link.flows:g} flow{'' if one else 's'}"
+    need, settle = ("needs", "settles") if one else ("need", "settle")
     at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
     if how == "small":
         return (
@@ -398,18 +402,19 @@ def _no_rest(law: str, link: Link, model: Coupled | Mix) -> str:
         )
     if how == "full":
         return (
-            f'--buffer: found "{link.buffer_pkts}p", which overflows first: {flows} settle{at}, '
+            f'--buffer: found "{link.buffer_pkts}p", which overflows first: {flows} {settle}{at}, '
             f'allowed: at least "{math.ceil(queue_pkts or 0)}p", fewer flows, or other parameters'
         )
     if how == "jump":
         return (
             f"law: found {law} with a jump of its probability{at}, past the {p:.3g} that {flows} "
-            "need: it switches to and fro there, allowed: fewer flows, or other parameters"
+            f"{need}: it switches to and fro there, allowed: fewer flows, or other parameters"
         )
     if how == "empty":
         return (
-            f"law: found {law} with a probability above the {p:.3g} that {flows} need, when the "
-            "queue is empty: the link runs dry, allowed: more flows, or other parameters"
+            f"law: found {law} with a probability above the {p:.3g} that {flows} {need}, when the "
+            "queue is empty: the link runs dry, allowed: a lower --target, more flows, or other "
+            "parameters"
         )
     return (
         f"law: found {law} without a linear model at any queue for {flows}, allowed: fewer flows "

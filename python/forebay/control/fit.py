@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -285,7 +286,7 @@ def _line(
         f"{few:g} flow{'' if many == 1 else 's'}" if few == many else f"{few:g} to {many:g} flows"
     )
     if place.flows is None:
-        count = f"{few:g} flows or more (assumed)"
+        count = f"{few:g} flow{'' if few == 1 else 's'} or more (assumed)"
     count += "" if place.tcp == PLAIN else f" of {place.tcp}"
     rtt = _rtt(place)
     words = f"{law} designed for {units.rate(place.rate_bps)}, {rtt}, {count}: "
@@ -333,10 +334,8 @@ def _values(params: Sequence[tuple[str, str]]) -> str:
 
 
 def _short(text: str) -> str:
-    try:
-        return f"{float(text):.4g}"
-    except ValueError:
-        return text
+    parts = re.fullmatch(r"([\d.]+(?:[eE][-+]?\d+)?)([a-zA-Z]*)", text)
+    return text if parts is None else f"{float(parts[1]):.4g}{parts[2]}"
 
 
 def _rtt(place: Place) -> str:

@@ -53,10 +53,11 @@ def _reno(design: Design) -> list[str]:
     """Operating point and plant as published."""
     link, point = design.link, design.point
     per_s = point.capacity_pkts_per_s
+    share = "has" if design.link.flows == 1 and design.classes is None else "share"
     return [
-        f"{_who(design)} with {spaced(link.rtt)} of propagation share "
+        f"{_who(design)} with {spaced(link.rtt)} of propagation {share} "
         f"{per_s:,.0f} packets per second. With {design.queue_pkts:.1f} packets in the queue the "
-        f"RTT is R = {1e3 * point.rtt_s:.1f} ms, so a flow has W0 = RC/N = "
+        f"RTT is R = {1e3 * point.rtt_s:.4g} ms, so a flow has W0 = RC/N = "
         f"{point.window_pkts:.2f} packets under way, for which TCP needs a signal for one "
         f"packet in {1 / point.probability:.0f}: p0 = 2/W0² = {100 * point.probability:.4g} %.",
         f"Near this point TCP's windows answer with a pole at 2N/(R²C) = {point.tcp_pole:.3g} "
@@ -92,7 +93,7 @@ def _mixed(design: Design, rested: Rested) -> list[str]:
 def _who(design: Design) -> str:
     both = design.classes
     if both is None:
-        return f"{design.link.flows:g} flows"
+        return f"{design.link.flows:g} flow{'' if design.link.flows == 1 else 's'}"
     return (
         f"{both.classic_flows:g} classic flows and {both.l4s_flows:g} of L4S, which need as much "
         f"signal as {design.point.flows:.3g} classic ones together,"
@@ -107,7 +108,7 @@ def _classes(design: Design) -> list[str]:
     return [
         f"All this is of the classic flows: p0 is p'², with p' = {both.root:.4g}. L4S packets are "
         f"marked with k·p' = {both.probability_l4s:.4g}. A flow of L4S has "
-        f"{both.window_l4s_pkts:.2f} packets under way in {1e3 * both.rtt_l4s_s:.1f} ms, and so "
+        f"{both.window_l4s_pkts:.2f} packets under way in {1e3 * both.rtt_l4s_s:.4g} ms, and so "
         f"{both.rate_l4s_pkts_per_s:.0f} packets per second, beside "
         f"{both.rate_classic_pkts_per_s:.0f} of a classic one. The loop has the paths of both "
         "through the delay that the law sees."
@@ -157,7 +158,7 @@ def _loop_reasons(design: Design, loop: Loop) -> list[str]:
         )
     else:
         delay = (
-            f"It would bear {1e3 * margins.delay_s:.0f} ms more delay. "
+            f"It would bear {1e3 * margins.delay_s:.3g} ms more delay. "
             if math.isfinite(margins.delay_s)
             else ""
         )
@@ -204,7 +205,7 @@ def _sawtooth(design: Design) -> list[str]:
         return [said]
     return [
         f"{said} At constant load TCP's own losses move the queue by ±{moves.deviation_pkts:.3g} "
-        f"packets and the probability by {100 * moves.share:.2g} % of its mean (standard "
+        f"packets and the probability by {100 * moves.share:.0f} % of its mean (standard "
         "deviations)."
     ]
 
@@ -212,6 +213,13 @@ def _sawtooth(design: Design) -> list[str]:
 def _interval(design: Design, loop: Loop) -> list[str]:
     """Why the design has another sampling interval than the law."""
     usual = design.published
+    if design.impossible_s is not None and loop.interval_s is not None:
+        return [
+            f"The rule has no gains for the law's usual interval of "
+            f"{1e3 * design.impossible_s:.4g} ms, which is long beside "
+            f"R = {1e3 * design.point.rtt_s:.4g} ms, so the interval becomes part of the design: "
+            f"{1e3 * loop.interval_s:.4g} ms."
+        ]
     if usual is None or usual.interval_s is None or loop.interval_s is None:
         return []
     margins = usual.margins
@@ -221,11 +229,13 @@ def _interval(design: Design, loop: Loop) -> list[str]:
         if usual.stable
         else f"it would be unstable, with {-margins.gain_db:.2g} dB too much gain"
     )
+    share = loop.interval_s / design.point.rtt_s
+    taken = "a fifth of R" if share < 0.25 else "the least that the law takes"
     key = f"`--set interval={1e3 * usual.interval_s:.9g}ms`"
     return [
         f"The law's usual interval of {1e3 * usual.interval_s:.4g} ms is long beside "
         f"R = {1e3 * design.point.rtt_s:.4g} ms ({would}), so the interval becomes part of the "
-        f"design: {1e3 * loop.interval_s:.4g} ms, a fifth of R. {key} keeps the usual one."
+        f"design: {1e3 * loop.interval_s:.4g} ms, {taken}. {key} keeps the usual one."
     ]
 
 
