@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,32 @@ def test_a_goodput_at_the_limit_is_not_enough(narrow: Ranges) -> None:
     assert result.chosen.candidate.label == "full"
     assert result.meets_goal
     assert not result.sure
+
+
+def test_laws_with_goodput_to_spare_get_lower_set_points(narrow: Ranges) -> None:
+    """Though a law without a model is best so far, which has no set-point to move."""
+
+    def one(
+        law: str, deviation_ms: float, goodput: float, point: dict[str, float]
+    ) -> check.Checked:
+        made = made_up(law, deviation_ms, goodput)
+        candidate = Candidate(law, law, (), "tuned" if point else "listed", point, keeps=True)
+        return replace(made, candidate=candidate)
+
+    point = {"target": 50.0}
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi", "cobalt"], 1)
+    result.screened = [
+        one("cobalt", 1, 0.95, {}),
+        one("rem", 2, 0.91, point),
+        one("pi2", 5, 0.99, point),
+        one("pi", 4, 0.99, point),
+        one("pi", 3, 0.98, point),
+        one("stpi", 9, 1.0, point),
+    ]
+    tuning._choose(result)
+    assert result.chosen is result.screened[0]
+    assert [each.candidate.law for each in tuning._next(result)] == ["pi", "pi2"]
+    assert tuning._next(result)[0] is result.screened[4]
 
 
 def test_settings_that_are_the_same_are_tried_once() -> None:

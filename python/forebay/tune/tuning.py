@@ -41,6 +41,9 @@ LOWER, HIGHER = (0.7, 0.5, 0.35, 0.25), (1.4, 2.0, 2.8)
 #: than the goal allows they may give up.
 MISSES, MISSED = 3, 0.15
 
+#: Other laws whose set-points go down, and the share of the goal's limit that they have left.
+NEXT, SPARE = 2, 0.3
+
 #: How often that is done: again from where it ended, while the goal is not met or the least of the
 #: shares is the best.
 ROUNDS = 3
@@ -272,6 +275,7 @@ def _move_set_points(
         return False
     starts = [(before.candidate, LOWER if met else HIGHER)]
     starts += [(one.candidate, HIGHER) for one in _misses(tuning)]
+    starts += [(one.candidate, LOWER) for one in _next(tuning)]
     tried = [moved for one, shares in starts for moved in _moved(tuning, one, shares)]
     if not tried:
         return False
@@ -286,6 +290,27 @@ def _move_set_points(
         return False
     least = LOWER[-1] * before.candidate.share
     return not (met and now.candidate.law == before.candidate.law) or now.candidate.share <= least
+
+
+def _next(tuning: Tuning) -> list[Checked]:
+    """Of other laws, the best candidates with goodput to spare, as the goal has them; a law without
+    a model that is best now cannot be moved itself."""
+    chosen, goal = tuning.chosen, tuning.goal
+    assert chosen is not None
+    spare = 1 - goal.give_up + SPARE * goal.give_up
+    able = [
+        one
+        for one in tuning.screened
+        if one.candidate.keeps
+        and one.candidate.point
+        and one.candidate.law != chosen.candidate.law
+        and one.relative(tuning.best).min() >= spare
+    ]
+    able.sort(key=lambda one: one.worst_of(getattr(one, goal.least)))
+    best: dict[str, Checked] = {}
+    for one in able:
+        best.setdefault(one.candidate.law, one)
+    return list(best.values())[:NEXT]
 
 
 def _misses(tuning: Tuning) -> list[Checked]:
