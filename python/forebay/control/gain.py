@@ -354,6 +354,7 @@ def outer(t: Terms, s: Complexes) -> Complexes:
 def folds(t: Terms, s: Complexes) -> tuple[int, ...]:
     """Which folds matter to a line of s on the imaginary axis, besides the sine's own frequency:
     those that are more than `NOTHING` of what the sampler sees, at one of `PROBES` places."""
+    assert t.interval_s is not None
     every = _folds(t)
     at = np.linspace(0, s.shape[-1] - 1, PROBES).astype(int)
     s = s[..., at]
@@ -373,6 +374,7 @@ def _folds(t: Terms) -> tuple[int, ...]:
 
 def _folded(t: Terms, s: Complexes, z_1: Complexes) -> Complexes:
     """Σ H·d·G²/(1 + d·G) over all that folds to s."""
+    assert t.interval_s is not None
     delays = [late(s, path.delay_s) for path in t.paths]
     rise = 1 - z_1
     g = _plant(t, s, delays)
