@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import control  # type: ignore[import-untyped]
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from forebay._native import LawModel, OperatingPoint
-from forebay.control import gain, roots
+from forebay.control import gain, margins, roots
 from forebay.control.delay import DelaySystem
 from forebay.control.gain import Terms
 from forebay.control.loop import Loop
@@ -268,9 +269,57 @@ def test_a_maps_cells_are_what_each_loop_says(kind: str) -> None:
             continue
         cells.append(cell)
         loops.append(Loop(*cell))
-    margins, stable = count(cells)
-    for found, margin, flag in zip(loops, margins, stable, strict=True):
+    counted, stable = count(cells)
+    for found, margin, flag in zip(loops, counted, stable, strict=True):
         exact = found.margins.gain_db
         assert flag == found.stable or abs(exact) < 0.1
         if abs(exact) < 20:
             assert margin == pytest.approx(exact, abs=0.15)
+
+
+def test_an_inner_loop_that_nearly_swings_hides_no_root() -> None:
+    """Of PD-RED where RED alone is 0.05 dB from its own edge: L_s has a peak there that is narrower
+    than the steps of a grid, and roots find the edge at 0.0173 dB."""
+    there = Terms(
+        gain=1366268.7269939329,
+        poles=(5.7347072459202035, 7.275355592616319, 39.47368421530812),
+        delay_s=0.13745032627888173,
+        direct=0.0032276268596656073,
+        interval_s=0.01,
+        numerator=(1.4824646315555555e-06,),
+        denominator=(1.0, -1.0),
+        hybrid=True,
+    )
+    for db in (0.0, 0.017, 0.018, 0.03, 0.06):
+        more = there.changed(gain=10 ** (db / 20))
+        assert (margins.unstable_roots(more) == 0) == (roots.roots(more)[0].real < 0)
+
+
+def test_a_line_of_frequencies_is_what_each_of_them_is() -> None:
+    """Loops of two paths, as rows and alone; with the folds that matter, and with all."""
+    rng = np.random.default_rng(5)
+
+    def path(delay_s: float, beside: Terms | None = None) -> Terms:
+        column = rng.uniform(0.9, 1.1, (3, 1))
+        return Terms(
+            gain=400.0,
+            poles=(0.4 * column, 3.0 + 2j * column, 3.0 - 2j * column),
+            shares=(0.2 * column, -0.1 + 0.3j * column, -0.1 - 0.3j * column),
+            delay_s=delay_s * column,
+            direct=2e-3 * column,
+            interval_s=0.05,
+            numerator=(4e-3, -3.9e-3),
+            denominator=(1.0, -1.0),
+            hybrid=True,
+            beside=beside,
+        )
+
+    t = path(0.3, path(0.11))
+    s = 1j * np.linspace(0.01, math.pi / 0.05, 60) * np.ones((3, 1))
+    line = gain.loop(t, s)
+    few = replace(t, folds=gain.folds(t, s))
+    assert np.allclose(gain.loop(few, s), line, rtol=1e-6)
+    for k in (0, 7, 59):
+        assert np.allclose(gain.loop(t, s[:, [k]]), line[:, [k]], rtol=1e-12)
+    # Off the axis as on it.
+    assert np.allclose(gain.loop(t, s + 1e-9), line, rtol=1e-6)

@@ -37,6 +37,9 @@ Number = float | complex | Floats | Complexes
 #: Least number of terms of Poisson's sum to each side by the plant's poles, for a sampler much
 #: quicker than the RTT: the fewer poles, the slower its terms fall.
 FOLDS = {1: 60, 2: 6}
+#: A fold is left out where it is below this share of what the sampler sees, at all of so many
+#: places of a line.
+NOTHING, PROBES = 1e-8, 9
 #: Poles nearer than this, relative to their size, are held apart for the partial fractions.
 APART = 1e-6
 #: Frequencies times R beyond which a continuous loop that is to be told stable is quiet.
@@ -56,6 +59,7 @@ class Terms:
     hybrid: whether the law acts both ways.
     beside: one more path from the law's output to its input, with the same sampler, which may have
         another beside it; None without.
+    folds: those that are counted, as `folds` finds them; enough of them if None.
     """
 
     gain: float | Floats
@@ -68,6 +72,7 @@ class Terms:
     hybrid: bool = False
     beside: Terms | None = None
     shares: tuple[Number, ...] | None = None
+    folds: tuple[int, ...] | None = None
 
     def changed(self, gain: float | Floats = 1.0, delay_s: float | Floats = 0.0) -> Terms:
         """With the plant's gain times `gain`, and more delay."""
@@ -195,17 +200,28 @@ def average_pole(model: LinearModel) -> float | None:
 
 def plant(t: Terms, s: Complexes) -> Complexes:
     """G(s)."""
-    total = np.asarray(t.gain * np.exp(-s * t.delay_s), complex)
+    return _plant(t, s, [late(s, path.delay_s) for path in t.paths])
+
+
+def _plant(t: Terms, s: Complexes, delays: Sequence[Complexes]) -> Complexes:
+    """G(s), with e^{−sR} of each path."""
     if t.shares is None:
-        for pole in t.poles:
-            total = total / (s + pole)
-    else:
-        modes: Complexes = sum(
-            (share / (s + pole) for share, pole in zip(t.shares, t.poles, strict=True)),
-            np.zeros_like(s),
-        )
-        total = total * modes
-    return total if t.beside is None else total + plant(t.beside, s)
+        below = s + t.poles[0]
+        for pole in t.poles[1:]:
+            below = _into(np.multiply, below, s + pole)
+        total = _into(np.multiply, reciprocal(below), t.gain * delays[0])
+        return total if t.beside is None else total + _plant(t.beside, s, delays[1:])
+    # Paths of several classes share their poles.
+    paths = t.paths
+    found = [np.zeros(1, complex) for _ in paths]
+    for k, pole in enumerate(t.poles):
+        mode = reciprocal(s + pole)
+        for i, path in enumerate(paths):
+            assert path.shares is not None
+            found[i] = _into(np.add, found[i], path.shares[k] * mode)
+    return np.asarray(
+        sum(path.gain * x * e for path, x, e in zip(paths, found, delays, strict=True)), complex
+    )
 
 
 def pulse(t: Terms, s: Complexes) -> Complexes:
@@ -216,8 +232,14 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
     held before, for δ.
     """
     assert t.interval_s is not None
+    return _pulse(t, s, late(s, t.interval_s))
+
+
+def _pulse(t: Terms, s: Complexes, z_1: Complexes) -> Complexes:
+    assert t.interval_s is not None
+    if t.shares is not None and t.beside is not None:
+        return _pulses(t, s, z_1)
     whole, rest = whole_intervals(t.delay_s, t.interval_s)
-    z_1 = np.asarray(np.exp(-s * t.interval_s), complex)
     total: Complexes | None = None
     for residue, pole in residues(t):
         new, old = gammas(pole, t.interval_s, rest)
@@ -230,13 +252,58 @@ def pulse(t: Terms, s: Complexes) -> Complexes:
             mode = np.asarray(residue * ((new + old * z_1) / (1 - decay * z_1)), complex)
         total = mode if total is None else _into(np.add, total, mode)
     assert total is not None
-    total = _into(np.multiply, total, np.exp(-s * t.interval_s * (whole + 1)))
-    return total if t.beside is None else total + pulse(t.beside, s)
+    total = _into(np.multiply, total, _power(s * t.interval_s, whole + 1))
+    return total if t.beside is None else total + _pulse(t.beside, s, z_1)
+
+
+def _pulses(t: Terms, s: Complexes, z_1: Complexes) -> Complexes:
+    """`_pulse` of several paths with the same poles: 1/(1 − e^{−pT}z⁻¹) of each is found once."""
+    assert t.interval_s is not None
+    paths = t.paths
+    split = [whole_intervals(path.delay_s, t.interval_s) for path in paths]
+    sums = [[np.zeros(1, complex), np.zeros(1, complex)] for _ in paths]
+    for k, pole in enumerate(t.poles):
+        mode = reciprocal(1 - np.exp(-np.asarray(pole) * t.interval_s) * z_1)
+        for path, (_, rest), both in zip(paths, split, sums, strict=True):
+            assert path.shares is not None
+            for i, one in enumerate(gammas(pole, t.interval_s, rest)):
+                both[i] = _into(np.add, both[i], path.gain * path.shares[k] * one * mode)
+    total = np.zeros(1, complex)
+    for (whole, _), (new, old) in zip(split, sums, strict=True):
+        total = total + _power(s * t.interval_s, whole + 1) * (new + old * z_1)
+    return total
+
+
+def _power(x: Complexes, n: float | Floats) -> Complexes:
+    """e^{−nx}; of loops that share a line of x there are few n."""
+    if np.ndim(n) == 0 or (x.ndim > 1 and len(x) > 1):
+        return late(x, n)
+    few, which = np.unique(n, return_inverse=True)
+    return late(x, few[:, None])[np.ravel(which)]
+
+
+def late(s: Complexes, delay_s: float | Floats) -> Complexes:
+    """e^{−s·delay}. On the imaginary axis by the tangent of half of the angle: numpy's takes a
+    thirtieth of the time of its exponential of complex numbers."""
+    if s.real.any():
+        return np.asarray(np.exp(-s * delay_s), complex)
+    half = np.tan(0.5 * s.imag * delay_s)
+    size = 1 / (1 + half**2)
+    found = np.empty(half.shape, complex)
+    np.subtract(2 * size, 1, out=found.real)
+    np.multiply(-2 * half, size, out=found.imag)
+    return found
+
+
+def reciprocal(z: Complexes) -> Complexes:
+    """1/z, part by part: numpy's division of complex numbers takes five times as long."""
+    found = np.conjugate(z)
+    found *= 1 / (z.real**2 + z.imag**2)
+    return np.asarray(found, complex)
 
 
 def _fraction(top: Any, decay: Any, constant: Any, z_1: Complexes) -> Complexes:
-    """m/(1 − d·z⁻¹) + k, part by part: numpy's division of complex numbers takes five times as
-    long."""
+    """m/(1 − d·z⁻¹) + k, in the same way."""
     re, im = 1 - decay * np.ascontiguousarray(z_1.real), decay * np.ascontiguousarray(z_1.imag)
     size = re**2
     size += im**2
@@ -248,9 +315,11 @@ def _fraction(top: Any, decay: Any, constant: Any, z_1: Complexes) -> Complexes:
     return found
 
 
-def _into(of: np.ufunc, total: Complexes, other: Complexes) -> Complexes:
+def _into(of: np.ufunc, total: Complexes, other: Any) -> Complexes:
     """total ∘ other, in the place of `total` where that has room for it."""
-    if np.broadcast_shapes(total.shape, np.shape(other)) == total.shape:
+    shape, most = np.shape(other), total.shape
+    ends = zip(reversed(shape), reversed(most), strict=False)
+    if len(shape) <= len(most) and all(n in (1, m) for n, m in ends):
         of(total, other, out=total)
         return total
     return np.asarray(of(total, other), complex)
@@ -259,8 +328,12 @@ def _into(of: np.ufunc, total: Complexes, other: Complexes) -> Complexes:
 def law(t: Terms, s: Complexes) -> Complexes:
     """D(e^{sT})."""
     assert t.interval_s is not None
-    z_1 = np.exp(-s * t.interval_s)
-    return _series(t.numerator, z_1) / _series(t.denominator, z_1)
+    return _law(t, late(s, t.interval_s))
+
+
+def _law(t: Terms, z_1: Complexes) -> Complexes:
+    below = _series(t.denominator, z_1)
+    return _into(np.multiply, reciprocal(below), _series(t.numerator, z_1))
 
 
 def inner(t: Terms, s: Complexes) -> Complexes:
@@ -270,25 +343,76 @@ def inner(t: Terms, s: Complexes) -> Complexes:
 
 def outer(t: Terms, s: Complexes) -> Complexes:
     """L_s at the sampler; the whole loop where nothing acts at once."""
-    seen = pulse(t, s)
+    assert t.interval_s is not None
+    z_1 = late(s, t.interval_s)
+    seen = _pulse(t, s, z_1)
     if t.hybrid:
-        assert t.interval_s is not None
-        turn = 2j * math.pi / np.asarray(t.interval_s)
-        folds = FOLDS.get(min(len(path.poles) for path in t.paths), 2)
-        folds += math.ceil(float(np.max(np.asarray(t.interval_s) / t.shortest_s)))
-        for fold in range(-folds, folds + 1):
-            there = s + fold * turn
-            g = plant(t, there)
-            seen = seen - hold(t, there) * t.direct * g * g / (1 + t.direct * g)
-    return law(t, s) * seen
+        seen = seen - _folded(t, s, z_1)
+    return _into(np.multiply, _law(t, z_1), seen)
+
+
+def folds(t: Terms, s: Complexes) -> tuple[int, ...]:
+    """Which folds matter to a line of s on the imaginary axis, besides the sine's own frequency:
+    those that are more than `NOTHING` of what the sampler sees, at one of `PROBES` places."""
+    assert t.interval_s is not None
+    every = _folds(t)
+    at = np.linspace(0, s.shape[-1] - 1, PROBES).astype(int)
+    s = s[..., at]
+    size = NOTHING * np.abs(pulse(t, s))
+    rise = 1 - late(s, t.interval_s)
+    delays = [late(s, path.delay_s) for path in t.paths]
+    return tuple(m for m in every if np.any(np.abs(_fold(t, s, m, rise, delays)) > size))
+
+
+def _folds(t: Terms) -> tuple[int, ...]:
+    if t.folds is not None:
+        return t.folds
+    most = FOLDS.get(min(len(path.poles) for path in t.paths), 2)
+    most += math.ceil(float(np.max(np.asarray(t.interval_s) / t.shortest_s)))
+    return tuple(fold for fold in range(-most, most + 1) if fold)
+
+
+def _folded(t: Terms, s: Complexes, z_1: Complexes) -> Complexes:
+    """Σ H·d·G²/(1 + d·G) over all that folds to s."""
+    assert t.interval_s is not None
+    delays = [late(s, path.delay_s) for path in t.paths]
+    rise = 1 - z_1
+    g = _plant(t, s, delays)
+    total = reciprocal(1 + t.direct * g)
+    for factor in (g, g, _held(s * t.interval_s, rise) * t.direct):
+        total = _into(np.multiply, total, factor)
+    for fold in _folds(t):
+        total = _into(np.add, total, _fold(t, s, fold, rise, delays))
+    return total
+
+
+def _fold(
+    t: Terms, s: Complexes, fold: int, rise: Complexes, delays: Sequence[Complexes]
+) -> Complexes:
+    """H·d·G²/(1 + d·G) at s + fold·2πj/T, with 1 − e^{−sT} and e^{−sR} of each path: e^{−sT} is
+    the same at each, and a fold turns e^{−sR} of a whole line alike."""
+    assert t.interval_s is not None
+    turn = 2j * math.pi * fold / np.asarray(t.interval_s)
+    there = s + turn
+    turned = [one * np.exp(-turn * path.delay_s) for one, path in zip(delays, t.paths, strict=True)]
+    g = _plant(t, there, turned)
+    found = reciprocal(_into(np.multiply, 1 + t.direct * g, there))
+    for factor in (g, g, rise, t.direct / t.interval_s):
+        found = _into(np.multiply, found, factor)
+    return found
 
 
 def hold(t: Terms, s: Complexes) -> Complexes:
     """H/T = (1 − e^{−sT})/(sT)."""
     assert t.interval_s is not None
-    x = s * t.interval_s
+    return _held(s * t.interval_s, 1 - late(s, t.interval_s))
+
+
+def _held(x: Complexes, rise: Complexes) -> Complexes:
+    """(1 − e^{−x})/x."""
     with np.errstate(all="ignore"):
-        return np.asarray(np.where(np.abs(x) < 1e-8, 1.0, -np.expm1(-x) / x), complex)
+        small = np.abs(x) < 1e-4
+        return np.asarray(np.where(small, 1 - x * (0.5 - x / 6), reciprocal(x) * rise), complex)
 
 
 def sensitivity(t: Terms, s: Complexes) -> Complexes:
@@ -310,10 +434,13 @@ def loop(t: Terms, s: Complexes) -> Complexes:
     """
     if t.interval_s is None:
         return inner(t, s)
-    if not t.hybrid:
-        return outer(t, s)
+    return outer(t, s) if not t.hybrid else both(t, s, outer(t, s))
+
+
+def both(t: Terms, s: Complexes, at_sampler: Complexes) -> Complexes:
+    """L of a law that acts in both ways, by its L_s."""
     at_once = inner(t, s)
-    return at_once + (1 + at_once) * outer(t, s)
+    return at_once + (1 + at_once) * at_sampler
 
 
 def highest_rad_s(t: Terms) -> float | Floats:

@@ -51,14 +51,19 @@ REASONS = {
 #: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
 #: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
 SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
-#: Loops that are counted at once: what is known of these stays in a processor's cache.
-BLOCK = 50
+#: Loops that are counted at once, by whether the law acts both ways: what is known of these stays
+#: in a processor's cache.
+BLOCK = {False: 50, True: 16}
 #: Nearer to the edge than this, in dB, each loop is counted by itself.
 NEAR_DB = 0.02
 #: Margins beyond this count as this.
 MOST_DB = 60.0
 #: Shares of half the sampling frequency from which crossings are looked for, and Newton's steps.
 STARTS, ROUNDS = np.linspace(0.1, 1.0, 10), 12
+#: Guesses so far from the nearest do not come before it.
+AROUND_DB = 10.0
+#: Newton's step of a difference, and |1 + L| that is zero.
+SMALL, ENOUGH = 1e-6, 1e-11
 #: Of a factor e.
 DECIBELS = 20 / math.log(10)
 
@@ -218,11 +223,12 @@ def _line(
         kinds.setdefault(gain.numbered_kind(row), []).append(k)
     for group in kinds.values():
         at = [there[k] for k in group]
-        margin[at], stable[at] = _count(numbered([rows[k] for k in group]), len(group))
+        built = numbered([rows[k] for k in group])
+        margin[at], stable[at] = _count(built, len(group))
     for i in map(int, np.flatnonzero(np.abs(margin) < NEAR_DB)):
         loop = model.at(flows[i], rtt_s)
         assert loop is not None
-        margin[i], stable[i] = exact(loop)
+        margin[i], stable[i] = exact(loop, margin[i])
     return rest, margin, stable
 
 
@@ -252,21 +258,47 @@ def count(
         there = [cells[i] for i in group]
         margin[group], stable[group] = _count(build(there), len(there))
     for i in map(int, np.flatnonzero(np.abs(margin) < NEAR_DB)):
-        margin[i], stable[i] = exact(Loop(*cells[i], build([cells[i]])))
+        margin[i], stable[i] = exact(Loop(*cells[i], build([cells[i]])), margin[i])
     return margin, stable
 
 
-def exact(loop: Loop) -> tuple[float, bool]:
-    """What `count` says of a cell, from the loop's margins."""
-    found = min(MOST_DB, abs(margins.gain_db(loop.terms, loop.grid, loop.stable)))
+def exact(loop: Loop, near_db: float) -> tuple[float, bool]:
+    """What `count` says of a cell, from the loop's margins. Of a law that acts both ways `near_db`
+    is exact, as the margin where 1 + L is zero, and only its side is asked."""
+    found = abs(near_db)
+    if not loop.terms.hybrid:
+        found = min(MOST_DB, abs(margins.gain_db(loop.terms, loop.grid, loop.stable)))
     return (found if loop.stable else -found), loop.stable
 
 
 def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
-    if rows > BLOCK:
-        blocks = [np.arange(i, min(i + BLOCK, rows)) for i in range(0, rows, BLOCK)]
-        db_of, stable_of = zip(*(_count(_rows(t, one), len(one)) for one in blocks), strict=True)
-        return np.concatenate(db_of), np.concatenate(stable_of)
+    if t.hybrid:
+        t = replace(t, folds=gain.folds(t, 1j * SHARES * gain.highest_rad_s(t)))
+    most = BLOCK[t.hybrid]
+    blocks = [np.arange(i, min(i + most, rows)) for i in range(0, rows, most)]
+    counted = [_block(_rows(t, one) if len(blocks) > 1 else t, len(one)) for one in blocks]
+    stable = np.concatenate([one[0] for one in counted])
+    row = np.concatenate([first[0] + one[1] for first, one in zip(blocks, counted, strict=True)])
+    db, omega = (np.concatenate([one[i] for one in counted]) for i in (2, 3))
+    if t.hybrid:
+        row, db = _both_ways(t, stable, row, db, omega)
+    # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
+    # sign says which also where the curve comes back.
+    rise, lack = _nearest(stable, row, db)
+    return np.where(stable, rise, -np.abs(lack)), stable
+
+
+def _nearest(stable: Flags, row: NDArray[np.intp], db: Floats) -> tuple[Floats, Floats]:
+    """Of each row the least rise to a crossing, and the least of all."""
+    rise, lack = np.full(len(stable), MOST_DB), np.full(len(stable), MOST_DB)
+    np.minimum.at(rise, row, np.where(db > 0, db, MOST_DB))
+    np.minimum.at(lack, row, db)
+    return rise, lack
+
+
+def _block(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
+    """Which loops are stable; and of each crossing of the negative real axis its row, how much
+    more gain takes it to −1, in dB, and its frequency in rad/s, nan at z = −1."""
     # Loops that share delay and sampler share their frequencies: one line of them.
     high = np.atleast_2d(np.asarray(gain.highest_rad_s(t)))
     omega = SHARES * high
@@ -274,10 +306,10 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
     net = np.zeros(rows, int)
     if t.interval_s is None or t.hybrid:
         inner = SHARES * np.atleast_2d(gain.QUIET / np.asarray(t.shortest_s))
-        response = np.broadcast_to(gain.inner(t, 1j * inner), wide)
-        crossed = _crossings(response)
+        crossed = _crossings(np.broadcast_to(gain.inner(t, 1j * inner), wide))
         net += crossed[0]
     beyond = np.zeros(rows, bool)
+    ended, end_db = np.zeros(0, np.intp), np.zeros(0)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
         ends = _column(high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s), rows) > 0
@@ -287,38 +319,44 @@ def _count(t: Terms, rows: int) -> tuple[Floats, Flags]:
         net += crossed[0]
         beyond = ends & (response[:, -1].real < -1)
         if t.hybrid:
-            response = _whole(gain.loop(t, 1j * omega), wide)
+            response = _whole(gain.both(t, 1j * omega, response), wide)
             response[ends, -1] = response[ends, -1].real
             crossed = _crossings(response)
-    omega, high = np.broadcast_to(omega, wide), np.broadcast_to(high, (rows, 1))
-    _, row, at, k = crossed
-    db = -20 * np.log10(-at)
-    if t.hybrid and len(row):
-        db = _refined(_rows(t, row), omega[row, k], db)
-    if t.interval_s is not None:
         end = response[:, -1].real
-        there = np.flatnonzero(ends & (end < 0))
-        row = np.concatenate([row, there])
-        db = np.concatenate([db, -20 * np.log10(-end[there])])
-    folded = np.flatnonzero(_column(t.interval_s, rows) > 0.25 * _column(t.shortest_s, rows))
-    if t.hybrid and len(folded):
-        # Folding makes the crossing at another gain another one: look from everywhere.
-        starts = np.tile(folded, len(STARTS))
-        shares = np.repeat(STARTS, len(folded))
-        found = _refined(_rows(t, starts), shares * high[starts, 0], np.full(len(starts), np.nan))
-        keep = np.isfinite(found)
-        # What the curve itself said of these rows was a guess.
-        guessed = np.isin(row, folded)
-        row = np.concatenate([row[~guessed], starts[keep]])
-        db = np.concatenate([db[~guessed], found[keep]])
+        ended = np.flatnonzero(ends & (end < 0))
+        end_db = -20 * np.log10(-end[ended])
+    _, row, at, k = crossed
     # A curve that ends left of −1 has an odd number of roots outside.
-    stable = (net == 0) & ~beyond
-    # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
-    # sign says which also where the curve comes back.
-    rise, lack = np.full(rows, MOST_DB), np.full(rows, MOST_DB)
-    np.minimum.at(rise, row, np.where(db > 0, db, MOST_DB))
-    np.minimum.at(lack, row, db)
-    return np.where(stable, rise, -np.abs(lack)), stable
+    return (
+        (net == 0) & ~beyond,
+        np.concatenate([row, ended]),
+        np.concatenate([-20 * np.log10(-at), end_db]),
+        np.concatenate([np.broadcast_to(omega, wide)[row, k], np.full(len(ended), np.nan)]),
+    )
+
+
+def _both_ways(
+    t: Terms, stable: Flags, row: NDArray[np.intp], db: Floats, omega: Floats
+) -> tuple[NDArray[np.intp], Floats]:
+    """The crossings of loops whose law acts both ways: of these the gain enters what the sampler
+    folds more than once, and those of `_block` are guesses."""
+    rows = len(stable)
+    slow = _column(t.interval_s, rows) > 0.25 * _column(t.shortest_s, rows)
+    # With a slow sampler the crossing at another gain is another one: look from everywhere.
+    row, db, omega = row[~slow[row]], db[~slow[row]], omega[~slow[row]]
+    rise, lack = _nearest(stable, row, db)
+    near = (db <= np.where(stable, rise, lack)[row] + AROUND_DB) & np.isfinite(omega)
+    if near.any():
+        db[near] = _refined(_rows(t, row[near]), omega[near], db[near])
+    folded = np.flatnonzero(slow)
+    if not len(folded):
+        return row, db
+    starts = np.tile(folded, len(STARTS))
+    high = _column(gain.highest_rad_s(t), rows)[starts] * np.repeat(STARTS, len(folded))
+    every = replace(_rows(t, starts), folds=None)
+    found = _refined(every, high, np.full(len(starts), np.nan))
+    keep = np.isfinite(found)
+    return np.concatenate([row, starts[keep]]), np.concatenate([db, found[keep]])
 
 
 def _whole(response: Complexes, shape: tuple[int, int]) -> Complexes:
@@ -348,7 +386,7 @@ def _column(x: Any, rows: int) -> Floats:
     return np.broadcast_to(np.asarray(0.0 if x is None else x, float), (rows, 1))[:, 0]
 
 
-def _rows(t: Terms, row: NDArray[np.intp]) -> Terms:
+def _rows(t: Terms, row: NDArray[Any]) -> Terms:
     def pick(x: Any) -> Any:
         return x[row] if isinstance(x, np.ndarray) else x
 
@@ -372,20 +410,32 @@ def _refined(t: Terms, omega: Floats, db: Floats) -> Floats:
     start = np.where(np.isnan(db), 1.0, db)
     x, w = start[:, None] / DECIBELS, np.log(omega)[:, None]
 
-    def f(x: Floats, w: Floats) -> Complexes:
-        return 1 + gain.loop(t.changed(gain=np.exp(x)), 1j * np.exp(w))
-
-    small = 1e-6
+    good = np.zeros(len(x), bool)
+    left = np.arange(len(x))
     with np.errstate(all="ignore"):
-        for _ in range(ROUNDS):
-            now = f(x, w)
-            by_x, by_w = (f(x + small, w) - now) / small, (f(x, w + small) - now) / small
+        for last in [*[False] * ROUNDS, True]:
+            u, v = x[left], w[left]
+            # As it is, with a little more gain, and a little quicker.
+            log_gain, log_omega = (
+                np.concatenate([u, u + SMALL, u]),
+                np.concatenate([v, v, v + SMALL]),
+            )
+            here = _rows(t, np.tile(left, 3)).changed(gain=np.exp(log_gain))
+            now, by_x, by_w = np.split(1 + gain.loop(here, 1j * np.exp(log_omega)), 3)
+            done = (np.abs(now) < (1e-6 if last else ENOUGH))[:, 0]
+            good[left[done]] = True
+            by_x, by_w = (by_x - now) / SMALL, (by_w - now) / SMALL
             det = by_x.real * by_w.imag - by_x.imag * by_w.real
             dx = (-now.real * by_w.imag + now.imag * by_w.real) / det
             dw = (-by_x.real * now.imag + by_x.imag * now.real) / det
-            x, w = x + np.clip(dx, -0.2, 0.2), w + np.clip(dw, -0.2, 0.2)
-        good = np.abs(f(x, w)) < 1e-6
-    found: Floats = np.where(good, DECIBELS * x, db[:, None])[:, 0]
+            if last:
+                break
+            left, dx, dw = left[~done], dx[~done], dw[~done]
+            x[left] += np.clip(dx, -0.2, 0.2)
+            w[left] += np.clip(dw, -0.2, 0.2)
+            if not len(left):
+                break
+    found: Floats = np.where(good, DECIBELS * x[:, 0], db)
     return found
 
 

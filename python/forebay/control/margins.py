@@ -71,7 +71,7 @@ def unstable_roots(t: Terms) -> int:
         count += _unstable(gain.inner, t, _quiet_from(t))
     if t.interval_s is not None:
         # A root of the inner loop is a pole of what the sampler sees.
-        count += _unstable(gain.outer, t, math.pi / float(t.interval_s))
+        count += _unstable(gain.outer, t, math.pi / float(t.interval_s), peaks=t.hybrid)
     return count
 
 
@@ -83,26 +83,33 @@ def stable(t: Terms) -> bool:
         return False
 
 
-def _unstable(of: Gain, t: Terms, high: float) -> int:
+def _unstable(of: Gain, t: Terms, high: float, peaks: bool = False) -> int:
     """Zeros less poles of 1 + L to the right, by how its angle turns from ω = 0 on.
 
     At the lowest frequency an integral has turned L by −90° at most, and 1 + L by less.
+    peaks: L has the inner loop's roots as its poles. One near the axis is a peak that two
+    frequencies may have between them, but 1 + d·G turns by half a circle there.
     """
+
+    def seen(omega: Floats) -> Complexes:
+        lines = [of(t, 1j * omega), *([gain.inner(t, 1j * omega)] if peaks else [])]
+        return 1 + np.array(lines)
+
     omega = _even(of, t, high)
-    values = 1 + of(t, 1j * omega)
+    values = seen(omega)
     for _ in range(60):
         if np.any(values == 0) or len(omega) > 20 * MOST:
             break
-        turns = np.angle(values[1:] / values[:-1])
-        wide = np.flatnonzero(np.abs(turns) > TURN)
+        turns = np.angle(values[:, 1:] / values[:, :-1])
+        wide = np.flatnonzero(np.abs(turns).max(0) > TURN)
         if not len(wide):
-            count = -float(np.angle(values[0]) + turns.sum()) / math.pi
+            count = -float(np.angle(values[0, 0]) + turns[0].sum()) / math.pi
             if abs(count - round(count)) > 0.2:
                 break
             return round(count)
         between = 0.5 * (omega[wide + 1] + omega[wide])
         omega = np.insert(omega, wide + 1, between)
-        values = np.insert(values, wide + 1, 1 + of(t, 1j * between))
+        values = np.insert(values, wide + 1, seen(between), axis=1)
     raise ValueError("a root lies on the edge of stability")
 
 

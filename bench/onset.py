@@ -1,0 +1,265 @@
+"""Where packets begin to swing: the law's gain raised step by step, beside the plants' margins.
+
+    python bench/onset.py [--seeds 4] [--case pi:200 …] [--figure FILE]
+
+Ten loops of hundreds of marked flows, so many that TCP's own noise seldom takes the probability to
+zero. At each gain an autoregression of the queue (least squares, all seeds together) gives the
+decay of its slowest ringing. A line through the decays of the last decibels, as long as the
+probability is not cut at zero, has its zero where the ringing would stay: that gain is the onset.
+Its interval is of the seeds (jackknife, 95 %). Prints the table of docs/theory.md, "The onset in
+packets"; --figure draws two of the cases. About ten minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import matplotlib as mpl
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+import forebay
+from forebay.control import margins, roots
+from forebay.control.cycle import of as cycle_of
+from forebay.control.design import design
+from forebay.control.designed import Design
+from forebay.control.expected import expected, trains
+from forebay.control.loop import Loop
+from forebay.control.sawtooth import Sawtooth
+from forebay.report.plots import COLOURS, STYLE, Plot
+
+Floats = NDArray[np.float64]
+
+#: Rate, RTT and set-point by the number of flows; packets of 1000 bytes.
+LINKS = {
+    200: ("200Mbit/s", "100ms", "1000p"),
+    600: ("200Mbit/s", "100ms", "1000p"),
+    300: ("400Mbit/s", "40ms", "500p"),
+}
+CASES = [
+    *(("pi", flows) for flows in LINKS),
+    *(("pi-pd", flows) for flows in LINKS),
+    *(("red", flows) for flows in (600, 300)),
+    *(("pie", flows) for flows in (600, 300)),
+]
+#: RED as quick as its rule allows; PIE without what Linux adds to it.
+GOALS = {"red": {"crossover": 0.5}}
+ADDED = {"pie": [("restart_at_mark", "true"), ("mark_up_to", "0.5")]}
+#: What scales the gain.
+KNOBS = {"pi": ("a", "b"), "pi-pd": ("alpha",), "pie": ("alpha", "beta")}
+#: Gains around the edge of the plant with trains, in dB.
+STEPS_DB = np.arange(-2.5, 2.01, 0.5)
+#: Periods of the swing that are seen of each seed, samples of a period, and those that the
+#: autoregression looks back.
+PERIODS, SAMPLES, ORDER = 150, 32, 48
+#: Decays are fitted where p's deviation is at most this share of its mean: not yet cut at zero.
+UNCUT = 1 / 3
+
+
+@dataclass(frozen=True)
+class At:
+    """At one gain, in dB: decay per second of the ringing (of all seeds, and without each),
+    deviation of the queue, and p's deviation over its mean."""
+
+    gain_db: float
+    decay: float
+    without: Floats
+    deviation_pkts: float
+    share: float
+
+
+def scaled(one: Design, factor: float) -> list[tuple[str, str]]:
+    """With `factor` times the gain, at the same rest."""
+    params = [*one.params, *ADDED.get(one.law, [])]
+    if one.law != "red":
+        knobs = KNOBS[one.law]
+        return [(k, f"{float(v) * factor:.12g}" if k in knobs else v) for k, v in params]
+    assert one.sawtooth is not None
+    rest = float(one.sawtooth.model["queue_pkts"])
+    given = dict(params)
+    low, high = (float(given[key].removesuffix("p")) for key in ("min_th", "max_th"))
+    given["min_th"] = f"{rest - (rest - low) / factor:.6f}p"
+    given["max_th"] = f"{rest + (high - rest) / factor:.6f}p"
+    return list(given.items())
+
+
+def loop_at(one: Design, params: Sequence[tuple[str, str]]) -> Loop:
+    found = Sawtooth(one.link.model(one.law, params)).at(one.link.flows, one.link.rtt_s)
+    assert found is not None
+    return found
+
+
+def ringing(series: Sequence[Floats], step_s: float, omega: float) -> complex:
+    """The slowest root near `omega`, in 1/s, of an autoregression of all these series."""
+    rows, wanted = [], []
+    for one in series:
+        y = one - one.mean()
+        windows = np.lib.stride_tricks.sliding_window_view(y, ORDER + 1)
+        rows.append(windows[:, -2::-1])
+        wanted.append(windows[:, -1])
+    a = np.linalg.lstsq(np.concatenate(rows), np.concatenate(wanted), rcond=None)[0]
+    s = np.log(np.roots(np.concatenate([[1.0], -a])).astype(complex)) / step_s
+    near = s[(s.imag > omega / 1.6) & (s.imag < omega * 1.6)]
+    return complex(near[np.argmax(near.real)])
+
+
+def measure(one: Design, gain_db: float, omega: float, seeds: int) -> At:
+    """In packets of marked flows."""
+    params = scaled(one, 10 ** (gain_db / 20))
+    step_s = 2 * math.pi / omega / SAMPLES
+    start_s = 20 + 12 * math.pi / omega
+    end_s = start_s + PERIODS * 2 * math.pi / omega
+    text = replace(one, params=params).toml()
+    text = text.replace('duration = "60s"', f'duration = "{end_s:.2f}s"')
+    text = text.replace('["20s", "60s"]', f'["{start_s:.2f}s", "{end_s:.2f}s"]')
+    text = text.replace("[bottleneck]", "[bottleneck]\necn = true")
+    text = text.replace('kind = "ftp"', 'kind = "ftp"\necn = true')
+    found = forebay.run(text, seeds=seeds).samples
+    series, queues, shares = [], [], []
+    for _, group in found.filter(found["time_s"] >= start_s).group_by("seed", maintain_order=True):
+        time_s, queue = group["time_s"].to_numpy(), group["queue_pkts"].to_numpy().astype(float)
+        p = group["p"].to_numpy()
+        even = np.arange(time_s[0], time_s[-1], step_s)
+        series.append(np.interp(even, time_s, queue))
+        queues.append(queue.var())
+        shares.append(p.std() / p.mean())
+    left = [
+        ringing([*series[:i], *series[i + 1 :]], step_s, omega).real for i in range(len(series))
+    ]
+    return At(
+        gain_db,
+        ringing(series, step_s, omega).real,
+        np.array(left),
+        math.sqrt(float(np.mean(queues))),
+        float(np.mean(shares)),
+    )
+
+
+def onset(seen: Sequence[At]) -> tuple[float, float]:
+    """Where the decays' line is zero, in dB, and half of its interval."""
+    used = [one for one in seen if one.share <= UNCUT]
+    db = np.array([one.gain_db for one in used])
+
+    def zero(decays: Floats) -> float:
+        slope, height = np.polyfit(db, decays, 1)
+        return float(-height / slope)
+
+    seeds = len(used[0].without)
+    each = np.array([zero(np.array([one.without[i] for one in used])) for i in range(seeds)])
+    error = math.sqrt((seeds - 1) / seeds * float(((each - each.mean()) ** 2).sum()))
+    return zero(np.array([one.decay for one in used])), float(student.ppf(0.975, seeds - 1)) * error
+
+
+def edge_db(loop: Loop) -> float:
+    """Of the plant with packets in trains."""
+    t = trains(loop)
+    return margins.gain_db(t, margins.grid(t, loop.highest_rad_s), margins.stable(t))
+
+
+def study(law: str, flows: int, seeds: int) -> tuple[Design, list[At]]:
+    rate, rtt, target = LINKS[flows]
+    one = design(law, rate, flows, rtt, target=target, buffer="4000p", sets=GOALS.get(law, {}))
+    loop = loop_at(one, scaled(one, 1.0))
+    omega = loop.margins.phase_crossover_rad_s
+    seen = [measure(one, edge_db(loop) + float(step), omega, seeds) for step in STEPS_DB]
+    return one, seen
+
+
+def draw(cases: Sequence[tuple[Design, Sequence[At]]], path: str) -> None:
+    """Decay and deviation over gain, with theory's lines."""
+    with mpl.rc_context(STYLE):
+        figure = Plot(figsize=(7.6, 2.9 * len(cases)), layout="constrained")
+        for row, (one, seen) in zip(
+            figure.subplots(len(cases), 2, squeeze=False), cases, strict=True
+        ):
+            loop = loop_at(one, scaled(one, 1.0))
+            omega = loop.margins.phase_crossover_rad_s
+            db = np.array([one.gain_db for one in seen])
+            fine = np.linspace(db[0] - 0.3, db[-1] + 0.3, 25)
+            left, right = row
+            for words, colour, dash, of in (
+                ("sawtooth plant", COLOURS[1], "--", lambda at: at.terms),
+                ("with trains", COLOURS[2], "-", trains),
+            ):
+                decays = []
+                for gain in fine:
+                    found = roots.roots(of(loop_at(one, scaled(one, 10 ** (gain / 20)))))
+                    near = [s for s in found if omega / 1.6 < s.imag < omega * 1.6]
+                    decays.append(max((s.real for s in near), default=math.nan))
+                left.plot(fine, decays, dash, color=colour, label=words)
+            for flag, fill in ((True, COLOURS[0]), (False, "none")):
+                shown = [at for at in seen if (at.share <= UNCUT) == flag]
+                left.plot(
+                    [at.gain_db for at in shown], [at.decay for at in shown], "o",
+                    color=COLOURS[0], markerfacecolor=fill,
+                    label="packets" if flag else "packets, p cut at zero",
+                )  # fmt: skip
+            zero, half = onset(seen)
+            left.axvspan(zero - half, zero + half, color=COLOURS[0], alpha=0.15, linewidth=0)
+            left.axhline(0, color="#222222", linewidth=1.0)
+            left.set(xlabel="Gain over the design's [dB]", ylabel="Decay of the ringing [1/s]")
+            left.set_title(f"{one.law}, {one.link.rate}, {one.link.flows} flows")
+            left.legend(fontsize=7)
+            stays, swings = [], []
+            for gain in fine:
+                there = loop_at(one, scaled(one, 10 ** (gain / 20)))
+                moves, swing = expected(there), cycle_of(there)
+                stays.append(moves.deviation_pkts if moves else math.nan)
+                swings.append(swing.amplitude_pkts / math.sqrt(2) if swing else math.nan)
+            right.plot(fine, stays, color=COLOURS[2], label="TCP's noise, predicted")
+            right.plot(fine, swings, "--", color=COLOURS[1], label="limit cycle, predicted")
+            right.plot(
+                db, [at.deviation_pkts for at in seen], "o", color=COLOURS[0], label="packets"
+            )
+            right.set(
+                xlabel="Gain over the design's [dB]", ylabel="Deviation [packets]", ylim=(0, None)
+            )
+            right.legend(fontsize=7)
+        figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--case", action="append", help="law:flows")
+    parser.add_argument("--figure")
+    given = parser.parse_args()
+    wanted = [
+        (law, int(flows)) for law, _, flows in (one.partition(":") for one in given.case or [])
+    ]
+    print(
+        "| law | link, flows | published | sawtooth | with trains | packets | deviation 2.5 dB "
+        "below the edge with trains, at it, 2 dB above |\n|---|---|---|---|---|---|---|"
+    )
+    drawn = []
+    for law, flows in wanted or CASES:
+        one, seen = study(law, flows, given.seeds)
+        drawn.append((one, seen))
+        loop = loop_at(one, scaled(one, 1.0))
+        published = f"{one.margins.gain_db:.1f}" if one.margins else "–"
+        zero, half = onset(seen)
+        moved = [seen[0], seen[int(np.argmin(np.abs(STEPS_DB)))], seen[-1]]
+        print(
+            f"| {law} | {one.link.rate}, {one.link.rtt}, {flows} | {published} "
+            f"| {loop.margins.gain_db:.1f} | {edge_db(loop):.1f} | {zero:.1f} ± {half:.1f} "
+            f"| {', '.join(f'{at.deviation_pkts:.0f}' for at in moved)} |",
+            flush=True,
+        )
+        for at in seen:
+            print(
+                f"#   {at.gain_db:.2f} dB: decay {at.decay:.3f} /s, deviation "
+                f"{at.deviation_pkts:.1f}, p {at.share:.2f}",
+                flush=True,
+            )
+    if given.figure:
+        draw(drawn, given.figure)
+
+
+if __name__ == "__main__":
+    main()
