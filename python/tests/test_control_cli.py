@@ -11,6 +11,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from conftest import Cli, command
@@ -18,6 +19,7 @@ from conftest import Cli, command
 from forebay import run
 from forebay.control.design import design
 from forebay.control.figures import FIGURES
+from forebay.control.maps import REASONS
 
 LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
 
@@ -188,6 +190,32 @@ def test_map_writes_theory_and_simulation(cli: Cli, tmp_path: Path) -> None:
     assert len(moved) == 4
     assert moved[1] == max(moved)
     assert moved[1] > 2 * min(moved)
+
+
+def test_a_map_as_json_is_one_object_and_no_file(cli: Cli, tmp_path: Path) -> None:
+    done = cli(
+        *("map", "pi", "--rate", "20Mbit/s", "--flows", "10..160", "--rtt", "20..320ms"),
+        *("--set", "target=60p", "--set", "a=5.146e-4", "--set", "b=5.051e-4"),
+        *("--points", "6", "--simulate", "0", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["cells"] == 36 == sum(found["counts"].values())
+    # p0 = 2(N/(C·T + 60))² reaches one in the corner of many flows and short paths alone.
+    flows, rtts = np.geomspace(10, 160, 6), np.geomspace(0.02, 0.32, 6)
+    needed = 2 * (flows[None, :] / (2500 * rtts[:, None] + 60)) ** 2
+    assert found["counts"][f"no equilibrium: {REASONS['saturated']}"] == (needed >= 1).sum()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", [("--seeds", "3"), ("--step-at", "5")])
+def test_a_fluid_says_what_it_would_not_use(
+    cli: Cli, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    done = cli("fluid", "pi-pd/load", *option)
+    assert done.returncode == 2
+    assert f"{option[0]}: found {option[1]} without --compare, allowed" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

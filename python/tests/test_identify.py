@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 
 import forebay
+from forebay import _native
+from forebay.control.fit import Place, fit
 from forebay.identify import estimate, file, response, series
 from forebay.identify.series import Series
 from forebay.report import files
+from forebay.run.scenario import Dumbbell, Law
 
 Cli = Callable[..., object]
 
@@ -217,3 +221,75 @@ def test_what_is_wrong_is_one_line(words: list[str], wrong: str, tmp_path: Path,
     done = cli(*words)
     assert done.returncode == 2
     assert wrong in done.stderr and done.stderr.count("\n") == 1
+
+
+#: Six of sixteen links of a random draw, of which the interval of R alone had four of twelve: it is
+#: late by the duplicate ACKs, which were not in it. Rate, packet, RTT in s, buffer, flows, law.
+DRAWN = [
+    ("14.1Mbit/s", 1500, 0.233, 683, 16, "pi2"),
+    ("12.8Mbit/s", 1000, 0.099, 397, 17, "pi"),
+    ("5.05Mbit/s", 1000, 0.123, 193, 13, "pi"),
+    ("8.89Mbit/s", 1500, 0.171, 316, 22, "rem"),
+    ("5.55Mbit/s", 1500, 0.186, 215, 9, "pie"),
+    ("50.4Mbit/s", 1500, 0.053, 556, 30, "rem"),
+]
+
+
+@pytest.mark.parametrize("link", DRAWN, ids=lambda link: f"{link[0]}-{link[5]}")
+def test_intervals_hold_the_truth(
+    link: tuple[str, int, float, int, int, str], tmp_path: Path
+) -> None:
+    rate, packet, rtt_s, buffer_pkts, flows, law = link
+    bps = round(_native.quantity("rate", rate, "rate"))
+    fitted = fit(law, Place(bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
+    text = Dumbbell(
+        title=law,
+        duration_s=90,
+        measure_from_s=30,
+        rate=rate,
+        fastest_bps=2 * bps,
+        delay_s=rtt_s / 4,
+        buffer_pkts=buffer_pkts,
+        flows=flows,
+        packet=f"{packet}B",
+        rtt=f"{1e3 * rtt_s:g}ms",
+        laws=[Law(law, fitted.params)],
+    ).text()
+    files.write_tables(forebay.run(text), tmp_path / "run")
+    (one,) = series.read(tmp_path / "run")
+    found = estimate.identify(one.window(None, None))
+    wait_s = found.queue_pkts.value * 8 * packet / bps
+    for estimated, true in [
+        (found.rate_bps, bps),
+        (found.rtt_s, rtt_s + wait_s),
+        (found.propagation_s, rtt_s),
+        (found.flows, flows),
+    ]:
+        assert not estimated.known or estimated.low <= true <= estimated.high, (estimated, true)
+
+
+def test_a_law_that_never_moves_has_no_response_and_no_warning() -> None:
+    rng = np.random.default_rng(3)
+    count = 6000
+    queue = 40 + rng.integers(-5, 6, count).astype(float)
+    drops = (rng.random(count) < 0.05).astype(float)
+    one = Series(
+        name="pie 1:",
+        interval_s=0.01,
+        queue_pkts=queue,
+        arrivals=np.full(count, 8.0),
+        drops=drops,
+        signals=drops,
+        sent_bytes=np.full(count, 12_000.0),
+        p=np.full(count, 0.00625),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert response.response(one, 0.088) is None
+
+
+def test_a_round_trip_of_nothing_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text("")
+    done = cli("identify", "q.jsonl", "--rtt", "0ms")
+    assert done.returncode == 2  # type: ignore[attr-defined]
+    assert '--rtt: found "0ms", allowed: more than zero' in done.stderr  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.cli import options
 from forebay.cli.options import ScenarioFile, ScenarioKeys, Style, console, settings
 
@@ -41,7 +42,9 @@ def fluid(
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(help="Packet runs per law and point.", metavar="N", show_default=False),
+        typer.Option(
+            help="With --compare: packet runs per law and point.", metavar="N", show_default=False
+        ),
     ] = None,
     step_at: Annotated[
         float | None,
@@ -72,6 +75,9 @@ def fluid(
     from forebay.report import style as styles
     from forebay.run import experiment, named
 
+    for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
+        if value is not None and not compare:
+            raise ScenarioError(f"{key}: found {value:g} without --compare, allowed: beside it")
     styles.use(style)
     if out is None and not as_json:
         out = Path("results") / ("stdin-fluid" if str(file) == "-" else f"{named.stem(file)}-fluid")

@@ -67,6 +67,8 @@ def identify(
     if out is not None:
         place.check(out)
     wanted_s = seconds("--rtt", rtt)
+    if wanted_s == 0:
+        raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
     cut = seconds("--from", start), seconds("--to", end)
     queues = series.read(trace, seconds("--interval", interval))
     queues = [one for one in queues if only is None or only in one.name]
@@ -117,7 +119,7 @@ def _write(found: list[tuple[Identified, Response | None]], out: Path, *, show: 
         if loop is not None:
             (out / f"loop{end}.png").write_bytes(picture.bode(loop, numbers.name).png())
         if show:
-            print(f"{numbers.name}: {out / f'identified{end}.toml'}")
+            print(f"{numbers.name.rstrip(':')}: {out / f'identified{end}.toml'}")
 
 
 def _show(numbers: Identified, loop: Response | None) -> None:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import L4sFlows, LawKind, NoStore, Packet, StoreAt, Style, Tcp, settings
+from forebay.cli.options import (
+    AsJson,
+    L4sFlows,
+    LawKind,
+    NoStore,
+    Packet,
+    StoreAt,
+    Style,
+    Tcp,
+    settings,
+)
 from forebay.control.spans import DOTS
 from forebay.run import signals
+
+if TYPE_CHECKING:
+    from forebay.control.maps import Map
 
 
 def stability_map(
@@ -42,27 +56,25 @@ def stability_map(
         int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
     ] = 5,
     out: Annotated[Path | None, options.out("the map", "results/map-LAW")] = None,
+    as_json: AsJson = False,
     style: Style = "screen",
     store: StoreAt = None,
     no_store: NoStore = False,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
-    Where there is no equilibrium, the map has another colour for each reason, and the table says
-    which: TCP would need a probability of 1 or more, the buffer overflows first, or the law's
-    probability jumps past the one that TCP needs.
+    Cells without equilibrium have a colour for each reason, and the table says which.
     """
-    import polars as pl
-
     from forebay.control import mapped
     from forebay.report import place
     from forebay.report import style as styles
-    from forebay.run import parquet
     from forebay.store import choice
 
     styles.use(style)
-    out = out or Path("results") / f"map-{law}"
-    place.check(out)
+    if out is None and not as_json:
+        out = Path("results") / f"map-{law}"
+    if out is not None:
+        place.check(out)
     axis = "rate" if DOTS in rate else "rtt"
     runs = choice.store(store, without=no_store) if simulate else None
     drawn = mapped.stability_map(
@@ -80,6 +92,64 @@ def stability_map(
         windows,
         tcp,
     )
+    if out is not None:
+        _write(drawn, axis, out)
+    if as_json:
+        print(json.dumps(_json(drawn, axis)))
+        _end(drawn)
+        return
+    cells = drawn.stable.size
+    counted = drawn.counts()
+    flows_are = "" if drawn.windows == "published" else f", {drawn.windows} windows"
+    print(f"{law}{flows_are}: stable in {100 * counted['stable'] / cells:.0f} % of the map")
+    for what, number in counted.items():
+        print(f"  {number:,} of {cells:,} cells: {what}")
+    if drawn.oscillation:
+        print(f"Packets, {drawn.simulated_s:.0f} s each:")
+    for count, value, deviation in drawn.oscillation:
+        where = f"{value * 1e-6:.3g} Mbit/s" if axis == "rate" else f"{value * 1e3:.3g} ms"
+        print(
+            f"  {count:g} flows, {where}: {drawn.verdict(count, value)} by theory"
+            f"{drawn.unsettled(count, value)}; in packets, standard deviation of the queue over "
+            f"its mean {deviation:.2f}"
+        )
+    print(f"Map: {out}/map.png")
+    _end(drawn)
+
+
+def _end(drawn: Map) -> None:
+    if drawn.interrupted:
+        print("interrupted: the map has no packets", file=sys.stderr)
+        raise typer.Exit(signals.status())
+
+
+def _json(drawn: Map, axis: str) -> dict[str, Any]:
+    """Counts of cells, and the packets of those that were simulated."""
+    return {
+        "law": drawn.law,
+        "windows": drawn.windows,
+        "cells": drawn.stable.size,
+        "counts": drawn.counts(),
+        "simulated_s": drawn.simulated_s if drawn.oscillation else None,
+        "packets": [
+            {
+                "flows": flows,
+                "rate_bps" if axis == "rate" else "rtt_s": value,
+                "by_theory": drawn.verdict(flows, value),
+                "deviation_over_mean": deviation,
+            }
+            for flows, value, deviation in drawn.oscillation
+        ],
+        "interrupted": drawn.interrupted,
+    }
+
+
+def _write(drawn: Map, axis: str, out: Path) -> None:
+    """The picture and the cells."""
+    import polars as pl
+
+    from forebay.run import parquet
+
     named = drawn.plot().files("map")
     out.mkdir(parents=True, exist_ok=True)
     for name, contents in named.items():
@@ -100,22 +170,3 @@ def stability_map(
         pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
     )
     parquet.write(table, out / "map.parquet")
-    cells = drawn.stable.size
-    counted = drawn.counts()
-    flows_are = "" if drawn.windows == "published" else f", {drawn.windows} windows"
-    print(f"{law}{flows_are}: stable in {100 * counted['stable'] / cells:.0f} % of the map")
-    for what, number in counted.items():
-        print(f"  {number:,} of {cells:,} cells: {what}")
-    if drawn.oscillation:
-        print(f"Packets, {drawn.simulated_s:.0f} s each:")
-    for count, value, deviation in drawn.oscillation:
-        where = f"{value * 1e-6:.3g} Mbit/s" if axis == "rate" else f"{value * 1e3:.3g} ms"
-        print(
-            f"  {count:g} flows, {where}: {drawn.verdict(count, value)} by theory"
-            f"{drawn.unsettled(count, value)}; in packets, standard deviation of the queue over "
-            f"its mean {deviation:.2f}"
-        )
-    print(f"Map: {out / 'map.png'}")
-    if drawn.interrupted:
-        print("interrupted: the map has no packets", file=sys.stderr)
-        raise typer.Exit(signals.status())

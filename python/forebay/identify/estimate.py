@@ -35,6 +35,11 @@ WIDTHS = (0.03, 0.06, 0.12)
 TIMEOUT_S = 0.2
 #: How far the law of TCP itself is off, over the simulated links of docs/identify.md.
 LAW_ERROR = 0.2
+#: Packets are whole, and where a busy time ends depends on when one has left: C is known no better.
+WHOLE = 1e-3
+#: How late the step comes after a round trip at most, as a share of it, by the three duplicate ACKs
+#: that tell a sender of a loss, over the same links.
+LATE = 0.12
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ def identify(series: Series, propagation_s: float | None = None) -> Identified:
     loss, signals = (_share(one, series.arrivals) for one in (series.drops, series.signals))
     queue = _mean(series.queue_pkts)
     busy = _busy(series)
-    rate = _rate(series, busy)
+    rate = _rate(series, busy, packet_bytes)
     per_s = rate.value / (8 * packet_bytes) if rate.known else math.nan
     if propagation_s is None:
         rtt = round_trip(series)
@@ -161,15 +166,23 @@ def _busy(series: Series) -> Floats:
     return np.concatenate([[False], waits[1:] & waits[:-1]]).astype(float)
 
 
-def _rate(series: Series, busy: Floats) -> Estimate:
+def _rate(series: Series, busy: Floats, packet_bytes: float) -> Estimate:
     if busy.sum() < FEWEST_BUSY:
         most = 8 * series.sent_bytes.max() / series.interval_s
         return Estimate.unknown(
             f"the queue is hardly ever busy ({100 * busy.mean():.1f} % of the time); the link has "
             f"at least {most / 1e6:.4g} Mbit/s"
         )
-    chosen = 8 * series.sent_bytes[busy > 0] / series.interval_s
-    return _mean(chosen)
+    chosen = busy > 0
+    # Between two samples that both find packets the queue may have run empty, unless it was as
+    # long as what the link sends in that time.
+    before = np.concatenate([[0.0], series.queue_pkts[:-1]])
+    sure = chosen & (before * packet_bytes >= series.sent_bytes[chosen].mean())
+    if sure.sum() >= FEWEST_BUSY:
+        chosen = sure
+    found = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
+    half = math.hypot(found.high - found.value, WHOLE * found.value)
+    return Estimate(found.value, found.value - half, found.value + half)
 
 
 def _mean(values: Floats) -> Estimate:
@@ -251,7 +264,9 @@ def round_trip(series: Series, longest_s: float | None = None) -> Estimate:
     # A sample's width is not resolved.
     half_s = dt_s / math.sqrt(12) * NORMAL
     return Estimate(
-        rtt_s, rtt_s - math.hypot(rtt_s - low, half_s), rtt_s + math.hypot(high - rtt_s, half_s)
+        rtt_s,
+        rtt_s - math.hypot(rtt_s - low, half_s, LATE * rtt_s),
+        rtt_s + math.hypot(high - rtt_s, half_s),
     )
 
 

@@ -94,6 +94,9 @@ def response(series: Series, rtt_s: float) -> Response | None:
         to_signals = (given[:, band] * drawn[:, band].conj()).sum(1)
         gain = -to_law.sum() / to_signals.sum()
         power = np.abs(asked[:, band]) ** 2
+        # A law that never moves has no response.
+        if not power.any():
+            continue
         coherence = abs(to_law.sum()) ** 2 / (power.sum() * (np.abs(drawn[:, band]) ** 2).sum())
         # Leaving out one segment after the other; half of them are new with half of overlap.
         left = -(to_law.sum() - to_law) / (to_signals.sum() - to_signals)

@@ -73,8 +73,8 @@ class Series:
         )
         if len(cut.queue_pkts) < FEWEST:
             raise ScenarioError(
-                f"{self.name}: found {len(cut.queue_pkts)} samples from {first * self.interval_s:g}"
-                f" s on, allowed: at least {FEWEST}"
+                f"{self.name.rstrip(':')}: found {len(cut.queue_pkts)} samples from "
+                f"{first * self.interval_s:.4g} s on, allowed: at least {FEWEST}"
             )
         return cut
 
