@@ -4,22 +4,24 @@
 
 Ten loops of hundreds of marked flows, so many that TCP's own noise seldom takes the probability to
 zero. At each gain an autoregression of the queue (least squares, all seeds together) gives the
-decay of its slowest ringing. A line through the decays of the last decibels, as long as the
-probability is not cut at zero, has its zero where the ringing would stay: that gain is the onset.
-Its interval is of the seeds (jackknife, 95 %). Prints the table of docs/theory.md, "The onset in
-packets"; --figure draws two of the cases. About ten minutes on one core.
+decay of its slowest ringing. The plant with packets in trains (forebay.control.expected) has a
+curve of decay over gain; moved by as many decibels as bring it nearest to packets, as long as their
+probability is not cut at zero, it has its zero where their ringing would stay: that gain is the
+onset. Its interval is of the seeds (jackknife, 95 %). Prints the table of docs/theory.md, "The
+onset in packets"; --figure draws the first two cases. About ten minutes on one core.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import matplotlib as mpl
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
 import forebay
@@ -28,6 +30,7 @@ from forebay.control.cycle import of as cycle_of
 from forebay.control.design import design
 from forebay.control.designed import Design
 from forebay.control.expected import expected, trains
+from forebay.control.gain import Terms
 from forebay.control.loop import Loop
 from forebay.control.sawtooth import Sawtooth
 from forebay.report.plots import COLOURS, STYLE, Plot
@@ -36,15 +39,15 @@ Floats = NDArray[np.float64]
 
 #: Rate, RTT and set-point by the number of flows; packets of 1000 bytes.
 LINKS = {
-    200: ("200Mbit/s", "100ms", "1000p"),
+    1000: ("1Gbit/s", "100ms", "4000p"),
     600: ("200Mbit/s", "100ms", "1000p"),
-    300: ("400Mbit/s", "40ms", "500p"),
+    610: ("800Mbit/s", "40ms", "1000p"),
+    200: ("200Mbit/s", "100ms", "1000p"),
 }
 CASES = [
-    *(("pi", flows) for flows in LINKS),
-    *(("pi-pd", flows) for flows in LINKS),
-    *(("red", flows) for flows in (600, 300)),
-    *(("pie", flows) for flows in (600, 300)),
+    *((law, flows) for flows in (600, 610) for law in ("pi", "pi-pd", "red", "pie")),
+    ("pi-pd", 200),
+    ("pi", 1000),
 ]
 #: RED as quick as its rule allows; PIE without what Linux adds to it.
 GOALS = {"red": {"crossover": 0.5}}
@@ -55,9 +58,11 @@ KNOBS = {"pi": ("a", "b"), "pi-pd": ("alpha",), "pie": ("alpha", "beta")}
 STEPS_DB = np.arange(-2.5, 2.01, 0.5)
 #: Periods of the swing that are seen of each seed, samples of a period, and those that the
 #: autoregression looks back.
-PERIODS, SAMPLES, ORDER = 150, 32, 48
+PERIODS, SAMPLES, ORDER = 100, 32, 48
 #: Decays are fitted where p's deviation is at most this share of its mean: not yet cut at zero.
 UNCUT = 1 / 3
+#: Gains that count in any case.
+LEAST = 4
 
 
 @dataclass(frozen=True)
@@ -139,19 +144,38 @@ def measure(one: Design, gain_db: float, omega: float, seeds: int) -> At:
     )
 
 
-def onset(seen: Sequence[At]) -> tuple[float, float]:
-    """Where the decays' line is zero, in dB, and half of its interval."""
-    used = [one for one in seen if one.share <= UNCUT]
-    db = np.array([one.gain_db for one in used])
+def decays(one: Design, gains_db: Floats, plant: Callable[[Loop], Terms]) -> Floats:
+    """By the slowest root near the swing's frequency."""
+    omega = loop_at(one, scaled(one, 1.0)).margins.phase_crossover_rad_s
+    found = []
+    for gain_db in gains_db:
+        all_roots = roots.roots(plant(loop_at(one, scaled(one, 10 ** (gain_db / 20)))))
+        near = [s.real for s in all_roots if omega / 1.6 < s.imag < omega * 1.6]
+        found.append(max(near, default=math.nan))
+    return np.array(found)
 
-    def zero(decays: Floats) -> float:
-        slope, height = np.polyfit(db, decays, 1)
-        return float(-height / slope)
+
+def onset(one: Design, seen: Sequence[At]) -> tuple[float, float]:
+    """Where packets' decays come to zero, in dB, and half of its interval."""
+    used = [at for i, at in enumerate(seen) if at.share <= UNCUT or i < LEAST]
+    db = np.array([at.gain_db for at in used])
+    edge = edge_db(loop_at(one, scaled(one, 1.0)))
+    fine = np.arange(edge - 6, edge + 3.01, 0.5)
+    curve = decays(one, fine, trains)
+
+    def zero(found: Floats) -> float:
+        return edge + float(
+            minimize_scalar(
+                lambda shift: float(((found - np.interp(db - shift, fine, curve)) ** 2).sum()),
+                bounds=(-3, 3),
+                method="bounded",
+            ).x
+        )
 
     seeds = len(used[0].without)
-    each = np.array([zero(np.array([one.without[i] for one in used])) for i in range(seeds)])
+    each = np.array([zero(np.array([at.without[i] for at in used])) for i in range(seeds)])
     error = math.sqrt((seeds - 1) / seeds * float(((each - each.mean()) ** 2).sum()))
-    return zero(np.array([one.decay for one in used])), float(student.ppf(0.975, seeds - 1)) * error
+    return zero(np.array([at.decay for at in used])), float(student.ppf(0.975, seeds - 1)) * error
 
 
 def edge_db(loop: Loop) -> float:
@@ -162,7 +186,7 @@ def edge_db(loop: Loop) -> float:
 
 def study(law: str, flows: int, seeds: int) -> tuple[Design, list[At]]:
     rate, rtt, target = LINKS[flows]
-    one = design(law, rate, flows, rtt, target=target, buffer="4000p", sets=GOALS.get(law, {}))
+    one = design(law, rate, flows, rtt, target=target, buffer="16000p", sets=GOALS.get(law, {}))
     loop = loop_at(one, scaled(one, 1.0))
     omega = loop.margins.phase_crossover_rad_s
     seen = [measure(one, edge_db(loop) + float(step), omega, seeds) for step in STEPS_DB]
@@ -176,8 +200,6 @@ def draw(cases: Sequence[tuple[Design, Sequence[At]]], path: str) -> None:
         for row, (one, seen) in zip(
             figure.subplots(len(cases), 2, squeeze=False), cases, strict=True
         ):
-            loop = loop_at(one, scaled(one, 1.0))
-            omega = loop.margins.phase_crossover_rad_s
             db = np.array([one.gain_db for one in seen])
             fine = np.linspace(db[0] - 0.3, db[-1] + 0.3, 25)
             left, right = row
@@ -185,12 +207,7 @@ def draw(cases: Sequence[tuple[Design, Sequence[At]]], path: str) -> None:
                 ("sawtooth plant", COLOURS[1], "--", lambda at: at.terms),
                 ("with trains", COLOURS[2], "-", trains),
             ):
-                decays = []
-                for gain in fine:
-                    found = roots.roots(of(loop_at(one, scaled(one, 10 ** (gain / 20)))))
-                    near = [s for s in found if omega / 1.6 < s.imag < omega * 1.6]
-                    decays.append(max((s.real for s in near), default=math.nan))
-                left.plot(fine, decays, dash, color=colour, label=words)
+                left.plot(fine, decays(one, fine, of), dash, color=colour, label=words)
             for flag, fill in ((True, COLOURS[0]), (False, "none")):
                 shown = [at for at in seen if (at.share <= UNCUT) == flag]
                 left.plot(
@@ -198,7 +215,7 @@ def draw(cases: Sequence[tuple[Design, Sequence[At]]], path: str) -> None:
                     color=COLOURS[0], markerfacecolor=fill,
                     label="packets" if flag else "packets, p cut at zero",
                 )  # fmt: skip
-            zero, half = onset(seen)
+            zero, half = onset(one, seen)
             left.axvspan(zero - half, zero + half, color=COLOURS[0], alpha=0.15, linewidth=0)
             left.axhline(0, color="#222222", linewidth=1.0)
             left.set(xlabel="Gain over the design's [dB]", ylabel="Decay of the ringing [1/s]")
@@ -243,7 +260,7 @@ def main() -> None:
         drawn.append((one, seen))
         loop = loop_at(one, scaled(one, 1.0))
         published = f"{one.margins.gain_db:.1f}" if one.margins else "–"
-        zero, half = onset(seen)
+        zero, half = onset(one, seen)
         moved = [seen[0], seen[int(np.argmin(np.abs(STEPS_DB)))], seen[-1]]
         print(
             f"| {law} | {one.link.rate}, {one.link.rtt}, {flows} | {published} "
@@ -257,8 +274,8 @@ def main() -> None:
                 f"{at.deviation_pkts:.1f}, p {at.share:.2f}",
                 flush=True,
             )
-    if given.figure:
-        draw(drawn, given.figure)
+        if given.figure and len(drawn) == 2:
+            draw(drawn, given.figure)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ The loop is that of `forebay.control.sawtooth`, and two things make it the packe
 - Windows of flows alone have the variance v·W², and move with the plant's pole. So the noise that
   drives their sum is white, with the intensity 2·pole·N·v·W². For flows out of recovery v is 1/6,
   and E[W³] = 14/9·E[W]³. A share λ/(1 + λ) is in recovery, with half of the window that was hit.
+  The loop holds the sum, so that of N flows each window has 1 − 1/N of that variance, and
+  (1 − 1/N)(1 − 2/N) of the third moment; signals halve squares, so that the noise is as
+  E[W³]/E[W²].
 - That is for signals at random. RED, whose probability acts at every arrival, spaces them evenly
   between 1/p_b and 2/p_b packets, and of their times only 1/27 of the variance is left: 7/8 of the
   noise, E[h]²/E[h²] of the halvings h, comes of the times, and 1/8 of which window is hit.
@@ -17,7 +20,7 @@ The loop is that of `forebay.control.sawtooth`, and two things make it the packe
 A probability does not fall below zero, nor does a queue; each is taken as a Gaussian that is cut
 there and keeps its mean. What is cut off the probability lowers the law's gain, to the share of
 time above zero. What is cut off the queue is what the flows have too few under way to fill the
-pipe.
+pipe. A law that integrates is cut within: where that matters, `forebay.control.held` has it.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from forebay.control import cycle, gain
+from forebay.control import cycle, gain, held
 from forebay.control.gain import Floats, Terms
 from forebay.control.sawtooth import KAPPA, Rest
 
@@ -47,6 +50,9 @@ TIMES, SPACED = KAPPA**2 / (CUBE / 4), 1 / 27
 TURNS = (1e-4, 100.0)
 #: Deviations over the mean below this are not cut.
 SMALL = 0.1
+#: Above this one, of the probability, it matters that an integral is cut within: one Gaussian in a
+#: thousand is below zero.
+CUT = 1 / 3
 #: Rounds in which deviation and the cut at zero find each other.
 ROUNDS = 30
 
@@ -56,12 +62,14 @@ class Expected:
     """Of a stable loop at constant load.
 
     deviation_pkts: standard deviation of the queue. share: that of the probability over its mean.
-    goodput: share of the link that is used.
+    goodput: share of the link that is used. mean_pkts: of the queue, which is below the set-point
+    where a law's integral is cut at zero.
     """
 
     deviation_pkts: float
     share: float
     goodput: float
+    mean_pkts: float
 
 
 def trains(loop: Loop) -> Terms:
@@ -79,7 +87,15 @@ def noise(loop: Loop) -> float:
     flows = loop.point.rtt_s * loop.point.capacity_pkts_per_s / float(rest.in_flight_pkts)
     # Of the laws with a model, those that act at once are REDs.
     times = 1 - TIMES * (1 - SPACED) if loop.model["direct"] else 1.0
-    return times * 2 * _pole(loop) * flows * (second - 1) * window**2
+    return few(flows) * times * 2 * _pole(loop) * flows * (second - 1) * window**2
+
+
+def few(flows: float) -> float:
+    """Noise of so many flows over that of as many with windows of their own."""
+    held, skewed = 1 - 1 / flows, (1 - 1 / flows) * (1 - 2 / flows)
+    spread = 2 * KAPPA - 1
+    third = 1 + 3 * spread * held + (CUBE - 1 - 3 * spread) * skewed
+    return third / CUBE * 2 * KAPPA / (1 + spread * held)
 
 
 def _pole(loop: Loop) -> float:
@@ -115,9 +131,14 @@ def expected(loop: Loop) -> Expected | None:
         if abs(kept - last) < 1e-4:
             break
     queue_pkts = loop.model["queue_pkts"]
-    deviation_pkts, missing_pkts = _cut(queue_pkts, math.sqrt(variance))
     pipe_pkts = capacity * rtt_s - queue_pkts
-    return Expected(deviation_pkts, p_deviation / p0, 1 - missing_pkts / pipe_pkts)
+    share = p_deviation / p0
+    if share > CUT and loop.model["integrates"] and loop.model["average"] is None:
+        moves = held.moves(t, rtt_s, p0, queue_pkts, intensity)
+        used = 1 - moves.missing_pkts / pipe_pkts
+        return Expected(moves.deviation_pkts, moves.share, used, moves.mean_pkts)
+    deviation_pkts, missing_pkts = _cut(queue_pkts, math.sqrt(variance))
+    return Expected(deviation_pkts, share, 1 - missing_pkts / pipe_pkts, queue_pkts)
 
 
 def _kept(share: float) -> float:
