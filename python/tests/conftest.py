@@ -19,6 +19,8 @@ from forebay.link import run as run_link
 # Every test makes its runs: one that found them in a store would test nothing. Those of the store
 # choose their own.
 os.environ["FOREBAY_STORE"] = "off"
+# As the command has it; before numpy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 SCENARIO = """\
 title    = "Two laws, two loads"

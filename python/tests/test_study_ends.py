@@ -17,6 +17,9 @@ from conftest import command
 from test_studies import GRID, SMALL, environment, run
 
 from forebay.store import choice
+from forebay.study import cluster, making
+from forebay.study.batches import FIRST_RUNS
+from forebay.study.points import Points
 
 #: Hundreds of runs of some milliseconds, and some of a second.
 MANY = SMALL.replace("seeds    = 2", "seeds = 40") + GRID
@@ -193,3 +196,25 @@ def test_the_result_of_another_study_is_not_replaced(tmp_path: Path) -> None:
     assert (other.returncode, other.stderr.count("\n")) == (2, 1)
     assert "which has the result of" in other.stderr
     assert run(tmp_path, "--no-report", "--set", "duration=3s", "--force").returncode == 0
+
+
+def test_what_a_cluster_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a study is stopped, batches under way are waited for, and no others are begun."""
+    pytest.importorskip("distributed")
+    # However busy this machine is.
+    monkeypatch.setattr(cluster, "BATCH_S", 60.0)
+    points = Points(LONG)
+    none = pl.DataFrame(schema={"config": pl.String, "seed": pl.UInt64})
+    tasks = making.Tasks(points, none, 2, making.Made(), None, None, lambda _: None)
+    looks = []
+
+    def stop() -> bool:
+        looks.append(1)
+        return len(looks) > 1
+
+    with cluster.cluster("dask", 1) as engine:
+        ended = list(engine.make(tasks, stop))
+        assert not engine.client.futures
+    rows = [row for done in ended for row in done.rows]
+    assert [row["fault"] for row in rows if "fault" in row] == []
+    assert len(rows) == FIRST_RUNS

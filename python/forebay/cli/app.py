@@ -116,7 +116,7 @@ def app(called: str | None = None, *, listed: bool = False) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(front)
-    one = called in (name for _, name, _, _ in COMMANDS)
+    one = any(name == called for _, name, _, _ in COMMANDS)
     for panel, name, file, function in COMMANDS:
         if one and name != called:
             continue

@@ -30,6 +30,9 @@ def main() -> None:
         sys.exit(BAD_INPUT)
     if sys.argv[1:2] != [PASSES_ON]:
         signals.catch()
+        # Before numpy is loaded. Matrices of loops have some dozens of rows, and threads for them
+        # cost three times the processor time.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run_command(sys.argv[1:]))
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal
 
 from forebay.control import gain
 from forebay.control.delay import DelaySystem, chebyshev, weights
@@ -127,6 +126,8 @@ def _several(t: Terms) -> Complexes:
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
         top, bottom = (_tustin(c, order, interval_s) for c in (t.numerator, t.denominator))
+        from scipy import signal  # half a second to load, which most laws do without
+
         law_a, law_b, law_c, passes = signal.tf2ss(top, bottom)
         acts += float(passes[0, 0])
         late_s = 0.0 if t.hybrid else 0.5 * interval_s

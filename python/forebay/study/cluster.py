@@ -17,7 +17,7 @@ from forebay._native import RESULTS_VERSION, ScenarioError
 from forebay.run import signals
 from forebay.run.experiment import POLL_S, cores
 from forebay.run.metrics import COST
-from forebay.study.batches import AHEAD, Batches
+from forebay.study.batches import AHEAD, BATCH_S, Batches
 from forebay.study.threads import Done, Task
 
 if TYPE_CHECKING:
@@ -76,10 +76,41 @@ class Cluster:
                     return
                 time.sleep(POLL_S)
                 yield Done(self._rows(under_way, batches))
+            yield from self._begun(under_way, batches)
         finally:
             if under_way and self.client.status == "running":
                 with suppress(OSError):
                     self.client.cancel(list(under_way))  # type: ignore[no-untyped-call]
+
+    def _begun(self, under_way: dict[Any, Task], batches: Batches) -> Generator[Done]:
+        """What workers have begun when the study is stopped, and end within the time of a batch.
+
+        Each works on as many batches as it has threads, the first of those it was given; the
+        others are taken back.
+        """
+        end_s = time.monotonic() + BATCH_S
+        with suppress(OSError):
+            if under_way and self.client.status == "running":
+                given = self.client.processing()  # type: ignore[no-untyped-call]
+                place = {future.key: i for i, future in enumerate(under_way)}
+                begun = {
+                    key
+                    for worker, keys in given.items()
+                    for key in sorted(
+                        (key for key in keys if key in place), key=lambda key: place[key]
+                    )[: self._workers.get(worker, 1)]
+                }
+                waiting = [
+                    future
+                    for future in under_way
+                    if future.key not in begun and future.status == "pending"
+                ]
+                self.client.cancel(waiting)  # type: ignore[no-untyped-call]
+                for future in waiting:
+                    del under_way[future]
+        while under_way and self.client.status == "running" and time.monotonic() < end_s:
+            yield Done(self._rows(under_way, batches))
+            time.sleep(POLL_S)
 
     def threads(self) -> int:
         """Threads of all workers, as the scheduler lately said. Raises `ScenarioError` for a worker
