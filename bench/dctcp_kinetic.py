@@ -53,7 +53,7 @@ def window_pkts(p: float, *, whole: bool, start_pkts: float) -> float:
 
 def main() -> None:
     print("     p    in real numbers    as Linux counts: windows (packets), and p·W of each")
-    for p in (0.035, 0.02, 0.015):
+    for p in (0.13, 0.058, 0.046, 0.035, 0.025, 0.02, 0.015):
         real = window_pkts(p, whole=False, start_pkts=2 / p)
         whole = window_pkts(p, whole=True, start_pkts=2 / p)
         print(f"{p:7.3f}  {real:8.1f} {p * real:6.2f}  {whole:8.1f} {p * whole:6.2f}", flush=True)

@@ -99,11 +99,12 @@ fn cubic_flows_that_are_hit_at_random_have_larger_windows() {
     let (w, p, r) = rest(&large("linux-cubic", Windows::Sawtooth));
     close(w, 1.197 * (r / p).powf(0.75), 0.03);
     // And AIMD(8/15, 0.7), with E[W²]/E[W]² = 1.09.
-    let (w, p, _) = rest(&small("linux-cubic", Windows::Sawtooth));
+    let (w, p, r) = rest(&small("linux-cubic", Windows::Sawtooth));
     let signals = p * w;
     let (a, b) = (1.0 + signals, 1.0 + BETA * 1.087 * signals);
-    // A reduction takes 0.3 packets more than 0.3·W: Linux has whole packets.
-    let taken = 0.3 * 1.087 + 0.3 / (w * a / b);
+    // A reduction takes 0.3 packets more than 0.3·W, as Linux has whole packets, and the growth of
+    // 1/64 s, as Linux looks 32 times a second.
+    let taken = 0.3 * 1.087 + (0.3 + 8.0 / 15.0 / 64.0 / r) / (w * a / b);
     let friendly = 8.0 / 15.0 * (1.0 - p) / taken * (b / a).powi(2);
     close(p * w * w, friendly, 0.02);
     // RFC 9438 grows by a packet in a round trip above the last maximum: more signals.

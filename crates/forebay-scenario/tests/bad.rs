@@ -143,7 +143,7 @@ fn faults_of_the_command_line_name_its_option() {
         (
             set("", "1"),
             "--set: \"\": found a key that is not known here, allowed: title, source, duration, \
-             measure, sample, seeds, target",
+             measure, sample, seeds, target, windows",
         ),
         (
             fault(Options {

@@ -114,16 +114,7 @@ def compare(
             allowed = f"a time within the run, before {point.duration_s:g}s"
             raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
         lines = [_packets(result, pair[0])]
-        lines += [
-            Line(
-                name,
-                trace.time_s,
-                trace.queue_pkts[0],
-                trace.probability[0],
-                trace.in_flight_pkts,
-            )
-            for name, trace in zip(fluids, pair, strict=True)
-        ]
+        lines += [fluid_line(name, trace) for name, trace in zip(fluids, pair, strict=True)]
         law = next(law for law in point.laws if law.label == pair[0].law)
         comparisons.append(
             Comparison(
@@ -138,6 +129,12 @@ def compare(
             )
         )
     return comparisons
+
+
+def fluid_line(name: str, trace: FluidTrace) -> Line:
+    """A fluid's run, at the first bottleneck."""
+    queue_pkts, probability = trace.queue_pkts[0], trace.probability[0]
+    return Line(name, trace.time_s, queue_pkts, probability, trace.in_flight_pkts)
 
 
 def _packets(result: Result, like: FluidTrace) -> Line:

@@ -70,6 +70,8 @@ pub struct Response {
     alpha: f64,
     /// What a reduction takes beside (1 − β)·W.
     rounding_pkts: f64,
+    /// Time between two looks at the curve while the window stands.
+    refresh_s: f64,
 }
 
 /// λ·E[s], λ²·E[s²], λ·E[K] and E[K²]/E[K]² at rest.
@@ -92,11 +94,13 @@ impl Response {
             Response {
                 alpha: RFC_ALPHA,
                 rounding_pkts: 0.0,
+                refresh_s: 0.0,
             }
         } else {
             Response {
                 alpha: LINUX_ALPHA,
                 rounding_pkts: LINUX_ROUNDING_PKTS,
+                refresh_s: LINUX_REFRESH_S,
             }
         }
     }
@@ -128,7 +132,10 @@ impl Response {
         let (cubed, friendly_cubed) = (cubic.powi(3), friendly.powi(3));
         let both = (cubed + friendly_cubed).max(f64::MIN_POSITIVE);
         let spread = (SPREAD * cubed + SPREAD_FRIENDLY * friendly_cubed) / both;
-        let taken = (1.0 - BETA) * spread * window + self.rounding_pkts;
+        // The Reno-friendly window has grown for half the time between two looks, unseen, and a
+        // reduction begins it anew.
+        let unseen = self.alpha * self.refresh_s / 2.0 * flow.per_rtt * friendly_cubed / both;
+        let taken = (1.0 - BETA) * spread * window + self.rounding_pkts + unseen;
         (both.cbrt() - signals * taken) / a
     }
 }
@@ -138,6 +145,9 @@ impl Response {
 const RFC_ALPHA: f64 = 0.665;
 /// Linux takes ⌈0.3·⌊W⌋⌉ packets: 0.3·(W − 1/2), and 0.45 on average over the last digits.
 const LINUX_ROUNDING_PKTS: f64 = 0.3;
+/// While its window stands, Linux looks at the curve and at the Reno-friendly window 32 times a
+/// second (bictcp_update in net/ipv4/tcp_cubic.c), however short the round trip is.
+const LINUX_REFRESH_S: f64 = 1.0 / 32.0;
 
 #[cfg(test)]
 mod tests {
