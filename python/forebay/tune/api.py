@@ -85,6 +85,8 @@ def tune(
     rate, rtt, flows: such as "5..50Mbit/s", "20..200ms" (propagation, both ways), "10..400"; or
         one value each. trace: a file of a recorded link, over which packets then run; the range of
         rates is the trace's own where `rate` is None. tcp: sender of the flows, as `--tcp` has it.
+        Classes of flows have commas between them: rtt "20ms,80..200ms", tcp "cubic,reno"; one
+        number of flows is divided equally.
     goal: "delay": least worst 95th percentile of the queuing delay, giving up at most 20 % of the
         best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
