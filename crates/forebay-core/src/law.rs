@@ -213,8 +213,8 @@ impl Target {
     }
 }
 
-/// Packets of a fluid that pass a queue in a short time, evenly. The queue is never full; it is
-/// empty all the time, or never.
+/// Packets of a fluid that pass a queue in a short time, evenly. The queue is empty all the time, or
+/// never; arrivals that find no room are reported after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
     /// The end of that time.

@@ -14,7 +14,7 @@ use crate::model::{Model, What};
 use crate::port::Passed;
 use crate::senders::Windows;
 use crate::step::Pace;
-use crate::system::{hold, Moment, Slopes, System, Through, Turnover};
+use crate::system::{hold, Moment, Piece, Slopes, System, Through, Turnover};
 use crate::trace::{Rows, Trace};
 
 /// Runs the model.
@@ -73,7 +73,7 @@ impl<'a> Engine<'a> {
             led_to: vec![0.0; system.queues.len()],
             looks_s: vec![0.0; system.sources.len()],
             kept: vec![[Kept::default(); 2]; system.queues.len()],
-            rows: Rows::new(system.queues.len(), system.sources.len(), model.sample),
+            rows: Rows::new(system.queues.len(), system.sources.len(), model),
             model,
             system,
             state,
@@ -229,6 +229,7 @@ impl<'a> Engine<'a> {
             let p = queue.port.pass(&Passed {
                 start,
                 end,
+                idle: queue.piece == Piece::Idle,
                 queue_pkts: [first, last],
                 queue_slopes: [self.slopes[0].state[k], self.slopes[4].state[k]],
                 arrived: total(|through| through.arriving),
@@ -288,6 +289,9 @@ impl<'a> Engine<'a> {
     /// Lets senders see the jumps that have reached them, and turnovers end.
     fn see_jumps(&mut self, now: Time) {
         for source in &mut self.system.sources {
+            if source.seen == source.jumps_s.len() && source.turnover.is_none() {
+                continue;
+            }
             let looks_at = now.as_secs_f64() - source.feedback_rtts * source.round.0;
             let reached = |at: &f64| at - looks_at < NEAR_S;
             while source.jumps_s.get(source.seen).is_some_and(reached) {

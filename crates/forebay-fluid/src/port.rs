@@ -59,6 +59,8 @@ impl Count {
 pub struct Passed {
     pub start: Time,
     pub end: Time,
+    /// Whether the queue is empty all the time. Otherwise it is never.
+    pub idle: bool,
     /// At both ends.
     pub queue_pkts: [f64; 2],
     /// Per second, at both ends.
@@ -155,20 +157,21 @@ impl Port {
         let departures = self.left.flow(step.left);
         let mut overflows = self.overflowed.flow(step.overflowed);
         let [first, last] = step.queue_pkts;
-        let idle = last <= 0.0;
+        let idle = step.idle;
         let length = step.end.since(step.start).as_nanos() as f64;
         let at = |part: f64| {
             let time = step.start + Span::from_nanos(whole_u64(part * length));
             (time, first + part * (last - first))
         };
         let (arrival, departure) = (1.0 / arrivals as f64, 1.0 / departures as f64);
-        // Empty all the time, or never.
-        if overflows == 0 && idle == (first <= 0.0) {
-            let before = self.probability;
-            if let Some(p) = self.flow(step, arrivals, departures) {
-                self.probability = p;
-                return [before, p];
+        let before = self.probability;
+        if let Some(p) = self.flow(step, arrivals, departures) {
+            let view = self.view(step.end, last);
+            for _ in 0..overflows {
+                self.law.on_overflow(step.end, &view);
             }
+            self.probability = p;
+            return [before, p];
         }
         let mut signals = 0.0;
         let mut left = 0;
@@ -199,7 +202,6 @@ impl Port {
             let (now, queue_pkts) = at((k + 1) as f64 * departure);
             signals += self.depart(now, queue_pkts);
         }
-        let before = self.probability;
         let view = self.view(step.end, last);
         if let Some(p) = self.law.intensity(&view) {
             self.probability = p;
@@ -219,7 +221,7 @@ impl Port {
 
     /// Shows the law all packets of a step at once, if it takes them so; the probability then.
     fn flow(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
-        let missed = if step.queue_pkts[1] > 0.0 {
+        let missed = if !step.idle {
             0
         } else {
             let length_ns = step.end.since(step.start).as_nanos() as f64;
@@ -341,6 +343,7 @@ mod tests {
         port.pass(&Passed {
             start: Time::ZERO,
             end: Time::ZERO + Span::from_millis(2),
+            idle: false,
             queue_pkts: [1000.0, 1000.0],
             queue_slopes: [0.0, 0.0],
             arrived: 250_000.0,

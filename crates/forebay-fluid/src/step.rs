@@ -41,11 +41,14 @@ impl Step {
 }
 
 /// Error that a step may make, as a part of what it moves.
-const TOLERANCE: f64 = 3e-6;
+const TOLERANCE: f64 = 1e-5;
 /// Longest step, as a part of the shortest round trip: what a sender learns of it is interpolated.
 const MOST_RTTS: f64 = 0.25;
 /// Shortest step after one that was refused, as a part of it.
 const LEAST_RTTS: f64 = 1e-4;
+
+/// A step is at most so many times as long as the last.
+const MOST_TIMES: f64 = 4.0;
 
 /// Chooses the length of the next step from the error of the last.
 pub struct Pace {
@@ -91,14 +94,18 @@ impl Pace {
             return true;
         }
         let share = error / self.tolerance;
+        // A step that something else cut short says little of longer ones.
+        if share <= 1.0 && step_s * MOST_TIMES <= self.wanted_s {
+            return true;
+        }
         let good = share <= 1.0 || step_s <= LEAST_RTTS * rtt_s / self.divided_by;
         // A NaN is never refused.
         if share > 1.0 {
             self.wanted_s = step_s * (0.9 * share.powf(-0.25)).max(0.2);
         } else {
-            // The fourth root of at least 1/256, without a power: steps are many.
-            let factor = 0.9 * share.max(1.0 / 256.0).sqrt().sqrt().recip();
-            // A step that something else cut short says little of longer ones.
+            // A fourth root without a power: steps are many.
+            let least = (0.9 / MOST_TIMES).powi(4);
+            let factor = 0.9 / share.max(least).sqrt().sqrt();
             if factor >= 1.0 {
                 self.wanted_s = self.wanted_s.max(step_s * factor);
             } else if step_s >= self.wanted_s {

@@ -65,7 +65,7 @@ impl Turnover {
 
 impl Source {
     /// dW/dt at `part` of a step; the slopes of the sender's other states go to `out`.
-    #[inline]
+    #[inline(always)]
     fn window_slope(
         &mut self,
         now_s: f64,

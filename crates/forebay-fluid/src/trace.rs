@@ -68,18 +68,20 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub fn new(queues: usize, classes: usize, sample: Span) -> Rows {
-        let columns = |count| vec![Vec::new(); count];
+    pub fn new(queues: usize, classes: usize, model: &Model) -> Rows {
+        let rows = model.duration.as_nanos() / model.sample.as_nanos() + 1;
+        let rows = usize::try_from(rows).unwrap_or(0);
+        let columns = |count| (0..count).map(|_| Vec::with_capacity(rows)).collect();
         Rows {
             trace: Trace {
-                time_s: Vec::new(),
+                time_s: Vec::with_capacity(rows),
                 queue_pkts: columns(queues),
                 probability: columns(queues),
                 window_pkts: columns(classes),
                 in_flight_pkts: Vec::new(),
                 rtt_s: columns(classes),
             },
-            sample,
+            sample: model.sample,
             next: Time::ZERO,
             last: Time::ZERO,
             signal_s: vec![0.0; queues],
