@@ -25,13 +25,16 @@ from fluid_links import CLASSIC, SCALABLE, Link, drawn
 
 from forebay import fluid
 from forebay.fluid.packets import NAMES, Comparison, compare, fluid_line
-from forebay.fluid.response import response, spread
+from forebay.fluid.response import SWINGS, response, spread
 
 #: Packets that are simulated for a link, and runs at least and at most.
 PACKETS, LEAST, MOST = 8e7, 6, 120
 
 #: How far the fluid may be from the packets: mean queue, packets in flight; period, damping.
 NEAR, SIMILAR = 0.05, 0.2
+
+#: A damping ratio from which one exponential is left.
+ANY = 10
 
 Row = dict[str, Any]
 
@@ -72,7 +75,7 @@ def rows(found: Comparison) -> list[Row]:
 
 def verdict(packets: Row, fluid: Row) -> dict[str, str]:
     """Each quantity: "yes" within the share that is asked, "chance" within the interval of the
-    packets, or "no". Without a swing in either (damping of 1 and more) there is no period."""
+    packets, or "no". There is no period to compare where neither swings."""
     words = {}
     for key in ("queue_mean_pkts", "in_flight_pkts"):
         words[key] = "yes" if abs(fluid[key] / packets[key] - 1) <= NEAR else "no"
@@ -80,7 +83,8 @@ def verdict(packets: Row, fluid: Row) -> dict[str, str]:
     for key, interval in [("turn_s", "period_s"), ("damping", "damping"), ("half_s", "half_s")]:
         one, other = fluid[key], packets[key]
         low, high = chance[interval]
-        if one == other or (math.isfinite(one) and abs(one / other - 1) <= SIMILAR):
+        still = key == "turn_s" and min(fluid["damping"], packets["damping"]) >= SWINGS
+        if still or one == other or (math.isfinite(one) and abs(one / other - 1) <= SIMILAR):
             words[key] = "yes"
         else:
             words[key] = "chance" if low <= one <= high else "no"
@@ -108,6 +112,38 @@ def _show(name: str, link: Link, made: list[Row]) -> None:
     print("   sawtooth:", verdict(packets, made[2]), flush=True)
 
 
+def _table(everything: dict[str, dict[str, Any]]) -> None:
+    """The rows of the page."""
+    for name, found in everything.items():
+        link, (packets, published, sawtooth) = found["link"], found["rows"]
+        each = packets, published, sawtooth
+        kind = link["law"].splitlines()[0].split('"')[1]
+        low, high = packets["spread"]["period_s"]
+        periods = [_period(row) for row in each]
+        if packets["period_s"] is not None:
+            periods[0] += f" ({low:.2g}–{'∞' if math.isinf(high) else f'{high:.2g}'})"
+        low, high = packets["spread"]["damping"]
+        damping = [f"{row['damping']:.2f}" for row in each]
+        damping[0] += f" ({low:.2f}–{'∞' if high > ANY else f'{high:.2f}'})"
+        judged = verdict(packets, sawtooth)
+        cells = [
+            f"{name}: {link['mbit_per_s']:g} Mbit/s, {link['rtt_ms']:g} ms, {link['flows']}",
+            kind,
+            " \\| ".join(f"{row['in_flight_pkts']:.1f}" for row in each),
+            " \\| ".join(f"{row['queue_mean_pkts']:.4g}" for row in each),
+            " \\| ".join(f"{100 * row['probability']:.3g}" for row in each),
+            " \\| ".join(f"{row['half_s']:.2f}" for row in each),
+            " \\| ".join(periods),
+            " \\| ".join(damping),
+            ", ".join(judged[key] for key in ("turn_s", "damping")),
+        ]
+        print("| " + " | ".join(cells) + " |")
+
+
+def _period(row: Row) -> str:
+    return "–" if row["period_s"] is None else f"{row['period_s']:.2g}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sender", default="linux-cubic")
@@ -117,6 +153,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="as many times the flows and the rate")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--again", type=Path, metavar="FILE", help="take the packets from it")
+    parser.add_argument("--table", action="store_true", help="print the rows of docs/fluid.md, too")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.drawn:
@@ -139,6 +176,8 @@ def main() -> None:
         _show(name, link, made)
         if given.json:
             given.json.write_text(json.dumps(everything))
+    if given.table:
+        _table(everything)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 Row = dict[str, str | float | None]
 
+#: What is too long for a table of 80 columns.
+HEADS = {
+    "queue_mean_pkts": "queue_pkts",
+    "probability": "p",
+    "in_flight_pkts": "flight_pkts",
+}
+
 DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
@@ -144,7 +151,7 @@ def _print(rows: list[Row]) -> None:
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
-    columns = [Column(name, left=name in keys) for name in names]
+    columns = [Column(HEADS.get(name, name), left=name in keys) for name in names]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
     screen.show(console(), columns, [Group(cells)], keys=len(keys))
 
