@@ -25,7 +25,7 @@ from forebay.control.spans import DOTS
 from forebay.run import signals
 
 if TYPE_CHECKING:
-    from forebay.control.maps import Map
+    from forebay.control.mapped import StabilityMap
 
 
 def stability_map(
@@ -117,13 +117,13 @@ def stability_map(
     _end(drawn)
 
 
-def _end(drawn: Map) -> None:
+def _end(drawn: StabilityMap) -> None:
     if drawn.interrupted:
         print("interrupted: the map has no packets", file=sys.stderr)
         raise typer.Exit(signals.status())
 
 
-def _json(drawn: Map, axis: str) -> dict[str, Any]:
+def _json(drawn: StabilityMap, axis: str) -> dict[str, Any]:
     """Counts of cells, and the packets of those that were simulated."""
     return {
         "law": drawn.law,
@@ -144,7 +144,7 @@ def _json(drawn: Map, axis: str) -> dict[str, Any]:
     }
 
 
-def _write(drawn: Map, axis: str, out: Path) -> None:
+def _write(drawn: StabilityMap, axis: str, out: Path) -> None:
     """The picture and the cells."""
     import polars as pl
 
