@@ -278,8 +278,9 @@ def test_a_path_far_shorter_than_the_laws_interval_gets_another(law: str) -> Non
         assert found.impossible_s == 0.00625
         assert "no gains for the law's usual interval of 6.25 ms" in reasons.of(found)
     model, point = found.loop.model, found.point
-    assert model["sampled"] is not None
-    interval_s, numerator, _ = model["sampled"]
+    sampled = model["sampled"]
+    assert sampled is not None
+    interval_s, numerator, _ = sampled
     assert interval_s <= 1.0001e-4
     capacity = 10**10 / 12000
     rtt_s = 1e-4 + model["queue_pkts"] / capacity
