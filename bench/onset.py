@@ -219,7 +219,7 @@ def draw(cases: Sequence[tuple[Design, Sequence[At]]], path: str) -> None:
             left.axvspan(zero - half, zero + half, color=COLOURS[0], alpha=0.15, linewidth=0)
             left.axhline(0, color="#222222", linewidth=1.0)
             left.set(xlabel="Gain over the design's [dB]", ylabel="Decay of the ringing [1/s]")
-            left.set_title(f"{one.law}, {one.link.rate}, {one.link.flows} flows")
+            left.set_title(f"{one.law}, {one.link.rate}, {one.link.flows:g} flows")
             left.legend(fontsize=7)
             stays, swings = [], []
             for gain in fine:

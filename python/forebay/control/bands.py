@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.ticker import MultipleLocator
 from scipy.spatial import ConvexHull, QhullError
 
-from forebay.control.pictures import EDGE, LINE, MARGIN, NOTE
+from forebay.control.pictures import EDGE, LINE, MARGIN, NOTE, nichols_frame
 from forebay.report.plots import STYLE, Plot
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def nichols(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     seen = [_seen(one, omega) for one in loops]
     size, angle = _seen(middle, _frequencies(loops, FINE))
     points = np.array([[a, s] for s, a in seen])  # place, angle and size, frequency
-    edge = -1 + 0.5 * np.exp(1j * np.linspace(0, 2 * np.pi, 400))
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(5.8, 5.0), layout="constrained")
         axes = figure.subplots()
@@ -87,16 +86,8 @@ def nichols(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
                 continue
             axes.fill(*around.T, color=BAND["color"], linewidth=0.3, label=label, zorder=1)
             label = "_"
-        axes.plot(
-            np.degrees(np.angle(edge)) % 360 - 360, 20 * np.log10(np.abs(edge)),
-            color=MARGIN, linewidth=1.2, label="|1/(1 + L)| = 2", zorder=3,
-        )  # fmt: skip
         axes.plot(angle, size, color=LINE, label="its middle", zorder=2)
-        axes.plot([-180], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6, zorder=3)
-        axes.axhline(0, **EDGE)
-        axes.set(xlim=(-360, 0), ylim=(-40, 40), xlabel="Phase [degrees]", ylabel="Loop gain [dB]")
-        axes.xaxis.set_major_locator(MultipleLocator(45))
-        axes.legend(loc="upper left")
+        nichols_frame(axes, color=MARGIN, linewidth=1.2, zorder=3)
         axes.set_title(_titled(title, "Nichols chart"))
     return figure
 

@@ -114,26 +114,32 @@ def nichols(loop: Loop, title: str = "") -> Plot:
     angle = np.degrees(np.unwrap(np.angle(response)))
     angle -= 360 * math.ceil((angle[0] - 1e-6) / 360)
     size = 20 * np.log10(np.maximum(np.abs(response), 1e-12))
-    around = np.linspace(0, 2 * np.pi, 400)
-    edge = -1 + 0.5 * np.exp(1j * around)
     with mpl.rc_context(STYLE):
         figure = Plot(figsize=(5.8, 5.0), layout="constrained")
         axes = figure.subplots()
-        axes.plot(
-            np.degrees(np.angle(edge)) % 360 - 360,
-            20 * np.log10(np.abs(edge)),
-            color="#999999",
-            linewidth=1.0,
-            label="|1/(1 + L)| = 2",
-        )
         axes.plot(angle, size, color=LINE, label="L")
-        axes.plot([-180], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6)
-        axes.axhline(0, **EDGE)
-        axes.set(xlim=(-360, 0), ylim=(-40, 40), xlabel="Phase [degrees]", ylabel="Loop gain [dB]")
-        axes.xaxis.set_major_locator(MultipleLocator(45))
-        axes.legend(loc="upper left")
+        nichols_frame(axes, color="#999999", linewidth=1.0)
         axes.set_title(_titled(title, "Nichols chart"))
     return figure
+
+
+def nichols_frame(axes: Axes, **edge: Any) -> None:
+    """What every Nichols chart has: the edge |1/(1 + L)| = 2, −1, 0 dB, axes and legend.
+
+    edge: how the edge is drawn.
+    """
+    at = -1 + 0.5 * np.exp(1j * np.linspace(0, 2 * np.pi, 400))
+    axes.plot(
+        np.degrees(np.angle(at)) % 360 - 360,
+        20 * np.log10(np.abs(at)),
+        label="|1/(1 + L)| = 2",
+        **edge,
+    )
+    axes.plot([-180], [0], "+", color="#000000", markersize=10, markeredgewidth=1.6, zorder=3)
+    axes.axhline(0, **EDGE)
+    axes.set(xlim=(-360, 0), ylim=(-40, 40), xlabel="Phase [degrees]", ylabel="Loop gain [dB]")
+    axes.xaxis.set_major_locator(MultipleLocator(45))
+    axes.legend(loc="upper left")
 
 
 def step(loop: Loop, title: str = "") -> Plot:
