@@ -158,13 +158,17 @@ impl<'a> Engine<'a> {
             let error = self.attempt(now, end);
             let shorter_s = if !self.pace.accepts(step_s, error, feedback_s) {
                 self.pace.step_s(feedback_s)
-            } else if let Some(part) = self.left(now, end) {
-                step_s * part.max(1e-3)
             } else {
+                let part = self.left(now, end);
+                part.map_or(step_s, |part| step_s * part.max(1e-3))
+            };
+            let shorter = now + Span::from_secs_f64(shorter_s).max(Span::from_nanos(1));
+            // Not by rounding alone.
+            if shorter >= end {
                 self.accept(now, end);
                 return end;
-            };
-            end = end.min(now + Span::from_secs_f64(shorter_s).max(Span::from_nanos(1)));
+            }
+            end = shorter;
         }
     }
 

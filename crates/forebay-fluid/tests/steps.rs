@@ -150,3 +150,36 @@ fn the_automatic_step_is_as_good_as_one_an_eighth_as_long() {
 /// a law may jump at the start.
 const MEAN: f64 = 1e-3;
 const GREATEST: f64 = 5e-2;
+
+/// Where a queue empties, fills and empties again: every such moment is found, and time goes on.
+#[test]
+fn no_law_holds_time_up() {
+    for spec in LAWS {
+        for (flows, rtt_ms, tcp, windows) in [
+            (100.0, 10, "reno", Windows::Smooth),
+            (500.0, 200, "reno", Windows::Smooth),
+            (100.0, 10, "cubic", Windows::Sawtooth),
+        ] {
+            let class = Class {
+                sender: Sender::named(tcp).unwrap(),
+                windows,
+                ..Class::new(tcp, flows, Span::from_millis(rtt_ms))
+            };
+            let model = Model {
+                bottlenecks: vec![Bottleneck {
+                    rate: Rate::from_bps(1_000_000_000),
+                    packet: Bytes(1000),
+                    buffer_pkts: 12_500.0,
+                    law: LawChoice::of(spec, Vec::new()),
+                }],
+                classes: vec![class],
+                changes: Vec::new(),
+                duration: Span::from_secs(3),
+                step: Step::AUTO,
+                sample: Span::from_millis(10),
+                seed: 1,
+            };
+            assert_eq!(run(&model).unwrap().time_s.len(), 301, "{}", spec.kind);
+        }
+    }
+}
