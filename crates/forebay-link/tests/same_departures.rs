@@ -89,7 +89,7 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     let end = last + 100_000_000_000;
     advance(&mut port, end);
     at_once.into_iter().for_each(keep);
-    port.sample(end);
+    port.sample(end, None);
     let samples = port.record.recorder.finish(Vec::new()).samples;
     let sum = |column: &[u32]| column.iter().map(|n| u64::from(*n)).sum();
     outcome.early = sum(&samples.early_drops);
