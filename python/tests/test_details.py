@@ -19,6 +19,7 @@ title = "Two kinds of sender"
 duration = "10s"
 measure = ["4s", "10s"]
 seeds = 2
+windows = true
 
 [bottleneck]
 rate = "20Mbit/s"
@@ -131,6 +132,7 @@ def test_figures_show_classes_flows_and_transfers(result: Result, out: Path) -> 
             "(2 curves)",
             "not in the metrics",
         ],
+        "windows": ["In flight [packets]", "not in the metrics"],
         "completion": ["Completion time [s]", "dualpi2", "pie", "web"],
     }
     names = [path.name for path in (out / "figures").iterdir()]
@@ -156,3 +158,5 @@ def test_without_classes_there_is_no_word_of_them(scenario: Path) -> None:
     # Asked for by name, it is an empty figure.
     assert result.plot("classes").png()
     assert result.plot("completion").png()
+    with pytest.raises(ValueError, match="windows = true"):
+        result.plot("windows")

@@ -41,6 +41,11 @@ KEYS: list[Column] = [
 #: Inner values that laws and queues report: name, unit, meaning. A law has some of them.
 REPORTED: list[Column] = [
     ("p", "1", "probability to signal a packet"),
+    (
+        "in_flight_pkts",
+        "packets",
+        "with `windows = true`: of a mean flow of `ftp`, at the bottleneck",
+    ),
     ("p_root", "1", "`pi2`, `dualpi2`: its root, which the controller moves"),
     ("p_coupled", "1", "`dualpi2`: the coupled probability of the L4S queue"),
     ("average", "packets", "RED's kind: average queue"),

@@ -1,4 +1,4 @@
-"""Figures that a link has where there is something to show: classes, flows, transfers."""
+"""Figures that a link has where there is something to show: classes, flows, windows, transfers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Detail:
 DETAILS = {
     "classes": Detail(classes.draw, classes.shows, classes.caption),
     "flows": Detail(flows.goodput, flows.shows_goodput, flows.goodput_caption),
+    "windows": Detail(plots.windows, plots.shows_windows, plots.windows_caption),
     "completion": Detail(flows.completions, flows.shows_completions, flows.completions_caption),
 }
 

@@ -119,6 +119,18 @@ def _queue(result: Runs, point: int, link: int, numbers: Numbers, steps: int) ->
     return {**_time(info, "Queue", "packets"), "panels": panels, "spread": True}
 
 
+def _windows(result: Runs, point: int, link: int, numbers: Numbers, steps: int) -> Figure:
+    def values(one: Observed) -> tuple[Floats, Floats]:
+        return one.samples["time_s"], one.samples[plots.WINDOWS]
+
+    panels = [
+        _over_seeds(result, point, index, link, values, numbers, steps)
+        for index, _ in result.laws(point)
+    ]
+    common = _time(result.plan.points[point], "In flight", "packets")
+    return {**common, "panels": panels, "spread": True}
+
+
 def _loss(result: Runs, point: int, link: int, numbers: Numbers, steps: int) -> Figure:
     info = result.plan.points[point]
     interval_s = plots.loss_interval_s(info)
@@ -367,6 +379,7 @@ OVER_TIME: dict[str, Callable[[Runs, int, int, Numbers, int], Figure]] = {
     "queue": _queue,
     "loss": _loss,
     "flows": _goodput,
+    "windows": _windows,
 }
 SHARES: dict[str, Callable[[Runs, int, int, Numbers], Figure]] = {
     "delay": _delay,

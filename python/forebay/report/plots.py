@@ -39,6 +39,9 @@ Floats = NDArray[np.float64]
 MOST_STEPS = 900
 ALL_STEPS = 80_000
 
+#: Samples of a scenario with `windows = true`.
+WINDOWS = "in_flight_pkts"
+
 #: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
 LEAST_PX_PER_INCH = 68
 #: The text of a page is 1032 px wide.
@@ -141,26 +144,64 @@ def queue(result: Runs, point: int, link: int) -> Plot:
     """Queue against time, one row per law; beside it how often each length was seen."""
     info = result.plan.points[point]
     targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
-    longest = max(
-        int(one.samples["queue_pkts"].max(initial=1)) for one in _observed(result, point, link)
+    return _packets(result, point, link, "queue_pkts", "Queue [packets]", targets)
+
+
+def windows(result: Runs, point: int, link: int) -> Plot:
+    """Packets in flight of a mean flow against time, one row per law; beside it their spread."""
+    if not shows_windows(result, point, link):
+        raise ValueError('kind: found "windows", allowed: with windows = true in the scenario')
+    return _packets(result, point, link, WINDOWS, "In flight [packets]", {})
+
+
+def shows_windows(result: Runs, point: int, link: int) -> bool:
+    """Whether the scenario has asked for them; they are recorded at the bottleneck alone."""
+    return all(WINDOWS in one.samples for one in _observed(result, point, link))
+
+
+def windows_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:  # noqa: ARG001
+    start, end = point.measure_s
+    seeds = f"all {result.seeds} seeds" if result.seeds > 1 else "the same seed"
+    return (
+        "Packets in flight over time",
+        f"Left: what a flow of ftp has sent and not had acknowledged, every "
+        f"{1e3 * point.sample_s:g} ms, the mean over all that have data, with the first seed. "
+        f"Right: how often each number was seen from {start:g} s to {end:g} s, over {seeds}.",
     )
-    top = 1.05 * max(longest, *(target or 0 for target in targets.values()))
-    # Whole packets per bin, or bars would differ by how many lengths fall into each.
-    bins = np.arange(0, top + 1, math.ceil(top / 50)) - 0.5
+
+
+def _packets(
+    result: Runs,
+    point: int,
+    link: int,
+    column: str,
+    label: str,
+    targets: dict[int, float | None],
+) -> Plot:
+    """A column of samples that counts packets."""
+    info = result.plan.points[point]
+    longest = max(
+        float(np.nanmax(one.samples[column], initial=1)) for one in _observed(result, point, link)
+    )
+    top = 1.05 * max(longest, *(target or 0 for target in targets.values()), 0)
+    # Whole packets per bin, or bars would differ by how many lengths fall into each; but a mean
+    # over flows is no whole number.
+    whole = all(one.samples[column].dtype.kind in "iu" for one in _observed(result, point, link))
+    bins = np.arange(0, top + 1, math.ceil(top / 50)) - 0.5 if whole else np.linspace(0, top, 51)
 
     def over_time(axes: Axes, index: int, one: Observed) -> None:
-        queue_pkts = one.samples["queue_pkts"].astype(float)
-        _curve(axes, one.samples["time_s"], queue_pkts, colour(index), steps_of(result))
+        values = one.samples[column].astype(float)
+        _curve(axes, one.samples["time_s"], values, colour(index), steps_of(result))
 
     def spread(axes: Axes, index: int, observed: list[Observed]) -> None:
-        values = np.concatenate([_measured(info, one, "queue_pkts") for one in observed])
+        values = np.concatenate([_measured(info, one, column) for one in observed])
         _histogram(axes, values, bins, colour(index))
 
     return _time_and_spread(
         result,
         point,
         link,
-        value_label="Queue [packets]",
+        value_label=label,
         share_label="Share of samples [%]",
         limits=(0, top),
         targets=targets,
