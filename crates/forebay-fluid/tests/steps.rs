@@ -139,7 +139,14 @@ fn the_automatic_step_is_as_good_as_one_an_eighth_as_long() {
                 "{} {} {} {:?} {} {:.0} flows: {mean:.1e}, at most {greatest:.1e}",
                 spec.kind, link.rate, class.rtt, class.windows, class.label, class.flows
             );
-            assert!(mean < MEAN && greatest < GREATEST, "{said}");
+            // A law that counts whole packets may rest anywhere within one.
+            let whole = !link
+                .law
+                .given
+                .iter()
+                .any(|(name, _)| name == "queue_in_bytes");
+            let rounding = if whole { 0.5 / largest } else { 0.0 };
+            assert!(mean < MEAN + rounding && greatest < GREATEST, "{said}");
         }
         laws += usize::from(compared > before);
     }
