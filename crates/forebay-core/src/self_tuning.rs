@@ -145,6 +145,10 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
         self.capacity.idle(now);
     }
 
+    fn watches_idle(&self) -> bool {
+        true
+    }
+
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         let point = self.point();
         out("capacity_pkts_per_s", point.capacity_pkts_per_s);

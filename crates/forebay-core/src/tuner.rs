@@ -30,6 +30,11 @@ pub trait Tuner<L>: Send {
     /// The link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
+    /// Whether [`idle`](Self::idle) counts, so that `flow` takes no time in which the link idles.
+    fn watches_idle(&self) -> bool {
+        false
+    }
+
     /// As [`Law::set_point`], where the set-point is the tuner's.
     fn set_point(&mut self, set_point: SetPoint) -> bool {
         false
@@ -69,9 +74,9 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         self.law.on_dequeue(now, q, p, rng)
     }
 
-    /// A tuner may watch each time that the link runs dry.
     fn flow(&mut self, flow: &Flow) -> bool {
-        let whole = flow.missed == 0 && self.law.flow(flow);
+        let seen = flow.missed == 0 || !self.tuner.watches_idle();
+        let whole = seen && self.law.flow(flow);
         if whole {
             self.tuner.flow(flow, &mut self.law);
         }

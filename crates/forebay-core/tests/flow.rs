@@ -61,15 +61,44 @@ fn ticks(law: &mut dyn Law, now: Time, queue: f64) {
     }
 }
 
+/// The link has half of its load for a while, and no queue.
+const IDLE: std::ops::Range<u32> = 1200..1300;
+
 /// The probability over time, by either way; `None` for a law that takes packets one by one.
-fn run(spec: &LawSpec, at_once: bool) -> Option<Vec<f64>> {
+fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
     let mut law = spec.build(&[], &site()).ok()?;
     let mut rng = Rng::new(1, "flow");
     let mut seen = Vec::new();
     for step in 0..STEPS {
         let end = Time::from_nanos(1_000_000 * u64::from(step + 1));
-        let last = between(step, 1.0);
-        if at_once {
+        let idle = idles && IDLE.contains(&step);
+        let last = if idle { 0.0 } else { between(step, 1.0) };
+        if at_once && idle {
+            let half = Flow {
+                end,
+                queue_pkts: [0.0; 2],
+                arrivals: PACKETS / 2,
+                departures: PACKETS / 2,
+                missed: PACKETS / 2,
+                packet: packet(0.0),
+                view: view(0.0, end),
+            };
+            if !law.flow(&half) {
+                return None;
+            }
+        } else if idle {
+            for k in 1..=PACKETS / 2 {
+                let now = Time::from_nanos(1_000_000 * u64::from(step) + 2000 * u64::from(k));
+                let empty = QueueView {
+                    idle_since: Some(Time::from_nanos(now.as_nanos() - 1000)),
+                    head_since: None,
+                    ..view(0.0, now)
+                };
+                law.on_enqueue(now, &empty, &packet(0.0), &mut rng);
+                law.on_dequeue(now, &view(0.0, now), &packet(0.0), &mut rng);
+                law.on_idle(now, &view(0.0, now));
+            }
+        } else if at_once {
             let flow = Flow {
                 end,
                 queue_pkts: [between(step, 0.0), last],
@@ -98,13 +127,22 @@ fn run(spec: &LawSpec, at_once: bool) -> Option<Vec<f64>> {
 
 #[test]
 fn many_packets_at_once_are_the_same_packets_one_by_one() {
+    compare(false);
+}
+
+#[test]
+fn so_are_those_of_a_link_that_idles() {
+    compare(true);
+}
+
+fn compare(idles: bool) {
     let mut taken = 0;
     for spec in LAWS {
-        let Some(once) = run(spec, true) else {
+        let Some(once) = run(spec, true, idles) else {
             continue;
         };
         taken += 1;
-        let each = run(spec, false).expect("an intensity");
+        let each = run(spec, false, idles).expect("an intensity");
         let largest = each.iter().copied().fold(0.0, f64::max);
         // One by one, queue lengths are whole packets, and ticks come between two of them.
         for (a, b) in once.iter().zip(&each) {
