@@ -12,6 +12,7 @@ from pathlib import Path
 from forebay._native import ScenarioError
 from forebay.atlas import page
 from forebay.store import choice
+from forebay.store.designs import Designs
 from forebay.study.points import Points
 
 SCENARIO = "studies/atlas"
@@ -26,7 +27,7 @@ def main() -> int:
     sets = [f"sweep.points={given.points}"] if given.points else []
     try:
         store = choice.at(choice.named(given.store) or choice.DEFAULT)
-        points = Points(SCENARIO, sets=sets)
+        points = Points(SCENARIO, sets=sets, kept=Designs(store))
         written = page.write(points, store, given.folder, _command(given.points))
     except (ScenarioError, ValueError) as error:
         print(error, file=sys.stderr)
