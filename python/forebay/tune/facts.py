@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from forebay.tune.tuning import Against, Tuning
 
 
+#: Parameters that are a set-point.
+TARGETS = ("target", "target_delay")
 #: Set-points that are told of on either side of the chosen one.
 BESIDE = 2
 
@@ -67,9 +69,9 @@ class Margins:
 
 @dataclass(frozen=True)
 class SetPoint:
-    """A set-point of the chosen law that packets have tried, as a share of the search's own."""
+    """A set-point of the chosen law that packets have tried, as its parameter."""
 
-    share: float
+    param: str
     goodput: float
     delay_p95_s: float
     deviation_s: float
@@ -235,7 +237,7 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[SetPoint]:
     tried = [one for one in tuning.screened if one.candidate.label.split(" at ")[0] == law]
     found = [
         SetPoint(
-            one.candidate.share,
+            _set_point(one.candidate),
             float(one.relative(tuning.best).min()),
             one.worst_of(one.delay_p95_s),
             one.worst_of(one.deviation_s),
@@ -256,6 +258,12 @@ def _set_points(tuning: Tuning, chosen: Checked) -> list[SetPoint]:
     mine = float(chosen.relative(tuning.best).min())
     at = min(range(len(good)), key=lambda i: abs(good[i].goodput - mine), default=0)
     return good[max(0, at - BESIDE) : at + BESIDE + 1]
+
+
+def _set_point(candidate: Candidate) -> str:
+    """As the parameter that has it, which thresholds do not."""
+    found = (f"{name} {value}" for name, value in candidate.params if name in TARGETS)
+    return next(found, f"{candidate.share:g} times the search's own")
 
 
 def _odd_rtt(tuning: Tuning, chosen: Checked) -> str:
