@@ -116,16 +116,15 @@ def design(
             "--export": export,
             "--l4s-flows": l4s_flows or None,
             "--tcp": None if tcp == "reno" else tcp,
-            "--rate": _classes(rate),
-            "--flows": _classes(counts),
-            "--rtt": _classes(rtt),
         }
         for key, value in beside.items():
             if value is not None:
-                allowed = (
-                    "one value, or a range" if key in ("--rate", "--flows", "--rtt") else "none"
+                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
+        for key, text in [("--rate", rate), ("--flows", counts), ("--rtt", rtt)]:
+            if "," in text:
+                raise ScenarioError(
+                    f'{key}: found "{text}" with a range, allowed: one value, or a range'
                 )
-                raise ScenarioError(f'{key}: found "{value}" with a range, allowed: {allowed}')
         for key in wanted:
             if key != "interval":
                 raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
@@ -182,10 +181,6 @@ def _link(
             raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
     assert rate is not None and flows is not None and rtt is not None
     return rate, flows, rtt, packet or "1000B"
-
-
-def _classes(text: str) -> str | None:
-    return text if "," in text else None
 
 
 def _number(text: str) -> None:

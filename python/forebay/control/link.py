@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from forebay import _native, units
 from forebay._native import LawModel, ScenarioError
@@ -25,6 +25,7 @@ COUNT = "a finite number, more than zero"
 LEAST_TARGET_PKTS = 5.0
 
 
+T = TypeVar("T")
 #: One value, or one of each class of flows; as texts they stand between commas.
 Many = str | float | Sequence[str] | Sequence[float]
 
@@ -171,14 +172,7 @@ def grouped(flows: Many, rtt: Many, tcp: Many) -> tuple[Group, ...]:
         key: text.split(",") if isinstance(text, str) else list(_listed(text))
         for key, text in [("--flows", flows), ("--rtt", rtt), ("--tcp", tcp)]
     }
-    size = max(map(len, lists.values()))
-    for key, found in lists.items():
-        if len(found) not in (1, size):
-            longest = next(other for other, them in lists.items() if len(them) == size)
-            raise ScenarioError(
-                f'{key}: found "{",".join(map(str, found))}", {len(found)} values beside {size} of '
-                f"{longest}, allowed: 1 or {size}"
-            )
+    size = class_count(lists)
     counts = []
     for one in lists["--flows"]:
         try:
@@ -190,20 +184,42 @@ def grouped(flows: Many, rtt: Many, tcp: Many) -> tuple[Group, ...]:
         if not (math.isfinite(counts[-1]) and counts[-1] > 0):
             raise ScenarioError(f"--flows: found {counts[-1]:g}, allowed: {COUNT}")
     names = [str(one).strip() for one in lists["--tcp"]]
-    for name in names:
-        if name not in SENDERS:
-            raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
+    check_senders(names)
     rtts = [str(one).strip() for one in lists["--rtt"]]
     for text in rtts:
         if _native.quantity("--rtt", text, "time") <= 0:
             raise ScenarioError("--rtt: found 0, allowed: more than zero")
 
-    def each(values: list[Any], i: int) -> Any:
-        return values[i if len(values) == size else 0]
-
     shared = size if len(counts) == 1 else 1
-    groups = [Group(each(names, i), each(counts, i) / shared, each(rtts, i)) for i in range(size)]
-    return tuple(groups)
+    names, rtts = of_classes(names, size), of_classes(rtts, size)
+    columns = zip(names, of_classes(counts, size), rtts, strict=True)
+    return tuple(Group(name, count / shared, text) for name, count, text in columns)
+
+
+def class_count(lists: Mapping[str, Sequence[object]]) -> int:
+    """How many classes of flows these options name: as many as the longest list has, where a list
+    of one is of all. Raises `ScenarioError`."""
+    size = max(map(len, lists.values()))
+    for key, found in lists.items():
+        if len(found) not in (1, size):
+            longest = next(other for other, them in lists.items() if len(them) == size)
+            raise ScenarioError(
+                f'{key}: found "{",".join(map(str, found))}", {len(found)} values beside {size} of '
+                f"{longest}, allowed: 1 or {size}"
+            )
+    return size
+
+
+def of_classes(values: list[T], size: int) -> list[T]:
+    """The value of each class."""
+    return values * size if len(values) == 1 else values
+
+
+def check_senders(names: Sequence[str]) -> None:
+    """Raises `ScenarioError` for a name that `--tcp` does not know."""
+    for name in names:
+        if name not in SENDERS:
+            raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
 
 
 def _listed(value: float | Sequence[str] | Sequence[float]) -> Sequence[str | float]:

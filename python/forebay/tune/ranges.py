@@ -12,7 +12,7 @@ import numpy as np
 
 from forebay import _native, units
 from forebay._native import Conditions, ScenarioError
-from forebay.control.link import PLAIN, Link
+from forebay.control.link import PLAIN, Link, check_senders, class_count, of_classes
 from forebay.control.rest import Classes
 from forebay.control.senders import SENDERS, Sender
 from forebay.control.spans import ends
@@ -338,17 +338,8 @@ def _classes(rtt: str, flows: str, tcp: str) -> tuple[Span, ...]:
     lists = {
         key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
     }
-    size = max(map(len, lists.values()))
-    for key, found in lists.items():
-        if len(found) not in (1, size):
-            longest = next(other for other, them in lists.items() if len(them) == size)
-            raise ScenarioError(
-                f'{key}: found "{",".join(found)}", {len(found)} values beside {size} of '
-                f"{longest}, allowed: 1 or {size}"
-            )
-    for name in lists["--tcp"]:
-        if name not in SENDERS:
-            raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
+    size = class_count(lists)
+    check_senders(lists["--tcp"])
     counts = [_flows(one) for one in lists["--flows"]]
     if len(counts) < size:
         low, high = counts[0]
@@ -360,12 +351,8 @@ def _classes(rtt: str, flows: str, tcp: str) -> tuple[Span, ...]:
     bounds = [_bounds("--rtt", one, "time") for one in lists["--rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
 
-    def each(values: list[T], i: int) -> T:
-        return values[i if len(values) == size else 0]
-
-    return tuple(
-        Span(each(lists["--tcp"], i), each(rtts_s, i), each(counts, i)) for i in range(size)
-    )
+    senders, rtts_s = of_classes(lists["--tcp"], size), of_classes(rtts_s, size)
+    return tuple(Span(*one) for one in zip(senders, rtts_s, of_classes(counts, size), strict=True))
 
 
 def _divided(number: int, parts: int) -> list[int]:
