@@ -6,13 +6,24 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := .make
 
-# Installs Debian packages, with sudo only where it is needed.
-debian  = as=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  $$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1)
+# The Rust that is fetched, into the clone, where there is none or one older than Cargo.toml asks for.
+RUST           := 1.95.0
+RUSTUP         := https://static.rust-lang.org/rustup/archive
+RUSTUP_VERSION := 1.28.2
+RUSTUP_SHA256  := \
+  x86_64=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c \
+  aarch64=e3853c5a252fca15252d07cb23a1bdd9377a8c6f3efa01531109281ae47f841c
+RUST_FOLDER := $(abspath .rust)
+# Where rustup leaves it comes last, for a shell that was open while Rust was installed.
+export PATH := $(RUST_FOLDER)/bin:$(PATH):$(HOME)/.cargo/bin
 
-RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+# What tests call, as Debian packages it.
+TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux script=bsdutils \
+  c++=g++ pkg-config=pkg-config chromium=chromium octave-cli=octave
 
-.PHONY: run capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality atlas docs gallery site wheel clean help
+SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+
+.PHONY: run native api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -20,7 +31,8 @@ help:
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
 	@echo "make fuzz      every parser for FUZZ_S seconds (needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
-	@echo "make lock      renew requirements-dev.lock"
+	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
+	@echo "make lock      renew requirements/; make lock-check: they serve every Python promised"
 	@echo "make golden    renew the golden results where numbers are meant to move"
 	@echo "make lint      formatters, linters and type checks"
 	@echo "make fidelity  docs/fidelity*.md: our runs beside ns-2's and Linux's (needs the reference)"
@@ -30,10 +42,12 @@ help:
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
 	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
+	@echo "make api       docs/api/: the public names of Python and of each crate"
 	@echo "make docs      the generated pages of docs/"
 	@echo "make capi      the library for C; make capi-install PREFIX=/usr/local puts it there"
 	@echo "make gallery   the pictures of docs/gallery.md, from its commands"
 	@echo "make site      site/: the documentation as pages with search"
+	@echo "make release-notes VERSION=0.2.0  its section of the changelog"
 	@echo "make wheel     dist/: the wheel, and the source distribution"
 
 run: $(STAMPS)/native
@@ -41,16 +55,26 @@ run: $(STAMPS)/native
 
 # A worker per core; one that has nothing left takes tests from another. What runs in real time has
 # the machine for itself.
-test: $(STAMPS)/native $(STAMPS)/tools
+test: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	cargo test --workspace --quiet
 	$(BIN)/python -m pytest -m "not realtime" -n logical --dist worksteal
 
+native: $(STAMPS)/native
+
+# Built alone, so that it can go on beside `native`, whose last step keeps one core.
+test-build: $(STAMPS)/rust
+	cargo test --workspace --quiet --no-run
+
 # Real packets in real time. What fails while the machine is busy is void, and shown as such.
-test-realtime: $(STAMPS)/native $(STAMPS)/tools
+test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/python -m pytest -m realtime -rx
 
+# What CHANGELOG.md says of a version.
+release-notes:
+	@$(PYTHON) tools/release_notes.py $(or $(VERSION),Unreleased)
+
 # Licences, sources and bans of the Rust libraries.
-deny: $(STAMPS)/venv
+deny: $(STAMPS)/lint
 	PATH="$(abspath $(BIN)):$$PATH" cargo deny check licenses bans sources
 
 FUZZ_S ?= 30
@@ -58,29 +82,41 @@ FUZZ_S ?= 30
 FUZZ_SEED ?= 1
 FUZZED := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
-fuzz: $(STAMPS)/venv
+fuzz: $(STAMPS)/lint
 	@if ! cargo +nightly --version >/dev/null 2>&1; then \
 	  echo "not fuzzed: there is no nightly toolchain (rustup toolchain install nightly)"; exit 0; \
 	fi; set -e; mkdir -p fuzz/corpus/scenario; \
 	cp crates/forebay-scenario/tests/good/*.toml crates/forebay-scenario/tests/bad/*.toml fuzz/corpus/scenario/; \
-	export PATH="$(abspath $(BIN)):$$PATH"; for target in $(FUZZED); do \
-	  cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_S) -seed=$(FUZZ_SEED) -verbosity=0; done
+	export PATH="$(abspath $(BIN)):$$PATH"; cargo +nightly fuzz build; \
+	printf '%s\n' $(FUZZED) | xargs -P 2 -I TARGET cargo +nightly fuzz run TARGET -- \
+	  -max_total_time=$(FUZZ_S) -seed=$(FUZZ_SEED) -verbosity=0
 
-lock: $(STAMPS)/venv
-	$(BIN)/python bench/lock.py
+lock: $(STAMPS)/lint
+	$(BIN)/python tools/lock.py
 
-golden:
+lock-check: $(STAMPS)/lint
+	$(BIN)/python tools/lock.py --check
+
+# Of Debian 12 and 13, each bare, as root and as a user: hours on two cores; less by the variables.
+FRESH_SUITES  ?= bookworm trixie
+FRESH_USERS   ?= root user
+FRESH_TARGETS ?= run test
+
+fresh:
+	tools/fresh.sh "$(FRESH_SUITES)" "$(FRESH_USERS)" "$(FRESH_TARGETS)"
+
+golden: $(STAMPS)/rust
 	FOREBAY_RENEW_GOLDEN=1 cargo test --quiet -p forebay-batch --test golden -- --nocapture
 
-lint: $(STAMPS)/native
+lint: $(STAMPS)/native $(STAMPS)/lint
 	cargo fmt --check
 	# Modules that a macro names, which cargo fmt does not see.
 	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	# As it is built where there is no Linux.
 	cargo clippy -p forebay-py --no-default-features --quiet -- -D warnings
-	$(BIN)/ruff format --check python bench examples
-	$(BIN)/ruff check python bench examples
+	$(BIN)/ruff format --check python tools bench examples
+	$(BIN)/ruff check python tools bench examples
 	$(BIN)/mypy
 
 REFERENCE ?= ../shared/reference
@@ -94,13 +130,13 @@ fidelity: $(STAMPS)/native
 
 TRACES ?= ../shared/traces
 
-bench: $(STAMPS)/native $(STAMPS)/tools
+bench: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/python bench/speed.py --reference $(REFERENCE)
 	$(BIN)/python bench/ns3.py
 	$(BIN)/python bench/link.py --reference $(REFERENCE) --traces $(TRACES)
 
 # Instructions per packet of laws, queues and senders (needs valgrind).
-costs: $(STAMPS)/venv
+costs: $(STAMPS)/venv $(STAMPS)/rust
 	cargo build --release --quiet -p forebay-sim --example simulate
 	$(BIN)/python bench/costs.py
 
@@ -110,7 +146,7 @@ papers: $(STAMPS)/native
 suite: $(STAMPS)/native
 	$(BIN)/forebay suite rfc7928 --law all --page docs/rfc7928.md
 
-reality: $(STAMPS)/native $(STAMPS)/tools
+reality: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
 	  --repeats 5 --links 2 --page docs/reality.md --out results/reality
 	$(BIN)/forebay validate experiments/reality/modern.toml \
@@ -119,21 +155,21 @@ reality: $(STAMPS)/native $(STAMPS)/tools
 # Goes on where it was stopped: the runs are in results/.store.
 atlas: $(STAMPS)/native
 	$(BIN)/forebay study studies/atlas --no-report
-	$(BIN)/python -m forebay.atlas docs
+	$(BIN)/python -m tools.atlas docs
 
 docs: $(STAMPS)/native
-	$(BIN)/python -m forebay.docs docs
+	$(BIN)/python -m tools.docs docs
 
 # The library for programs in C: docs/capi.md.
 PREFIX       ?= /usr/local
 CAPI         := crates/forebay-capi
 CAPI_PROFILE ?= release
 # Cargo has one folder for its profiles of tests and development.
-CAPI_BUILT   := target/$(if $(filter release,$(CAPI_PROFILE)),release,debug)
+CAPI_BUILT   := $(or $(CARGO_TARGET_DIR),target)/$(if $(filter release,$(CAPI_PROFILE)),release,debug)
 CAPI_ABI     := $(shell sed -n 's/^.define FOREBAY_ABI //p' $(CAPI)/include/forebay.h)
 CAPI_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-capi:
+capi: $(STAMPS)/rust
 	cargo build --quiet -p forebay-capi --profile $(CAPI_PROFILE)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' \
 	  $(CAPI)/forebay.pc.in > $(CAPI_BUILT)/forebay.pc
@@ -146,11 +182,15 @@ capi-install: capi
 	install -m 644 $(CAPI)/include/forebay.h $(DESTDIR)$(PREFIX)/include/forebay.h
 	install -m 644 $(CAPI_BUILT)/forebay.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig/forebay.pc
 
-gallery: $(STAMPS)/native
-	$(BIN)/python -m forebay.docs.gallery
+# The lists of public names: what goes from them is in the changelog.
+api: $(STAMPS)/native
+	$(BIN)/python tools/public_api.py
 
-site: $(STAMPS)/native
-	$(BIN)/python -m forebay.docs.site
+gallery: $(STAMPS)/native
+	$(BIN)/python -m tools.docs.gallery
+
+site: $(STAMPS)/native $(STAMPS)/site
+	$(BIN)/python -m tools.docs.site
 
 # For systems older than this one: pip install ziglang, and
 # make wheel WHEEL='--zig --compatibility manylinux_2_17'
@@ -161,26 +201,46 @@ wheel: $(STAMPS)/native
 	$(BIN)/maturin sdist --out dist
 	@ls -l dist
 
-# Debian's Python comes without venv; its package is the one thing that may need root.
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV) || { \
-	  rm -rf $(VENV); \
-	  $(call debian,python3-venv) && $(PYTHON) -m venv $(VENV); }
+	@PYTHON=$(PYTHON) sh tools/setup.sh venv $(VENV) 3.11
 
-# Real traffic for the tests of `forebay link`; without it they skip and say so.
-$(STAMPS)/tools:
+# Exact versions, in full: pip has nothing to find out.
+pip = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(1)
+
+$(STAMPS)/venv: requirements/run.lock | $(VENV)/bin/python
 	@mkdir -p $(STAMPS)
-	@command -v iperf3 ping setpriv >/dev/null || { $(call debian,iperf3 iputils-ping util-linux); } || \
-	  echo "not installed: iperf3, ping or setpriv; tests that need them are skipped"
+	$(call pip,$<)
 	@touch $@
 
-$(STAMPS)/venv: requirements-dev.lock | $(VENV)/bin/python
-	@mkdir -p $(STAMPS)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
+# Each of these adds to the one before.
+$(STAMPS)/site: requirements/site.lock | $(STAMPS)/venv
+	$(call pip,$<)
 	@touch $@
 
-$(STAMPS)/native: $(STAMPS)/venv $(RUST)
+$(STAMPS)/test: requirements/test.lock $(STAMPS)/site
+	$(call pip,$<)
+	@touch $@
+
+$(STAMPS)/programs: Makefile
+	@mkdir -p $(STAMPS)
+	@sh tools/setup.sh programs tests $(TESTED_WITH)
+	@touch $@
+
+$(STAMPS)/lint: requirements/lint.lock $(STAMPS)/test $(STAMPS)/rust
+	$(call pip,$<)
+	@sh tools/setup.sh component $(RUST_FOLDER) clippy rustfmt
+	@touch $@
+
+# A C compiler links what Rust compiles.
+$(STAMPS)/rust: Cargo.toml tools/setup.sh | $(VENV)/bin/python
+	@mkdir -p $(STAMPS)
+	@sh tools/setup.sh programs needed cc=gcc,libc6-dev
+	@PYTHON=$(BIN)/python RUST=$(RUST) RUSTUP=$(RUSTUP) RUSTUP_VERSION=$(RUSTUP_VERSION) \
+	  RUSTUP_SHA256="$(RUSTUP_SHA256)" sh tools/setup.sh rust $(RUST_FOLDER) \
+	  "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
+	@touch $@
+
+$(STAMPS)/native: $(STAMPS)/venv $(STAMPS)/rust $(SOURCES)
 	@echo "building the Rust core: two to three minutes the first time"
 	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet \
 	  > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
@@ -188,4 +248,4 @@ $(STAMPS)/native: $(STAMPS)/venv $(RUST)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(STAMPS) target results dist site python/forebay/experiments
+	rm -rf $(VENV) $(STAMPS) $(RUST_FOLDER) target results dist site python/forebay/experiments

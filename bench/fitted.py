@@ -9,9 +9,10 @@ import sys
 from dataclasses import dataclass
 
 import forebay
-from forebay import _native, units
-from forebay.control.fit import Fitted, Place, fit
-from forebay.run.scenario import Dumbbell, Law
+from forebay import _native
+from forebay.base import quantities
+from forebay.scenarios.builder import Dumbbell, Law
+from forebay.theory.design.fitted_gains import Fitted, OperatingRange, fit
 
 #: Rate, packet, RTT in s, buffer in packets, flows: from a modem to a data centre.
 LINKS = [
@@ -35,16 +36,16 @@ class Row:
     """queue_pkts, deviation_pkts: in packets, over the last half of the run."""
 
     fitted: Fitted
-    place: Place
+    place: OperatingRange
     queue_pkts: float
     deviation_pkts: float
     utilisation: float
 
 
-def place(link: tuple[str, int, float, int, int]) -> Place:
+def place(link: tuple[str, int, float, int, int]) -> OperatingRange:
     rate, packet, rtt_s, buffer_pkts, flows = link
     rate_bps = round(_native.quantity("rate", rate, "rate"))
-    return Place(rate_bps, packet, (rtt_s, rtt_s), float(buffer_pkts), (float(flows),) * 2)
+    return OperatingRange(rate_bps, packet, (rtt_s, rtt_s), float(buffer_pkts), (float(flows),) * 2)
 
 
 def row(law: str, link: tuple[str, int, float, int, int]) -> Row:
@@ -65,8 +66,8 @@ def row(law: str, link: tuple[str, int, float, int, int]) -> Row:
             delay_s=rtt_s / 4,
             buffer_pkts=buffer_pkts,
             flows=flows,
-            packet=units.size(packet),
-            rtt=units.time(rtt_s),
+            packet=quantities.size(packet),
+            rtt=quantities.time(rtt_s),
             laws=[Law(law, fitted.params)],
         ).text()
     )

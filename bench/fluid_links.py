@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from forebay import ScenarioError
-from forebay.control.fit import fit
-from forebay.run import auto, experiment
+from forebay._native import ScenarioError, Sweep
+from forebay.runs import automatic_gains, experiment
 
 PACKET_BITS = 8 * 1500
 
@@ -77,10 +76,10 @@ ecn    = true
 
     def designed(self, sender: str) -> tuple[Link, str]:
         """The link with numbers in place of `gains = "auto"`, and how they were found."""
-        text, _, lines = auto.resolved(self.text(sender).encode(), "link")
-        (law,) = tomllib.loads(text.decode())["law"]
+        read = experiment.read(self.text(sender))
+        (law,) = tomllib.loads(read.text)["law"]
         words = [f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v!r}" for k, v in law.items()]
-        return replace(self, law="\n".join(words)), "; ".join(lines)
+        return replace(self, law="\n".join(words)), "; ".join(read.designed)
 
     def times(self, factor: int) -> Link:
         """As many times the flows and the rate: the same windows, round trips and probabilities,
@@ -167,7 +166,8 @@ def drawn(count: int, seed: int, sender: str) -> dict[str, Link]:
             continue
         link = Link(mbit_per_s, rtt_ms, flows, f'kind = "{law}"\ngains = "auto"')
         try:
-            made = fit(law, auto.place(experiment.read(link.text(sender)).plan))
+            (asked,) = Sweep(link.text(sender).encode(), "link").gains_requests([])
+            made = automatic_gains.fitted(asked)
         except ScenarioError as error:
             print(f"drawn anew: {error}")
             continue

@@ -9,11 +9,12 @@ import tempfile
 from pathlib import Path
 
 import forebay
-from forebay import _native, units
-from forebay.control.fit import Place, fit
-from forebay.identify import estimate, series
-from forebay.report import files
-from forebay.run.scenario import Dumbbell, Law
+from forebay import _native
+from forebay.base import quantities
+from forebay.identification import estimate, queue_records
+from forebay.pages import result_files
+from forebay.scenarios.builder import Dumbbell, Law
+from forebay.theory.design.fitted_gains import OperatingRange, fit
 
 #: Rate, packet, RTT in s, buffer in packets, flows, law.
 LINKS = [
@@ -34,7 +35,7 @@ def record(link: tuple[str, int, float, int, int, str], out: Path, duration_s: f
     """A run of long-lived Reno flows under a fitted law, as `forebay run` writes it."""
     rate, packet, rtt_s, buffer_pkts, flows, law = link
     rate_bps = round(_native.quantity("rate", rate, "rate"))
-    fitted = fit(law, Place(rate_bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
+    fitted = fit(law, OperatingRange(rate_bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
     result = forebay.run(
         Dumbbell(
             title=f"{law}, fitted",
@@ -46,12 +47,12 @@ def record(link: tuple[str, int, float, int, int, str], out: Path, duration_s: f
             delay_s=rtt_s / 4,
             buffer_pkts=buffer_pkts,
             flows=flows,
-            packet=units.size(packet),
-            rtt=units.time(rtt_s),
+            packet=quantities.size(packet),
+            rtt=quantities.time(rtt_s),
             laws=[Law(law, fitted.params)],
         ).text()
     )
-    files.write_tables(result, out)
+    result_files.write_tables(result, out)
 
 
 def main() -> None:
@@ -64,7 +65,7 @@ def main() -> None:
     for link in LINKS:
         with tempfile.TemporaryDirectory() as folder:
             record(link, Path(folder) / "run")
-            (one,) = series.read(Path(folder) / "run")
+            (one,) = queue_records.read_records(Path(folder) / "run")
         part = one.window(None, None)
         found, told = estimate.identify(part), estimate.identify(part, link[2])
         print(

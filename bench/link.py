@@ -23,8 +23,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from forebay.link import Outcome, settings
-from forebay.link import run as run_link
+from forebay.links import Outcome, settings
+from forebay.links import run as run_link
 
 #: Long enough that the transmission of a packet cannot be seen in a rate.
 EXACT_S = 12

@@ -18,9 +18,9 @@ import numpy as np
 
 import forebay
 from forebay import fluid
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.sawtooth import Rest
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.plant.ack_clocking import AckClockedEquilibrium
 
 #: Rate, RTT, flows and set-point; packets of 1000 bytes.
 LINKS = [
@@ -78,7 +78,9 @@ def noise(laws: list[str], seeds: int) -> None:
             made = design(law, rate, flows, rtt, target=target)
             moves = made.expected
             assert made.sawtooth is not None
-            window = float(Rest.signalled(made.sawtooth.point.probability).window_pkts)
+            window = float(
+                AckClockedEquilibrium.at_probability(made.sawtooth.point.probability).window_pkts
+            )
             if moves is None or made.sawtooth.settling_s > LONGEST_S / 3:
                 cells["deviation"].append("–")
                 cells["goodput"].append("–")
@@ -123,7 +125,7 @@ def cycles(seeds: int) -> None:
             swing, loop = made.cycle, made.sawtooth
             if swing is None or loop is None:
                 continue
-            window = float(Rest.signalled(loop.point.probability).window_pkts)
+            window = float(AckClockedEquilibrium.at_probability(loop.point.probability).window_pkts)
             numbers = {k: float(v) if v[-1].isdigit() else v for k, v in params}
             end_s = 60 + 60 * swing.period_s
             trace = fluid.run(

@@ -4,7 +4,7 @@
 
 Ten loops of hundreds of marked flows, so many that TCP's own noise seldom takes the probability to
 zero. At each gain an autoregression of the queue (least squares, all seeds together) gives the
-decay of its slowest ringing. The plant with packets in trains (forebay.control.expected) has a
+decay of its slowest ringing. The plant with packets in trains (expected_queue) has a
 curve of decay over gain; moved by as many decibels as bring it nearest to packets, as long as their
 probability is not cut at zero, it has its zero where their ringing would stay: that gain is the
 onset. Its interval is of the seeds (jackknife, 95 %). Prints the table of docs/theory.md, "The
@@ -25,15 +25,16 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
 import forebay
-from forebay.control import margins, roots
-from forebay.control.cycle import of as cycle_of
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.expected import expected, trains
-from forebay.control.gain import Terms
-from forebay.control.loop import Loop
-from forebay.control.sawtooth import Sawtooth
-from forebay.report.plots import COLOURS, STYLE, Plot
+from forebay.figures.plot import Plot
+from forebay.figures.style import COLOURS, STYLE
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop import margins, poles
+from forebay.theory.loop.expected_queue import expected, trains
+from forebay.theory.loop.frequency_response import Terms
+from forebay.theory.loop.limit_cycle import of as cycle_of
+from forebay.theory.loop.loop import Loop
+from forebay.theory.plant.ack_clocking import AckClockedPlant
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +94,7 @@ def scaled(one: Design, factor: float) -> list[tuple[str, str]]:
 
 
 def loop_at(one: Design, params: Sequence[tuple[str, str]]) -> Loop:
-    found = Sawtooth(one.link.model(one.law, params)).at(one.link.flows, one.link.rtt_s)
+    found = AckClockedPlant(one.link.model(one.law, params)).loop_at(one.link.flows, one.link.rtt_s)
     assert found is not None
     return found
 
@@ -149,7 +150,7 @@ def decays(one: Design, gains_db: Floats, plant: Callable[[Loop], Terms]) -> Flo
     omega = loop_at(one, scaled(one, 1.0)).margins.phase_crossover_rad_s
     found = []
     for gain_db in gains_db:
-        all_roots = roots.roots(plant(loop_at(one, scaled(one, 10 ** (gain_db / 20)))))
+        all_roots = poles.roots(plant(loop_at(one, scaled(one, 10 ** (gain_db / 20)))))
         near = [s.real for s in all_roots if omega / 1.6 < s.imag < omega * 1.6]
         found.append(max(near, default=math.nan))
     return np.array(found)

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import polars as pl
 
-from forebay.link import run as run_link
-from forebay.link import settings
-from forebay.run.metrics import COST
+from forebay.base.metrics import COST
+from forebay.links import run as run_link
+from forebay.links import settings
 from forebay.store import choice
 
 BIN = Path(sys.executable).parent

@@ -24,7 +24,7 @@ from pathlib import Path
 import polars as pl
 
 import forebay
-from forebay.run.metrics import COST, METRICS
+from forebay.base.metrics import COST, METRICS
 from forebay.store import choice, rows
 
 FOREBAY = str(Path(sys.executable).parent / "forebay")

@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from forebay import _native
-from forebay.run import stats
+from forebay.base import statistics
 from forebay.store import choice
-from forebay.tune import candidates, check
-from forebay.tune.candidates import GOALS, Candidate, Params
-from forebay.tune.ranges import Ranges
-from forebay.tune.tuning import SCREENING_SEEDS
+from forebay.tuning import candidates, check
+from forebay.tuning.candidates import GOALS, Candidate, Params
+from forebay.tuning.ranges import Ranges
+from forebay.tuning.tuning import SCREENING_SEEDS
 
 HERE = Path(__file__).resolve().parent
 
@@ -50,7 +50,9 @@ class Case:
     tcp: str = "reno"
 
     def ranges(self, trace: str | None) -> Ranges:
-        return Ranges.of(self.rate, self.rtt, self.flows, self.packet, self.buffer, trace, self.tcp)
+        return Ranges.from_texts(
+            self.rate, self.rtt, self.flows, self.packet, self.buffer, trace, self.tcp
+        )
 
     def command(self, trace: str | None) -> list[str]:
         rate = ["--trace", str(trace)] if self.rate is None else ["--rate", self.rate]
@@ -132,14 +134,14 @@ def table(case: Case, done: list[check.Checked]) -> tuple[list[str], bool]:
     scored = []
     for one in done:
         values = getattr(one, goal.least).max(axis=0)
-        value, half = stats.mean_and_interval(values)
-        more, more_half = stats.mean_and_interval(values - mine)
-        pair = stats.compare({"a": dict(enumerate(values)), "b": dict(enumerate(mine))})
+        value, half = statistics.mean_and_interval(values)
+        more, more_half = statistics.mean_and_interval(values - mine)
+        pair = statistics.compare({"a": dict(enumerate(values)), "b": dict(enumerate(mine))})
         p = pair[0].p if pair and one is not done[0] else math.nan
         goodput = float(one.relative(best).min())
         # A thousandth, as a goodput has digits enough to differ by chance.
         kept = goodput >= 1 - goal.give_up - 1e-3
-        beaten = one is done[0] or not kept or (more > 0 and p < 1 - stats.LEVEL)
+        beaten = one is done[0] or not kept or (more > 0 and p < 1 - statistics.LEVEL)
         wins = wins and beaten and (one is not done[0] or kept)
         verdict = "" if kept else "misses the goal's goodput"
         if kept and one is not done[0] and not beaten:

@@ -4,35 +4,31 @@
 figures and its report; `forebay.laws()` lists the laws, `forebay.schema()` gives the JSON
 Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind a law.
 `forebay.design` finds gains for a link, `forebay.map` says where a law is stable, `forebay.tune`
-searches one law for a range of links, `forebay.fluid` has the fluid model. What they return draws
-itself by `plot()`, and shows itself in a notebook.
+searches one law for a range of links, `forebay.fluid` has the fluid model. `forebay.suite` runs
+RFC 7928, `forebay.replay` the papers, `forebay.validate` real flows beside simulated ones. What
+most of them return draws itself by `plot()`, and shows itself in a notebook.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from forebay._native import Packet, Queue, ScenarioError, __version__, laws, queues, schema
-from forebay.lazy import getter
+from forebay.base.lazy_names import getter
 
 if TYPE_CHECKING:
     from forebay import fluid
-    from forebay.control.mapped import map  # noqa: A004
-    from forebay.control.notebook import design
-    from forebay.link.net import link
-    from forebay.report.result import Result
-    from forebay.run.api import Interrupted, RunError, run
-    from forebay.run.prototypes import Controller
-    from forebay.run.sessions import session
-    from forebay.study.api import study
-    from forebay.tune.api import tune
-else:
-    # `forebay.run` and its like are functions, and folders have the same names. Python sets an
-    # attribute to a folder once, when it is first loaded: so they are loaded here, and their names
-    # freed (docs/decisions/006).
-    from forebay import link, run, study, tune
-
-    del link, run, study, tune
-
+    from forebay.designs.drawn_design import design
+    from forebay.links.net import link
+    from forebay.mapping.stability_map import map  # noqa: A004
+    from forebay.replays.replay import replay
+    from forebay.results.result import Result
+    from forebay.results.run import Interrupted, RunError, run
+    from forebay.runs.sessions import session
+    from forebay.scenarios.python_laws import Controller
+    from forebay.studies.api import study
+    from forebay.suites.suite import suite
+    from forebay.tuning.api import tune
+    from forebay.validation.validate import validate
 __all__ = [
     "Controller",
     "Interrupted",
@@ -48,27 +44,33 @@ __all__ = [
     "link",
     "map",
     "queues",
+    "replay",
     "run",
     "schema",
     "session",
     "study",
+    "suite",
     "tune",
+    "validate",
 ]
 
 # Loaded when first asked for: numpy, polars and scipy take longer to load than `forebay laws`
 # takes to run.
 _LATER = {
-    "Controller": "run.prototypes",
-    "Interrupted": "run.api",
-    "Result": "report.result",
-    "RunError": "run.api",
-    "design": "control.notebook",
-    "link": "link.net",
-    "map": "control.mapped",
-    "run": "run.api",
-    "session": "run.sessions",
-    "study": "study.api",
-    "tune": "tune.api",
+    "Controller": "scenarios.python_laws",
+    "Interrupted": "results.run",
+    "Result": "results.result",
+    "RunError": "results.run",
+    "design": "designs.drawn_design",
+    "link": "links.net",
+    "map": "mapping.stability_map",
+    "replay": "replays.replay",
+    "run": "results.run",
+    "session": "runs.sessions",
+    "study": "studies.api",
+    "suite": "suites.suite",
+    "tune": "tuning.api",
+    "validate": "validation.validate",
 }
 
 _later = getter(__name__, _LATER)

@@ -31,6 +31,9 @@ class RegistryEntry(TypedDict):
     name: str
     title: str
     source: str
+    #: whether each flow has a queue and a loop of its own, by the defaults of the discipline; of a
+    #: law, in the discipline that it comes in
+    per_flow: bool
     params: list[ParamInfo]
 
 class LawEntry(RegistryEntry):
@@ -44,6 +47,12 @@ class LawEntry(RegistryEntry):
     set_point: str | None
     #: why real packets differ from simulated ones: a noun, and sentences
     reality: tuple[str, str] | None
+    #: whether there is a design rule
+    has_rule: bool
+    #: whether there is a linear model, by its defaults
+    modelled: bool
+    #: whether it couples the probabilities of classic flows and of those of L4S (RFC 9332)
+    coupled: bool
 
 class SenderEntry(TypedDict):
     name: str
@@ -52,6 +61,10 @@ class SenderEntry(TypedDict):
     growth: str
     #: the Linux kernel's name of the congestion control that is most like it
     kernel: str
+    #: how its window answers marks, and drops, in linear theory, as `--tcp` of designs names it;
+    #: None where that has nothing of it
+    window_law: str | None
+    window_law_on_drops: str | None
 
 class Queue:
     """What a prototype sees of its queue; the packet being sent is not in it."""
@@ -103,6 +116,12 @@ class KeyInfo(TypedDict):
     doc: str
 
 def keys() -> list[KeyInfo]: ...
+
+#: a link (rate in bit/s, delay in s, one way), another one, and the usual packet in bytes
+Links = tuple[tuple[int, float], tuple[int, float], int]
+#: numbers of laws at a point: of each its number in the file, and its parameters
+PointGains = Sequence[tuple[int, Sequence[tuple[str, Parameter]]]]
+
 def plan(
     text: bytes,
     file: str,
@@ -111,9 +130,98 @@ def plan(
     laws: Sequence[str | Callable[..., object]] = ...,
     seeds: int | None = None,
     read: Callable[[str], bytes | None] | None = None,
+    without_own_laws: bool = False,
+    link: Links | None = None,
+    rows: Sequence[Sequence[object]] | None = None,
+    gains: Sequence[PointGains] = ...,
 ) -> Plan:
-    """`laws` are names, and prototypes: `forebay.run.prototypes` says what those have. `read` gives
-    what is in a file that the scenario names, or None."""
+    """Every point of a scenario, or those of `rows`, each with what the sweep's keys are set to and
+    with `gains` for the laws that ask for numbers there.
+
+    `laws` are names, and prototypes: `forebay.scenarios.python_laws` says what those have; the
+    file's take no part `without_own_laws`. `read` gives what is in a file that the scenario names,
+    or None. `link` moves the scenario from one link to another. Without rows, ranges are drawn by
+    `forebay.scenarios.samples`, and laws that ask are designed by `forebay.runs.automatic_gains`.
+    """
+
+class Sweep:
+    """The points of a scenario, made when they are asked for: there may be a million."""
+
+    def __init__(
+        self,
+        text: bytes,
+        file: str,
+        *,
+        sets: list[tuple[str, str]] = ...,
+        laws: Sequence[str | Callable[..., object]] = ...,
+        seeds: int | None = None,
+        read: Callable[[str], bytes | None] | None = None,
+    ) -> None: ...
+    #: what a point sets, in the order of its row
+    keys: list[str]
+    #: keys that vary together with the rows of their values, for each line of lists
+    lists: list[tuple[list[str], list[list[Any]]]]
+    #: key, low end, high end and unit of each range that is sampled
+    ranges: list[tuple[str, float, float, str]]
+    #: points of the sample, which are the fastest; 1 without one
+    samples: int
+    def __len__(self) -> int: ...
+    def row(self, index: int) -> list[Any]:
+        """What a point sets, by its number; the last key is fastest."""
+    def gains_requests(self, row: Sequence[object]) -> list[GainsRequest]:
+        """The laws that ask for numbers at the point of this row. Senders that the sweep compares
+        ask alike."""
+    def plan(self, rows: Sequence[Sequence[object]], gains: Sequence[PointGains] = ...) -> Plan: ...
+
+class GainsRequest:
+    """A law that asks for numbers, and the link and load that these are for."""
+
+    def __init__(
+        self,
+        law: int,
+        label: str,
+        kind: str,
+        given: Sequence[tuple[str, Parameter]],
+        per_flow: bool,
+        rate_bps: int,
+        packet_bytes: int,
+        rtt_s: tuple[float, float],
+        room_pkts: float,
+        flows: tuple[float, float] | None,
+        tcp: str,
+    ) -> None: ...
+    #: number of its `[[law]]`; those that only `--law` names come last
+    law: int
+    label: str
+    kind: str
+    #: parameters that have numbers; of a sweep the first
+    given: list[tuple[str, Parameter]]
+    #: whether it closes one loop for each flow, and not one for all
+    per_flow: bool
+    #: of the bottleneck, the greatest over every point and every change
+    rate_bps: int
+    packet_bytes: int
+    #: least and most propagation both ways
+    rtt_s: tuple[float, float]
+    #: the smallest buffer, in packets
+    room_pkts: float
+    #: fewest and most long-lived flows; None without any
+    flows: tuple[float, float] | None
+    #: their sender, as `--tcp` of designs names it
+    tcp: str
+
+class Designed:
+    """Numbers that were designed for a law of a plan."""
+
+    def __init__(
+        self, law: int, label: str, params: Sequence[tuple[str, Parameter]], line: str
+    ) -> None: ...
+    #: as `GainsRequest` has it
+    law: int
+    label: str
+    params: list[tuple[str, Parameter]]
+    #: what it was designed for, in a sentence
+    line: str
 
 class LawInfo:
     """A law at one point; `params` with their values, in the order of the law's table."""
@@ -128,6 +236,7 @@ class LawInfo:
         params: Sequence[tuple[str, Parameter]],
         target_pkts: float | None,
         queue: str | None,
+        per_flow: bool,
     ) -> None: ...
     label: str
     #: name in the registry; None for a prototype
@@ -141,6 +250,8 @@ class LawInfo:
     target_pkts: float | None
     #: the discipline that holds it, as a scenario writes it; None for the default
     queue: str | None
+    #: whether that gives each flow a queue, and the law a loop for each
+    per_flow: bool
 
 class LinkInfo:
     """A link, and the queue before it."""
@@ -300,6 +411,8 @@ class Plan:
     laws: list[str]
     seeds: list[int]
     points: tuple[PointInfo, ...]
+    #: one for each law that asked for numbers
+    designed: tuple[Designed, ...]
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for
         each law; None for a prototype. How a scenario is spelled is in none of them."""
@@ -314,6 +427,15 @@ class Plan:
 
         `only` leaves out all but these (point, law, seed), the first two as indices.
         """
+    def fluid(self, *, sawtooth: bool = False, step: str = "auto") -> list[FluidTrace]:
+        """Every law at every point as a fluid; with `sawtooth`, windows are described more closely
+        than by the published equations. Raises `ScenarioError` for what the fluid cannot express.
+        """
+    def session(
+        self, seed: int, *, set_point: str | None = None, interval: str = "10ms"
+    ) -> Session:
+        """One run of the first law at the first point; with a `set_point`, the caller steers a law
+        around it in place of that law, whose controller samples each `interval`."""
 
 class Batch:
     done: bool
@@ -417,16 +539,6 @@ class Fault:
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
-def fluid_scenario(
-    text: bytes,
-    file: str,
-    *,
-    sets: list[tuple[str, str]] = ...,
-    laws: list[str] = ...,
-    sawtooth: bool = False,
-    step: str = "auto",
-    read: Callable[[str], bytes | None] | None = None,
-) -> list[FluidTrace]: ...
 
 class FluidTrace:
     """Columns of a fluid run; the two-dimensional ones have a row per bottleneck or class."""
@@ -521,6 +633,9 @@ class LawModel:
     def slowed_by(self) -> str | None:
         """The goal or parameter that makes a designed loop slower where it is smaller."""
     @property
+    def coupling(self) -> float | None:
+        """k of a law that couples the probabilities of classic flows and of those of L4S."""
+    @property
     def rate_control(self) -> tuple[float, float, float, float] | None:
         """Utilisation, k_p, k_i and k_d of a law that acts on rates; None for one that acts on
         the queue."""
@@ -556,6 +671,147 @@ class LawModel:
         as numbers: flows, RTT, the plant's gain and both poles, the law's direct gain, weight and
         interval of its average (−1 without), interval of its sampler (−1 without), length of the
         sampler's numerator, numerator and denominator."""
+
+def windows_pkts(
+    window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Windows at rest in packets, of probabilities and round trips; `window_law` as `--tcp` of
+    designs names it. Raises `ValueError` for one that there is not."""
+
+def least_window_pkts(window_law: str) -> float:
+    """The least window that a sender keeps."""
+
+def window_motions(
+    window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """(a, b, e, c) of windows around their rest, with a row for each:
+    x' = a·x + b·δp(t − R) + e·δR, δW = c·x."""
+
+def cubic_share(probability: float, rtt_s: float) -> float:
+    """How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region."""
+
+class FlowMix:
+    """Classes of flows with window laws and round trips of their own, scaled to any number of flows
+    and any mean round trip: `shares` are of the flows, `rtt_ratios` of each round trip without a
+    queue to the mean. Columns have a number for each row."""
+
+    def __init__(
+        self, window_laws: Sequence[str], shares: Sequence[float], rtt_ratios: Sequence[float]
+    ) -> None: ...
+    def probabilities(
+        self,
+        flows: NDArray[np.float64],
+        propagation_s: NDArray[np.float64],
+        queue_pkts: NDArray[np.float64],
+        capacity_pkts_per_s: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """The probability with which each number of flows fills a link, with a queue there."""
+    def flows(
+        self,
+        probability: NDArray[np.float64],
+        propagation_s: NDArray[np.float64],
+        queue_pkts: NDArray[np.float64],
+        capacity_pkts_per_s: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """How many flows fill a link at a probability, with a queue there."""
+    def reno_flows(
+        self,
+        flows: NDArray[np.float64],
+        propagation_s: NDArray[np.float64],
+        queue_pkts: NDArray[np.float64],
+        capacity_pkts_per_s: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """How many flows of Reno need the same probability as each number of these."""
+    def settle(
+        self, law: LawModel, flows: NDArray[np.float64], propagation_s: NDArray[np.float64]
+    ) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+        """How each number of flows with a mean round trip without a queue settles under a law, as
+        `LawModel.rest` has it of Reno's: how, queue in packets, probability; nan for what does not
+        apply. "small": a window would be less than its sender keeps."""
+
+#: Gain, poles, shares of the poles (None for their product), and delay in s.
+PathColumns = tuple[
+    NDArray[np.float64],
+    Sequence[NDArray[np.complex128]],
+    Sequence[NDArray[np.complex128]] | None,
+    NDArray[np.float64],
+]
+#: Interval in s, numerator and denominator in z⁰, z⁻¹, ….
+SamplerColumns = tuple[
+    NDArray[np.float64], Sequence[NDArray[np.float64]], Sequence[NDArray[np.float64]]
+]
+
+class Loops:
+    """Loops of one kind, and their gains at complex s. Every column is of one dimension and has one
+    number, or one for each loop. s has a row for each loop, or one for all; so has what is found.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[PathColumns],
+        direct: NDArray[np.float64],
+        sampler: SamplerColumns | None,
+        hybrid: bool,
+        folds: Sequence[int] | None,
+    ) -> None:
+        """`folds` are the terms of Poisson's sum that are counted besides the first; None for as
+        many as are enough. Raises `ValueError` for columns of different lengths."""
+    def plant(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """G(s): gain, poles and delay."""
+    def pulse(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Z{H·G} at z = e^{sT}."""
+    def law(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """D(e^{sT})."""
+    def hold(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """H/T = (1 − e^{−sT})/(sT)."""
+    def inner(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """d·G, the loop that the part of the law that acts at once closes."""
+    def outer(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """L_s at the sampler; the whole loop where nothing acts at once."""
+    def loop_gain(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """L, whose 1 + L is zero at the roots of the closed loop."""
+    def sensitivity(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """What a sine on the queue becomes in the closed loop."""
+    def counted_folds(self, s: NDArray[np.complex128], least_share: float) -> list[int]:
+        """Which of the terms of Poisson's sum are more than this share of what the sampler sees, at
+        any of these s of any loop."""
+
+def step_response(
+    decay: NDArray[np.complex128],
+    new: NDArray[np.complex128],
+    old: NDArray[np.complex128],
+    delay_steps: Sequence[int],
+    *,
+    smoothing: float | None,
+    direct: float,
+    sampled: tuple[int, Sequence[float], Sequence[float]] | None,
+    change: float,
+    steps: int,
+) -> NDArray[np.float64]:
+    """Deviation of the queue at each of `steps` + 1 times after a change of this size at the
+    plant's input. A mode keeps `decay` of itself over a step, and gains `new` times the input that
+    is held `delay_steps` before and `old` times that of a step before. `smoothing`: share of the
+    way that the average goes to the queue in a step; None without one. `direct`: gain of what acts
+    at once. `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, …."""
+
+def saturated_moments(
+    noise: NDArray[np.float64],
+    *,
+    decay: float,
+    kicks_pkts: tuple[float, float],
+    round_trip_steps: int,
+    answers: Sequence[tuple[float, int]],
+    sampled: tuple[int, Sequence[float], Sequence[float]],
+    rest_pkts: float,
+    rest_probability: float,
+    unseen: int,
+) -> tuple[float, float, float, float]:
+    """A loop driven by noise whose queue and probability do not go below zero, for many queues at
+    once: mean queue, its deviation, mean of what it would have been below zero, deviation of the
+    probability. `noise` has a row for each step and a normal number for each queue; it moves a
+    queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later. `decay`:
+    what a deviation keeps of itself in a step. `answers`: packets for each step of probability, and
+    steps of their delay, by each path. `unseen`: steps that are not counted."""
 
 class MeasureEntry(TypedDict):
     """A number that is taken from a run; a value times `scale` is in `unit`."""
@@ -628,6 +884,10 @@ class SearchSpace:
 
 def quantity(key: str, text: str, kind: str) -> float:
     """A "time" in s, a "rate" in bit/s, a "size" in bytes or a "queue" in packets."""
+
+def number_and_unit(text: str) -> tuple[float, str] | None:
+    """A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "B", "p", "%", or
+    empty for a plain number), and that unit; None for another text."""
 
 def set_point_pkts(key: str, text: str, rate_bps: int, packet_bytes: int) -> float:
     """The queue in packets that a set-point such as "50p" or "15ms" means at this link."""
@@ -831,24 +1091,9 @@ class Step:
     p: float
 
 class Session:
-    """One run of a scenario's first point, which waits after each sample.
+    """One run that waits after each sample: `Plan.session` makes it. The caller may steer its
+    law."""
 
-    The caller steers its law around `set_point`, "20p" or "15ms"; the law's controller samples each
-    `interval`. With `law`, that law runs instead, and cannot be steered. Raises `ScenarioError`.
-    """
-
-    def __init__(
-        self,
-        text: bytes,
-        file: str,
-        seed: int,
-        *,
-        sets: list[tuple[str, str]] = ...,
-        set_point: str = "50p",
-        interval: str = "10ms",
-        law: str | Callable[..., object] | None = None,
-        read: Callable[[str], bytes | None] | None = None,
-    ) -> None: ...
     interval_s: float
     duration_s: float
     rate_bps: int

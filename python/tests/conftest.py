@@ -7,14 +7,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+import tempfile
+import traceback
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TextIO
+from unittest import mock
 
 import pytest
 
-from forebay.link import LinkError, settings
-from forebay.link import run as run_link
+from forebay.base import signals
+from forebay.cli.main import main
+from forebay.figures import style
 
 # Every test makes its runs: one that found them in a store would test nothing. Those of the store
 # choose their own.
@@ -109,9 +117,13 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "forebay.cli", *map(str, arguments)]
 
 
+#: They enter other namespaces, serve until they are stopped, or take over the terminal.
+OWN_PROCESS = {"link", "studio", "doctor", "validate"}
+
+
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    """Runs `forebay` in a directory of its own, with its output as text."""
+def process(tmp_path: Path) -> Cli:
+    """Runs `forebay` as a process, in a directory of its own, with its output as text."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -121,9 +133,77 @@ def cli(tmp_path: Path) -> Cli:
     return run
 
 
+@pytest.fixture
+def cli(tmp_path: Path, process: Cli) -> Cli:
+    """What `process` does, in this process: the start of Python and the import of libraries are
+    most of a short command's time. Commands that are about processes have one of their own."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        if str(arguments[0]) in OWN_PROCESS:
+            return process(*arguments)
+        return run_here(command(*arguments), tmp_path)
+
+    return run
+
+
+def run_here(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command line of `command` in this process, and leaves the process as it was."""
+    with as_a_process(folder) as (out, err):
+        try:
+            with mock.patch.object(sys, "argv", words[2:]):
+                main()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            traceback.print_exc()
+            status = 1
+        texts = []
+        for file in (out, err):
+            file.flush()
+            file.seek(0)
+            texts.append(file.read())
+    return subprocess.CompletedProcess(words, status, *texts)
+
+
+@contextmanager
+def as_a_process(folder: Path) -> Iterator[tuple[TextIO, TextIO]]:
+    """What a process of Python has of its own: streams, a folder, environment, signals, warnings
+    that are printed, and settings of the package. What goes to the streams can be read."""
+    with ExitStack() as stack:
+        names = ("stdout", "stderr", "stdin")
+        streams = [
+            stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in names
+        ]
+        for name, stream in zip(names, streams, strict=True):
+            stack.enter_context(mock.patch.object(sys, name, stream))
+        stack.enter_context(mock.patch.dict(os.environ))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("default")
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+        warnings.showwarning = lambda message, category, filename, lineno, file=None, line=None: (
+            print(warnings.formatwarning(message, category, filename, lineno), file=sys.stderr)
+        )
+        for number in signals.ENDING:
+            stack.callback(signal.signal, number, signal.getsignal(number))
+            signal.signal(
+                number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            )
+        stack.callback(signals._came.clear)
+        stack.callback(style.use, "screen")
+        stack.callback(os.chdir, Path.cwd())
+        os.chdir(folder)
+        yield streams[0], streams[1]
+
+
 @cache
 def why_no_link() -> str:
     """Why this machine has no link for real traffic; empty where it has."""
+    # What only Linux has.
+    from forebay.links import LinkError, settings
+    from forebay.links import run as run_link
+
     try:
         run_link(settings("10Mbit/s"), ["true"], timeout_s=60)
     except LinkError as error:
@@ -204,3 +284,39 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             *watch.late_and_tasks
         )
     return report
+
+
+#: Tests that take seconds go first, or a core ends the run alone with one of them.
+LONG = (
+    "test_docs.py::test_every_block_runs",
+    "test_wheel.py",
+)
+
+
+#: Marked as Linux's own, whole.
+LINUX = {
+    *("test_capi", "test_docs", "test_doctor", "test_full_disk", "test_interrupt", "test_link"),
+    *("test_link_any", "test_setup", "test_studio_link", "test_study_ends", "test_validate"),
+    *("test_watch", "test_wheel"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem in LINUX:
+            item.add_marker("linux")
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was skipped, a line for each reason."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for report in terminalreporter.stats.get("skipped", []):
+        _, _, reason = report.longrepr
+        by_reason[reason.removeprefix("Skipped: ")].append(report.nodeid)
+    if not by_reason:
+        return
+    terminalreporter.section("skipped, and why")
+    for reason, tests in sorted(by_reason.items(), key=lambda each: -len(each[1])):
+        files = sorted({Path(test.partition("::")[0]).name for test in tests})
+        terminalreporter.line(f"{len(tests):4} {reason} ({', '.join(files)})")

@@ -18,8 +18,9 @@ from polars.testing import assert_frame_equal
 from scipy import stats
 
 import forebay
-from forebay.report.result import Result
-from forebay.run import experiment, progress
+from forebay.base import progress
+from forebay.results.result import Result
+from forebay.runs import execution, experiment
 
 
 def test_tables(scenario: Path) -> None:
@@ -125,7 +126,7 @@ class Interrupting(Result):
 
 def test_an_interrupted_report_leaves_nothing(scenario: Path) -> None:
     read = experiment.read(scenario, laws=["pi"], seeds=1)
-    result = Interrupting(read, experiment.execute(read))
+    result = Interrupting(read, execution.execute(read))
     with pytest.raises(KeyboardInterrupt):
         result.report(scenario.parent / "a" / "b" / "c")
     assert [path.name for path in scenario.parent.iterdir()] == ["two.toml"]
@@ -142,7 +143,7 @@ def test_functions_keep_their_names_whatever_is_loaded() -> None:
         "print(sorted(set(forebay.__all__) - set(dir(forebay))))\n"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "forebay.run.api forebay.link.net\n[]\n"
+    assert done.stdout == "forebay.results.run forebay.links.net\n[]\n"
 
 
 def test_a_scenario_may_be_a_text_or_tables(scenario: Path) -> None:

@@ -11,9 +11,8 @@ import pytest
 from conftest import Cli
 
 import forebay
-from forebay.replay import runs
-from forebay.report import words
-from forebay.run import experiment
+from forebay.runs import descriptions, experiment
+from forebay.store import keys
 
 SCENARIO = """
 duration = "3s"
@@ -55,7 +54,7 @@ def test_a_list_makes_the_queue_that_it_must(tmp_path: Path) -> None:
     (run,) = result.runs
     assert run.metrics["delay_mean_s"] == pytest.approx(0.004, rel=1e-3)
     assert run.metrics["forwarded_packets"] == 200
-    described = words.describe(result).traffic[0].replace("\N{NO-BREAK SPACE}", " ")
+    described = descriptions.describe(result).traffic[0].replace("\N{NO-BREAK SPACE}", " ")
     assert described == (
         "200 packets of 2 flows from two.csv, as they came: packets of at most 1500 bytes, "
         "in 1.98 s, starting at 1 ms."
@@ -65,14 +64,15 @@ def test_a_list_makes_the_queue_that_it_must(tmp_path: Path) -> None:
 def test_another_file_makes_other_runs(tmp_path: Path) -> None:
     path = scenario(tmp_path, "two.csv")
 
-    def places() -> list[tuple[str, int]]:
-        return [job.key for job in runs.jobs(experiment.read(path))]
+    def configs() -> list[str | None]:
+        return keys.configs(experiment.read(path).plan, 0)
 
     packets(tmp_path, "two.csv")
-    first = places()
-    assert places() == first
+    first = configs()
+    assert first and None not in first
+    assert configs() == first
     packets(tmp_path, "two.csv", gap_s=0.009)
-    assert not set(places()) & set(first)
+    assert not set(configs()) & set(first)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,16 +13,17 @@ import polars as pl
 import pytest
 
 from forebay import _native
-from forebay.atlas import maps, page, places, runs
-from forebay.atlas.places import Axis
-from forebay.run import experiment
+from forebay.runs import experiment
 from forebay.store import choice
 from forebay.store.store import Store
-from forebay.study import making
-from forebay.study.points import Points
-from forebay.study.study import Study
-from forebay.study.threads import Threads
+from forebay.studies import making
+from forebay.studies.points import Points
+from forebay.studies.study import Study
+from forebay.studies.threads import Threads
+from tools.atlas import maps, page, places, runs
+from tools.atlas.places import Axis
 
+ROOT = Path(__file__).parents[2]
 SCENARIO = "studies/atlas"
 LAWS = ("droptail", "pi", "codel", "fq-codel", "pi2", "dualpi2")
 
@@ -50,7 +52,7 @@ def test_the_study_has_every_law_and_enough_runs() -> None:
     points = Points(SCENARIO)
     assert sorted(points.laws) == sorted(entry["name"] for entry in _native.laws())
     assert points.configs * points.seeds >= 50_000
-    ranges = {key: (one.low, one.high, one.unit) for key, one in points.design.sampled}
+    ranges = {key: (low, high, unit) for key, low, high, unit in points.sweep.ranges}
     assert ranges == {
         "bottleneck.rate": (1, 1000, "Mbit/s"),
         "traffic.0.rtt": (5, 300, "ms"),
@@ -73,7 +75,7 @@ def test_the_study_has_every_law_and_enough_runs() -> None:
 def test_a_table_of_the_runs(small: tuple[Points, Store]) -> None:
     found = runs.read(*small)
     assert (found.points, found.table.height, found.failed) == (8, 8 * len(LAWS), {})
-    assert found.of_flows == ["fq-codel", "dualpi2"]
+    assert found.per_flow == ["fq-codel"]
     assert found.designed == ["pi"]
     assert found.cpu_s > 0
     frame = Study(*small, 1).frame()
@@ -170,8 +172,12 @@ def test_a_map_shows_each_cell_that_has_points(small: tuple[Points, Store]) -> N
 
 
 def test_without_runs_one_line(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "forebay.atlas", "--points", "sobol 1", "out"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-m", "tools.atlas", "--points", "sobol 1", "out"]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert (
         done.stderr == "studies/atlas: none of its runs is in the store; forebay study makes them\n"

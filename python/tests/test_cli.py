@@ -16,8 +16,8 @@ import pytest
 from conftest import SCENARIO, Cli, command
 
 import forebay
-from forebay.run import experiment, memory
-from forebay.run import metrics as run_metrics
+from forebay.base import metrics as run_metrics
+from forebay.runs import execution, experiment, memory
 
 #: What programs that read `--json` rely on, in this order.
 METRICS = [
@@ -422,7 +422,7 @@ def test_too_many_samples_are_refused_in_total(
     monkeypatch.setattr(memory, "free_bytes", lambda: 1e9)
     read = experiment.read(scenario, sets=["sample=1us"], seeds=10)
     with pytest.raises(forebay.ScenarioError) as refused:
-        experiment.execute(read, 2)
+        execution.execute(read, 2)
     line = str(refused.value)
     assert line.startswith('sample: found "1us", about 18.5 GB of samples in 40 runs, allowed: ')
     # What it names does fit, and hardly more.

@@ -14,13 +14,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from forebay import ScenarioError, _native, fluid, run
-from forebay.control import maps
-from forebay.control.design import design
-from forebay.control.designed import Design
+from forebay.mapping import stability
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
 
 #: All but two: DualPI2 is two queues, which the fluid has not; Adaptive RED moves max_p where its
 #: linear model holds it, and swings where its average is slower than that (docs/theory.md).
-LAWS = [law for law in maps.modelled() if law not in ("dualpi2", "ared")]
+LAWS = [
+    law
+    for law in (entry["name"] for entry in _native.laws() if entry["modelled"])
+    if law not in ("dualpi2", "ared")
+]
 #: Away from the edge of stability, in dB, everything has to be of one mind.
 CLEAR_DB = 3.0
 #: Longest fluid run.
@@ -63,7 +67,7 @@ def margin_db(made: Design) -> float:
 def check_map(made: Design) -> None:
     """The cell of the design in a map of four."""
     link, flows = made.link, made.link.flows
-    drawn = maps.stability_map(
+    drawn = stability.stability_map(
         made.law,
         link,
         made.params,

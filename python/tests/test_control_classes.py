@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from forebay._native import ScenarioError
-from forebay.control import gain, maps
-from forebay.control.classes import Classes, Coupled
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.link import Link
-from forebay.control.loop import Loop
-from forebay.run.api import run
+from forebay.mapping import stability
+from forebay.results.run import run
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop import frequency_response as gain
+from forebay.theory.loop import many_loops
+from forebay.theory.loop.loop import Loop
+from forebay.theory.plant.classes_at_rest import CoupledEquilibrium
+from forebay.theory.plant.coupled_classes import CoupledPlant
+from forebay.theory.plant.loaded_link import LoadedLink
 
 
 def made(law: str = "dualpi2", l4s_flows: float = 5, **options: str) -> Design:
@@ -29,7 +32,7 @@ def made(law: str = "dualpi2", l4s_flows: float = 5, **options: str) -> Design:
     return design(law, flows=10, l4s_flows=l4s_flows, **given)  # type: ignore[arg-type]
 
 
-def both(one: Design) -> Classes:
+def both(one: Design) -> CoupledEquilibrium:
     assert one.classes is not None
     return one.classes
 
@@ -157,10 +160,10 @@ def test_a_loop_with_a_greater_gain_than_its_margin_is_unstable() -> None:
 
 @pytest.mark.parametrize("axis", ["rtt", "rate"])
 def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
-    link = Link.of("40Mbit/s", "1500B", 100, "60ms", "15ms", "2000p", 5)
+    link = LoadedLink.from_texts("40Mbit/s", "1500B", 100, "60ms", "15ms", "2000p", 5)
     spans = {"rtt": (0.005, 0.4), "rate": (4e6, 2e8)}
     params = [("target", "15ms")]
-    drawn = maps.stability_map("dualpi2", link, params, (2, 100), axis, spans[axis], 12)
+    drawn = stability.stability_map("dualpi2", link, params, (2, 100), axis, spans[axis], 12)
     assert {"linear", "saturated"} <= set(drawn.rest.ravel())
     assert drawn.stable.any()
     assert (~drawn.stable[drawn.rest == "linear"]).any()
@@ -170,28 +173,30 @@ def test_a_map_is_the_loops_of_its_cells(axis: str) -> None:
             if axis == "rtt"
             else replace(link, rate=f"{round(value)}bit/s")
         )
-        law = Coupled.on(here, "dualpi2", params)
+        law = CoupledPlant.on_link(here, "dualpi2", params)
         for column in (0, 5, 11):
-            found = law.at(float(drawn.flows[column]), here.rtt_s)
+            found = law.loop_at(float(drawn.flows[column]), here.rtt_s)
             there = drawn.rest[row, column] == "linear"
             assert (found is not None) == there
             if found is not None:
                 assert found.stable == drawn.stable[row, column]
-                if found.stable and found.margins.gain_db < maps.MOST_DB:
+                if found.stable and found.margins.gain_db < many_loops.MOST_DB:
                     margin = drawn.gain_margin_db[row, column]
                     assert margin == pytest.approx(found.margins.gain_db, abs=0.1)
 
 
 def test_l4s_flows_alone_may_saturate() -> None:
     """At p' = 1/k every packet of L4S is marked, though no more than p'² of the classic ones."""
-    law = Coupled.on(
-        Link.of("4Mbit/s", "1500B", 2, "30ms", "15ms", None, 8), "dualpi2", [("target", "15ms")]
+    law = CoupledPlant.on_link(
+        LoadedLink.from_texts("4Mbit/s", "1500B", 2, "30ms", "15ms", None, 8),
+        "dualpi2",
+        [("target", "15ms")],
     )
-    how, _, p = law.rest(2, 0.030)
+    how, _, p = law.settle(2, 0.030)
     assert how == "saturated"
     assert p is not None
     assert p >= 1
-    assert law.operate(2, 0.030) is None
+    assert law.equilibrium(2, 0.030) is None
 
 
 # --- packets ----------------------------------------------------------------------------------

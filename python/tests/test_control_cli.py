@@ -17,9 +17,9 @@ import pytest
 from conftest import Cli, command
 
 from forebay import run
-from forebay.control.design import design
-from forebay.control.figures import FIGURES
-from forebay.control.maps import REASONS
+from forebay.mapping.paper_figures import FIGURES
+from forebay.mapping.stability import REASONS
+from forebay.theory.design.design import design
 
 LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from forebay import fluid, run
-from forebay.control import cycle, expected, gain, held
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.sawtooth import Rest
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop import expected_queue, frequency_response, limit_cycle, saturation
+from forebay.theory.plant.ack_clocking import AckClockedEquilibrium
 
 
 def made(law: str, link: tuple[str, int, str, str], factor: float = 1.0) -> Design:
@@ -32,13 +32,13 @@ def made(law: str, link: tuple[str, int, str, str], factor: float = 1.0) -> Desi
 @pytest.mark.parametrize("share", [0.2, 0.6, 1.3])
 def test_a_gaussian_that_is_cut_at_zero_and_keeps_its_mean(share: float) -> None:
     draws = np.random.default_rng(1).standard_normal(1_000_000) * share
-    centre = expected._centre(share)
+    centre = expected_queue._centre(share)
     kept = np.maximum(0.0, draws + centre)
     assert kept.mean() == pytest.approx(1, rel=5e-3)
-    assert expected._kept(share) == pytest.approx((draws + centre > 0).mean(), abs=2e-3)
+    assert expected_queue._kept(share) == pytest.approx((draws + centre > 0).mean(), abs=2e-3)
     # The gain of a limiter for a Gaussian: its covariance with the input over the variance.
-    assert expected._kept(share) == pytest.approx(np.mean(kept * draws) / share**2, rel=1e-2)
-    deviation, missing = expected._cut(20.0, 20.0 * share)
+    assert expected_queue._kept(share) == pytest.approx(np.mean(kept * draws) / share**2, rel=1e-2)
+    deviation, missing = expected_queue._cut(20.0, 20.0 * share)
     assert deviation == pytest.approx(20 * kept.std(), rel=1e-2)
     assert missing == pytest.approx(
         20 * np.maximum(0.0, -draws - centre).mean(), rel=2e-2, abs=1e-3
@@ -114,15 +114,15 @@ def test_a_few_flows_take_an_integral_to_zero(law: str) -> None:
 def test_stepping_an_uncut_loop_is_its_spectrum(law: str) -> None:
     loop = made(law, ("50Mbit/s", 30, "40ms", "100p")).sawtooth
     assert loop is not None
-    t, p0 = expected.trains(loop), loop.point.probability
+    t, p0 = expected_queue.trains(loop), loop.point.probability
     # So little noise that nothing is cut; and as much, with the spectrum's deviation.
-    little = 1e-4 * expected.noise(loop)
-    seen = held.moves(t, loop.point.rtt_s, p0, loop.model["queue_pkts"], little)
+    little = 1e-4 * expected_queue.noise(loop)
+    seen = saturation.moves(t, loop.point.rtt_s, p0, loop.model["queue_pkts"], little)
     omega = np.geomspace(1e-3, 1.0, 8000) * loop.highest_rad_s
     s = 1j * omega
     white = little * (5 / 6 + np.cos(omega * loop.point.rtt_s) / 6)
     pole = float(np.real(np.asarray(t.poles[0])))
-    density = white * np.abs(gain.sensitivity(t, s)) ** 2 / (omega**2 + pole**2)
+    density = white * np.abs(frequency_response.sensitivity(t, s)) ** 2 / (omega**2 + pole**2)
     variance = float(np.trapezoid(density, omega)) / math.pi
     variance += 5 / 6 * little / loop.highest_rad_s / math.pi
     assert seen.deviation_pkts == pytest.approx(math.sqrt(variance), rel=0.03)
@@ -133,7 +133,7 @@ def test_stepping_an_uncut_loop_is_its_spectrum(law: str) -> None:
 def test_what_a_cut_leaves_of_a_sine() -> None:
     turn = 2 * math.pi * np.arange(4096) / 4096
     for swing in (1.5, 4.0, 30.0):
-        kept = cycle.share(swing)
+        kept = limit_cycle.share(swing)
         # The bias that keeps the mean, by bisection.
         low, high = -swing, 1.0
         for _ in range(60):
@@ -166,7 +166,7 @@ def test_the_fluid_swings_as_the_balance_says(
     assert swing is not None
     assert loop is not None
     assert one.expected is None
-    window = float(Rest.signalled(loop.point.probability).window_pkts)
+    window = float(AckClockedEquilibrium.at_probability(loop.point.probability).window_pkts)
     numbers = {key: float(text) if text[-1].isdigit() else text for key, text in one.params}
     end_s = 30 + 60 * swing.period_s
     flows = fluid.Class(

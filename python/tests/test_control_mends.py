@@ -14,12 +14,12 @@ from linear_loop import critical_gain_db, hybrid, sampled
 
 from forebay import fluid
 from forebay._native import LawModel, OperatingPoint, ScenarioError
-from forebay.control import reasons
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.figures import FIGURES
-from forebay.control.loop import Loop
-from forebay.control.maps import count
+from forebay.designs import reasons
+from forebay.mapping.paper_figures import FIGURES
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop.many_loops import count_loops
+from forebay.theory.plant.published import PublishedPlant
 
 
 def of(text: str, **sets: str) -> Design:
@@ -69,19 +69,17 @@ def test_a_gain_that_stays_above_one_is_not_said_to_stay_below() -> None:
     assert made.margins is not None
     assert made.margins.least_gain == pytest.approx(min(gains), rel=1e-3)
     assert min(gains) > 1.1
-    assert "stays above one" in reasons.of(made)
-    assert "stays below one" not in reasons.of(made)
+    assert "stays above one" in reasons.paragraph(made)
+    assert "stays below one" not in reasons.paragraph(made)
 
 
 def test_the_peak_of_s_is_between_the_grids_points() -> None:
     """A loop a hair from the edge: its peak is narrower than any grid."""
-    found = Loop.at(
+    found = PublishedPlant(
         LawModel(
             "pi", [("target", "175p"), ("a", "7.853e-5"), ("b", "7.827e-5")], 15_000_000, 500, 800.0
-        ),
-        60,
-        0.2,
-    )
+        )
+    ).loop_at(60, 0.2)
     assert found is not None
     near = found.changed(gain=10 ** ((found.margins.gain_db - 0.01) / 20))
     w = near.margins.phase_crossover_rad_s
@@ -211,7 +209,7 @@ def test_pd_red_is_what_its_delay_equation_does(text: str) -> None:
     assert root.real == pytest.approx(swing.real, abs=0.01 * abs(swing) + 0.02 * abs(swing.real))
     assert abs(root.imag) == pytest.approx(abs(swing.imag), abs=0.01 * abs(swing))
     assert made.stable == bool(swing.real < 0)
-    (margin,), (stable,) = count([(made.loop.point, made.loop.model)])
+    ((margin, stable),) = count_loops([made.loop])
     assert stable == made.stable
     assert margin == pytest.approx(min(60.0, made.loop.margins.gain_db), abs=0.05)
 
@@ -240,14 +238,14 @@ def test_without_an_integral_the_queue_settles_where_the_fluid_does(
     assert made.queue_pkts == pytest.approx(settled, rel=0.01)
     if law == "pi":
         assert settled == pytest.approx(665, abs=1)
-    assert "does not hold the wanted 90 packets" in reasons.of(made)
+    assert "does not hold the wanted 90 packets" in reasons.paragraph(made)
 
 
 def test_gains_that_are_nearly_equal_keep_their_difference() -> None:
-    from forebay.tune import candidates
-    from forebay.tune.ranges import Ranges
+    from forebay.tuning import candidates
+    from forebay.tuning.ranges import Ranges
 
-    ranges = Ranges.of("1..200Mbit/s", "5..400ms", "2..800")
+    ranges = Ranges.from_texts("1..200Mbit/s", "5..400ms", "2..800")
     space = candidates.space("pi", ranges)
     assert space is not None
     slow = {axis.name: axis.low for axis in space.axes}
@@ -269,8 +267,8 @@ def test_an_interval_that_ignores_the_rtt_is_replaced_and_named() -> None:
     assert weak.gain_db == pytest.approx(critical_gain_db(made.point, usual_model), abs=1e-4)
     assert weak.phase_deg < 5
     assert made.loop.margins.phase_deg > 30
-    assert "usual interval of 6.25 ms is long beside R" in reasons.of(made)
-    assert "--set interval=6.25ms" in reasons.of(made)
+    assert "usual interval of 6.25 ms is long beside R" in reasons.paragraph(made)
+    assert "--set interval=6.25ms" in reasons.paragraph(made)
     kept = of("pi --rate 10Gbit/s --flows 50 --rtt 2ms", interval="6.25ms")
     assert kept.loop is not None
     assert kept.loop.margins == weak
@@ -307,7 +305,9 @@ def test_a_peak_above_two_is_named_and_mended(text: str) -> None:
     assert made.advice.peak == pytest.approx(peak, rel=0.01)
     assert made.advice.key is not None
     assert made.advice.value is not None
-    assert f"`--set {made.advice.key}={made.advice.value}` would bring it" in reasons.of(made)
+    assert f"`--set {made.advice.key}={made.advice.value}` would bring it" in reasons.paragraph(
+        made
+    )
     calm = of(text, **{made.advice.key: made.advice.value})
     assert calm.margins is not None
     assert calm.margins.sensitivity <= 2.001

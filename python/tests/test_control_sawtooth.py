@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, least_squares
 
 from forebay import ScenarioError, fluid
-from forebay.control import gain, mapped, maps
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.loop import Loop
-from forebay.control.sawtooth import Rest, Sawtooth
+from forebay.mapping import stability, stability_map
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop import frequency_response
+from forebay.theory.loop.loop import Loop
+from forebay.theory.plant.ack_clocking import AckClockedEquilibrium, AckClockedPlant
 
 Floats = NDArray[np.float64]
 Params = Sequence[tuple[str, str]]
@@ -38,7 +39,7 @@ def scaled(one: Design, factor: float) -> Params:
 
 
 def at(one: Design, params: Params) -> Loop:
-    loop = Sawtooth(one.link.model(one.law, params)).at(one.link.flows, one.link.rtt_s)
+    loop = AckClockedPlant(one.link.model(one.law, params)).loop_at(one.link.flows, one.link.rtt_s)
     assert loop is not None
     return loop
 
@@ -54,7 +55,7 @@ def rung(
         except ValueError:
             numbers[key] = value
     link = one.link
-    window = Rest.signalled(at(one, params).point.probability).window_pkts
+    window = AckClockedEquilibrium.at_probability(at(one, params).point.probability).window_pkts
     trace = fluid.run(
         fluid.Model(
             [fluid.Bottleneck(one.law, link.rate, link.buffer_pkts, link.packet, numbers)],
@@ -80,8 +81,8 @@ def test_rest_meets_its_equation_both_ways(window: float) -> None:
         return (1 - p) * b**2 - kappa * p * (window * a) ** 2
 
     p = brentq(excess, 1e-9, 0.999, xtol=1e-15)
-    assert Rest.holding(n).probability == pytest.approx(p, rel=1e-9)
-    assert Rest.signalled(p).in_flight_pkts == pytest.approx(n, rel=1e-9)
+    assert AckClockedEquilibrium.with_in_flight(n).probability == pytest.approx(p, rel=1e-9)
+    assert AckClockedEquilibrium.at_probability(p).in_flight_pkts == pytest.approx(n, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -179,13 +180,13 @@ def test_map_and_loop_agree(law: str) -> None:
     """Numbers of all cells at once against one by one."""
     one = design(law, "15Mbit/s", 60, "200ms", packet="500B")
     link = one.link
-    drawn = maps.stability_map(
+    drawn = stability.stability_map(
         law, link, one.params, (40, 160), "rtt", (0.1, 0.3), points=2, windows="sawtooth"
     )
-    model = Sawtooth(link.model(law, one.params))
+    model = AckClockedPlant(link.model(law, one.params))
     for k, rtt_s in enumerate(drawn.values):
         for i, flows in enumerate(drawn.flows):
-            loop = model.at(float(flows), float(rtt_s))
+            loop = model.loop_at(float(flows), float(rtt_s))
             if loop is None:
                 assert np.isnan(drawn.gain_margin_db[k, i])
                 continue
@@ -203,7 +204,7 @@ def test_more_of_what_is_folded_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     assert loop.terms.hybrid
     omega = np.linspace(0.1, loop.highest_rad_s, 200)
     found = loop.response(omega)
-    monkeypatch.setattr(gain, "FOLDS", {2: 60})
+    monkeypatch.setattr(frequency_response, "FOLDS", {2: 60})
     assert np.max(np.abs(loop.response(omega) / found - 1)) < 1e-4
 
 
@@ -217,8 +218,10 @@ def test_a_design_has_both() -> None:
 
 def test_windows_that_there_are_not_are_refused() -> None:
     with pytest.raises(ScenarioError, match='--windows: found "square", allowed: published'):
-        mapped.stability_map("pi", "40Mbit/s", "2..20", "5..40ms", points=2, windows="square")
+        stability_map.stability_map(
+            "pi", "40Mbit/s", "2..20", "5..40ms", points=2, windows="square"
+        )
     with pytest.raises(ScenarioError, match='--windows: found "sawtooth" with --l4s-flows'):
-        mapped.stability_map(
+        stability_map.stability_map(
             "dualpi2", "40Mbit/s", "2..20", "5..40ms", l4s_flows=5, points=2, windows="sawtooth"
         )

@@ -12,7 +12,7 @@ import pytest
 
 import forebay
 from forebay._native import class_metrics
-from forebay.report.result import Result
+from forebay.results.result import Result
 
 CLASSES = """
 title = "Two kinds of sender"
@@ -71,7 +71,7 @@ def text_of(result: Result, kind: str) -> str:
 
 
 def test_classes_add_up_to_their_queue(result: Result) -> None:
-    dual, pie = result.of(0, 0), result.of(0, 1)
+    dual, pie = result.runs_of(0, 0), result.runs_of(0, 1)
     assert all(not run.classes for run in pie)
     for run in dual:
         assert [one.name for one in run.classes] == ["l4s", "classic"]
@@ -94,7 +94,7 @@ def test_classes_add_up_to_their_queue(result: Result) -> None:
 def test_files_have_the_details(result: Result, out: Path) -> None:
     runs = json.loads((out / "metrics.json").read_text())["runs"]
     assert list(runs[0]["classes"]) == ["l4s", "classic"]
-    assert runs[0]["classes"]["l4s"] == result.of(0, 0)[0].classes[0].metrics
+    assert runs[0]["classes"]["l4s"] == result.runs_of(0, 0)[0].classes[0].metrics
     assert all("classes" not in run for run in runs if run["law"] == "pie")
     classes = pl.read_parquet(out / "classes.parquet")
     assert classes.height == 4
@@ -104,7 +104,7 @@ def test_files_have_the_details(result: Result, out: Path) -> None:
     assert delays["packets"].sum() == all_delays["packets"].sum()
     transfers = pl.read_parquet(out / "transfers.parquet")
     assert set(transfers["traffic"]) == {2}
-    run = result.of(0, 1)[0]
+    run = result.runs_of(0, 1)[0]
     took = transfers.filter(law="pie", seed=run.seed)["took_s"]
     assert np.quantile(took, 0.5, method="inverted_cdf") == run.metrics["flow_completion_p50_s"]
 
@@ -117,7 +117,7 @@ def test_goodput_over_time_is_that_of_the_flows(result: Result, out: Path) -> No
     assert sorted(set(many["quantile"])) == [0.05, 0.25, 0.5, 0.75, 0.95]
     assert goodput["time_s"].max() == pytest.approx(10)
     # A row ends at the time that it has, up to the packets on their way.
-    run = result.of(0, 1)[0]
+    run = result.runs_of(0, 1)[0]
     measured = few.filter(pl.col("time_s") > 4.0001).group_by("flow").agg(pl.mean("goodput_bps"))
     for flow, mean_bps in measured.iter_rows():
         assert mean_bps == pytest.approx(run.flow_goodput_bps[flow], rel=0.05)

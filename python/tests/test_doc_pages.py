@@ -11,9 +11,10 @@ import pytest
 from conftest import Cli
 
 import forebay
-from forebay import _native, docs
-from forebay.docs import examples, files
-from forebay.run.metrics import CLASS_METRICS, METRICS
+from forebay import _native
+from forebay.base.metrics import CLASS_METRICS, METRICS
+from tools import docs
+from tools.docs import examples, files
 
 #: A link that every example loads.
 LINK = """\

@@ -7,8 +7,10 @@ Blocks of one page run in order, in one folder of their own: a `toml` block that
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -16,8 +18,10 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from conftest import OWN_PROCESS, command, run_here
 
-from forebay import docs
+import forebay
+from tools import docs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -64,11 +68,22 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             exec(compile(text, str(page), "exec"), names)
 
 
+#: What only a shell does.
+SHELL = re.compile(r"[|&;<>$`*?(){}!~#\\]")
+
+
 def _run(line: str) -> None:
+    words = shlex.split(line)
+    if words[0] == "forebay" and words[1] not in OWN_PROCESS and not SHELL.search(line):
+        here = run_here(command(*words[1:]), Path.cwd())
+        assert here.returncode == 0, f"{line}\n{here.stdout}\n{here.stderr}"
+        return
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    # Pages on the project's own tools are read in a checkout.
+    modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", line],
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "PYTHONPATH": modules},
         capture_output=True,
         text=True,
         timeout=300,
@@ -107,3 +122,40 @@ def test_scenario_page_has_a_section_for_each_part_once() -> None:
     titles = re.findall(r"^## (.+)$", docs.pages()["scenario.md"], re.MULTILINE)
     assert len(titles) == len(set(titles))
     assert {"`[bottleneck]`", "`[[traffic]]`", "`[[law]]`", "`[[at]]`", "`[sweep]`"} <= set(titles)
+
+
+def test_glossary_has_every_class_and_folder_of_the_front() -> None:
+    """The classes that `forebay` names, those that its functions return, and the package's
+    folders; each once."""
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    nouns = [
+        noun
+        for cell in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE)
+        for noun in re.findall("`([^`]+)`", cell)
+    ]
+    assert len(nouns) == len(set(nouns))
+    names = [getattr(forebay, name) for name in forebay.__all__]
+    names += [getattr(forebay.fluid, name) for name in forebay.fluid.__all__]
+    classes = {one.__name__ for one in names if inspect.isclass(one)}
+    for function in filter(inspect.isfunction, names):
+        returned = str(function.__annotations__.get("return", ""))
+        # Some are a list of them, or of the standard library.
+        classes |= {word for word in re.findall(r"\b[A-Z]\w+", returned) if word in _defined()}
+    assert classes >= {"Result", "Session", "Controller", "Model", "DrawnDesign"}
+    folders = {
+        path.name
+        for path in (ROOT / "python" / "forebay").iterdir()
+        if (path / "__init__.py").exists()
+    }
+    assert folders >= {"theory", "cli", "base"}
+    assert (classes | folders) - set(nouns) == set()
+
+
+def _defined() -> set[str]:
+    """Every class of the package."""
+    files = (ROOT / "python" / "forebay").rglob("*.py")
+    return {
+        name
+        for file in files
+        for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)
+    }

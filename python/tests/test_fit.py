@@ -1,4 +1,4 @@
-"""Numbers that fit a link by themselves: `forebay.control.fit`, and who asks it."""
+"""Numbers that fit a link by themselves: `forebay.theory.design.fitted_gains`, and who asks it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scipy.linalg import expm
 
 import forebay
 from forebay import _native
-from forebay.control import reasons
-from forebay.control.fit import MOST_OF_BUFFER, Place, fit
-from forebay.link import fitted
-from forebay.link.settings import designed, settings
-from forebay.link.settings import words as words_of
-from forebay.run import experiment
-from forebay.run.scenario import Law
+from forebay.designs import reasons
+from forebay.links import automatic_gains
+from forebay.links.settings import designed, settings
+from forebay.links.settings import words as words_of
+from forebay.runs import experiment
+from forebay.scenarios.builder import Law
+from forebay.theory.design.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit
 
 #: Unlike links: rate in bit/s, packet, RTT in s, buffer in packets, flows.
 LINKS = [
@@ -31,9 +31,11 @@ LINKS = [
 ]
 
 
-def place(link: tuple[int, int, float, float, float | None]) -> Place:
+def place(link: tuple[int, int, float, float, float | None]) -> OperatingRange:
     rate_bps, packet, rtt_s, room, flows = link
-    return Place(rate_bps, packet, (rtt_s, rtt_s), room, None if flows is None else (flows, flows))
+    return OperatingRange(
+        rate_bps, packet, (rtt_s, rtt_s), room, None if flows is None else (flows, flows)
+    )
 
 
 BOTH_WAYS = {"pd-red"}
@@ -82,7 +84,7 @@ def test_given_numbers_stay() -> None:
 
 def test_laws_without_a_rule_get_what_their_authors_advise() -> None:
     slow, usual, far = (
-        Place(rate, 1500, (rtt, rtt), 1000.0)
+        OperatingRange(rate, 1500, (rtt, rtt), 1000.0)
         for rate, rtt in [(256_000, 0.05), (10_000_000, 0.02), (100_000_000, 0.6)]
     )
     assert fit("codel", usual).params == ()
@@ -92,7 +94,7 @@ def test_laws_without_a_rule_get_what_their_authors_advise() -> None:
     assert dict(fit("blue", far).params) == {"freeze_time": "600ms"}
     assert "no design rule" in fit("codel", slow).line
     # A law in each of many queues has many loops.
-    apart = Place(10_000_000, 1500, (0.02, 0.02), 100.0, one_loop=False)
+    apart = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, one_loop=False)
     assert "loop for each flow" in fit("pi", apart).line
     assert dict(fit("pi", apart).params) == {"target": "50p"}
 
@@ -174,7 +176,7 @@ def test_another_process_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delitem(sys.modules, "numpy")
     assert designed("10Mbit/s", "10ms", "100p", "pi")[1] == here
-    assert fitted.options({"rate": "10Mbit/s"}, []) == ({"rate": "10Mbit/s"}, [])
+    assert automatic_gains.options({"rate": "10Mbit/s"}, []) == ({"rate": "10Mbit/s"}, [])
 
 
 AUTO = """\
@@ -208,7 +210,7 @@ def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
     file = tmp_path / "auto.toml"
     file.write_text(AUTO)
     read = experiment.read(file)
-    there = Place(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0))
+    there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0))
     found = fit("pi", there, {"interval": "2ms"})
     assert read.designed == [found.line]
     assert "auto" not in read.text.replace("auto.toml", "")
@@ -234,7 +236,7 @@ def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
     file = tmp_path / "auto.toml"
     file.write_text(AUTO.replace("[[law]]", 'tcp = "linux-cubic"\n[[law]]', 1))
     read = experiment.read(file)
-    there = Place(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0), tcp="cubic")
+    there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0), tcp="cubic")
     assert read.designed == [fit("pi", there, {"interval": "2ms"}).line]
     assert "8 flows of cubic" in read.designed[0]
     # Flows of L4S count as before under a law that tells them apart.
@@ -248,7 +250,7 @@ def test_a_sweep_is_designed_for_its_ends() -> None:
     swept = AUTO.replace('interval = "2ms"\n', "")
     swept += '[sweep]\n"traffic.0.flows" = [8, 80]\n"law.0.target" = ["20p", "30p"]\n'
     read = experiment.read(swept)
-    there = Place(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 80.0))
+    there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 80.0))
     assert read.designed == [fit("pi", there, {"target": "20p"}).line]
     assert "8 to 80 flows" in read.designed[0]
 
@@ -272,11 +274,11 @@ def test_what_is_wrong_is_one_line(text: str, wrong: str) -> None:
 def test_a_path_far_shorter_than_the_laws_interval_gets_another(law: str) -> None:
     """10 Gbit/s over 0.1 ms: PI's rule has no gains at 6.25 ms (b would be below zero), and PI2
     takes no interval below 0.1 ms. The loop is held against its eigenvalues, computed apart."""
-    found = fit(law, Place(10**10, 1500, (1e-4, 1e-4), 100)).design
+    found = fit(law, OperatingRange(10**10, 1500, (1e-4, 1e-4), 100)).design
     assert found is not None and found.stable and found.loop is not None
     if law == "pi":
         assert found.impossible_s == 0.00625
-        assert "no gains for the law's usual interval of 6.25 ms" in reasons.of(found)
+        assert "no gains for the law's usual interval of 6.25 ms" in reasons.paragraph(found)
     model, point = found.loop.model, found.point
     sampled = model["sampled"]
     assert sampled is not None
@@ -311,6 +313,6 @@ def test_a_path_far_shorter_than_the_laws_interval_gets_another(law: str) -> Non
 
 
 def test_a_line_has_four_digits_and_one_flow() -> None:
-    line = fit("pd-red", Place(64_000, 1500, (0.1, 0.1), 3)).line
+    line = fit("pd-red", OperatingRange(64_000, 1500, (0.1, 0.1), 3)).line
     assert "1 flow or more (assumed)" in line
     assert "min_th=0.05625p" in line

@@ -284,7 +284,7 @@ def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_ack_clocking_settles_pi_as_packets_do() -> None:
-    sets = [("traffic.0.flows", "60"), ("traffic.1.flows", "10")]
+    sets = {"traffic.0.flows": "60", "traffic.1.flows": "10"}
     (found,) = compare(LOAD_STEP, laws=["pi"], sets=sets, seeds=10, step_s=60)
     packets, published, sawtooth = found.rows()
     # As published, rates follow windows with a lag of 1/R, and the loop swings. docs/fluid.md.
@@ -334,7 +334,7 @@ def test_a_scenario_s_sender_counts(tmp_path: Path, cli: Cli) -> None:
 def test_cubic_meets_the_packets(tmp_path: Path) -> None:
     path = tmp_path / "red.toml"
     path.write_text(ONE)
-    sets = [("traffic.0.tcp", "linux-cubic"), ("traffic.0.flows", "60")]
+    sets = {"traffic.0.tcp": "linux-cubic", "traffic.0.flows": "60"}
     (found,) = compare(path, sets=sets)
     packets, _, sawtooth = found.rows()
     queue = float(packets["queue_mean_pkts"] or 0)
@@ -347,3 +347,23 @@ def test_what_a_fluid_cannot_be_is_refused(tmp_path: Path, cli: Cli) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith('mice.toml: traffic.0.kind: found "mice", allowed: "ftp"')
     assert not (tmp_path / "results").exists()
+
+
+def test_a_fluid_and_a_session_take_what_a_run_takes() -> None:
+    """Ranges, samples, designed gains and every spelling of `sets`."""
+    head, _, _ = ONE.partition("[[law]]")
+    laws = f'{head}[[law]]\nkind = "pi"\ngains = "auto"\n'
+    swept = f'{laws}\n[sweep]\n"traffic.0.flows" = "20..40 lin 2"\n'
+    plan = forebay.run(swept, seeds=1, sets=["duration=1s", "measure=['0.5s', '1s']"]).plan
+    (designed,) = plan.designed
+    assert "20 to 40 flows" in designed.line
+    short = {"duration": "1s", "measure": ["0.5s", "1s"]}
+    traces = forebay.fluid.scenario(swept, sets=short)
+    assert [(one.point, one.law) for one in traces] == [
+        (point.label, law) for point in plan.points for law in plan.laws
+    ]
+    session = forebay.session(swept, sets=list(short.items()), target="20p")
+    assert session.duration_s == 1.0
+    sampled = f'{ONE}\n[sweep]\npoints = "latin 3"\n"traffic.0.flows" = "20..4000 log"\n'
+    labels = [point.label for point in forebay.run(sampled, seeds=1, sets=short).plan.points]
+    assert [one.point for one in forebay.fluid.scenario(sampled, sets=short)] == labels

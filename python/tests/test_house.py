@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import forebay
 from forebay import _native
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +43,46 @@ def test_no_two_files_import_each_other() -> None:
     }
     graph = {name: imported(file, modules) for name, file in modules.items()}
     assert len(graph) > 70
-    assert graph["forebay.run.api"] >= {"forebay.run.experiment", "forebay.report.result"}
+    assert graph["forebay.results.run"] >= {"forebay.runs.experiment", "forebay.results.result"}
     # Raises `CycleError`, which names the circle.
     graphlib.TopologicalSorter(graph).prepare()
+
+
+#: Folders of the package from the ground up: each imports only those before it.
+ROOMS = [
+    *("base", "web", "scenarios", "theory", "store", "runs", "figures", "pages", "results"),
+    *("designs", "mapping", "fluid", "tuning", "identification", "replays", "suites", "studies"),
+    *("links", "validation", "studio", "gym", "guide", "cli"),
+]
+
+
+def test_nothing_imports_upwards() -> None:
+    """A folder imports those below it, and none imports the front, which is on top."""
+    back = []
+    for file in PACKAGE.rglob("*.py"):
+        room = file.relative_to(PACKAGE).parts[0]
+        if file.parent == PACKAGE:
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                whole = str(node.module)
+                names = [whole] if whole != "forebay" else [f"forebay.{a.name}" for a in node.names]
+            for name in (name.split(".") for name in names if name.split(".")[0] == "forebay"):
+                other = name[1] if len(name) > 1 else "__init__"
+                if other == "_native" or other == room:
+                    continue
+                if other not in ROOMS or ROOMS.index(other) > ROOMS.index(room):
+                    back.append(f"{file.relative_to(PACKAGE)} imports {'.'.join(name)}")
+    assert sorted(back) == []
+
+
+def test_no_folder_has_the_name_of_a_function() -> None:
+    functions = {name for name in forebay.__all__ if callable(getattr(forebay, name))}
+    assert functions >= {"run", "link", "study", "tune", "map"}
+    assert sorted(functions & {path.name for path in PACKAGE.iterdir()}) == []
 
 
 def code(file: Path) -> str:

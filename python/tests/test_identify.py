@@ -12,11 +12,11 @@ import pytest
 
 import forebay
 from forebay import _native
-from forebay.control.fit import Place, fit
-from forebay.identify import estimate, file, response, series
-from forebay.identify.series import Series
-from forebay.report import files
-from forebay.run.scenario import Dumbbell, Law
+from forebay.identification import estimate, link_file, queue_records, response
+from forebay.identification.queue_records import QueueRecord
+from forebay.pages import result_files
+from forebay.scenarios.builder import Dumbbell, Law
+from forebay.theory.design.fitted_gains import OperatingRange, fit
 
 Cli = Callable[..., object]
 
@@ -56,7 +56,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folders = []
     for i, link in enumerate(LINKS):
         folder = tmp_path_factory.mktemp("runs") / str(i)
-        files.write_tables(forebay.run(scenario(link)), folder)
+        result_files.write_tables(forebay.run(scenario(link)), folder)
         folders.append(folder)
     return folders
 
@@ -64,7 +64,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize("i", range(len(LINKS)))
 def test_the_truth_is_found(records: list[Path], i: int) -> None:
     rate_bps, packet, rtt_s, flows, *_ = LINKS[i]
-    (one,) = series.read(records[i])
+    (one,) = queue_records.read_records(records[i])
     found = estimate.identify(one.window(None, None))
     assert found.packet_bytes == pytest.approx(packet, rel=1e-3)
     assert found.rate_bps.value == pytest.approx(rate_bps, rel=2e-3)
@@ -81,17 +81,19 @@ def test_the_truth_is_found(records: list[Path], i: int) -> None:
 
 def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
     """Its phase, that is: packets have more gain than the linear model of a window's mean."""
-    from forebay.control.link import Link
-    from forebay.control.loop import Loop
+    from forebay.theory.plant.loaded_link import LoadedLink
+    from forebay.theory.plant.published import PublishedPlant
 
     rate_bps, packet, rtt_s, flows, target, a, b = LINKS[2]
-    (one,) = series.read(records[2])
+    (one,) = queue_records.read_records(records[2])
     part = one.window(None, None)
-    found = response.response(part, 0.19)
+    found = response.loop_response(part, 0.19)
     assert found is not None
-    link = Link.of(f"{rate_bps}bit/s", f"{packet}B", flows, f"{rtt_s}s", target, "3000p")
+    link = LoadedLink.from_texts(
+        f"{rate_bps}bit/s", f"{packet}B", flows, f"{rtt_s}s", target, "3000p"
+    )
     params = [("target", target), ("a", str(a)), ("b", str(b))]
-    loop = Loop.at(link.model("pi", params), flows, rtt_s)
+    loop = PublishedPlant(link.model("pi", params)).loop_at(flows, rtt_s)
     assert loop is not None
     chosen = (found.omega_rad_s > 1.5) & (found.omega_rad_s < 8)
     assert chosen.sum() >= 4
@@ -104,10 +106,10 @@ def test_the_loop_is_that_of_the_design(records: list[Path]) -> None:
     assert 0.7 < found.crossover_rad_s / loop.margins.crossover_rad_s < 2.2
 
 
-def quiet(rows: int = 2000) -> Series:
+def quiet(rows: int = 2000) -> QueueRecord:
     """A link that is hardly used."""
     zero = np.zeros(rows)
-    return Series("quiet", 0.01, zero, zero + 2, zero, zero, zero + 3000)
+    return QueueRecord("quiet", 0.01, zero, zero + 2, zero, zero, zero + 3000)
 
 
 def test_what_is_not_there_is_not_guessed() -> None:
@@ -117,12 +119,12 @@ def test_what_is_not_there_is_not_guessed() -> None:
         assert not one.known and np.isnan(one.value) and one.as_json()["value"] is None
     assert "hardly ever busy" in found.rate_bps.why
     assert "signals are too few" in found.rtt_s.why
-    text = file.text(found)
+    text = link_file.link_toml(found)
     assert "flows =" not in text and "# flows: " in text
     # Noise is no answer.
     draw = np.random.default_rng(3)
     rows = 20_000
-    noise = Series(
+    noise = QueueRecord(
         "noise",
         0.01,
         draw.poisson(50, rows).astype(float),
@@ -137,7 +139,7 @@ def test_what_is_not_there_is_not_guessed() -> None:
 
 def test_logs_of_tc_and_prometheus_say_the_same(records: list[Path], tmp_path: Path) -> None:
     """Counters that grow, of every tenth sample."""
-    (one,) = series.read(records[2])
+    (one,) = queue_records.read_records(records[2])
     told = estimate.identify(one.window(None, None), 0.15)
     lines, scrapes = [], []
     sums = {
@@ -176,7 +178,7 @@ def test_logs_of_tc_and_prometheus_say_the_same(records: list[Path], tmp_path: P
     (tmp_path / "tc.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "link.prom").write_text("\n".join(scrapes) + "\n")
     for name in ("tc.jsonl", "link.prom"):
-        (log,) = series.read(tmp_path / name)
+        (log,) = queue_records.read_records(tmp_path / name)
         assert log.interval_s == pytest.approx(0.1)
         assert log.p is not None
         found = estimate.identify(log.window(None, None), 0.15)
@@ -192,7 +194,7 @@ def test_a_design_from_what_was_identified(records: list[Path], tmp_path: Path, 
     assert done.returncode == 0, done.stderr
     assert "flows N" in done.stdout and "phase margin" in done.stdout
     text = (tmp_path / "found" / "identified.toml").read_text()
-    read = file.read(tmp_path / "found" / "identified.toml")
+    read = link_file.read_link(tmp_path / "found" / "identified.toml")
     assert read.flows[0] < 60 < read.flows[1] and 'rate = "15Mbit/s"' in text
     assert (tmp_path / "found" / "loop.png").stat().st_size > 10_000
     done = cli("design", "pi", "--from", "found/identified.toml", "--json")
@@ -241,7 +243,7 @@ def test_intervals_hold_the_truth(
 ) -> None:
     rate, packet, rtt_s, buffer_pkts, flows, law = link
     bps = round(_native.quantity("rate", rate, "rate"))
-    fitted = fit(law, Place(bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
+    fitted = fit(law, OperatingRange(bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
     text = Dumbbell(
         title=law,
         duration_s=90,
@@ -255,8 +257,8 @@ def test_intervals_hold_the_truth(
         rtt=f"{1e3 * rtt_s:g}ms",
         laws=[Law(law, fitted.params)],
     ).text()
-    files.write_tables(forebay.run(text), tmp_path / "run")
-    (one,) = series.read(tmp_path / "run")
+    result_files.write_tables(forebay.run(text), tmp_path / "run")
+    (one,) = queue_records.read_records(tmp_path / "run")
     found = estimate.identify(one.window(None, None))
     wait_s = found.queue_pkts.value * 8 * packet / bps
     for estimated, true in [
@@ -273,7 +275,7 @@ def test_a_law_that_never_moves_has_no_response_and_no_warning() -> None:
     count = 6000
     queue = 40 + rng.integers(-5, 6, count).astype(float)
     drops = (rng.random(count) < 0.05).astype(float)
-    one = Series(
+    one = QueueRecord(
         name="pie 1:",
         interval_s=0.01,
         queue_pkts=queue,
@@ -285,7 +287,7 @@ def test_a_law_that_never_moves_has_no_response_and_no_warning() -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert response.response(one, 0.088) is None
+        assert response.loop_response(one, 0.088) is None
 
 
 def test_a_round_trip_of_nothing_is_refused(cli: Cli, tmp_path: Path) -> None:

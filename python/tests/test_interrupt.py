@@ -15,7 +15,7 @@ import pytest
 from conftest import command
 
 from forebay.cli.main import run_command
-from forebay.run import experiment
+from forebay.runs import execution
 
 #: 4000 runs of some tenths of a second.
 LONG = ["--seeds", 1000, "--set", "duration=300s", "--set", "sample=100ms"]
@@ -193,7 +193,7 @@ def test_native_code_is_not_broken_off() -> None:
 
     try:
         with pytest.raises(KeyboardInterrupt):
-            experiment.unbroken(native)
+            execution.unbroken(native)
     finally:
         signal.signal(signal.SIGINT, former)
     assert ended

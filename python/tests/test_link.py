@@ -35,9 +35,9 @@ from links import (
 
 import forebay
 from forebay import _native
-from forebay.link import congestion, doctor, settings
-from forebay.link import run as run_link
-from forebay.link.settings import OPTIONS, words
+from forebay.links import congestion, doctor, settings
+from forebay.links import run as run_link
+from forebay.links.settings import OPTIONS, words
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -474,7 +474,7 @@ def test_an_interrupt_while_it_comes_up_ends_the_link() -> None:
     """It waits for a server that never listens."""
     program = """
 import signal
-from forebay.link import run, settings
+from forebay.links import run, settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     run(settings("10Mbit/s"), ["true"], server="sleep 600")

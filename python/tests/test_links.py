@@ -14,9 +14,8 @@ from conftest import Cli
 
 import forebay
 from forebay import ScenarioError, fluid
-from forebay.report import words
-from forebay.report.result import Result
-from forebay.run import experiment
+from forebay.results.result import Result
+from forebay.runs import descriptions, experiment
 
 HEAD = """\
 title    = "Two bottlenecks"
@@ -221,7 +220,7 @@ def test_a_link_follows_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 0.9 < result.runs[0].metrics["utilisation"] <= 1
     (link,) = result.plan.points[0].links
     assert link.trace == (12_000 * len(TIMES_MS), 1.0)
-    described = words.describe(result).link.replace("\N{NO-BREAK SPACE}", " ")
+    described = descriptions.describe(result).link.replace("\N{NO-BREAK SPACE}", " ")
     assert "follows a recorded trace of 1 s again and again, 6.012 Mbit/s on average" in described
 
 
@@ -328,9 +327,9 @@ MINE = '[[law]]\nkind = "pi"\nlabel = "mine"\ntarget = "20p"\n'
 def test_points_in_words(tmp_path: Path, sweep: str, title: str, axis: tuple[str, str]) -> None:
     path = write(tmp_path, f"{SWEPT}{MINE}[sweep]\n{sweep}\n")
     points = experiment.read(path).plan.points
-    plain = [words.point(point).replace("\N{NO-BREAK SPACE}", " ") for point in points]
+    plain = [descriptions.point(point).replace("\N{NO-BREAK SPACE}", " ") for point in points]
     assert plain == [title]
-    ((tick,), label) = words.points_axis(points)
+    ((tick,), label) = descriptions.points_axis(points)
     assert (tick.replace("\N{NO-BREAK SPACE}", " "), label) == axis
     # The exact keys stay in what programs read.
     assert points[0].label.split(" = ")[0] in sweep
@@ -372,7 +371,7 @@ KINDS = {
 def test_traffic_in_words(tmp_path: Path, keys: str) -> None:
     more = f'\n[[traffic]]\n{keys}\nflows = 5\npath = ["R2", "R3"]\nrtt = "40ms"\n'
     result = forebay.run(write(tmp_path, HEAD + MAIN + NEXT + OWN + FLOWS + more + PI), seeds=1)
-    text = words.describe(result).traffic[2].replace("\N{NO-BREAK SPACE}", " ")
+    text = descriptions.describe(result).traffic[2].replace("\N{NO-BREAK SPACE}", " ")
     assert KINDS[keys] in text
     kind = keys.split('"')[1]
     assert text.startswith(

@@ -13,9 +13,11 @@ import polars as pl
 import pytest
 
 import forebay
-from forebay.report import moving
-from forebay.report.numbers import Numbers
-from forebay.report.result import Result
+from forebay.figures import moving
+from forebay.figures.kinds import KINDS
+from forebay.figures.packed_columns import PackedColumns
+from forebay.figures.style import COLOURS
+from forebay.results.result import Result
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not here: make set-up")
 
@@ -161,7 +163,7 @@ def test_what_is_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> Non
 @needs_browser
 def test_a_curve_that_is_switched_off_is_gone(page: Any) -> None:
     queue = figure(page, "queue-1")
-    blue, orange = forebay.report.plots.COLOURS[:2]
+    blue, orange = COLOURS[:2]
     assert queue.locator(".u-wrap").count() == 2
     panel = queue.locator(".u-wrap canvas").first
     assert colours(panel, blue) > 50
@@ -258,18 +260,20 @@ def test_the_page_is_accessible_and_fits_a_phone(browser: Any, out: Path, scheme
 
 
 def test_long_curves_keep_their_peaks(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    sheets = {"queue-1": KINDS["queue"].sheet(result, 0, 0)}
+    whole = moving.moving_figures(sheets)
     monkeypatch.setattr(moving, "MOST_VALUES", 0)
     monkeypatch.setattr(moving, "FEWEST_STEPS", 50)
-    shorter = moving.of(result, [("queue-1", "queue", 0, 0)])
+    shorter = moving.moving_figures(sheets)
     panel = shorter.figures[0]["panels"][0]
     assert panel["of"] == 8
     assert shorter.columns[panel["x"]][:2] == ["r", 50]
     one = next(series for series in panel["series"] if series["label"] == "seed 1")
     numbers = unpacked(shorter.numbers, shorter.columns)
-    queue = result.at(0, 0, 0)[0].samples["queue_pkts"]
+    queue = result.observed_at(0, 0, 0)[0].samples["queue_pkts"]
     assert numbers[one["high"]].max() == queue.max()
     assert numbers[one["low"]].min() == queue.min()
-    assert len(shorter.numbers) < len(moving.of(result, [("queue-1", "queue", 0, 0)]).numbers) + 1
+    assert len(shorter.numbers) < len(whole.numbers)
 
 
 def unpacked(text: str, columns: list[list[Any]]) -> list[np.ndarray[Any, Any]]:
@@ -294,7 +298,7 @@ def unpacked(text: str, columns: list[list[Any]]) -> list[np.ndarray[Any, Any]]:
 
 
 def test_columns_are_packed_without_a_loss() -> None:
-    numbers = Numbers()
+    numbers = PackedColumns()
     columns = [
         np.array([5, -3, 2**28, 0, 7]),
         np.array([0.5, np.nan, 1e-9], np.float32),

@@ -9,8 +9,9 @@ import pytest
 from conftest import SCENARIO, Cli
 
 import forebay
-from forebay.replay import claims
-from forebay.run import experiment, named
+from forebay.replays import claims
+from forebay.runs import experiment
+from forebay.scenarios import names
 
 ROOT = Path(__file__).parents[2] / "experiments"
 
@@ -22,11 +23,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_scenario_of_the_checkout_has_a_name(here: Path) -> None:
-    known = named.scenarios()
+    known = names.scenarios()
     files = {path for path in ROOT.glob("*/*.toml") if b"[bottleneck]" in path.read_bytes()}
     assert len(files) > 30
     assert set(known.values()) == files
-    assert all(named.path(name) == file for name, file in known.items())
+    assert all(names.path(name) == file for name, file in known.items())
 
 
 @pytest.mark.parametrize(
@@ -34,9 +35,9 @@ def test_every_scenario_of_the_checkout_has_a_name(here: Path) -> None:
     ["pi-pd/load", "pi-pd/load.toml", "experiments/pi-pd/load.toml", "experiments/pi-pd/load"],
 )
 def test_an_experiment_has_several_spellings(here: Path, name: str) -> None:
-    assert named.path(name) == ROOT / "pi-pd" / "load.toml"
+    assert names.path(name) == ROOT / "pi-pd" / "load.toml"
     assert experiment.read(name).plan.title == "PI-PD: control performance under three loads"
-    assert named.stem(name) == "pi-pd-load"
+    assert names.stem(name) == "pi-pd-load"
 
 
 def test_files_beside_an_experiment_are_found(here: Path) -> None:
@@ -49,14 +50,14 @@ def test_what_is_here_comes_first(here: Path) -> None:
     (mine / "load.toml").write_text(SCENARIO)
     assert experiment.read("pi-pd/load").plan.title == "Two laws, two loads"
     # A folder here hides the whole folder of that name, and no other.
-    assert next(iter(named.scenarios())) == "pi-pd/load"
-    assert "pi-pd/varying" not in named.scenarios()
-    assert "staqm/constant" in named.scenarios()
+    assert next(iter(names.scenarios())) == "pi-pd/load"
+    assert "pi-pd/varying" not in names.scenarios()
+    assert "staqm/constant" in names.scenarios()
     # A file of that very name comes before both.
     (here / "pi-pd").mkdir()
     (here / "pi-pd" / "load").write_text(SCENARIO.replace("Two laws", "No name"))
     assert experiment.read("pi-pd/load").plan.title == "No name, two loads"
-    assert named.stem("pi-pd/load") == "load"
+    assert names.stem("pi-pd/load") == "load"
 
 
 def test_papers_are_found_beside_those_of_ones_own(here: Path) -> None:
@@ -70,10 +71,10 @@ def test_papers_are_found_beside_those_of_ones_own(here: Path) -> None:
 
 
 def test_our_own_files_are_called_the_same_everywhere(here: Path) -> None:
-    shown = named.shown(ROOT / "pi-pd" / "load.toml")
+    shown = names.shown(ROOT / "pi-pd" / "load.toml")
     assert shown == "experiments/pi-pd/load.toml"
-    assert named.path(shown) == ROOT / "pi-pd" / "load.toml"
-    assert named.shown(here / "a.toml") == str(here / "a.toml")
+    assert names.path(shown) == ROOT / "pi-pd" / "load.toml"
+    assert names.shown(here / "a.toml") == str(here / "a.toml")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_an_unknown_name_brings_those_that_are_meant(here: Path, name: str, allo
 def test_the_command_lists_and_prints(cli: Cli) -> None:
     listed = cli("experiments", "--json")
     entries = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [entry["name"] for entry in entries] == list(named.scenarios())
+    assert [entry["name"] for entry in entries] == list(names.scenarios())
     assert all(Path(entry["file"]).is_file() and entry["title"] for entry in entries)
     table = cli("experiments", "pi-pd")
     assert "pi-pd/varying" in table.stdout and "staqm" not in table.stdout

@@ -20,9 +20,9 @@ from conftest import PROTOTYPES, Cli, command
 from polars.testing import assert_frame_equal
 
 import forebay
-from forebay.run import experiment
-from forebay.run import prototypes as prototypes_of
-from forebay.units import Packets, Seconds
+from forebay.base.quantities import Packets, Seconds
+from forebay.runs import experiment
+from forebay.scenarios import python_laws as prototypes_of
 
 CLASSES: dict[str, Any] = {}
 exec(PROTOTYPES, CLASSES)
@@ -151,7 +151,7 @@ HOOKED = """\
 from dataclasses import dataclass
 from typing import Annotated
 
-from forebay.units import Packets, Probability, Range, Seconds
+from forebay.base.quantities import Packets, Probability, Range, Seconds
 
 
 @dataclass

@@ -12,19 +12,20 @@ from conftest import Cli
 
 from forebay import ScenarioError
 from forebay._native import LawModel
-from forebay.control import forms, margins
-from forebay.control.loop import Loop
-from forebay.tune import regions, search, tune, words
-from forebay.tune.candidates import GOALS
-from forebay.tune.ranges import Ranges
-from forebay.tune.recorded import Recorded
+from forebay.theory.design import pi_forms
+from forebay.theory.loop import margins
+from forebay.theory.plant.published import PublishedPlant
+from forebay.tuning import calm_regions, gain_search, tune, words
+from forebay.tuning.candidates import GOALS
+from forebay.tuning.ranges import Ranges
+from forebay.tuning.recorded_link import RecordedLink
 
 #: Long windows at every place, so that all of them count.
-RANGES = Ranges.of("20..40Mbit/s", "60..120ms", "5..15")
+RANGES = Ranges.from_texts("20..40Mbit/s", "60..120ms", "5..15")
 
 
-def region(law: str) -> regions.Region:
-    found = regions.space(law, RANGES)
+def region(law: str) -> calm_regions.Region:
+    found = calm_regions.region_of(law, RANGES)
     assert found is not None
     return found
 
@@ -37,7 +38,7 @@ def peak(law: str, target: float, k_p: float, k_i: float, interval_s: float) -> 
     peaks = []
     for place in RANGES.conditions:
         model = LawModel(law, space.params(point), place.rate_bps, 1000, float(RANGES.buffer_pkts))
-        loop = Loop.at(model, place.flows, place.rtt_s)
+        loop = PublishedPlant(model).loop_at(place.flows, place.rtt_s)
         assert loop is not None
         peaks.append(margins.peak(loop.terms, loop.grid) if loop.stable else math.inf)
     return max(peaks)
@@ -46,8 +47,8 @@ def peak(law: str, target: float, k_p: float, k_i: float, interval_s: float) -> 
 def test_the_laws_that_are_a_pi() -> None:
     """Those whose gains are a PI's by other names; no law that has an average, or one that
     chooses its gains by itself."""
-    assert {"pi", "rem", "pie", "pi2"} <= set(forms.forms())
-    assert not {"stpi", "pid", "pi-pd", "pi-avg", "red", "ared", "codel"} & set(forms.forms())
+    assert {"pi", "rem", "pie", "pi2"} <= set(pi_forms.pi_laws())
+    assert not {"stpi", "pid", "pi-pd", "pi-avg", "red", "ared", "codel"} & set(pi_forms.pi_laws())
 
 
 @pytest.mark.parametrize("law", ["pi", "rem", "pie", "pi2"])
@@ -74,7 +75,7 @@ def test_no_gains_of_the_space_are_better(law: str) -> None:
     best = space.best(goal)
     assert best is not None
     assert best.keeps
-    cost = search.loss(best.local, goal)
+    cost = gain_search.loss(best.local, goal)
     assert cost < 1
     rng = np.random.default_rng(4)
     least = math.inf
@@ -87,7 +88,7 @@ def test_no_gains_of_the_space_are_better(law: str) -> None:
             local = space.local(point, RANGES, RANGES.conditions)
         except ScenarioError:
             continue
-        least = min(least, search.loss(local, goal))
+        least = min(least, gain_search.loss(local, goal))
     assert cost < 1.05 * least
 
 
@@ -99,19 +100,19 @@ def test_another_set_point_gets_gains_of_its_own() -> None:
         point = space.moved(best.point, share)
         assert point is not None
         assert point["target"] == pytest.approx(share * best.point["target"])
-        assert search.keeps(space.local(point, RANGES, RANGES.conditions))
+        assert gain_search.keeps(space.local(point, RANGES, RANGES.conditions))
     fastest = space.fastest(best.point["target"], best.point["interval"])
     assert fastest is not None
     assert fastest["k_i"] >= 0.95 * best.point["k_i"]
 
 
 def test_where_one_set_does_not_suffice() -> None:
-    wide = Ranges.of("5..50Mbit/s", "20..200ms", "5..40")
-    space = regions.space("pi", wide)
+    wide = Ranges.from_texts("5..50Mbit/s", "20..200ms", "5..40")
+    space = calm_regions.region_of("pi", wide)
     assert space is not None
     best = space.best(GOALS["balance"])
     assert best is not None
-    gains = regions.one_set(best, wide)
+    gains = calm_regions.one_set(best, wide)
     assert gains is not None
     assert not gains.suffices
     # Few flows, the fastest link and the longest round trip bind all others.
@@ -128,10 +129,10 @@ def recording(folder: Path) -> Path:
 
 
 def test_the_rates_of_a_recording(tmp_path: Path) -> None:
-    found = Recorded.of(str(recording(tmp_path)))
+    found = RecordedLink.from_file(str(recording(tmp_path)))
     assert (found.low_bps, found.high_bps, found.mean_bps) == (6_000_000, 12_000_000, 9_000_000)
     assert found.round_s == pytest.approx(20, abs=0.01)
-    ranges = Ranges.of(None, "40..80ms", "2..4", trace=str(tmp_path / "cell.down"))
+    ranges = Ranges.from_texts(None, "40..80ms", "2..4", trace=str(tmp_path / "cell.down"))
     assert ranges.rates_bps == (6_000_000, 12_000_000)
     assert len(ranges.conditions) == 9
     assert len(ranges.places) == 5
@@ -143,7 +144,7 @@ def test_what_is_no_recording(text: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong"
     path.write_text(text)
     with pytest.raises(ScenarioError, match="--trace: found"):
-        Recorded.of(str(path))
+        RecordedLink.from_file(str(path))
 
 
 def test_a_tuning_over_a_recording(cli: Cli, tmp_path: Path) -> None:

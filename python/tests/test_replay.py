@@ -18,10 +18,12 @@ from conftest import SCENARIO, command
 
 import forebay
 from forebay._native import ScenarioError, laws
-from forebay.replay import claims, measures, runs, verdicts
-from forebay.report.result import Result
-from forebay.run import experiment, stats
-from forebay.store import choice
+from forebay.base import statistics
+from forebay.replays import claims, measures, verdicts
+from forebay.replays import replay as replays
+from forebay.results.result import Result
+from forebay.runs import execution, experiment
+from forebay.store import choice, keys
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(
@@ -144,6 +146,15 @@ def test_a_claim_per_line_and_a_page(tmp_path: Path, papers: Path) -> None:
     assert "forebay replay mine --seeds 8" in page
 
 
+def test_from_python_it_gives_the_same_verdicts(tmp_path: Path, papers: Path) -> None:
+    lines = replay(tmp_path, "mine", "--json", "--seeds", 2).stdout.splitlines()
+    wanted = replays.plan("mine", seeds=2, experiments=papers)
+    (found,) = wanted.run(choice.at(tmp_path / "store"))
+    assert [verdict.line() for verdict in found.verdicts] == lines
+    with pytest.raises(forebay.ScenarioError, match=r'PAPER: found "yours", allowed: .*all'):
+        forebay.replay("yours")
+
+
 @pytest.mark.parametrize("columns", [80, 40])
 def test_the_table_of_claims_fits_the_terminal(
     tmp_path: Path, papers: Path, monkeypatch: pytest.MonkeyPatch, columns: int
@@ -180,9 +191,10 @@ def test_stored_runs_are_the_runs(tmp_path: Path) -> None:
     path = tmp_path / "two.toml"
     path.write_text(SCENARIO)
     read = experiment.read(path)
-    jobs, store = runs.jobs(read), choice.at(tmp_path / "store")
-    runs.make(jobs, store, 2)
-    stored = runs.result(read, jobs, store)
+    store = choice.at(tmp_path / "store")
+    assert execution.execute(read, 2, store=store).found == 0
+    stored = Result(read, execution.execute(read, 2, store=store))
+    assert stored.found == len(stored.runs)
     made = forebay.run(path)
     columns = made.metrics.columns
     assert stored.metrics.select(columns).equals(made.metrics.select(columns))
@@ -197,8 +209,10 @@ def test_another_recording_makes_other_runs(tmp_path: Path) -> None:
         SCENARIO.replace('rate   = "10Mbit/s"', 'rate = "10Mbit/s"\nrate_trace = "link.down"')
     )
 
-    def places() -> list[tuple[str, int]]:
-        return [job.key for job in runs.jobs(experiment.read(path))]
+    def places() -> list[str]:
+        plan = experiment.read(path).plan
+        points = range(len(plan.points))
+        return [config for point in points for config in keys.configs(plan, point) if config]
 
     recording.write_text("1\n2\n3\n")
     first = places()
@@ -219,7 +233,7 @@ def test_measures_are_the_metrics(tmp_path: Path) -> None:
         "drop_rate": "drop_rate",
         "utilisation": "utilisation",
     }.items():
-        want = [run.metrics[metric] for run in result.of(1, 0)]
+        want = [run.metrics[metric] for run in result.runs_of(1, 0)]
         np.testing.assert_allclose(measured.values(name, "pi", "many", None), want, rtol=1e-9)
     ours = measured.evaluate("-(2 * mean('pi') - 1) / mean('pi', window=(2, 3))", "many", None)
     means = measured.values("mean", "pi", "many", None)
@@ -307,8 +321,8 @@ def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:
     for paper in found:
         for planned in verdicts.plan(paper, seeds=1):
             for name, reading in planned.readings.items():
-                nothing = experiment.Execution([], [], False, 0.0)
-                result = Result(reading.experiment, nothing)
+                nothing = execution.Execution([], [], False, 0.0)
+                result = Result(reading, nothing)
                 measured = measures.Measured(result, planned.of.claims.points)
                 for one in planned.of.claims.claims:
                     if name == "" or name in one.variants:
@@ -360,4 +374,4 @@ def test_analysis_of_variance_of_identical_laws(tmp_path: Path) -> None:
     qacd = result.metrics["qacd_pkts"].to_numpy().reshape(tests, groups, size)
     p = [measures.one_way(list(one))[1] for one in qacd]
     # Binomial(120, 0.05): outside this with a probability of 1 in 1000.
-    assert 1 <= sum(value < 1 - stats.LEVEL for value in p) <= 15
+    assert 1 <= sum(value < 1 - statistics.LEVEL for value in p) <= 15

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.image
@@ -14,9 +13,11 @@ import pages
 import pytest
 
 import forebay
-from forebay.report import plots
-from forebay.report.result import Result
-from forebay.run.metrics import with_interval
+from forebay.base.metrics import with_interval
+from forebay.figures import drawing
+from forebay.figures.plot import Plot
+from forebay.figures.style import COLOURS
+from forebay.results.result import Result
 
 LAWS = ["pi", "droptail"]
 
@@ -134,7 +135,7 @@ def test_pictures_show_every_law(out: Path) -> None:
     for name in pictures:
         pixels = np.round(matplotlib.image.imread(out / "figures" / name)[..., :3] * 255)
         assert pixels.shape[1] >= 1000
-        for law, colour in zip(LAWS, plots.COLOURS, strict=False):
+        for law, colour in zip(LAWS, COLOURS, strict=False):
             rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
             drawn = int((np.abs(pixels - rgb).max(axis=-1) <= 2).sum())
             # Without a set-point there is no QACD; colours of flows are those of traffic.
@@ -142,7 +143,7 @@ def test_pictures_show_every_law(out: Path) -> None:
             assert drawn > 50 or absent, (name, law, drawn)
 
 
-def text_of(figure: plots.Plot) -> str:
+def text_of(figure: Plot) -> str:
     return " ".join(" ".join(re.findall(r">([^<>]+)</text>", figure.svg())).split())
 
 
@@ -166,7 +167,7 @@ def test_no_two_laws_look_alike(scenario: Path) -> None:
     laws = [str(law["name"]) for law in forebay.laws()][:16]
     result = forebay.run(scenario, laws=laws, sets=["bottleneck.buffer=800p"], seeds=1)
     lines = result.plot("delay").axes[0].lines
-    assert len(lines) > 2 * len(plots.COLOURS)
+    assert len(lines) > 2 * len(COLOURS)
     looks = {(line.get_color(), str(line._dash_pattern)) for line in lines}  # type: ignore[attr-defined]
     assert len(looks) == len(lines)
     curves: list[Any] = list(result.plot("load").axes[0].lines)
@@ -193,34 +194,21 @@ def test_changes_are_marked(scenario: Path) -> None:
     assert "3 s: rate 5 Mbit/s" in text_of(result.plot("queue"))
 
 
-class Axes:
-    """Takes what a curve draws."""
-
-    def __init__(self) -> None:
-        self.drawn: Any = None
-
-    def plot(self, times: Any, values: Any, **_: Any) -> None:
-        self.drawn = SimpleNamespace(times=times, low=values, high=values)
-
-    def step(self, times: Any, mean: Any, **_: Any) -> None:
-        self.drawn.mean = mean
-
-    def fill_between(self, times: Any, low: Any, high: Any, **_: Any) -> None:
-        self.drawn = SimpleNamespace(times=times, low=low, high=high)
-
-
 def test_a_long_curve_hides_no_spike() -> None:
     times = np.arange(1, 100_001) / 100
     values = np.full(len(times), 50.0)
     values[31_416], values[77_777] = 500.0, 0.0
-    axes = Axes()
-    plots._curve(axes, times, values, "#000000", 900)  # type: ignore[arg-type]
-    assert len(axes.drawn.times) <= 900
-    assert axes.drawn.high.max() == 500
-    assert axes.drawn.low.min() == 0
-    assert axes.drawn.mean.mean() == pytest.approx(50, abs=0.1)
+    shown, low, mean, high = drawing.thinned(times, values, 900)
+    assert len(shown) <= 900
+    assert high.max() == 500
+    assert low.min() == 0
+    assert mean.mean() == pytest.approx(50, abs=0.1)
     # A spike widens its own step, and the next at most.
-    assert (axes.drawn.high > 50).sum() <= 2
-    short = Axes()
-    plots._curve(short, times[:100], values[:100], "#000000", 900)  # type: ignore[arg-type]
-    assert len(short.drawn.times) == 100
+    assert (high > 50).sum() <= 2
+
+
+def test_a_short_curve_is_drawn_as_it_is(result: Result) -> None:
+    (curve, *_), *_ = (axes.lines for axes in result.plot("queue").axes)
+    samples = result.observed_at(0, 0, 0)[0].samples
+    np.testing.assert_array_equal(curve.get_xdata(), samples["time_s"])
+    np.testing.assert_array_equal(curve.get_ydata(), samples["queue_pkts"])

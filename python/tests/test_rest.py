@@ -1,4 +1,4 @@
-"""`forebay.control.rest`: where flows settle, against plain bisection."""
+"""`forebay.theory.plant.equilibrium`: where flows settle, against plain bisection."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from forebay.control import mix as mixes
-from forebay.control import rest
-from forebay.control.link import Link
-from forebay.control.mix import Mix
+from forebay.theory.plant import equilibrium
+from forebay.theory.plant import mixed_senders as mixes
+from forebay.theory.plant.loaded_link import LoadedLink
+from forebay.theory.plant.mixed_senders import MixedPlant
 
 PLACES = [
     ("20ms,80ms,200ms", "cubic"),
@@ -28,12 +28,14 @@ LAWS: list[tuple[str, list[tuple[str, str]]]] = [
 ]
 
 
-def on(law: str, params: list[tuple[str, str]], rtt: str, tcp: str, rate: str = "50Mbit/s") -> Mix:
-    link = Link.of(rate, "1500B", 30, rtt, buffer="2000p", target="60p", tcp=tcp)
-    return Mix.on(link, law, params)
+def on(
+    law: str, params: list[tuple[str, str]], rtt: str, tcp: str, rate: str = "50Mbit/s"
+) -> MixedPlant:
+    link = LoadedLink.from_texts(rate, "1500B", 30, rtt, buffer="2000p", target="60p", tcp=tcp)
+    return MixedPlant.on_link(link, law, params)
 
 
-def bisected(one: Mix, flows: float) -> tuple[float, float]:
+def bisected(one: MixedPlant, flows: float) -> tuple[float, float]:
     """Queue and p by bisection of the law's queue less the queue, and of p within it."""
     classes, capacity = one.classes, one.law.capacity_pkts_per_s
 
@@ -67,7 +69,7 @@ def test_all_rest_where_bisection_finds_it(
 ) -> None:
     one = on(law, params, rtt, tcp)
     flows = np.array([3.0, 30.0, 300.0])
-    found = one.settle(flows, one.link.rtt_s)
+    found = one.settle_all(flows, one.link.rtt_s)
     assert {"linear", "full"} & set(found.how)
     for how, n, queue, p in zip(found.how, flows, found.queue_pkts, found.probability, strict=True):
         if how in ("linear", "full"):
@@ -78,11 +80,13 @@ def test_a_rest_takes_few_questions() -> None:
     """Bisection to the same precision asks the law fifty times."""
     one, asked = on("red", LAWS[1][1], *PLACES[0]), []
 
-    def law(alike: rest.Floats, rtts_s: rest.Floats, _rows: rest.Rows) -> rest.Floats:
+    def law(
+        alike: equilibrium.Floats, rtts_s: equilibrium.Floats, _rows: equilibrium.Rows
+    ) -> equilibrium.Floats:
         asked.append(len(alike))
         return np.array(one.law.queues(alike.tolist(), rtts_s.tolist()))
 
-    found = rest.settle(one.classes, law, 2000.0, np.array([30.0]), one.link.rtt_s)
+    found = equilibrium.settle(one.classes, law, 2000.0, np.array([30.0]), one.link.rtt_s)
     assert found.how == ["linear"]
     assert len(asked) <= 24
 
@@ -95,9 +99,9 @@ def test_several_links_at_once_are_each_alone() -> None:
     ]
     flows, rtts_s = [10.0, 40.0, 2.0], [one.link.rtt_s for one in there]
     for one, n, rtt_s, found in zip(
-        there, flows, rtts_s, mixes.operate(there, flows, rtts_s), strict=True
+        there, flows, rtts_s, mixes.equilibria_on_links(there, flows, rtts_s), strict=True
     ):
-        alone = one.operate(n, rtt_s)
+        alone = one.equilibrium(n, rtt_s)
         assert (found is None) == (alone is None)
         if found is None or alone is None:
             continue

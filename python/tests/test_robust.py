@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 
 import forebay
-from forebay.control import gain, margins, robust
-from forebay.control.gain import Terms
+from forebay.theory.design import pi_stabilising_set
+from forebay.theory.loop import frequency_response, margins
+from forebay.theory.loop.frequency_response import Terms
 
 RANGE = (["5Mbit/s", "50Mbit/s"], ["40ms", "200ms"], [10.0, 40.0])
 
 
-def counted(one: robust.Corner, k_p: float, k_i: float, interval_s: float) -> bool:
+def counted(one: pi_stabilising_set.Corner, k_p: float, k_i: float, interval_s: float) -> bool:
     """By Nyquist's count of the same loop."""
     point, half = one.point, 0.5 * k_i * interval_s
     return margins.stable(
         Terms(
             point.plant_gain,
-            gain.apart((point.tcp_pole, point.queue_pole)),
+            frequency_response.apart((point.tcp_pole, point.queue_pole)),
             point.rtt_s,
             0.0,
             interval_s,
@@ -32,7 +33,7 @@ def counted(one: robust.Corner, k_p: float, k_i: float, interval_s: float) -> bo
 
 
 def test_the_set_is_that_of_the_exact_count() -> None:
-    found = robust.design("pi", *RANGE, target="30p")
+    found = pi_stabilising_set.design_for_range("pi", *RANGE, target="30p")
     interval_s = found.gains.interval_s
     cells = 0
     for one in found.corners:
@@ -48,8 +49,8 @@ def test_the_set_is_that_of_the_exact_count() -> None:
 
 
 def test_the_choice_is_calm_at_every_corner_and_no_better_is() -> None:
-    found = robust.design("pi", *RANGE, target="30p")
-    peaks = [robust.peak(loop) for loop in found.loops]
+    found = pi_stabilising_set.design_for_range("pi", *RANGE, target="30p")
+    peaks = [pi_stabilising_set.peak(loop) for loop in found.loops]
     assert all(loop.stable for loop in found.loops)
     assert max(peaks) == pytest.approx(2.0, abs=0.01)
     # A tenth more of the integral breaks it, whichever K_p stands beside it.
@@ -92,4 +93,6 @@ def test_what_is_wrong_is_one_line(words: list[str], wrong: str, cli) -> None:  
 
 def test_too_many_flows_for_every_corner() -> None:
     with pytest.raises(forebay.ScenarioError, match="too many for every corner"):
-        robust.design("pi", ["1Mbit/s"], ["20ms", "40ms"], [4000.0], target="5p")
+        pi_stabilising_set.design_for_range(
+            "pi", ["1Mbit/s"], ["20ms", "40ms"], [4000.0], target="5p"
+        )

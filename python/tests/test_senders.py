@@ -20,33 +20,35 @@ from scipy.signal import lsim
 import forebay
 from forebay import _native, fluid
 from forebay._native import ScenarioError
-from forebay.control import gain, maps, plant
-from forebay.control.design import design
-from forebay.control.designed import Design
-from forebay.control.link import Link
-from forebay.control.loop import Loop
-from forebay.control.mix import Mix, Rested
-from forebay.control.senders import SENDERS
-from forebay.run.api import run
+from forebay.results.run import run
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop import frequency_response, many_loops
+from forebay.theory.loop.loop import Loop
+from forebay.theory.plant.classes_at_rest import MixedEquilibrium
+from forebay.theory.plant.loaded_link import LoadedLink
+from forebay.theory.plant.mixed_senders import MixedPlant
+from forebay.theory.plant.plants import plant_on
+from forebay.theory.plant.senders import SENDERS
 
 Floats = NDArray[np.float64]
 POINTS = [(3e-4, 0.02), (3e-4, 0.12), (4e-3, 0.3), (0.03, 0.08)]
 MIX: dict[str, Any] = {"rtt": "20ms,80ms,200ms", "tcp": "cubic"}
 
 
-def link(**given: Any) -> Link:
+def link(**given: Any) -> LoadedLink:
     wanted: dict[str, Any] = {
         "rate": "50Mbit/s",
         "packet": "1500B",
         "flows": 30,
         "rtt": "60ms",
     } | given
-    return Link.of(**wanted)
+    return LoadedLink.from_texts(**wanted)
 
 
-def mix(law: str = "pi", params: Any = (), **given: Any) -> Mix:
-    found = plant.on(link(**given), law, list(params))
-    assert isinstance(found, Mix)
+def mix(law: str = "pi", params: Any = (), **given: Any) -> MixedPlant:
+    found = plant_on(link(**given), law, list(params))
+    assert isinstance(found, MixedPlant)
     return found
 
 
@@ -55,9 +57,9 @@ def loop(one: Design) -> Loop:
     return one.loop
 
 
-def rested(one: Design) -> Rested:
-    assert one.rested is not None
-    return one.rested
+def rested(one: Design) -> MixedEquilibrium:
+    assert one.senders is not None
+    return one.senders
 
 
 # --- one window -------------------------------------------------------------------------------
@@ -238,8 +240,8 @@ def test_reno_alone_is_the_published_plant() -> None:
     groups = tuple(replace(one, tcp="reno") for one in here.groups)
     for law in ("pi", "red", "pd-red"):
         params = [] if law == "red" else [("target", "60p")]
-        many = Mix.on(replace(here, groups=groups), law, params).at(30, 0.06)
-        one = plant.on(link(), law, params).at(30, 0.06)
+        many = MixedPlant.on_link(replace(here, groups=groups), law, params).loop_at(30, 0.06)
+        one = plant_on(link(), law, params).loop_at(30, 0.06)
         assert (many is None) == (one is None)
         if many is None or one is None:
             continue
@@ -251,9 +253,9 @@ def test_reno_alone_is_the_published_plant() -> None:
 @pytest.mark.parametrize("law", ["pi", "red", "pie"])
 def test_all_classes_fill_the_link(law: str) -> None:
     one = mix(law, **MIX | {"flows": "30,20,10"})
-    cell = one.operate(60, one.link.rtt_s)
+    cell = one.equilibrium(60, one.link.rtt_s)
     assert cell is not None
-    rests = one.split(cell)
+    rests = one.mixed_senders(cell)
     capacity = 50e6 / 12000
     used = sum(each.flows * each.rate_pkts_per_s for each in rests.classes)
     assert used == pytest.approx(capacity, rel=1e-9)
@@ -275,12 +277,12 @@ def test_all_classes_fill_the_link(law: str) -> None:
 def test_what_has_no_rest_is_told() -> None:
     """As `LawModel.rest` tells it of Reno, and windows that a sender does not keep."""
     red = [("min_th", "5p"), ("max_th", "60p"), ("max_p", "0.02"), ("gentle", "false")]
-    assert mix("red", red, tcp="linux-reno").rest(100, 0.06)[0] == "jump"
-    assert mix("red", tcp="cubic", buffer="10p", target="5p").rest(200, 0.06)[0] == "full"
-    assert mix("pi", tcp="linux-reno").rest(1e5, 0.06)[0] == "saturated"
-    assert mix("pi", tcp="cubic").rest(1000, 0.06)[0] == "small"
-    assert mix("pi", tcp="prague").rest(300, 0.06)[0] == "small"
-    assert mix("droptail", tcp="cubic").rest(30, 0.06)[0] == "unmodelled"
+    assert mix("red", red, tcp="linux-reno").settle(100, 0.06)[0] == "jump"
+    assert mix("red", tcp="cubic", buffer="10p", target="5p").settle(200, 0.06)[0] == "full"
+    assert mix("pi", tcp="linux-reno").settle(1e5, 0.06)[0] == "saturated"
+    assert mix("pi", tcp="cubic").settle(1000, 0.06)[0] == "small"
+    assert mix("pi", tcp="prague").settle(300, 0.06)[0] == "small"
+    assert mix("droptail", tcp="cubic").settle(30, 0.06)[0] == "unmodelled"
     with pytest.raises(ScenarioError, match=r"windows would be below the least that prague keeps"):
         design("pi", "50Mbit/s", 300, "60ms", packet="1500B", tcp="prague")
 
@@ -295,7 +297,7 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
     capacity, queue = point.capacity_pkts_per_s, model["queue_pkts"]
     propagation = point.rtt_s - queue / capacity
     rtts = mixed.classes.rtts_s(propagation, np.array([queue]))
-    flows = np.array([mixed.flows_at((point, model))])
+    flows = np.array([mixed.flows_at(one.equilibrium)])  # type: ignore[attr-defined]
     a, entries = mixed._system(
         np.array([point.probability]), flows, np.array([capacity]), rtts, None
     )
@@ -370,7 +372,7 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 @pytest.mark.parametrize("law", ["pi", "pd-red", "red"])
 def test_the_pulse_response_is_poissons_sum(law: str) -> None:
     """Z{H·G} of the closed form against the folded plant, poles complex or not."""
-    found = mix(law, **MIX).at(40, mix(law, **MIX).link.rtt_s)
+    found = mix(law, **MIX).loop_at(40, mix(law, **MIX).link.rtt_s)
     assert found is not None
     t = found.terms
     if t.interval_s is None:
@@ -383,15 +385,15 @@ def test_the_pulse_response_is_poissons_sum(law: str) -> None:
     s = 1j * np.array([0.3, 3.0, 0.2 * math.pi / interval, 0.8 * math.pi / interval])
     folds = 2j * math.pi / interval * np.arange(-4000, 4001)
     at = s[:, None] + folds[None]
-    summed = (gain.hold(t, at) * gain.plant(t, at)).sum(1)
-    assert np.allclose(gain.pulse(t, s), summed, rtol=1e-5)
+    summed = (frequency_response.hold(t, at) * frequency_response.plant(t, at)).sum(1)
+    assert np.allclose(frequency_response.pulse(t, s), summed, rtol=1e-5)
 
 
 def test_a_law_without_a_sampler_has_roots_among_several_delays() -> None:
     sets = {"min_th": "20p", "max_th": "200p", "max_p": "0.05", "w_q": "1e-3"}
-    found = mix("red", list(sets.items()), **MIX).at(60, 0.1)
+    found = mix("red", list(sets.items()), **MIX).loop_at(60, 0.1)
     assert found is not None
-    at = gain.loop(found.terms, np.asarray(found.roots[:4]))
+    at = frequency_response.loop(found.terms, np.asarray(found.roots[:4]))
     assert np.abs(1 + at).max() < 1e-6
     edge = 10 ** (found.margins.gain_db / 20)
     assert found.stable
@@ -506,7 +508,9 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
     top, bottom = made.plant
     s = 2j
     here = np.polyval(top, s) / np.polyval(bottom, s) * np.exp(-s * made.point.rtt_s)
-    assert here == pytest.approx(gain.plant(loop(made).terms, np.array([s]))[0], rel=1e-6)
+    assert here == pytest.approx(
+        frequency_response.plant(loop(made).terms, np.array([s]))[0], rel=1e-6
+    )
     made.to_mat(tmp_path / "one.json")
     many = forebay.design("pi", "50Mbit/s", 20, ["20ms", "60ms"], packet="1500B", tcp="cubic")
     many.to_mat(tmp_path / "many.csv")
@@ -553,11 +557,11 @@ def test_a_map_is_the_loops_of_its_cells(tmp_path: Path) -> None:
     for row, rate in enumerate(drawn.values):
         here = replace(drawn.link, rate=f"{round(rate)}bit/s")
         for column in (0, 3, 5):
-            one = plant.on(here, "red", []).at(float(drawn.flows[column]), here.rtt_s)
+            one = plant_on(here, "red", []).loop_at(float(drawn.flows[column]), here.rtt_s)
             assert (one is not None) == (drawn.rest[row, column] == "linear")
             if one is not None:
                 assert one.stable == drawn.stable[row, column]
-                if one.stable and one.margins.gain_db < maps.MOST_DB:
+                if one.stable and one.margins.gain_db < many_loops.MOST_DB:
                     margin = drawn.gain_margin_db[row, column]
                     assert margin == pytest.approx(one.margins.gain_db, abs=0.1)
     single = forebay.map("pi", "50Mbit/s", "10..400", "10..400ms", tcp="cubic", points=8)

@@ -9,10 +9,10 @@ from conftest import Cli
 
 import forebay
 from forebay import _native
-from forebay.control import plant
-from forebay.control.link import Link
-from forebay.report import words
-from forebay.report.result import Result
+from forebay.results.result import Result
+from forebay.runs import descriptions
+from forebay.theory.plant.loaded_link import LoadedLink
+from forebay.theory.plant.plants import plant_on
 
 #: PI with the gains of the paper, which are for another link: it takes a minute to settle here.
 SLOW = """\
@@ -49,7 +49,7 @@ def kinds(found: Result) -> list[str]:
 def test_a_law_that_still_starts_is_named() -> None:
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7")
     assert kinds(early) == ["trend", "missed", "short"]
-    trend, missed, short = (text for text, _ in words.warnings(early))
+    trend, missed, short = (text for text, _ in descriptions.warnings(early))
     assert trend.startswith("pi: the queue still moves while it is measured, from ")
     assert "set-point 200" in missed
     assert "by the linear model its loop takes" in short
@@ -72,7 +72,7 @@ def test_one_seed_tells_a_trend_too() -> None:
 def test_the_design_line_helps(cli: Cli, tmp_path: Path) -> None:
     """What a user does next: run the line, and take its gains."""
     gains = "a = 1e-6\nb = 9.9e-7"
-    (line,) = [line for _, line in words.warnings(result("7s", "15s", gains)) if line]
+    (line,) = [line for _, line in descriptions.warnings(result("7s", "15s", gains)) if line]
     done = cli(*line.split()[1:], "--out", "designed")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "designed" / "pi.toml").read_text()
@@ -102,7 +102,7 @@ def test_a_sweep_names_each_fault_once() -> None:
     more = '\n[sweep]\n"traffic.0.flows" = [50, 60, 70]\n'
     early = result("7s", "15s", "a = 1e-6\nb = 9.9e-7", more=more)
     assert kinds(early) == ["trend", "missed", "short"]
-    for text, _ in words.warnings(early):
+    for text, _ in descriptions.warnings(early):
         assert text.startswith("pi at 50 ftp flows: ")
         assert "points)" in text
 
@@ -114,14 +114,14 @@ def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
     def short(tcp: str) -> float:
         sent = text.replace('"ftp"', f'"ftp"\ntcp = "{tcp}"').replace("= 60", "= 20")
         found = forebay.run(sent, seeds=1)
-        said = [text for text, _ in words.warnings(found) if "linear model" in text]
+        said = [text for text, _ in descriptions.warnings(found) if "linear model" in text]
         return _native.quantity("", said[0].split("takes ")[1].split()[0], "time") if said else 0.0
 
     settling_s = {}
     for tcp in ("reno", "cubic"):
-        link = Link.of("15Mbit/s", "500B", 20, "200ms", "200p", "750p", tcp=tcp)
+        link = LoadedLink.from_texts("15Mbit/s", "500B", 20, "200ms", "200p", "750p", tcp=tcp)
         params = [("target", "200p"), ("a", "1.822e-5"), ("b", "1.816e-5")]
-        loop = plant.on(link, "pi", params).at(20, 0.2)
+        loop = plant_on(link, "pi", params).loop_at(20, 0.2)
         assert loop is not None
         settling_s[tcp] = 0.75 * loop.settling_s
     # The model of the report, of each of both.
@@ -137,7 +137,7 @@ def test_the_design_line_has_the_sender() -> None:
     said = {}
     for tcp in ("linux-reno", "linux-cubic", "bbr"):
         found = forebay.run(text.replace('"ftp"', f'"ftp"\ntcp = "{tcp}"'), seeds=1)
-        said[tcp] = [line for _, line in words.warnings(found) if line]
+        said[tcp] = [line for _, line in descriptions.warnings(found) if line]
     assert said["bbr"] == []
     assert "--tcp" not in said["linux-reno"][0]
     assert said["linux-cubic"][0].endswith(" --tcp cubic")

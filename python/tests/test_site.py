@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from forebay import docs
-from forebay.docs import commands, gallery, python, site
+from tools import docs
+from tools.docs import commands, gallery, python, site
 
 ROOT = Path(__file__).parents[2]
 

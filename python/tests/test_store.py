@@ -18,12 +18,12 @@ import pytest
 from conftest import SCENARIO, command
 
 from forebay import ScenarioError, _native
-from forebay.report import files
-from forebay.run import experiment
-from forebay.run.runs import Runs
+from forebay.pages import result_files
+from forebay.runs import execution, experiment
+from forebay.runs.experiment_runs import Runs
 from forebay.store import choice, keys, parts, rows
 from forebay.store.store import LAYOUT, MARK, Store
-from forebay.study import making
+from forebay.studies import making
 
 ROOT = Path(__file__).parents[2]
 #: Four runs of some milliseconds.
@@ -32,7 +32,7 @@ SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 
 def run(store: Store | None, text: str = SCENARIO, seeds: int = 1, *, samples: bool = True) -> Runs:
     read = experiment.read(text, sets=SHORT, seeds=seeds)
-    return Runs(read, experiment.execute(read, 2, store=store, samples=samples))
+    return Runs(read, execution.execute(read, 2, store=store, samples=samples))
 
 
 @pytest.fixture
@@ -106,13 +106,13 @@ def test_stored_runs_are_the_same_to_the_bit(at: Path) -> None:
             seeds=1,
             sets=["duration=4s", 'measure=["1s", "4s"]'],
         )
-        fresh = Runs(read, experiment.execute(read, 2))
+        fresh = Runs(read, execution.execute(read, 2))
         made, stored = (
-            Runs(read, experiment.execute(read, 2, store=choice.at(at))) for _ in range(2)
+            Runs(read, execution.execute(read, 2, store=choice.at(at))) for _ in range(2)
         )
         assert (made.found, stored.found) == (0, len(fresh.runs))
-        assert files.numbers(stored) == files.numbers(fresh)
-        for table in files.TABLES + files.DETAILS:
+        assert result_files.numbers(stored) == result_files.numbers(fresh)
+        for table in result_files.TABLES + result_files.DETAILS:
             kept, new = getattr(stored, table), getattr(fresh, table)
             assert kept.schema == new.schema, table
             assert kept.equals(new), table
@@ -142,11 +142,11 @@ def test_readers_of_parquet_need_nothing_else(at: Path) -> None:
 
 
 def test_a_prototype_is_not_stored(at: Path, prototypes: Path) -> None:
-    from forebay.run.prototypes import load
+    from forebay.scenarios.python_laws import load
 
     for _ in range(2):
         read = experiment.read(SCENARIO, laws=["pi", load(f"{prototypes}:PythonPi")], sets=SHORT)
-        found = Runs(read, experiment.execute(read, 2, store=choice.at(at)))
+        found = Runs(read, execution.execute(read, 2, store=choice.at(at)))
     # Only pi is there the second time, at two points with two seeds.
     assert (found.found, len(found.runs)) == (4, 8)
 
@@ -169,7 +169,7 @@ def _fill(at: Path, seeds: range) -> None:
     store = choice.at(at)
     for seed in seeds:
         one = experiment.read(SCENARIO, sets=SHORT, seeds=seed)
-        experiment.execute(one, 1, store=store, samples=False)
+        execution.execute(one, 1, store=store, samples=False)
         store.put_together(most=4)
 
 
@@ -307,7 +307,7 @@ def test_an_address_holds_a_store() -> None:
     made = run(choice.at("memory://runs/mine"))
     again = run(choice.at("memory://runs/mine"))
     assert again.found == 4
-    assert files.numbers(again) == files.numbers(made)
+    assert result_files.numbers(again) == result_files.numbers(made)
     store = choice.at("memory://runs/mine")
     run(store, seeds=2)
     store.put_together(most=1)

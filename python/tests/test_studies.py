@@ -14,24 +14,25 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
-from conftest import command
+from conftest import Cli, command
 
 import forebay
 from forebay import ScenarioError
+from forebay.base import statistics
+from forebay.cli.invocation import Invocation
 from forebay.cli.study import _end
-from forebay.control import fit
-from forebay.run import experiment, stats
+from forebay.runs import experiment
 from forebay.store import choice, designs, rows
 from forebay.store.designs import Designs
-from forebay.study import growing, making, manifest
-from forebay.study.batches import Batches
-from forebay.study.best import best
-from forebay.study.effects import effects
-from forebay.study.estimate import DESIGNED, estimate
-from forebay.study.fitted import Fits
-from forebay.study.points import Points
-from forebay.study.study import Study
-from forebay.study.threads import Threads
+from forebay.studies import growing, making, manifest
+from forebay.studies.batches import Batches
+from forebay.studies.effects import effects
+from forebay.studies.estimate import DESIGNED, estimate
+from forebay.studies.point_gains import Gains, PointGains
+from forebay.studies.points import Points
+from forebay.studies.study import Study
+from forebay.studies.threads import Threads
+from forebay.theory.design import fitted_gains
 
 SMALL = """\
 title    = "A small study"
@@ -190,10 +191,13 @@ def test_a_sample_may_be_set_to_another_size() -> None:
 
 def test_a_key_that_is_set_is_not_varied() -> None:
     points = Points(SMALL + GRID, sets=["traffic.0.flows=3"])
-    assert (len(points), points.design.keys) == (4, ["bottleneck.rate", "law.red.max_p"])
-    zipped = '"traffic.0.flows, bottleneck.rate" = [[1, "2Mbit/s"], [2, "4Mbit/s"]]'
-    with pytest.raises(ScenarioError, match="varies with others"):
-        Points(sweep(zipped), sets=["traffic.0.flows=3"])
+    assert (len(points), points.keys) == (4, ["bottleneck.rate", "law.red.max_p"])
+    # As in a run, the keys beside it still vary.
+    zipped = sweep('"traffic.0.flows, bottleneck.rate" = [[1, "2Mbit/s"], [2, "4Mbit/s"]]')
+    points = Points(zipped, sets=["traffic.0.flows=3"])
+    assert [points.row(i) for i in range(len(points))] == [["2Mbit/s"], ["4Mbit/s"]]
+    run = experiment.read(zipped, sets=["traffic.0.flows=3"]).plan
+    assert [list(point.settings.values()) for point in run.points] == [["2Mbit/s"], ["4Mbit/s"]]
 
 
 def test_the_frame_is_that_of_single_runs(whole: Study) -> None:
@@ -259,7 +263,7 @@ def test_seeds_are_added_where_an_interval_is_too_wide_and_only_there(tmp_path: 
     for (config,), some in store.scan().collect().group_by("config"):
         values = some.sort("seed")["goodput_bps"]
         assert len(values) == grown.seeds[str(config)]
-        mean, half = stats.mean_and_interval(values.to_list())
+        mean, half = statistics.mean_and_interval(values.to_list())
         wide += half > 0.2 * mean
         assert half <= 0.2 * mean or len(values) == 12
     assert grown.wide == wide
@@ -297,7 +301,7 @@ def test_a_cluster_makes_the_same_runs(whole: Study, tmp_path: Path) -> None:
 
 
 def test_without_dask_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forebay.study.api import engine
+    from forebay.studies.api import engine
 
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ScenarioError, match=r"forebay\[dask\]"):
@@ -348,7 +352,7 @@ def test_shares_of_variance_are_those_of_a_known_function(
 
 
 def test_a_tie_is_called_one(whole: Study) -> None:
-    found = best(whole, "goodput_bps", "traffic.0.flows", largest=True)
+    found = whole.best("goodput_bps", "traffic.0.flows", more=True)
     assert set(found["law"]) <= {"red", "droptail"}
     for row in found.iter_rows(named=True):
         of = whole.by_seed("goodput_bps", "traffic.0.flows").filter(
@@ -356,7 +360,7 @@ def test_a_tie_is_called_one(whole: Study) -> None:
         )
         means = dict(of.group_by("law").agg(pl.col("goodput_bps").mean()).iter_rows())
         assert row["mean"] == pytest.approx(max(means.values()))
-        assert row["ties"] == (row["p"] is None or row["p"] >= 0.05)
+        assert row["ties"] == ([row["next"]] if row["p"] >= 0.05 else [])
 
 
 def test_a_page_says_what_was_run_and_how_to_repeat_it(tmp_path: Path) -> None:
@@ -396,8 +400,8 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
         of_point = found.filter(point=point, law="pi").sort("seed")
         assert of_point["queue_mean_pkts"].to_list() == wanted
     again = Points(file)
-    assert again.row(0) == again.row(0)
-    assert len({tuple(again.row(i)[1:]) for i in range(3)}) == 3
+    assert again.gains(0) == Points(file).gains(0)
+    assert len({str(again.gains(i)) for i in range(3)}) == 3
 
 
 def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> None:
@@ -426,13 +430,13 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
     axis = '"bottleneck.rate" = "1..1000Mbit/s log"'
     text = f'{laws}[sweep]\npoints = "sobol 256"\n{axis}\n'
     designed = []
-    row = Fits.row
+    gains = PointGains.gains
 
-    def counted(self: Fits, index: int, values: list[object]) -> list[object]:
+    def counted(self: PointGains, index: int) -> Gains:
         designed.append(index)
-        return row(self, index, values)
+        return gains(self, index)
 
-    monkeypatch.setattr(Fits, "row", counted)
+    monkeypatch.setattr(PointGains, "gains", counted)
     found = estimate(Points(text), choice.at(tmp_path / "store"), 2)
     assert (found.points, found.looked, found.runs) == (256, DESIGNED, 256 * 2 * 2)
     assert len(set(designed)) <= DESIGNED + 1
@@ -458,7 +462,8 @@ def test_after_an_interruption_no_point_is_read(
     monkeypatch.setattr(manifest, "of", refuse)
     ended = making.Made(wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1})
     with pytest.raises(typer.Exit):
-        _end(whole.points, whole.store, growing.Grown(ended, 1), tmp_path, "", report=False)
+        call = Invocation(tmp_path, as_json=False)
+        _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", report=False)
     said = capsys.readouterr().err
     assert "interrupted: 3 of 9 runs" in said and "1 failed: too long" in said
 
@@ -467,22 +472,21 @@ def test_senders_that_are_compared_meet_one_law(tmp_path: Path) -> None:
     """A queue does not know who sends; where one sender is given, its design is for that one."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     both = Points(f'{laws}[sweep]\n"traffic.0.tcp" = ["linux-reno", "linux-cubic"]\n')
-    rows = [both.row(i) for i in range(2)]
-    assert [row[0] for row in rows] == ["linux-reno", "linux-cubic"]
-    assert rows[0][1:] == rows[1][1:]
+    assert [both.row(i) for i in range(2)] == [["linux-reno"], ["linux-cubic"]]
+    assert both.gains(0) == both.gains(1)
     alone = Points(laws, sets=["traffic.0.tcp=linux-cubic"])
-    assert alone.row(0) != rows[1][1:]
+    assert alone.gains(0) != both.gains(1)
 
 
 def designed(counts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts the designs of laws that are made."""
-    real = fit.fit
+    real = fitted_gains.fit
 
-    def counted(law: str, *rest: object) -> fit.Fitted:
+    def counted(law: str, *rest: object) -> fitted_gains.Fitted:
         counts.append(law)
         return real(law, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(fit, "fit", counted)
+    monkeypatch.setattr(fitted_gains, "fit", counted)
 
 
 def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -509,7 +513,7 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts == ["pi"] * 12
     # Where the code is the same, so are the numbers.
     fresh = Points(text)
-    assert [points.row(i) for i in range(12)] == [fresh.row(i) for i in range(12)]
+    assert [points.gains(i) for i in range(12)] == [fresh.gains(i) for i in range(12)]
     counts.clear()
     study(text.replace("A small study", "Another title").replace("seeds    = 2", "seeds    = 9"))
     study(text.replace("log 12", "log 2"))
@@ -524,17 +528,57 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts == ["pi"] * 4
 
 
-def test_a_design_is_of_the_files_that_its_scenario_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link and the load, and not the text, the sampling or the recording of the link."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
-    file.write_text(laws.replace("rate ", 'rate_trace = "link.trace"\nrate '))
+    text = laws.replace("rate ", 'rate_trace = "link.trace"\nrate ')
     store, counts = choice.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
-    for packets in (1, 10, 10):
+
+    def gains(text: str, packets: int) -> object:
+        file.write_text(text)
         trace.write_text("".join(f"{i}\n" * packets for i in range(1, 101)))
         kept = Designs(store)
-        Points(file, kept=kept).row(0)
+        found = Points(file, kept=kept).gains(0)
         kept.flush()
-    assert len(counts) == 2
+        # A design that was kept is the one that would be made.
+        assert found == Points(file).gains(0)
+        counts.pop()
+        return found
+
+    first = gains(text, 1)
+    assert gains(text, 10) == gains(f'sample = "20ms"\n{text}', 10) == first
+    assert len(counts) == 1
+    assert gains(text.replace("flows  = 5", "flows  = 6"), 1) != first
+    assert gains(text.replace('gains  = "auto"', 'gains  = "auto"\ntarget = "30p"'), 1) != first
+    assert len(counts) == 3
+
+
+def test_the_code_that_designs_is_in_the_version() -> None:
+    names = {path.name for path in designs.sources()}
+    assert {"fitted_gains.py", "designed_law.py", "automatic_gains.py"} <= names
+    assert any(name.startswith("_native") for name in names)
+
+
+def test_json_has_the_lines_of_a_run(cli: Cli, tmp_path: Path) -> None:
+    """A line for each run, and the numbers of `forebay run` for the same question."""
+    text = SMALL.replace('kind   = "red"', 'kind   = "pi"\ntarget = "20p"\nqueue = "priority"')
+    other = '[[link]]\nname = "far"\nfrom = "right"\nto = "far"\nrate = "9Mbit/s"\nbuffer = "50p"\n'
+    path = 'path = ["left", "right", "far"]\n'
+    text = text.replace("rtt    =", f"{path}rtt    =").replace("[[law]]", f"{other}[[law]]", 1)
+    file = tmp_path / "lines.toml"
+    file.write_text(f'{text}[sweep]\n"traffic.0.flows" = "2..8 log 3"\n')
+    sets = ["--set", "bottleneck.rate=3Mbit/s", "--seeds", "2"]
+    store = ["--store", str(tmp_path / "store")]
+
+    def lines(command: str, *more: str) -> list[dict[str, object]]:
+        done = cli(command, str(file), *sets, "--json", *more)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) | {"costs": None} for line in done.stdout.splitlines()]
+
+    found = lines("study", *store)
+    assert found == lines("run", "--no-store")
+    assert len(found) == 3 * 2 * 2
+    assert {"metrics", "classes", "links", "link_classes"} <= set(found[0])
+    assert not (tmp_path / "results").exists()

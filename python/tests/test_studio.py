@@ -23,10 +23,11 @@ from websockets.sync.client import ClientConnection, connect
 
 import forebay
 from forebay import _native
+from forebay.base import registries
 from forebay.guide.starter import Starter
 from forebay.studio import gains, packets, state, theory
-from forebay.studio.scenario import Base
-from forebay.studio.thinker import Abandoned, Thinker
+from forebay.studio.scenario import BaseScenario
+from forebay.studio.theory_process import Abandoned, TheoryProcess
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -40,15 +41,15 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 @pytest.fixture(scope="module")
-def base() -> Base:
-    return Base.read(None)
+def base() -> BaseScenario:
+    return BaseScenario.from_source(None)
 
 
 def params(now: state.State) -> dict[str, gains.Params]:
-    return {side: of.params for side, of in gains.settle_all(now).items()}
+    return {side: of.params for side, of in gains.all_gains(now).items()}
 
 
-def test_an_address_says_what_was_changed_and_nothing_else(base: Base) -> None:
+def test_an_address_says_what_was_changed_and_nothing_else(base: BaseScenario) -> None:
     start = base.start
     assert start.address(start) == ""
     texts = {"rate": "30Mbit/s", "a.target": "40p", "b": "red", "b.max_p": "0.02", "b.by": "hand"}
@@ -80,7 +81,7 @@ def test_an_address_says_what_was_changed_and_nothing_else(base: Base) -> None:
         ([], "state: found no table"),
     ],
 )
-def test_a_state_that_cannot_be_gives_one_line(base: Base, texts: Any, line: str) -> None:
+def test_a_state_that_cannot_be_gives_one_line(base: BaseScenario, texts: Any, line: str) -> None:
     with pytest.raises(forebay.ScenarioError) as error:
         state.parse(texts, base.start)
     assert str(error.value).startswith(line)
@@ -88,22 +89,22 @@ def test_a_state_that_cannot_be_gives_one_line(base: Base, texts: Any, line: str
 
 
 @pytest.mark.parametrize("kind", [entry["name"] for entry in forebay.laws()])
-def test_every_law_can_be_chosen(base: Base, kind: str) -> None:
+def test_every_law_can_be_chosen(base: BaseScenario, kind: str) -> None:
     """It runs, its declared parameters are read, and theory has a picture or a reason."""
     now = state.parse({"duration": "3s", "a": kind}, base.start)
-    settled = gains.settle_all(now)
+    settled = gains.all_gains(now)
     plan = base.plan(now, params(now))
     (run,) = packets.run(plan, 1, lambda: False)
     drawn = packets.curves(plan, [run], ["a"], 100)["laws"]["a"]
     assert max(drawn["queue_pkts"]) <= now.buffer + 1
     of = theory.loops(now, settled)["laws"]["a"]
     assert of.get("reason") or of["margins"]["phase_deg"] is not None
-    entry = state.kinds()[kind]
+    entry = registries.law(kind)
     if not entry["baseline"]:
-        assert now.a.designed == state.has_rule(kind)
+        assert now.a.designed == entry["has_rule"]
 
 
-def test_the_queue_is_that_of_forebay_run(base: Base, tmp_path: Path) -> None:
+def test_the_queue_is_that_of_forebay_run(base: BaseScenario, tmp_path: Path) -> None:
     """Bit for bit, from the file that is saved; and each bin shows its extremes."""
     texts = {"duration": "20s", "rate": "10Mbit/s", "b": "red", "event": "more-flows", "mice": "3"}
     now = state.parse(texts, base.start)
@@ -118,7 +119,7 @@ def test_the_queue_is_that_of_forebay_run(base: Base, tmp_path: Path) -> None:
         assert queue.min() == mine.samples["queue_pkts"].min()
 
 
-def test_it_warns_as_forebay_run_does(base: Base, tmp_path: Path) -> None:
+def test_it_warns_as_forebay_run_does(base: BaseScenario, tmp_path: Path) -> None:
     slow = {"a": "pi", "a.by": "hand", "a.target": "50p", "duration": "30s"}
     now = state.parse(slow, base.start)
     plan = base.plan(now, params(now))
@@ -128,34 +129,34 @@ def test_it_warns_as_forebay_run_does(base: Base, tmp_path: Path) -> None:
     assert mine
 
 
-def test_a_long_run_that_nobody_waits_for_ends_early(base: Base) -> None:
+def test_a_long_run_that_nobody_waits_for_ends_early(base: BaseScenario) -> None:
     long = state.parse({"rate": "100Mbit/s", "duration": "600s", "buffer": "800p"}, base.start)
     with pytest.raises(packets.Outdated):
         packets.run(base.plan(long, {}), 1, lambda: True)
 
 
-def test_a_long_thought_that_nobody_waits_for_ends_early(base: Base) -> None:
+def test_a_long_thought_that_nobody_waits_for_ends_early(base: BaseScenario) -> None:
     # Its time constants are far apart: this loop takes a minute.
     slow = {"a": "stred", "a.by": "hand", "a.rtt": "2671ms", "a.crossover": "0.153"}
     slow |= {"packet": "208B", "buffer": "3563p"}
     now = state.parse(slow, base.start)
-    thinker, start = Thinker(), base.start
+    process, start = TheoryProcess(), base.start
     try:
         asked = time.monotonic()
         with pytest.raises(Abandoned):
-            thinker.ask(
-                "loops", now, gains.settle_all(now), outdated=lambda: time.monotonic() > asked + 2
+            process.ask(
+                "loops", now, gains.all_gains(now), outdated=lambda: time.monotonic() > asked + 2
             )
-        answer = thinker.ask("loops", start, gains.settle_all(start), outdated=lambda: False)
-        assert answer == theory.loops(start, gains.settle_all(start))
+        answer = process.ask("loops", start, gains.all_gains(start), outdated=lambda: False)
+        assert answer == theory.loops(start, gains.all_gains(start))
     finally:
-        thinker.close()
+        process.close()
     with pytest.raises(Abandoned):
-        thinker.ask("loops", start, {}, outdated=lambda: False)
+        process.ask("loops", start, {}, outdated=lambda: False)
 
 
 def test_another_seed_is_the_same_run_as_that_seed_of_forebay_run(
-    base: Base, tmp_path: Path
+    base: BaseScenario, tmp_path: Path
 ) -> None:
     now = state.parse({"duration": "5s", "seed": "3"}, base.start)
     (run,) = packets.run(base.plan(now, {}), now.seed, lambda: False)
@@ -169,7 +170,7 @@ def test_another_seed_is_the_same_run_as_that_seed_of_forebay_run(
     ["pi-pd/load.toml", "fluid/load-step.toml", "reality/cubic.toml", "rfc7928/9-1-mix.toml"],
 )
 def test_a_file_stays_what_it_is_until_something_moves(file: str) -> None:
-    base = Base.read(EXPERIMENTS / file)
+    base = BaseScenario.from_source(EXPERIMENTS / file)
     text = base.toml(base.start, {})
     saved = _native.plan(text.encode(), "saved", read=lambda _: None)
     mine = base.plan(base.start, {}).points[0]
@@ -184,25 +185,25 @@ def test_a_file_stays_what_it_is_until_something_moves(file: str) -> None:
     assert text.count("#") > 0
 
 
-def test_a_design_follows_the_link_and_says_why_not(base: Base) -> None:
+def test_a_design_follows_the_link_and_says_why_not(base: BaseScenario) -> None:
     slow, fast = (
         state.parse({"a": "pi", "a.target": "50p", "rate": rate}, base.start)
         for rate in ("15Mbit/s", "60Mbit/s")
     )
-    a_slow, a_fast = (dict(gains.settle(it.a, it).params)["a"] for it in (slow, fast))
+    a_slow, a_fast = (dict(gains.gains_for(it.a, it).params)["a"] for it in (slow, fast))
     assert float(a_fast) < float(a_slow)
     crowded = state.parse({"a": "pi", "a.target": "5p", "flows": "5000"}, base.start)
-    assert "allowed: at most" in gains.settle(crowded.a, crowded).reason
-    loops = theory.loops(crowded, gains.settle_all(crowded))["laws"]["a"]
+    assert "allowed: at most" in gains.gains_for(crowded.a, crowded).reason
+    loops = theory.loops(crowded, gains.all_gains(crowded))["laws"]["a"]
     assert "probability of 1 or more" in loops["reason"]
 
 
-def test_the_loop_is_that_of_forebay_design(base: Base) -> None:
-    from forebay.control.design import design
+def test_the_loop_is_that_of_forebay_design(base: BaseScenario) -> None:
+    from forebay.theory.design.design import design
 
     texts = {"spread": "0", "a": "pi", "a.target": "50p", "a.goal.beta": "0.25"}
     now = state.parse(texts, base.start)
-    found = theory.loops(now, gains.settle_all(now))["laws"]["a"]["margins"]
+    found = theory.loops(now, gains.all_gains(now))["laws"]["a"]["margins"]
     theirs = design("pi", "15Mbit/s", 20, "80ms", "1000B", "50p", "200p", {"beta": 0.25}).margins
     assert theirs
     assert found["phase_deg"] == pytest.approx(theirs.phase_deg)
@@ -210,32 +211,32 @@ def test_the_loop_is_that_of_forebay_design(base: Base) -> None:
 
 
 @pytest.mark.parametrize("tcp", ["linux-cubic", "dctcp"])
-def test_theory_is_of_the_flows_sender(base: Base, tcp: str) -> None:
+def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     """Design, loop and map have its plant, and the fluid its windows."""
     texts = {"a": "pi", "a.target": "50p", "tcp": tcp, "ecn": "true", "spread": "0"}
     now = state.parse(texts, base.start)
-    settled_gains = gains.settle_all(now)
+    settled_gains = gains.all_gains(now)
     name = {"linux-cubic": "cubic"}.get(tcp, tcp)
     theirs = forebay.design(
         "pi", "15Mbit/s", 20, "80ms", packet="1000B", target="50p", buffer="200p", tcp=name
     )
-    assert theirs.margins and theirs.rested
+    assert theirs.margins and theirs.senders
     assert dict(settled_gains["a"].params) == dict(theirs.params)
     found = theory.loops(now, settled_gains)["laws"]["a"]["margins"]
     assert found["phase_deg"] == pytest.approx(theirs.margins.phase_deg)
-    assert found["window_pkts"] == pytest.approx(theirs.rested.classes[0].window_pkts)
+    assert found["window_pkts"] == pytest.approx(theirs.senders.classes[0].window_pkts)
     drawn = theory.Maps().of(now, now.a, settled_gains["a"].params)
     assert isinstance(drawn, dict)
     assert len(drawn["gain_margin_db"]) == drawn["cells"] ** 2
     alone = base.alone(now, params(now))
-    (trace,) = _native.fluid_scenario(alone["a"], "", sawtooth=True)
+    (trace,) = _native.plan(alone["a"], "").fluid(sawtooth=True)
     queue = theory.fluid(alone, "", now.tcp, now.duration, 100)["laws"]["a"]["queue_pkts"]
     assert queue[-1] == pytest.approx(trace.queue_pkts[0][-1], abs=1)
 
 
-def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: Base) -> None:
+def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: BaseScenario) -> None:
     now = state.parse({"tcp": "bbr"}, base.start)
-    settled_gains = gains.settle_all(now)
+    settled_gains = gains.all_gains(now)
     said = "Theory has no model of flows of bbr."
     assert theory.loops(now, settled_gains)["laws"]["a"] == {"reason": said}
     assert theory.Maps().of(now, now.a, settled_gains["a"].params) == said
@@ -564,12 +565,12 @@ def test_it_fits_and_axe_finds_nothing_serious(
 
 
 def test_a_file_with_designed_gains_and_ranges_opens(tmp_path: Path) -> None:
-    text = Starter.of("x.toml").text().replace("# [sweep]", "[sweep]")
+    text = Starter.for_options("x.toml").text().replace("# [sweep]", "[sweep]")
     file = tmp_path / "x.toml"
     file.write_text(
         text.replace('# "traffic.ftp.flows" = [5, 20, 80]', '"traffic.ftp.flows" = "5..80 log 3"')
     )
-    base = Base.read(file)
+    base = BaseScenario.from_source(file)
     start = base.start
     assert (start.a.kind, start.a.designed, start.flows) == ("pi", True, 5)
     assert "2 points" in base.remark

@@ -17,9 +17,9 @@ from conftest import command
 from test_studies import GRID, SMALL, environment, run
 
 from forebay.store import choice
-from forebay.study import cluster, making
-from forebay.study.batches import FIRST_RUNS
-from forebay.study.points import Points
+from forebay.studies import cluster, making
+from forebay.studies.batches import FIRST_RUNS
+from forebay.studies.points import Points
 
 #: Hundreds of runs of some milliseconds, and some of a second.
 MANY = SMALL.replace("seeds    = 2", "seeds = 40") + GRID
@@ -162,7 +162,7 @@ def test_what_hangs_is_no_scheduler() -> None:
     import socket
 
     from forebay import ScenarioError
-    from forebay.study import cluster
+    from forebay.studies import cluster
 
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

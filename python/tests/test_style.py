@@ -13,7 +13,8 @@ import pytest
 from conftest import command
 
 import forebay
-from forebay.report import plots, style
+from forebay.figures import style
+from forebay.figures.plot import Plot
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_laws_are_told_apart_without_colours(scenario: Path, paper: None) -> Non
 
 
 def test_a_screen_has_no_pdf() -> None:
-    figure = plots.Plot(figsize=(4, 3))
+    figure = Plot(figsize=(4, 3))
     assert list(figure.files("name")) == ["name.png"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,11 @@ import pages
 import pytest
 from conftest import Cli, command
 
-from forebay.run import experiment
-from forebay.suite import advice, scenarios
-from forebay.suite.results import Case, Suite
+import forebay
+from forebay import ScenarioError
+from forebay.runs import experiment
+from forebay.suites import advice, scenarios
+from forebay.suites.results import Case, Suite
 
 SETTINGS = scenarios.find("rfc7928")
 FILES = SETTINGS.scenarios()
@@ -48,9 +49,27 @@ def test_every_scenario_fits_other_links(link: str) -> None:
 
 
 def test_its_own_link_changes_nothing() -> None:
-    for path in FILES:
-        document = tomllib.loads(path.read_text())
-        assert scenarios.fitted(document, SETTINGS, SETTINGS.link) == document
+    for path, one in zip(
+        FILES, scenarios.plan(SETTINGS, FILES, ["droptail"], SETTINGS.link, 1), strict=True
+    ):
+        alone, of_suite = experiment.read(path).plan, one.experiment.plan
+        points = range(len(alone.points))
+        assert [alone.resolved(i) for i in points] == [of_suite.resolved(i) for i in points], path
+
+
+def test_a_suite_takes_what_a_run_takes() -> None:
+    sets = ["duration=9s", 'measure=["3s", "9s"]', "law.pi.target=7p", "traffic.0.flows=2..4 3"]
+    with pytest.raises(ScenarioError, match=r'traffic\.0\.flows: found "2\.\.4 3"'):
+        scenarios.plan(SETTINGS, FILES[:1], ["pi"], SETTINGS.link, 1, sets)
+    at = scenarios.link("20Mbit/s,50ms")
+    (one,) = scenarios.plan(SETTINGS, FILES[:1], ["pi", "codel"], at, 1, sets[:3])
+    point = one.experiment.plan.points[0]
+    assert (point.duration_s, point.links[0].rate_bps) == (9.0, 20_000_000)
+    # What is set wins over what the suite designs.
+    assert dict(point.laws[0].params)["target"] == "7p"
+    (designed,) = scenarios.plan(SETTINGS, FILES[:1], ["pie"], at, 1, {"law.pie.gains": "auto"})
+    (law,) = designed.experiment.plan.designed
+    assert law.line.startswith("pie designed for 20Mbit/s, 100ms, ")
 
 
 def test_the_buffers_of_the_files_are_the_bandwidth_delay_product() -> None:
@@ -79,6 +98,16 @@ def test_a_law_whose_rule_does_not_suit_the_link_keeps_its_default_gains() -> No
     assert "codel" not in made
     (law,) = scenarios.laws(SETTINGS, ["pd-avg"], at)
     assert law.params == [("target", SETTINGS.target)]
+
+
+def test_from_python_it_has_the_same_cases(cli: Cli) -> None:
+    lines = cli(*ONE, "--json").stdout.splitlines()
+    assert len(lines) == 1
+    found = forebay.suite("rfc7928", ["pi"], ["7-1-web"], seeds=1)
+    assert (found.made, found.wanted, found.faults) == (1, 1, [])
+    assert [json.loads(json.dumps(line)) for line in found.lines()] == [json.loads(lines[0])]
+    with pytest.raises(forebay.ScenarioError, match='SUITE: found "rfc7929"'):
+        forebay.suite("rfc7929")
 
 
 def test_one_law_one_scenario_one_seed(cli: Cli, tmp_path: Path) -> None:
@@ -190,9 +219,9 @@ def test_advice_says_when_a_difference_may_be_chance() -> None:
     )
     waits = advice.advice(suite)[0]
     assert waits.best.law in ("a", "b")
-    assert waits.best.equals == [{"a": "b", "b": "a"}[waits.best.law]]
-    assert waits.best.behind.startswith("c with 4")
-    assert "may be chance; then c" in waits.best.words(5)
+    assert waits.best.ties == [{"a": "b", "b": "a"}[waits.best.law]]
+    assert waits.best.behind == "c"
+    assert "may be chance; then c with 4" in waits.text
     share = next(one for one in advice.advice(suite) if one.metric == "jain")
     assert share.best.law == "c"
     assert advice.advice(suite)[0].single is None or waits.best.law == "a"

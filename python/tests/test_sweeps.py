@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import forebay
-from forebay.report import page, plots
-from forebay.report.result import Result
-from forebay.run.axes import number, sweep_axes
+from forebay.base import quantities
+from forebay.figures.plot import Plot
+from forebay.pages import report
+from forebay.results.result import Result
+from forebay.scenarios.axes import sweep_axes
 
 SCENARIO = """\
 title    = "A sweep"
@@ -68,6 +70,10 @@ def test_times_sort_by_their_length(curve: Result) -> None:
         ("1.5ms", (0.0015, "s")),
         ("15 Mbit/s", (15e6, "bit/s")),
         ("200p", (200.0, "packets")),
+        ("2min", (120.0, "s")),
+        ("4kB", (4000.0, "bytes")),
+        ("5%", (5.0, "%")),
+        ("1e3", (1000.0, "")),
         ("reno", None),
         (True, None),
         (["20ms"], None),
@@ -75,7 +81,7 @@ def test_times_sort_by_their_length(curve: Result) -> None:
     ],
 )
 def test_numbers(value: object, expected: tuple[float, str] | None) -> None:
-    found = number(value)
+    found = quantities.read(value)
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
         assert found[0] == pytest.approx(expected[0])
@@ -149,7 +155,7 @@ def test_the_page_of_a_sweep_is_one_table_and_three_pictures(
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == [
         *("goodput.png", "load.png", "qacd.png")
     ]
-    command = page._of_one_point(square)
+    command = report._single_point_command(square)
     assert "--set traffic.0.flows=20 --set traffic.0.rtt=0.1s" in command
     assert command in text
 
@@ -159,4 +165,4 @@ def test_axes_without_numbers_still_compare() -> None:
     figure = result.plot("load")
     labels = [text.get_text() for text in figure.axes[-1].get_xticklabels()]
     assert labels == ["reno", "linux-cubic"]
-    assert isinstance(figure, plots.Plot)
+    assert isinstance(figure, Plot)

@@ -7,9 +7,11 @@ import math
 import re
 import signal
 import subprocess
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pages
@@ -19,11 +21,23 @@ from scipy import stats as scipy_stats
 
 from forebay import ScenarioError
 from forebay._native import LawModel
-from forebay.control.loop import Loop
-from forebay.run import stats
-from forebay.tune import candidates, check, regions, search, theory, tune, tuning, values, words
-from forebay.tune.candidates import GOALS, Candidate
-from forebay.tune.ranges import Condition, Ranges
+from forebay.base import statistics
+from forebay.theory.loop import disturbances
+from forebay.theory.loop.loop import Loop
+from forebay.tuning import (
+    calm_regions,
+    candidates,
+    check,
+    gain_search,
+    local_models,
+    parallel_search,
+    tune,
+    tuning,
+    values,
+    words,
+)
+from forebay.tuning.candidates import GOALS, Candidate
+from forebay.tuning.ranges import Condition, Ranges
 
 #: Few flows with long windows, where the model holds.
 RATE, RTT, FLOWS = "20Mbit/s", "100ms", "5..10"
@@ -32,7 +46,7 @@ OPTIONS = ["--rate", RATE, "--rtt", RTT, "--flows", FLOWS]
 
 @pytest.fixture(scope="module")
 def narrow() -> Ranges:
-    return Ranges.of(RATE, RTT, FLOWS)
+    return Ranges.from_texts(RATE, RTT, FLOWS)
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +55,13 @@ def tuned() -> tuning.Tuning:
 
 
 def test_corners_are_every_pair_of_ends() -> None:
-    ranges = Ranges.of("5..50Mbit/s", "20..200ms", "10..400")
+    ranges = Ranges.from_texts("5..50Mbit/s", "20..200ms", "10..400")
     assert len(ranges.corners) == 8
     assert ranges.corners[0] == Condition(5_000_000, 0.02, 10)
     assert ranges.middle == Condition(15_800_000, 0.0632, 63)
     assert ranges.buffer_pkts == 1250  # 50 Mbit/s · 200 ms
-    assert Ranges.of("5Mbit/s", "20ms", "10").conditions == [Condition(5_000_000, 0.02, 10)]
-    assert Ranges.of("500kbit/s..5Mbit/s", "20ms", "10").rates_bps == (500_000, 5_000_000)
+    assert Ranges.from_texts("5Mbit/s", "20ms", "10").conditions == [Condition(5_000_000, 0.02, 10)]
+    assert Ranges.from_texts("500kbit/s..5Mbit/s", "20ms", "10").rates_bps == (500_000, 5_000_000)
     assert len(ranges.grid(5)) == 125
     assert set(ranges.corners) <= set(ranges.grid(3))
 
@@ -61,16 +75,18 @@ def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
     point = loop.point
     a, b = point.tcp_pole, point.queue_pole
     wanted = 0.5 * point.capacity_pkts_per_s / point.rtt_s**2 / (2 * a * b * (a + b))
-    peak, noise_pkts, _ = theory.moved(loop)
+    peak, noise_pkts, _ = disturbances.queue_deviations(loop)
     assert peak == pytest.approx(1, abs=0.02)
     assert noise_pkts == pytest.approx(math.sqrt(wanted), rel=0.02)
 
 
 def test_predicted_deviation_is_that_of_packets() -> None:
     """The model's deviation at constant load, and that of the packets, within a third."""
-    ranges = Ranges.of("15Mbit/s", "150ms", "20")
+    ranges = Ranges.from_texts("15Mbit/s", "150ms", "20")
     params = (("target", "150p"), ("a", "0.00002"), ("b", "0.0000198"))
-    local = theory.at("pi", lambda _place, _flows: params, 150.0, ranges, ranges.conditions)[0]
+    local = local_models.local_models_at(
+        "pi", lambda _place, _flows: params, 150.0, ranges, ranges.conditions
+    )[0]
     assert local is not None
     assert local.held
     seen = check.check([Candidate("pi", "pi", params, "listed")], ranges, 3).checked[0]
@@ -80,8 +96,8 @@ def test_predicted_deviation_is_that_of_packets() -> None:
 @pytest.mark.parametrize("tcp", ["linux-reno", "cubic", "dctcp"])
 def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     """With the fastest calm PI of that sender, whose plant and noise it has."""
-    ranges = Ranges.of("20Mbit/s", "100ms", "10", tcp=tcp)
-    region = regions.space("pi", ranges)
+    ranges = Ranges.from_texts("20Mbit/s", "100ms", "10", tcp=tcp)
+    region = calm_regions.region_of("pi", ranges)
     assert region is not None
     point = region.fastest(50.0, 0.02)
     assert point is not None
@@ -89,19 +105,19 @@ def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     assert local is not None
     assert local.held
     assert local.loop.stable
-    assert local.loop.margins.sensitivity <= 1.03 * search.SENSITIVITY
+    assert local.loop.margins.sensitivity <= 1.03 * gain_search.SENSITIVITY
     assert local.sensitivity > 1.8
     one = Candidate("pi", "pi", region.params(point), "listed")
     seen = check.check([one], ranges, 2).checked[0]
     assert float(seen.deviation_s.mean()) == pytest.approx(local.noise_delay_s, rel=0.5)
     # Of Reno, with the same gains.
-    reno = region.local(point, Ranges.of("20Mbit/s", "100ms", "10"), ranges.conditions)[0]
+    reno = region.local(point, Ranges.from_texts("20Mbit/s", "100ms", "10"), ranges.conditions)[0]
     assert reno is not None
     assert reno.sensitivity != pytest.approx(local.sensitivity, rel=0.02)
 
 
 def test_any_law_is_searched_on_the_plant_of_its_senders() -> None:
-    ranges = Ranges.of("20Mbit/s", "100ms", "5..10", tcp="dctcp")
+    ranges = Ranges.from_texts("20Mbit/s", "100ms", "5..10", tcp="dctcp")
     for law in ("red", "stpi", "pid"):
         space = candidates.space(law, ranges)
         assert space is not None
@@ -119,7 +135,7 @@ def test_any_law_is_searched_on_the_plant_of_its_senders() -> None:
     [("reno", None, None), ("cubic", "linux-cubic", None), ("prague", "prague", "l4s")],
 )
 def test_packets_run_with_the_sender(tcp: str, kind: str | None, ecn: str | None) -> None:
-    ranges = Ranges.of(RATE, RTT, FLOWS, tcp=tcp)
+    ranges = Ranges.from_texts(RATE, RTT, FLOWS, tcp=tcp)
     written = tomllib.loads(check.scenario([candidates.default("pi")], ranges, ""))
     (traffic,) = written["traffic"]
     assert (traffic.get("tcp"), traffic.get("ecn")) == (kind, ecn)
@@ -134,12 +150,12 @@ def test_search_keeps_the_margins(law: str, narrow: Ranges) -> None:
     """By the exact margins of the loop, which the search does not use."""
     space = candidates.space(law, narrow)
     assert space is not None
-    found = search.search(space, GOALS["balance"], narrow, seed=1)
+    found = gain_search.search(space, GOALS["balance"], narrow, seed=1)
     assert found.keeps
     for local in found.local:
         assert local is not None
         assert local.loop.stable
-        assert local.loop.margins.sensitivity <= 1.03 * search.SENSITIVITY
+        assert local.loop.margins.sensitivity <= 1.03 * gain_search.SENSITIVITY
         assert local.idle <= GOALS["balance"].give_up
 
 
@@ -147,9 +163,9 @@ def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
     space = candidates.space("pi", narrow)
     assert space is not None
     goal = GOALS["throughput"]
-    found = search.search(space, goal, narrow, seed=1)
+    found = gain_search.search(space, goal, narrow, seed=1)
     high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.conditions)
-    assert search.loss(found.local, goal) < search.BROKEN <= search.loss(high, goal)
+    assert gain_search.loss(found.local, goal) < gain_search.BROKEN <= gain_search.loss(high, goal)
 
 
 def test_every_space_gives_parameters_that_the_law_takes(narrow: Ranges) -> None:
@@ -240,7 +256,7 @@ def test_laws_with_goodput_to_spare_get_lower_set_points(narrow: Ranges) -> None
 def test_settings_that_are_the_same_are_tried_once() -> None:
     """On one RTT those of the shortest, the middle and the longest are one."""
     for law in ("codel", "fq-codel"):
-        found = candidates.listed(law, Ranges.of("1Gbit/s", "10ms", "2..2000", "1500B"))
+        found = candidates.listed(law, Ranges.from_texts("1Gbit/s", "10ms", "2..2000", "1500B"))
         assert len({one.params for one in found}) == len(found)
 
 
@@ -258,7 +274,7 @@ def test_against_pairs_the_seeds_and_adjusts_by_holm(narrow: Ranges) -> None:
     rows = result.against()
     mine, *others = (checked.worst_s for checked in result.tested)
     p = [float(scipy_stats.ttest_rel(other, mine).pvalue) for other in others]
-    assert [row.p for row in rows] == pytest.approx(stats.holm(p))
+    assert [row.p for row in rows] == pytest.approx(statistics.holm(p))
     assert rows[0].significant
     assert rows[0].difference_s == pytest.approx(float((others[0] - mine).mean()))
     assert all(row.seeds == 10 for row in rows)
@@ -310,6 +326,51 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(again.stdout)["law"] == "pi (tuned)"
     corners = cli("run", "tuned/corners.toml", "--law", "pi (tuned)", "--json")
     assert len(corners.stdout.splitlines()) == 2, corners.stderr
+
+
+def test_searches_are_the_same_in_any_number_of_processes() -> None:
+    ranges = Ranges.from_texts("20Mbit/s", "100ms", "5")
+    tasks = [("pi", "balance"), ("pi", "delay")]
+
+    def told(processes: int) -> list[tuple[Any, ...]]:
+        found = sorted(parallel_search.search_all(tasks, ranges, 1, processes))
+        return [
+            (
+                number,
+                *(one.law, one.label, one.params, one.point, one.keeps),
+                [local and (local.gain_db, local.noise_pkts) for local in one.local],
+            )
+            for number, one in found
+        ]
+
+    alone = told(1)
+    assert [entry[0] for entry in alone] == [0, 1]
+    assert told(2) == alone
+
+
+def test_interrupted_while_searching_leaves_no_process(tmp_path: Path) -> None:
+    arguments = ["tune", *OPTIONS, "--law", "red", "--law", "rem", "--threads", 2]
+    process = subprocess.Popen(
+        command(*arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+    def searching() -> list[str]:
+        """Processes that this one has begun, by what they run."""
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        each = children.read_text().split() if children.exists() else []
+        return [
+            pid for pid in each if b"parallel_search" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+
+    deadline = time.monotonic() + 120
+    while len(begun := searching()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(begun) == 2
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
+    assert not [pid for pid in begun if Path(f"/proc/{pid}").exists()]
 
 
 def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from conftest import Cli
 
-from forebay import ScenarioError, units
-from forebay.control.mix import MixedLoop
-from forebay.control.senders import SENDERS
-from forebay.tune import candidates, check, regions, theory
-from forebay.tune.candidates import Candidate
-from forebay.tune.ranges import Ranges
+from forebay import ScenarioError
+from forebay.base import quantities
+from forebay.theory.plant.mixed_senders import MixedLoop
+from forebay.theory.plant.senders import SENDERS
+from forebay.tuning import calm_regions, candidates, check, local_models
+from forebay.tuning.candidates import Candidate
+from forebay.tuning.ranges import Ranges
 
 RTTS = "20ms,80ms,200ms"
 
 
 def test_one_number_of_flows_is_divided_and_all_classes_move_together() -> None:
-    ranges = Ranges.of("5..50Mbit/s", "20..40ms,80ms", "11..40", tcp="cubic,reno")
+    ranges = Ranges.from_texts("5..50Mbit/s", "20..40ms,80ms", "11..40", tcp="cubic,reno")
     assert (ranges.rtts_s, ranges.flows) == ((0.02, 0.08), (11, 40))
     assert ranges.buffer_pkts == 500  # 50 Mbit/s · 80 ms
     assert len(ranges.conditions) == 9
@@ -38,7 +39,7 @@ def test_one_number_of_flows_is_divided_and_all_classes_move_together() -> None:
 
 
 def test_packets_have_all_classes_at_every_place() -> None:
-    ranges = Ranges.of("20Mbit/s", "20..40ms,80ms", "4..10,6", tcp="cubic,reno")
+    ranges = Ranges.from_texts("20Mbit/s", "20..40ms,80ms", "4..10,6", tcp="cubic,reno")
     written = tomllib.loads(check.scenario([candidates.default("pi")], ranges, ""))
     assert [(one["flows"], one["rtt"], one["tcp"]) for one in written["traffic"]] == [
         (4, "20ms", "linux-cubic"),
@@ -53,25 +54,27 @@ def test_packets_have_all_classes_at_every_place() -> None:
 
 def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
     """Where all rest, and the peak of the loop, at the one condition of the range."""
-    ranges = Ranges.of("50Mbit/s", RTTS, "30", "1500B", tcp="cubic")
+    ranges = Ranges.from_texts("50Mbit/s", RTTS, "30", "1500B", tcp="cubic")
     params = (("target", "60p"), ("a", "0.0004"), ("b", "0.00039"))
-    (local,) = theory.at("pi", lambda _place, _flows: params, 60.0, ranges, ranges.conditions)
+    (local,) = local_models.local_models_at(
+        "pi", lambda _place, _flows: params, 60.0, ranges, ranges.conditions
+    )
     assert local is not None
     assert isinstance(local.loop, MixedLoop)
-    rests = local.loop.mix.split((local.loop.point, local.loop.model))
-    assert [units.time(one.propagation_s) for one in rests.classes] == RTTS.split(",")
+    rests = local.loop.mix.mixed_senders(local.loop.equilibrium)
+    assert [quantities.time(one.propagation_s) for one in rests.classes] == RTTS.split(",")
     used = sum(one.flows * one.rate_pkts_per_s for one in rests.classes)
     assert used == pytest.approx(50e6 / 12000, rel=1e-9)
     for one in rests.classes:
         window = SENDERS["cubic"].window(np.array(rests.probability), np.array(one.rtt_s))
         assert one.window_pkts == pytest.approx(float(window))
     assert local.sensitivity == pytest.approx(local.loop.peak, rel=0.03)
-    assert sum(share for _, share in local.loop.parts) == pytest.approx(1)
+    assert sum(share for _, share in local.loop.signal_paths) == pytest.approx(1)
 
 
 def test_predicted_deviation_is_that_of_packets() -> None:
-    ranges = Ranges.of("20Mbit/s", RTTS, "30", tcp="cubic")
-    region = regions.space("pi", ranges)
+    ranges = Ranges.from_texts("20Mbit/s", RTTS, "30", tcp="cubic")
+    region = calm_regions.region_of("pi", ranges)
     assert region is not None
     point = region.fastest(60.0, 0.01)
     assert point is not None
@@ -85,7 +88,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
 
 def test_a_law_that_is_searched_has_its_rest_at_every_place() -> None:
     """At classes whose shares and RTTs differ from place to place."""
-    ranges = Ranges.of("5..50Mbit/s", "20..40ms,80ms", "10..41", tcp="cubic,linux-reno")
+    ranges = Ranges.from_texts("5..50Mbit/s", "20..40ms,80ms", "10..41", tcp="cubic,linux-reno")
     for law in ("red", "stpi"):
         space = candidates.space(law, ranges)
         assert space is not None
@@ -123,6 +126,6 @@ def test_the_command_takes_classes(cli: Cli) -> None:
 )
 def test_bad_classes_are_one_line(given: dict[str, str], said: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        Ranges.of("20Mbit/s", **{"rtt": "20ms", "flows": "10..30", **given})
+        Ranges.from_texts("20Mbit/s", **{"rtt": "20ms", "flows": "10..30", **given})
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)

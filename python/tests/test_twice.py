@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from forebay.report import plots
+from forebay.figures.plot import Plot
 
 
-def drawn_again() -> plots.Plot:
+def drawn_again() -> Plot:
     """Lines, dashes, marks, a band, bars, a legend and texts, some of them with symbols."""
-    figure = plots.Plot(figsize=(5, 3), layout="constrained")
+    figure = Plot(figsize=(5, 3), layout="constrained")
     axes, other = figure.subplots(1, 2)
     t = np.linspace(0, 10, 60)
     axes.plot(t, np.sin(t), "--", label="dashed, 50 % & more")
@@ -69,8 +69,8 @@ def test_one_drawing_gives_what_two_do() -> None:
 
 
 def test_a_picture_inside_has_a_drawing_of_its_own() -> None:
-    def drawn() -> plots.Plot:
-        figure = plots.Plot(figsize=(4, 3), layout="constrained")
+    def drawn() -> Plot:
+        figure = Plot(figsize=(4, 3), layout="constrained")
         axes = figure.subplots()
         mesh = axes.pcolormesh(np.arange(12.0).reshape(3, 4), rasterized=True)
         figure.colorbar(mesh, ax=axes, label="Delay (ms)")

@@ -23,18 +23,19 @@ import polars as pl
 import pytest
 from conftest import Cli, command
 
-from forebay import units
+import forebay
 from forebay._native import ScenarioError
-from forebay.docs import files
-from forebay.link import LinkError, settings
-from forebay.link import run as run_link
-from forebay.report.result import Result
-from forebay.run import experiment
-from forebay.validate import page, transfers
-from forebay.validate.comparison import METRICS, Comparison, Row, Side, compare
-from forebay.validate.mapping import LEAD_S, RETURN_RATE, link_plans
-from forebay.validate.real import Attempt, Attempts
-from forebay.validate.transfers import Mice, Web
+from forebay.base import quantities
+from forebay.links import LinkError, settings
+from forebay.links import run as run_link
+from forebay.results.result import Result
+from forebay.runs import execution, experiment
+from forebay.validation import page, transfers
+from forebay.validation.comparison import METRICS, Comparison, Row, Side, compare
+from forebay.validation.mapping import LEAD_S, RETURN_RATE, link_plans
+from forebay.validation.real import Attempt, Attempts
+from forebay.validation.transfers import Mice, Web
+from tools.docs import files
 
 SCENARIO = """\
 title    = "Three flows"
@@ -85,7 +86,7 @@ def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
     assert dict(up.law.params)["a"] == 0.00355
     assert up.link.rate_bps == 15_000_000
     assert down.law.title.startswith("DropTail")
-    assert units.rate(wanted.down.link.rate_bps) == RETURN_RATE
+    assert quantities.rate(wanted.down.link.rate_bps) == RETURN_RATE
     # Half the RTT each way, and the window later by what the servers take to come up.
     assert {wanted.up.link.delay_s, wanted.down.link.delay_s} == {(0.015, 0.015)}
     assert wanted.measure == f"{LEAD_S + 2:g}s..{LEAD_S + 4:g}s"
@@ -287,7 +288,7 @@ def both_ways(
 ) -> Comparison:
     """The simulator beside itself, with a share of the goodput as if it were measured."""
     one = read(folder, text)
-    simulated = Result(one, experiment.execute(one))
+    simulated = Result(one, execution.execute(one))
     finished = [
         Attempt(
             run.point,
@@ -302,6 +303,11 @@ def both_ways(
         for run in simulated.runs
     ]
     return compare(simulated, Attempts(finished, len(finished)))
+
+
+def test_from_python_it_refuses_in_a_line_what_cannot_be_run(tmp_path: Path) -> None:
+    with pytest.raises(forebay.ScenarioError, match=r"missing\.toml"):
+        forebay.validate([tmp_path / "missing.toml"])
 
 
 def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import forebay
-from forebay import _native, units
-from forebay.report import words
-from forebay.report.words import quantity, short_time
+from forebay import _native
+from forebay.base import quantities
+from forebay.base.words import quantity, short_time
+from forebay.runs import descriptions
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_short_times_have_the_unit_that_reads_best(seconds: float, text: str) ->
     ("seconds", "text"), [(0, "0s"), (0.015, "15ms"), (1.5, "1.5s"), (33.898305e-3, "33.898305ms")]
 )
 def test_times_are_written_as_a_scenario_has_them(seconds: float, text: str) -> None:
-    assert units.time(seconds) == text
+    assert quantities.time(seconds) == text
     assert _native.quantity("", text, "time") == seconds
 
 
@@ -50,7 +51,7 @@ def test_times_are_written_as_a_scenario_has_them(seconds: float, text: str) -> 
     ("bps", "text"), [(15e6, "15Mbit/s"), (1_500, "1.5kbit/s"), (999, "999bit/s"), (1e9, "1Gbit/s")]
 )
 def test_rates_are_written_as_a_scenario_has_them(bps: float, text: str) -> None:
-    assert units.rate(bps) == text
+    assert quantities.rate(bps) == text
     assert _native.quantity("", text, "rate") == bps
 
 
@@ -87,11 +88,14 @@ set = { "bottleneck.rate" = "5Mbit/s", "traffic.0.flows" = 1 }
 
 def test_what_differs_from_the_default_is_said() -> None:
     (point,) = _native.plan(SCENARIO, "written.toml").points
-    texts = [words._traffic(one, False).replace("\N{NO-BREAK SPACE}", " ") for one in point.traffic]
+    texts = [
+        descriptions._traffic(one, False).replace("\N{NO-BREAK SPACE}", " ")
+        for one in point.traffic
+    ]
     assert ", paced, ECN of L4S, packets of 1000 bytes" in texts[0]
     assert "sending bursts at 2 Mbit/s that last 200 ms on average (exponential)" in texts[1]
     assert "3 a second, which swings by 50 % in 400 s and is greatest at 0 s" in texts[1]
-    changes = " ".join(words.changes(point, 5)).replace("\N{NO-BREAK SPACE}", " ")
+    changes = " ".join(descriptions.changes(point, 5)).replace("\N{NO-BREAK SPACE}", " ")
     assert changes == "3 s: rate 5 Mbit/s 3 s: number of ftp flows 1"
     assert point.laws[0].queue == "priority"
 

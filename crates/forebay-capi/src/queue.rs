@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use forebay_core::law::ParamValues;
+use forebay_core::law_params::ParamValues;
 use forebay_core::param::ParamType;
 use forebay_core::{
-    Buffer, Bytes, Dequeued, Discipline, Drop, Ecn, Packet, ParamError, QueueSite, Rate, SetPoint,
-    Sink, Time, Value,
+    Buffer, Bytes, Dequeued, Drop, Ecn, Packet, ParamError, QueueSite, Rate, SetPoint, Sink, Time,
+    Value,
 };
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
 
@@ -114,7 +114,7 @@ pub struct Settings<'a> {
 const USUAL_PACKET: Bytes = Bytes(1500);
 
 pub struct Queue {
-    discipline: Box<dyn Discipline<Held>>,
+    discipline: forebay_core::Queue<Held>,
     choice: LawChoice,
     site: QueueSite,
     back: Back,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::law::{Ecn, Law, ParamValues, Site};
+use crate::law::{Ecn, Law, Site};
+use crate::law_params::ParamValues;
 use crate::param::{ParamError, ParamSpec, Params, Value};
 use crate::rng::Rng;
 use crate::units::{Bytes, Rate, SetPoint, Span, Time};
@@ -249,6 +250,12 @@ pub trait DisciplineParams: Params + 'static {
     const TITLE: &'static str;
     const SOURCE: &'static str;
 
+    /// Whether flows, or hosts, have queues of their own, each under a law of its own: a set-point
+    /// is then of such a queue, and the law closes a loop for each. Queues by class are none.
+    fn per_flow(&self) -> bool {
+        false
+    }
+
     /// An empty queue, idle since the start.
     ///
     /// # Errors
@@ -271,6 +278,7 @@ pub struct DisciplineSpec {
     pub source: &'static str,
     pub params: &'static [ParamSpec],
     resolve: fn(&ParamValues) -> Resolved,
+    per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
 }
 
 impl DisciplineSpec {
@@ -285,6 +293,7 @@ impl DisciplineSpec {
                 let value = |spec: &ParamSpec| Some((spec.name, params.get(spec.name)?));
                 Ok(D::SPECS.iter().filter_map(value).collect())
             },
+            per_flow: |given| Ok(D::read(given)?.per_flow()),
         }
     }
 
@@ -294,6 +303,14 @@ impl DisciplineSpec {
     /// A parameter that is unknown or out of range.
     pub fn resolve(&self, given: &ParamValues) -> Resolved {
         (self.resolve)(given)
+    }
+
+    /// As [`DisciplineParams::per_flow`], with `given` on top of the defaults.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range.
+    pub fn per_flow(&self, given: &ParamValues) -> Result<bool, ParamError> {
+        (self.per_flow)(given)
     }
 }
 

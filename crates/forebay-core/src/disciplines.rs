@@ -6,8 +6,11 @@ use std::sync::Arc;
 use crate::discipline::{
     Discipline, DisciplineParams, DisciplineSpec, LawFactory, MakeLaw, Packet, QueueSite,
 };
-use crate::law::{Ecn, LawSpec, ParamValues};
+use crate::law::Ecn;
+use crate::law_params::ParamValues;
+use crate::law_spec::LawSpec;
 use crate::param::{nearest, ParamError, ParamSpec, Params, Value};
+use crate::queue::Queue;
 
 macro_rules! disciplines {
     ($($module:ident: $params:ident;)*) => {
@@ -137,7 +140,7 @@ impl Aqm {
         site: &QueueSite,
         seed: u64,
         stream: &str,
-    ) -> Result<Box<dyn Discipline<P>>, ParamError> {
+    ) -> Result<Queue<P>, ParamError> {
         let laws = LawFactory::new(Arc::clone(&self.law), seed, stream);
         self.queue.build(site, laws)
     }
@@ -187,6 +190,14 @@ impl QueueChoice {
         self.spec.kind == DISCIPLINES[0].kind
     }
 
+    /// Whether each flow has a queue and a law of its own; false for parameters that it does not
+    /// take.
+    pub fn is_per_flow(&self) -> bool {
+        self.spec
+            .per_flow(&self.given)
+            .is_ok_and(|per_flow| per_flow)
+    }
+
     /// A fresh, empty queue, idle since the start.
     ///
     /// # Errors
@@ -196,7 +207,12 @@ impl QueueChoice {
         &self,
         site: &QueueSite,
         laws: LawFactory,
-    ) -> Result<Box<dyn Discipline<P>>, ParamError> {
-        build(self.spec.kind, &self.given, site, laws)
+    ) -> Result<Queue<P>, ParamError> {
+        if self.is_default() {
+            return fifo::FifoParams::read(&self.given)?
+                .fifo(site, laws)
+                .map(Queue::Fifo);
+        }
+        build(self.spec.kind, &self.given, site, laws).map(Queue::Other)
     }
 }

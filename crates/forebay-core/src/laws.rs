@@ -5,7 +5,7 @@ macro_rules! laws {
         $( pub mod $module; )*
 
         /// Every law, in the order in which tables show them.
-        pub const LAWS: &[crate::law::LawSpec] = &[ $( $( $module::$law ),+ ),* ];
+        pub const LAWS: &[crate::law_spec::LawSpec] = &[ $( $( $module::$law ),+ ),* ];
     };
 }
 
@@ -31,12 +31,12 @@ laws! {
 }
 
 /// The law named `kind`.
-pub fn find(kind: &str) -> Option<&'static crate::law::LawSpec> {
+pub fn find(kind: &str) -> Option<&'static crate::law_spec::LawSpec> {
     LAWS.iter().find(|law| law.kind == kind)
 }
 
 /// The queue without any law, beside which others are judged.
-pub fn baseline() -> &'static crate::law::LawSpec {
+pub fn baseline() -> &'static crate::law_spec::LawSpec {
     LAWS.iter().find(|law| law.baseline).unwrap_or(&LAWS[0])
 }
 

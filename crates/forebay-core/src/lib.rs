@@ -16,13 +16,17 @@ pub mod cast;
 pub mod difference;
 pub mod discipline;
 pub mod disciplines;
+pub mod equilibrium;
 pub mod estimator;
 pub mod fnv;
 pub mod law;
+pub mod law_params;
+pub mod law_spec;
 pub mod laws;
 pub mod linear;
 pub mod param;
 pub mod periodic;
+pub mod queue;
 pub mod rate_trace;
 pub mod ring;
 pub mod rng;
@@ -34,18 +38,19 @@ pub mod transmitter;
 pub mod tuner;
 pub mod units;
 pub mod virtual_queue;
+pub mod window_law;
 
 pub use discipline::{
     Buffer, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 pub use disciplines::{Aqm, QueueChoice};
-pub use law::{
-    Ecn, Flow, Law, LawSpec, Others, OwnLaw, PacketMeta, QueueView, Signal, Site, TrafficClass,
-    Verdict,
-};
+pub use law::{Ecn, Flow, Law, Others, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict};
+pub use law_spec::{ConfiguredLaw, LawDefinition, LawSpec};
 pub use param::{ParamError, ParamSpec, Params, Value};
+pub use queue::Queue;
 pub use rate_trace::RateTrace;
 pub use rng::Rng;
 pub use stop::Stop;
 pub use transmitter::{Capacity, Transmitter};
 pub use units::{Bytes, Packets, Rate, SetPoint, Span, Time};
+pub use window_law::WindowLaw;

@@ -103,8 +103,9 @@ pub enum Shape {
 /// A type a parameter can have.
 pub trait ParamType: Sized {
     const SHAPE: Shape;
-    /// The base unit in which the range is given: "s", "bit/s", "B", "p", or "" for a pure number.
-    const UNIT: &'static str;
+    /// The base unit in which the range is given: "s", "bit/s", "B" or "p"; "" for a pure number, a
+    /// flag or a text.
+    const UNIT: &'static str = "";
     /// What a reader may write, in words.
     const ALLOWED: &'static str;
 
@@ -113,12 +114,65 @@ pub trait ParamType: Sized {
     fn from_value(value: &Value) -> Result<Self, String>;
     fn to_value(&self) -> Value;
     /// The smallest and largest value in base units, for the range check; `None` for flags and text.
-    fn extent(&self) -> Option<(f64, f64)>;
+    fn extent(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// Declares a parameter that is one of a few words, as an `enum` with a variant for each.
+///
+/// ```
+/// use forebay_core::param::{ParamType, Value};
+/// forebay_core::words! {
+///     /// What a link layer makes of a packet.
+///     pub enum Framing {
+///         None = "none",
+///         Atm = "atm",
+///     }
+/// }
+/// assert_eq!(Framing::from_value(&Value::Text("atm".into())), Ok(Framing::Atm));
+/// assert_eq!(Framing::ALLOWED, "none, atm");
+/// ```
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$outer:meta])*
+        $vis:vis enum $name:ident {
+            $(#[$first_meta:meta])* $first:ident = $first_word:literal
+            $(, $(#[$meta:meta])* $variant:ident = $word:literal)* $(,)?
+        }
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name {
+            $(#[$first_meta])* $first,
+            $( $(#[$meta])* $variant, )*
+        }
+
+        impl $crate::param::ParamType for $name {
+            const SHAPE: $crate::param::Shape =
+                $crate::param::Shape::Word(&[$first_word $(, $word)*]);
+            const ALLOWED: &'static str = concat!($first_word $(, ", ", $word)*);
+            fn from_value(value: &$crate::param::Value) -> Result<$name, String> {
+                match value {
+                    $crate::param::Value::Text(text) if text == $first_word => Ok($name::$first),
+                    $($crate::param::Value::Text(text) if text == $word => Ok($name::$variant),)*
+                    _ => Err(<$name as $crate::param::ParamType>::ALLOWED.to_owned()),
+                }
+            }
+            fn to_value(&self) -> $crate::param::Value {
+                let word = match self {
+                    $name::$first => $first_word,
+                    $($name::$variant => $word,)*
+                };
+                $crate::param::Value::Text(word.to_owned())
+            }
+        }
+    };
 }
 
 impl ParamType for bool {
     const SHAPE: Shape = Shape::Flag;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "true or false";
     fn from_value(value: &Value) -> Result<bool, String> {
         match value {
@@ -129,14 +183,10 @@ impl ParamType for bool {
     fn to_value(&self) -> Value {
         Value::Flag(*self)
     }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
-    }
 }
 
 impl ParamType for f64 {
     const SHAPE: Shape = Shape::Number;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "a number";
     fn from_value(value: &Value) -> Result<f64, String> {
         match value {
@@ -155,7 +205,6 @@ impl ParamType for f64 {
 
 impl ParamType for i64 {
     const SHAPE: Shape = Shape::Integer;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "a whole number";
     fn from_value(value: &Value) -> Result<i64, String> {
         match value {
@@ -173,7 +222,6 @@ impl ParamType for i64 {
 
 impl ParamType for u32 {
     const SHAPE: Shape = Shape::Integer;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "a whole number";
     fn from_value(value: &Value) -> Result<u32, String> {
         match value {

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::discipline::{Departure, Dequeued, Discipline, Packet, Sink};
+use crate::discipline::{Departure, Dequeued, Packet, Sink};
+use crate::queue::Queue;
 use crate::rate_trace::RateTrace;
 use crate::units::{Bytes, Rate, Span, Time};
 
@@ -142,10 +143,10 @@ impl Transmitter {
     /// Takes the next packet from the queue, at [`due`](Transmitter::due), or at an arrival while
     /// the link is free.
     #[inline(always)]
-    pub fn ask<P: Packet>(
+    pub fn ask<P: Packet + Send>(
         &mut self,
         now: Time,
-        queue: &mut dyn Discipline<P>,
+        queue: &mut Queue<P>,
         sink: &mut dyn Sink<P>,
     ) -> Option<Sent<P>> {
         let departure = match queue.dequeue(now, sink) {
@@ -349,6 +350,7 @@ impl Opportunities {
 mod tests {
     use super::*;
     use crate::discipline::testing::{buffer_of, sized, Gone, Packet};
+    use crate::discipline::Discipline;
     use crate::disciplines::QueueChoice;
     use crate::units::Span;
 
@@ -358,7 +360,7 @@ mod tests {
 
     /// A queue before a transmitter, and what came out: number, when taken, when out, in us.
     struct Bench {
-        queue: Box<dyn Discipline<Packet>>,
+        queue: Queue<Packet>,
         link: Transmitter,
         gone: Gone,
         out: Vec<(u32, u64, u64)>,
@@ -398,7 +400,7 @@ mod tests {
         fn run(&mut self, end: Time) {
             while self.link.due() <= end {
                 let now = self.link.due();
-                let sent = self.link.ask(now, &mut *self.queue, &mut self.gone);
+                let sent = self.link.ask(now, &mut self.queue, &mut self.gone);
                 self.keep(now, sent);
             }
         }
@@ -409,7 +411,7 @@ mod tests {
             self.next += 1;
             self.queue.enqueue(now, packet, &mut self.gone);
             if self.link.arrived(now) {
-                let sent = self.link.ask(now, &mut *self.queue, &mut self.gone);
+                let sent = self.link.ask(now, &mut self.queue, &mut self.gone);
                 self.keep(now, sent);
             }
         }
@@ -535,7 +537,7 @@ mod tests {
     fn a_queue_that_waits_is_asked_again() {
         // 1000 bytes take 1 ms.
         let mut bench = Bench::new(&Capacity::Constant(Rate::from_bps(8_000_000)));
-        bench.queue = Box::new(Gate(Vec::new()));
+        bench.queue = Queue::Other(Box::new(Gate(Vec::new())));
         bench.arrive(at_ms(1), 1000);
         assert!(bench.link.is_free() && bench.link.due() == at_ms(2));
         bench.arrive(Time::from_nanos(1_500_000), 1000);
@@ -543,7 +545,7 @@ mod tests {
         assert_eq!(bench.out, [(0, 2000, 3000), (1, 4000, 5000)]);
 
         let mut bench = Bench::traced("3\n4\n5\n6\n7\n");
-        bench.queue = Box::new(Gate(Vec::new()));
+        bench.queue = Queue::Other(Box::new(Gate(Vec::new())));
         bench.arrive(at_ms(1), 1000);
         bench.arrive(at_ms(1), 1000);
         bench.run(at_ms(100));

@@ -137,8 +137,71 @@ impl Rate {
 /// Why a text is not a quantity of the wanted kind: what would be.
 pub type Allowed = String;
 
-/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`.
-fn split(text: &str) -> Option<(f64, &str)> {
+/// Names of units, each with its size.
+type Names = &'static [(&'static str, f64)];
+
+/// In nanoseconds.
+const TIMES: Names = &[
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("min", 6e10),
+    ("h", 3.6e12),
+];
+/// In bit/s.
+const RATES: Names = &[
+    ("bit/s", 1.0),
+    ("kbit/s", 1e3),
+    ("Mbit/s", 1e6),
+    ("Gbit/s", 1e9),
+    ("Tbit/s", 1e12),
+    ("bps", 1.0),
+    ("kbps", 1e3),
+    ("Mbps", 1e6),
+    ("Gbps", 1e9),
+];
+/// In bytes.
+const SIZES: Names = &[
+    ("B", 1.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("KiB", 1024.0),
+    ("MiB", 1024.0 * 1024.0),
+    ("GiB", 1024.0 * 1024.0 * 1024.0),
+];
+/// In packets.
+const QUEUES: Names = &[("p", 1.0), ("pkt", 1.0), ("pkts", 1.0)];
+
+/// Every unit: the base unit, its size in what the names are counted in, and the names.
+const UNITS: &[(&str, f64, Names)] = &[
+    ("s", 1e-9, TIMES),
+    ("bit/s", 1.0, RATES),
+    ("B", 1.0, SIZES),
+    ("p", 1.0, QUEUES),
+];
+
+/// The base unit ("s", "bit/s", "B" or "p") of the unit of this name, and the unit's size in it.
+pub fn unit(name: &str) -> Option<(&'static str, f64)> {
+    UNITS.iter().find_map(|(base, scale, names)| {
+        let (_, size) = names.iter().find(|(other, _)| *other == name)?;
+        Some((*base, size * scale))
+    })
+}
+
+/// Names of all units with this base unit.
+pub fn unit_names(base: &str) -> Vec<&'static str> {
+    let of_base = UNITS.iter().filter(|(other, _, _)| *other == base);
+    of_base
+        .flat_map(|(_, _, names)| names.iter().map(|(name, _)| *name))
+        .collect()
+}
+
+/// Splits `"40Mbit/s"` into 40.0 and `"Mbit/s"`, whether or not there is such a unit; a plain number
+/// has an empty one.
+pub fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     // 'e' may be an exponent ("1e3p") or the start of a unit: take the longest prefix that parses.
     let end = text
@@ -155,7 +218,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
 }
 
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let (number, unit) = split(text)?;
+    let (number, unit) = number_and_unit(text)?;
     let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
     Some(number * scale)
 }
@@ -171,16 +234,7 @@ impl Span {
 
     /// Parses `"15ms"`.
     pub fn parse(text: &str) -> Result<Span, Allowed> {
-        const UNITS: &[(&str, f64)] = &[
-            ("ns", 1.0),
-            ("us", 1e3),
-            ("µs", 1e3),
-            ("ms", 1e6),
-            ("s", 1e9),
-            ("min", 6e10),
-            ("h", 3.6e12),
-        ];
-        scaled(text, UNITS)
+        scaled(text, TIMES)
             .and_then(whole)
             .map(Span)
             .ok_or_else(|| Self::ALLOWED.into())
@@ -193,18 +247,7 @@ impl Rate {
 
     /// Parses `"40Mbit/s"`; `"Mbps"` is understood too.
     pub fn parse(text: &str) -> Result<Rate, Allowed> {
-        const UNITS: &[(&str, f64)] = &[
-            ("bit/s", 1.0),
-            ("kbit/s", 1e3),
-            ("Mbit/s", 1e6),
-            ("Gbit/s", 1e9),
-            ("Tbit/s", 1e12),
-            ("bps", 1.0),
-            ("kbps", 1e3),
-            ("Mbps", 1e6),
-            ("Gbps", 1e9),
-        ];
-        scaled(text, UNITS)
+        scaled(text, RATES)
             .and_then(whole)
             .map(Rate)
             .ok_or_else(|| Self::ALLOWED.into())
@@ -217,16 +260,7 @@ impl Bytes {
 
     /// Parses `"500B"`, `"64kB"`, `"1MiB"`.
     pub fn parse(text: &str) -> Result<Bytes, Allowed> {
-        const UNITS: &[(&str, f64)] = &[
-            ("B", 1.0),
-            ("kB", 1e3),
-            ("MB", 1e6),
-            ("GB", 1e9),
-            ("KiB", 1024.0),
-            ("MiB", 1024.0 * 1024.0),
-            ("GiB", 1024.0 * 1024.0 * 1024.0),
-        ];
-        scaled(text, UNITS)
+        scaled(text, SIZES)
             .and_then(whole)
             .map(Bytes)
             .ok_or_else(|| Self::ALLOWED.into())
@@ -238,7 +272,7 @@ impl Packets {
 
     /// Parses `"200p"`.
     pub fn parse(text: &str) -> Result<Packets, Allowed> {
-        scaled(text, &[("p", 1.0), ("pkt", 1.0), ("pkts", 1.0)])
+        scaled(text, QUEUES)
             .map(Packets)
             .ok_or_else(|| Self::ALLOWED.into())
     }
@@ -386,6 +420,31 @@ mod tests {
         assert_eq!(Rate::parse("45Mbit/s"), Ok(Rate::from_bps(45_000_000)));
         assert_eq!(Bytes::parse("1KiB"), Ok(Bytes(1024)));
         assert_eq!(Packets::parse("800p"), Ok(Packets(800.0)));
+    }
+
+    #[test]
+    fn a_unit_is_of_one_kind_of_quantity() {
+        let reads = |base: &str, text: &str| match base {
+            "s" => Span::parse(text).is_ok(),
+            "bit/s" => Rate::parse(text).is_ok(),
+            "B" => Bytes::parse(text).is_ok(),
+            _ => Packets::parse(text).is_ok(),
+        };
+        let bases = || UNITS.iter().map(|(base, _, _)| *base);
+        for base in bases() {
+            for name in bases().flat_map(unit_names) {
+                let is = unit(name).is_some_and(|(of, _)| of == base);
+                assert_eq!(reads(base, &format!("1{name}")), is, "{name} of {base}");
+            }
+        }
+        assert_eq!(unit("ms"), Some(("s", 1e-3)));
+        assert_eq!(unit("Gbit/s"), Some(("bit/s", 1e9)));
+        assert_eq!(unit("furlong"), None);
+        assert_eq!(
+            number_and_unit(" 1.5e3 furlongs"),
+            Some((1500.0, "furlongs"))
+        );
+        assert_eq!(number_and_unit("7"), Some((7.0, "")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use forebay_core::disciplines::{find, DISCIPLINES};
 use forebay_core::laws::LAWS;
 use forebay_core::{
-    Aqm, Buffer, Bytes, Dequeued, Discipline, DisciplineSpec, Drop, Ecn, LawSpec, Packet,
+    Aqm, Buffer, Bytes, Dequeued, Discipline, DisciplineSpec, Drop, Ecn, LawSpec, Packet, Queue,
     QueueChoice, QueueSite, Rate, SetPoint, Sink, Span, Time, Value,
 };
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn build(
     law: &'static LawSpec,
     buffer: Buffer,
     seed: u64,
-) -> Box<dyn Discipline<Numbered>> {
+) -> Queue<Numbered> {
     aqm(queue, law)
         .build(&site(buffer), seed, "law")
         .unwrap_or_else(|e| panic!("{} {}: {e}", queue.kind, law.kind))
@@ -310,6 +310,52 @@ fn laws_of_one_queue_draw_from_streams_of_their_own() {
     assert_eq!(drawn[0], forebay_core::Rng::new(7, "law").next_u64());
     assert!((1..4).all(|i| !drawn[..i].contains(&drawn[i])), "{drawn:?}");
     assert_eq!(drawn, (0..4).map(|_| first(&mut again)).collect::<Vec<_>>());
+}
+
+/// Whether a flow of one packet passes one of the same class that has many in the queue.
+fn passes(queue: &QueueChoice) -> bool {
+    let (many, single): (u8, u8) = (1, 65);
+    let roomy = site(Buffer::Packets(500));
+    let mut aqm = aqm(queue.spec, forebay_core::laws::baseline());
+    aqm.queue = queue.clone();
+    let mut queue = aqm.build(&roomy, 1, "law").unwrap();
+    let mut record = Record::default();
+    for id in 0..20 {
+        let packet = Numbered {
+            id,
+            bytes: 1500,
+            flow: if id == 19 { single } else { many },
+            ecn: Ecn::NotEct,
+            sent_as: Ecn::NotEct,
+            arrived: Time::ZERO,
+        };
+        queue.enqueue(Time::ZERO, packet, &mut record);
+    }
+    let mut flows = (1..).map_while(|ms| {
+        let departure = queue.dequeue(Time::ZERO + Span::from_millis(ms), &mut record);
+        departure.packet().map(|departure| departure.packet.flow)
+    });
+    let place = flows.position(|flow| flow == single);
+    place.expect("it leaves") < 10
+}
+
+#[test]
+fn a_queue_per_flow_is_one_that_a_short_flow_does_not_wait_in() {
+    for spec in DISCIPLINES {
+        let given = Vec::new();
+        let queue = QueueChoice { spec, given };
+        assert_eq!(queue.is_per_flow(), passes(&queue), "{}", spec.kind);
+    }
+    let with = |kind: &str, key: &str, value: Value| QueueChoice {
+        spec: find(kind).unwrap(),
+        given: vec![(key.to_owned(), value)],
+    };
+    for queue in [
+        with("fq", "queues", Value::Integer(1)),
+        with("cake", "isolation", Value::Text("flowblind".to_owned())),
+    ] {
+        assert!(!queue.is_per_flow() && !passes(&queue), "{queue}");
+    }
 }
 
 #[test]

@@ -320,3 +320,27 @@ fn models_are_the_laws_driven_with_a_small_sine() {
         "only {modelled} laws have a model"
     );
 }
+
+/// The facts that tables and commands ask for are those of the functions behind them.
+#[test]
+fn facts_of_theory() {
+    let names = |fact: fn(&LawSpec) -> bool| -> Vec<&str> {
+        LAWS.iter()
+            .filter(|law| fact(law))
+            .map(|law| law.kind)
+            .collect()
+    };
+    let ruled = names(LawSpec::has_rule);
+    let modelled = names(LawSpec::is_modelled);
+    // A rule designs by the linear model; that of AVQ is of the arrival rate.
+    let by_queue: Vec<&str> = ruled.iter().copied().filter(|law| *law != "avq").collect();
+    assert_eq!(by_queue, modelled);
+    for law in ["avq", "pi", "pie", "pi2", "dualpi2", "red"] {
+        assert!(ruled.contains(&law), "{law}");
+    }
+    for law in ["droptail", "codel", "fq-pie", "cake"] {
+        assert!(!ruled.contains(&law), "{law}");
+    }
+    let coupled = names(|law| matches!(law.coupling(&[]), Ok(Some(_))));
+    assert_eq!(coupled, ["pi2", "dualpi2"]);
+}

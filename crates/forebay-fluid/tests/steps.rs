@@ -1,7 +1,7 @@
 //! The automatic step against one an eighth as long, over random links, laws and senders. No law is
 //! named here.
 
-use forebay_core::law::DesignRequest;
+use forebay_core::law_params::DesignRequest;
 use forebay_core::laws::LAWS;
 use forebay_core::linear::OperatingPoint;
 use forebay_core::{Bytes, LawSpec, QueueChoice, Rate, Rng, SetPoint, Site, Span, Time, Value};

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use forebay_core::discipline::Buffer;
 use forebay_core::transmitter::{Capacity, Sent, Transmitter};
-use forebay_core::{Discipline, Drop, ParamError, Rate, Rng, SetPoint, Sink, Span, Time};
+use forebay_core::{Drop, ParamError, Queue, Rate, Rng, SetPoint, Sink, Span, Time};
 use forebay_scenario::LawChoice;
 use forebay_trace::{Recorder, Settings as RecorderSettings, Trace};
 
@@ -44,7 +44,7 @@ pub struct Counts {
 }
 
 pub struct Direction {
-    discipline: Box<dyn Discipline<Segment>>,
+    discipline: Queue<Segment>,
     capacity: Capacity,
     transmitter: Transmitter,
     /// Bits that a recorded link could carry up to the last sample.
@@ -69,7 +69,7 @@ pub struct Direction {
 
 impl Direction {
     pub fn new(
-        discipline: Box<dyn Discipline<Segment>>,
+        discipline: Queue<Segment>,
         law: LawChoice,
         capacity: Capacity,
         path: Path,
@@ -151,9 +151,7 @@ impl Direction {
                     classes: &mut self.classes,
                     pool,
                 };
-                let sent = self
-                    .transmitter
-                    .ask(next, &mut *self.discipline, &mut taker);
+                let sent = self.transmitter.ask(next, &mut self.discipline, &mut taker);
                 self.follow(next, sent, pool);
             } else {
                 self.end_sample(next);
@@ -174,7 +172,7 @@ impl Direction {
         self.discipline.enqueue(now, segment, &mut taker);
         if self.transmitter.is_free() {
             let sent = match self.transmitter.arrived(now) {
-                true => (self.transmitter).ask(now, &mut *self.discipline, &mut taker),
+                true => (self.transmitter).ask(now, &mut self.discipline, &mut taker),
                 false => None,
             };
             self.follow(now, sent, pool);
@@ -286,16 +284,11 @@ impl Direction {
 
     /// Another discipline takes over, with the packets of the one before. Its clock starts at
     /// zero now.
-    pub fn set_discipline(
-        &mut self,
-        now: Time,
-        discipline: Box<dyn Discipline<Segment>>,
-        pool: &mut Pool,
-    ) {
-        let late = Box::new(StartedLate {
+    pub fn set_discipline(&mut self, now: Time, discipline: Queue<Segment>, pool: &mut Pool) {
+        let late = Queue::Other(Box::new(StartedLate {
             discipline,
             start: now.since(Time::ZERO),
-        });
+        }));
         let mut former = std::mem::replace(&mut self.discipline, late);
         let names = self.discipline.classes();
         self.recorder.tell_apart(names);
@@ -439,7 +432,7 @@ mod tests {
         Time::ZERO + Span::from_millis(ms)
     }
 
-    fn queue(choice: &LawChoice, seed: u64) -> Box<dyn Discipline<Segment>> {
+    fn queue(choice: &LawChoice, seed: u64) -> Queue<Segment> {
         let site = QueueSite {
             rate: RATE,
             buffer: Buffer::Packets(100),

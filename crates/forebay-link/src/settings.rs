@@ -3,13 +3,11 @@
 use forebay_core::cast::whole_u64;
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Params};
-use forebay_core::{Bytes, Capacity, Discipline, ParamError, QueueSite, Rate, Site, Span, Time};
-use forebay_scenario::link_options::{
-    DirectionChoice, LinkOptions, MeasureWindow, Share, WholeLinkOptions,
-};
-use forebay_scenario::{check_buffer, LawChoice, Maybe};
+use forebay_core::{Bytes, Capacity, ParamError, Queue, QueueSite, Rate, Site, Span, Time};
+use forebay_scenario::link_options::{DirectionChoice, LinkOptions, WholeLinkOptions};
+use forebay_scenario::{check_buffer, LawChoice, Maybe, MeasureWindow, Share};
 
-pub use forebay_scenario::link_options::{DelayRange, DeviceKind};
+pub use forebay_scenario::{DelayRange, DeviceKind};
 
 use crate::pool::{Segment, SUPER_PACKET_BYTES};
 
@@ -147,7 +145,7 @@ impl DirectionSettings {
         mtu: u32,
         seed: u64,
         stream: &str,
-    ) -> Result<Box<dyn Discipline<Segment>>, ParamError> {
+    ) -> Result<Queue<Segment>, ParamError> {
         self.law.aqm().build(&self.queue_site(mtu), seed, stream)
     }
 

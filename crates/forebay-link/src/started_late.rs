@@ -1,10 +1,10 @@
 //! A discipline that begins in the middle of a run: its laws make no samples for the time before.
 
-use forebay_core::{Buffer, Dequeued, Discipline, Packet, Rate, SetPoint, Sink, Span, Time};
+use forebay_core::{Buffer, Dequeued, Discipline, Packet, Queue, Rate, SetPoint, Sink, Span, Time};
 
 /// `discipline` on a clock that was zero at `start`.
 pub struct StartedLate<P> {
-    pub discipline: Box<dyn Discipline<P>>,
+    pub discipline: Queue<P>,
     pub start: Span,
 }
 
@@ -14,7 +14,7 @@ impl<P> StartedLate<P> {
     }
 }
 
-impl<P: Packet> Discipline<P> for StartedLate<P> {
+impl<P: Packet + Send + 'static> Discipline<P> for StartedLate<P> {
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         self.discipline.enqueue(self.own(now), packet, sink);
     }
@@ -35,7 +35,8 @@ impl<P: Packet> Discipline<P> for StartedLate<P> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.discipline.handle_timeout(self.own(now));
+        let now = self.own(now);
+        self.discipline.handle_timeout(now);
     }
 
     fn len_packets(&self) -> u32 {

@@ -197,7 +197,7 @@ impl View {
     }
 
     fn scale_target(&mut self, factor: f64) {
-        let Some(set_point) = self.ways[self.way].law.set_point() else {
+        let Some((key, set_point)) = self.ways[self.way].law.set_point_param() else {
             self.note = format!("{} has no set-point", self.ways[self.way].law.spec.kind);
             return;
         };
@@ -218,8 +218,7 @@ impl View {
             }
         };
         let mut law = self.ways[self.way].law.clone();
-        law.given.retain(|(name, _)| name != "target");
-        law.given.push(target_value(wanted));
+        give_set_point(&mut law, key, wanted);
         if !self.ask_for(law) {
             self.note = format!("{wanted} does not fit the buffer");
         }
@@ -230,13 +229,9 @@ impl View {
     fn next_law(&mut self) {
         let current = &self.ways[self.way].law;
         let at = LAWS.iter().position(|law| law.kind == current.spec.kind);
-        let target = current.set_point();
+        let before = current.set_point_param();
         for step in 1..LAWS.len() {
             let spec = &LAWS[(at.unwrap_or(0) + step) % LAWS.len()];
-            let takes_target = spec
-                .params
-                .iter()
-                .any(|it| it.name == "target" && it.unit == "p");
             let mut law = self.given[self.way].clone();
             if law.spec.kind != spec.kind {
                 law = LawChoice {
@@ -244,9 +239,10 @@ impl View {
                     ..LawChoice::of(spec, Vec::new())
                 };
             }
-            if let Some(target) = target.filter(|_| takes_target) {
-                law.given.retain(|(name, _)| name != "target");
-                law.given.push(target_value(target));
+            // One that is a delay alone means something else by it.
+            let takes = spec.set_point().filter(|param| param.unit == "p");
+            if let (Some((_, set_point)), Some(param)) = (before, takes) {
+                give_set_point(&mut law, param.name, set_point);
             }
             if self.ask_for(law) {
                 return;
@@ -458,8 +454,10 @@ fn rounded(bps: f64) -> Rate {
     Rate::from_bps(whole_u64(three_digits(bps)))
 }
 
-fn target_value(set_point: SetPoint) -> (String, Value) {
-    ("target".to_owned(), Value::Text(set_point.to_string()))
+fn give_set_point(law: &mut LawChoice, key: &str, set_point: SetPoint) {
+    law.given.retain(|(name, _)| name != key);
+    let value = Value::Text(set_point.to_string());
+    law.given.push((key.to_owned(), value));
 }
 
 fn flows(frame: &mut Frame, area: Rect, now: &Now) {
@@ -492,6 +490,7 @@ fn name(flow: &Flow) -> String {
 )]
 mod tests {
     use super::*;
+    use forebay_core::laws::find;
     use forebay_core::Capacity;
     use forebay_scenario::LinkOptions;
     use ratatui::backend::TestBackend;
@@ -629,6 +628,36 @@ mod tests {
         for (key, control, signal) in [('q', false, Signal::SIGTERM), ('c', true, Signal::SIGINT)] {
             view.press(KeyCode::Char(key), control);
             assert!(matches!(asked.try_recv(), Ok(Change::Stop(it)) if it == signal));
+        }
+    }
+
+    /// Whatever the law calls its set-point: Adaptive RED has a `target_delay`.
+    #[test]
+    fn the_set_point_is_the_one_of_the_law() {
+        let (mut view, asked) = view();
+        view.ways[0].law = LawChoice::of(find("ared").unwrap(), Vec::new());
+        view.press(KeyCode::Right, false);
+        let Ok(Change::Law(0, law)) = asked.try_recv() else {
+            panic!("no change of the set-point: {}", view.note)
+        };
+        let longer = SetPoint::Delay(Span::from_micros(5500));
+        assert_eq!(law.set_point_param(), Some(("target_delay", longer)));
+        assert_eq!(law.in_words(), "target_delay=5.5ms, rest default");
+        // A law that can hold a delay takes it over under its own name.
+        view.press(KeyCode::Char('l'), false);
+        let Ok(Change::Law(0, next)) = asked.try_recv() else {
+            panic!("no other law: {}", view.note)
+        };
+        assert_eq!(next.spec.kind, "pd-red");
+        for law in LAWS {
+            let choice = LawChoice::of(law, Vec::new());
+            let given = choice.set_point_param().map(|(key, _)| key);
+            assert_eq!(
+                given,
+                law.set_point().map(|param| param.name),
+                "{}",
+                law.kind
+            );
         }
     }
 

@@ -56,7 +56,6 @@ impl fmt::Display for Prefix {
 
 impl ParamType for Prefix {
     const SHAPE: Shape = Shape::Text;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str =
         "an address or a prefix of addresses, such as \"10.0.0.0/8\" or \"2001:db8::1\"";
     fn from_value(value: &Value) -> Result<Prefix, String> {
@@ -67,9 +66,6 @@ impl ParamType for Prefix {
     }
     fn to_value(&self) -> Value {
         Value::Text(self.to_string())
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
     }
 }
 

@@ -1,9 +1,12 @@
 //! Linear models, operating points and design rules as Python values.
 
-use forebay_core::law::{Design, DesignRequest, Rest};
+use forebay_core::equilibrium::Equilibrium;
+use forebay_core::law_params::{Design, DesignRequest};
 use forebay_core::linear::{self, LoopFilter};
 use forebay_core::param::{ParamError, Value};
-use forebay_core::{averaging, self_tuning, Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span};
+use forebay_core::{
+    averaging, self_tuning, units, Bytes, LawSpec, Packets, Rate, SetPoint, Site, Span,
+};
 use forebay_scenario::law_named;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
@@ -86,9 +89,9 @@ impl OperatingPoint {
 /// A law with parameters, on a link.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct LawModel {
-    spec: &'static LawSpec,
-    given: Vec<(String, Value)>,
-    site: Site,
+    pub spec: &'static LawSpec,
+    pub given: Vec<(String, Value)>,
+    pub site: Site,
 }
 
 #[pymethods]
@@ -144,6 +147,12 @@ impl LawModel {
         self.spec.slowed_by
     }
 
+    /// k of a law that couples the probabilities of classic flows and of those of L4S, or None.
+    #[getter]
+    fn coupling(&self) -> PyResult<Option<f64>> {
+        self.spec.coupling(&self.given).map_err(fault)
+    }
+
     /// How the law steers the arrival rate: (utilisation, k_p, k_i, k_d), or None where it acts on
     /// the queue.
     #[getter]
@@ -161,7 +170,9 @@ impl LawModel {
         propagation_s: f64,
     ) -> PyResult<Option<(OperatingPoint, Bound<'py, PyDict>)>> {
         match self.settle(flows, propagation_s)? {
-            Rest::Linear(point, model) => Ok(Some((OperatingPoint(point), filter(py, &model)?))),
+            Equilibrium::Linear { point, model, .. } => {
+                Ok(Some((OperatingPoint(point), filter(py, &model)?)))
+            }
             _ => Ok(None),
         }
     }
@@ -176,21 +187,13 @@ impl LawModel {
         flows: f64,
         propagation_s: f64,
     ) -> PyResult<(&'static str, Option<f64>, Option<f64>)> {
-        Ok(match self.settle(flows, propagation_s)? {
-            Rest::Linear(point, model) => {
-                ("linear", Some(model.queue_pkts), Some(point.probability()))
-            }
-            Rest::Unmodelled => ("unmodelled", None, None),
-            Rest::Empty { probability } => ("empty", None, Some(probability)),
-            Rest::Saturated {
-                queue_pkts,
-                probability,
-            } => ("saturated", Some(queue_pkts), Some(probability)),
-            Rest::Full { queue_pkts } => ("full", Some(queue_pkts), None),
-            Rest::Jump {
-                queue_pkts,
-                probability,
-            } => ("jump", Some(queue_pkts), Some(probability)),
+        let found = self.settle(flows, propagation_s)?;
+        let (queue_pkts, probability) = place(&found);
+        Ok(match found {
+            Equilibrium::Linear { model, .. } => ("linear", Some(model.queue_pkts), probability),
+            // The buffer overflows before law and TCP agree.
+            Equilibrium::Full { .. } => ("full", queue_pkts, None),
+            other => (outcome(&other), queue_pkts, probability),
         })
     }
 
@@ -267,19 +270,52 @@ impl LawModel {
         let mut rows = Vec::new();
         for flows in flows {
             let found = self.settle(flows, propagation_s)?;
-            rest.push(match &found {
-                Rest::Linear(..) => "linear",
-                Rest::Unmodelled => "unmodelled",
-                Rest::Empty { .. } => "empty",
-                Rest::Saturated { .. } => "saturated",
-                Rest::Full { .. } => "full",
-                Rest::Jump { .. } => "jump",
-            });
-            if let Rest::Linear(point, model) = found {
+            rest.push(outcome(&found));
+            if let Equilibrium::Linear { point, model, .. } = found {
                 rows.push(columns(flows, &point, &model));
             }
         }
         Ok((rest, rows))
+    }
+}
+
+/// How flows settle, in a word.
+pub fn outcome(found: &Equilibrium) -> &'static str {
+    match found {
+        Equilibrium::Linear { .. } => "linear",
+        Equilibrium::Unmodelled => "unmodelled",
+        Equilibrium::Empty { .. } => "empty",
+        Equilibrium::Saturated { .. } => "saturated",
+        Equilibrium::Full { .. } => "full",
+        Equilibrium::Jump { .. } => "jump",
+        Equilibrium::Small { .. } => "small",
+    }
+}
+
+/// Queue in packets and probability, where there are such.
+pub fn place(found: &Equilibrium) -> (Option<f64>, Option<f64>) {
+    match *found {
+        Equilibrium::Linear {
+            point, queue_pkts, ..
+        } => (Some(queue_pkts), Some(point.probability())),
+        Equilibrium::Unmodelled => (None, None),
+        Equilibrium::Empty { probability } => (None, Some(probability)),
+        Equilibrium::Saturated {
+            queue_pkts,
+            probability,
+        }
+        | Equilibrium::Full {
+            queue_pkts,
+            probability,
+        }
+        | Equilibrium::Jump {
+            queue_pkts,
+            probability,
+        }
+        | Equilibrium::Small {
+            queue_pkts,
+            probability,
+        } => (Some(queue_pkts), Some(probability)),
     }
 }
 
@@ -312,7 +348,7 @@ fn columns(flows: f64, point: &linear::OperatingPoint, model: &LoopFilter) -> Ve
 }
 
 impl LawModel {
-    fn settle(&self, flows: f64, propagation_s: f64) -> PyResult<Rest> {
+    fn settle(&self, flows: f64, propagation_s: f64) -> PyResult<Equilibrium> {
         self.spec
             .operate(&self.given, flows, propagation_s, &self.site)
             .map_err(fault)
@@ -394,6 +430,18 @@ pub fn quantity(key: &str, text: &str, kind: &str) -> PyResult<f64> {
     read.map_err(|allowed| fault(ParamError::new(key, format!("{text:?}"), allowed)))
 }
 
+/// A number or a quantity such as "15Mbit/s" in its base unit ("s", "bit/s", "B", "p", "%", or empty
+/// for a plain number), and that unit; None for another text.
+#[pyfunction]
+pub fn number_and_unit(text: &str) -> Option<(f64, &'static str)> {
+    let (number, name) = units::number_and_unit(text)?;
+    match name {
+        "" => Some((number, "")),
+        "%" => Some((number, "%")),
+        _ => units::unit(name).map(|(base, size)| (number * size, base)),
+    }
+}
+
 /// The queue in packets that a set-point such as "50p" or "15ms" means at this link.
 /// Raises `ScenarioError` with what is allowed.
 #[pyfunction]
@@ -431,6 +479,7 @@ pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<OperatingPoint>()?;
     module.add_class::<LawModel>()?;
     module.add_function(wrap_pyfunction!(quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(number_and_unit, module)?)?;
     module.add_function(wrap_pyfunction!(set_point_pkts, module)?)?;
     module.add_function(wrap_pyfunction!(critical_load_time_s, module)?)?;
     module.add_function(wrap_pyfunction!(averaging_design, module)?)

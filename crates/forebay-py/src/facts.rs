@@ -141,6 +141,8 @@ record! {
         target_pkts: Option<f64>,
         /// The queue that holds it, as a scenario writes it; None for the default.
         queue: Option<String>,
+        /// Whether each flow has a queue of its own under the law.
+        per_flow: bool,
     }
 }
 
@@ -157,6 +159,7 @@ impl LawInfo {
             params: values(py, &resolved)?,
             target_pkts: choice.target_pkts(site),
             queue: (!choice.queue.is_default()).then(|| choice.queue.to_string()),
+            per_flow: choice.queue.is_per_flow(),
         })
     }
 }

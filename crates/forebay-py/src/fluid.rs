@@ -2,19 +2,17 @@
 
 use forebay_core::{laws, Bytes, ParamError, QueueChoice, Rate, Span, Time, Value};
 use forebay_fluid::{
-    from_scenario, halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What,
-    Windows,
+    halving, run, Bottleneck, Change, Class, Model, Sender, Step, Trace, What, Windows,
 };
-use forebay_scenario::{parse, LawChoice, Options};
+use forebay_scenario::LawChoice;
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 
-use crate::hooks::detached;
-use crate::{files, prototype, ScenarioError};
+use crate::ScenarioError;
 
 /// A quantity as a scenario writes it.
-fn quantity<T>(
+pub fn quantity<T>(
     key: &str,
     text: &str,
     read: fn(&str) -> Result<T, String>,
@@ -180,7 +178,7 @@ impl PyModel {
     }
 }
 
-fn windows(sawtooth: bool) -> Windows {
+pub fn windows(sawtooth: bool) -> Windows {
     if sawtooth {
         Windows::Sawtooth
     } else {
@@ -188,7 +186,7 @@ fn windows(sawtooth: bool) -> Windows {
     }
 }
 
-fn refused(file: &str, error: &ParamError) -> PyErr {
+pub fn refused(file: &str, error: &ParamError) -> PyErr {
     ScenarioError::new_err(format!("{file}: {error}"))
 }
 
@@ -207,7 +205,13 @@ pub struct FluidTrace {
 }
 
 impl FluidTrace {
-    fn new(py: Python, point: String, law: String, model: &Model, trace: Trace) -> PyResult<Self> {
+    pub fn new(
+        py: Python,
+        point: String,
+        law: String,
+        model: &Model,
+        trace: Trace,
+    ) -> PyResult<Self> {
         let columns = |columns: &[Vec<f64>]| -> PyResult<_> {
             Ok(PyArray2::from_vec2(py, columns)?.unbind())
         };
@@ -254,40 +258,4 @@ pub fn fluid_halving(py: Python, model: PyModel) -> PyResult<Py<PyDict>> {
     table.set_item("window_pkts", found.window_pkts)?;
     table.set_item("probability", found.probability)?;
     Ok(table.unbind())
-}
-
-/// Runs every law at every point of a scenario as a fluid.
-#[pyfunction]
-#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), sawtooth=false, step="auto", read=None))]
-pub fn fluid_scenario(
-    text: &Bound<PyBytes>,
-    file: &str,
-    sets: Vec<(String, String)>,
-    laws: Vec<String>,
-    sawtooth: bool,
-    step: &str,
-    read: Option<Bound<PyAny>>,
-) -> PyResult<Vec<FluidTrace>> {
-    let py = text.py();
-    let step = quantity("step", step, Step::parse).map_err(|error| refused("--step", &error))?;
-    let mut options = Options {
-        sets,
-        laws,
-        ..Options::default()
-    };
-    prototype::add(py, &mut options, text.as_bytes(), file, &[])?;
-    files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
-    let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
-    let mut traces = Vec::new();
-    for point in &experiment.points {
-        for law in &point.laws {
-            let refuse = |error: ParamError| refused(file, &error);
-            let model =
-                from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
-            let trace = detached(py, || run(&model), &law.label)?.map_err(refuse)?;
-            let (point, law) = (point.label.clone(), law.label.clone());
-            traces.push(FluidTrace::new(py, point, law, &model, trace)?);
-        }
-    }
-    Ok(traces)
 }

@@ -2,7 +2,7 @@
 
 use forebay_core::param::{ParamError, ParamSpec, Shape, Value};
 use forebay_core::{
-    disciplines::{keys, DISCIPLINES},
+    disciplines::{keys, of_law, DISCIPLINES},
     laws::LAWS,
     DisciplineSpec, LawSpec,
 };
@@ -12,7 +12,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;
 
 /// Every law: a list of {name, title, source, queue, short_title, baseline, set_point, reality,
-/// params}, with the parameters of the queue that it comes in,
+/// has_rule, modelled, coupled, per_flow, params}, with the parameters of the queue that it comes in,
 /// each parameter {name, unit, default, default_text, min, max, doc}. Numbers are in the unit;
 /// `default` is None where the parameter must be given, and a bound is None where there is none.
 #[pyfunction]
@@ -24,16 +24,23 @@ pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
         entry.set_item("baseline", law.baseline)?;
         entry.set_item("set_point", law.set_point().map(|spec| spec.name))?;
         entry.set_item("reality", law.reality)?;
+        entry.set_item("has_rule", law.has_rule())?;
+        entry.set_item("modelled", law.is_modelled())?;
+        entry.set_item("coupled", matches!(law.coupling(&[]), Ok(Some(_))))?;
+        entry.set_item("per_flow", of_law(law).per_flow(&[]).is_ok_and(|it| it))?;
         Ok(entry)
     };
     PyList::new(py, LAWS.iter().map(entry).collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Every queue discipline: {name, title, source, params}, as [`laws`] has them.
+/// Every queue discipline: {name, title, source, per_flow, params}, as [`laws`] has them.
 #[pyfunction]
 pub fn queues(py: Python) -> PyResult<Bound<PyList>> {
-    let entry =
-        |queue: &DisciplineSpec| describe(py, queue.kind, queue.title, queue.source, queue.params);
+    let entry = |queue: &DisciplineSpec| {
+        let entry = describe(py, queue.kind, queue.title, queue.source, queue.params)?;
+        entry.set_item("per_flow", queue.per_flow(&[]).is_ok_and(|it| it))?;
+        Ok(entry)
+    };
     let entries = DISCIPLINES.iter().map(entry);
     PyList::new(py, entries.collect::<PyResult<Vec<_>>>()?)
 }

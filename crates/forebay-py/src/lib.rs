@@ -16,11 +16,15 @@ mod link;
 mod link_options;
 mod measures;
 mod plan;
+mod plant;
 mod prototype;
+mod reading;
 mod record;
 mod search;
 mod senders;
 mod session;
+mod sweep;
+mod theory;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -56,9 +60,9 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_run, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_halving, module)?)?;
-    module.add_function(wrap_pyfunction!(fluid::fluid_scenario, module)?)?;
     module.add_class::<fluid::FluidTrace>()?;
     module.add_class::<plan::Plan>()?;
+    module.add_class::<sweep::Sweep>()?;
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<batch::Observed>()?;
     module.add_class::<batch::ClassObserved>()?;
@@ -66,7 +70,10 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::Run>()?;
     module.add_class::<batch::Fault>()?;
     facts::register(module)?;
+    reading::register(module)?;
     control::register(module)?;
+    plant::register(module)?;
+    theory::register(module)?;
     module.add_function(wrap_pyfunction!(link_options::link_options, module)?)?;
     #[cfg(all(feature = "link", target_os = "linux"))]
     link::register(module)?;

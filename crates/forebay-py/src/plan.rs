@@ -3,22 +3,38 @@
 use std::collections::HashSet;
 
 use forebay_batch::{jobs, Batch, Key};
-use forebay_scenario::{parse, Experiment, Options};
+use forebay_core::ParamError;
+use forebay_fluid::{from_scenario, run, Step};
+use forebay_scenario::{DesignedGains, Experiment, Reading};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::batch::PyBatch;
 use crate::facts::PointInfo;
 use crate::files;
-use crate::prototype;
+use crate::fluid::{quantity, refused, windows, FluidTrace};
+use crate::hooks::detached;
+use crate::laws::values;
+use crate::reading::{
+    self, read_params, read_rows, shares, Asked, Designed, GainsRequest, Links, PointGains, Row,
+    GAINS,
+};
+use crate::session::{Session, Steering};
 
-/// Reads a scenario. `laws` are names, or classes (or functions) that make a prototype; `file`
-/// names it in errors, and files of Python are found beside it; `read` gives the contents of a file that the scenario names, or None.
+/// Reads a scenario, every point of its sweep, or those of `rows` with `gains` for the laws that ask
+/// for numbers at each. `laws` are names, or classes (or functions) that make a prototype; `file`
+/// names it in errors; `read` gives the contents of a file that the scenario names, or None.
+/// `without_own_laws` leaves out the laws of the file, and `link` moves it from a link to another,
+/// each a rate in bit/s and a delay in s, with the usual packet in bytes.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
-#[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None))]
+#[pyo3(signature = (
+    text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
+    link=None, rows=None, gains=Vec::new()
+))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
     text: &Bound<PyBytes>,
     file: &str,
@@ -26,35 +42,91 @@ pub fn plan(
     laws: Vec<Bound<PyAny>>,
     seeds: Option<u32>,
     read: Option<Bound<PyAny>>,
+    without_own_laws: bool,
+    link: Option<Links>,
+    rows: Option<Vec<Row>>,
+    gains: Vec<PointGains>,
 ) -> PyResult<Plan> {
-    let mut options = Options {
+    let asked = Asked {
         sets,
+        laws,
         seeds,
-        ..Options::default()
+        read,
+        without_own_laws,
+        link,
     };
-    let mut brought = Vec::new();
-    for law in laws {
-        match law.cast::<PyString>() {
-            Ok(name) => options.laws.push(name.to_string()),
-            Err(_) => brought.push(law),
+    let reading = reading::read(text, file, asked)?;
+    match rows {
+        Some(rows) => plan_of_rows(text.py(), &reading, rows, gains),
+        None => plan_of_all(text.py(), &reading),
+    }
+}
+
+/// What Python gives for a law that asks for numbers: these, and a line on them.
+type Made<'py> = (Vec<(String, Bound<'py, PyAny>)>, String);
+
+/// Every point of a scenario as a plan, with numbers for the laws that ask for them: one design for
+/// all points.
+fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
+    let shares = shares(py, reading)?;
+    let points = reading.points(&shares).map_err(files::refused)?;
+    let requests = reading.gains_requests(&points).map_err(files::refused)?;
+    let requests: Vec<GainsRequest> = requests
+        .into_iter()
+        .map(|request| GainsRequest::of(py, request))
+        .collect::<PyResult<_>>()?;
+    let (mut gains, mut designed) = (Vec::new(), Vec::new());
+    if !requests.is_empty() {
+        let about: Vec<(usize, String)> = requests
+            .iter()
+            .map(|request| (request.law, request.label.clone()))
+            .collect();
+        let made = py.import(GAINS)?.call_method1("designed", (requests,))?;
+        let made: Vec<Made> = made.extract()?;
+        for ((law, label), (params, line)) in about.into_iter().zip(made) {
+            let params = read_params(params)?;
+            designed.push(Designed {
+                law,
+                label,
+                params: values(py, &params)?,
+                line,
+            });
+            gains.push(DesignedGains { law, params });
         }
     }
-    let py = text.py();
-    prototype::add(py, &mut options, text.as_bytes(), file, &brought)?;
-    files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
-    let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
-    let points = experiment.points.iter();
-    let points: PyResult<Vec<_>> = points
-        .map(|point| Py::new(py, PointInfo::of(py, point)?))
-        .collect();
-    Ok(Plan {
-        title: experiment.title.clone(),
-        source: experiment.source.clone(),
-        laws: experiment.laws.clone(),
-        seeds: experiment.seeds.clone(),
-        points: PyTuple::new(py, points?)?.unbind(),
-        runs: Some(experiment),
-    })
+    let experiment = reading.experiment(&points, |_| &gains);
+    Plan::of(
+        py,
+        reading.file(),
+        experiment.map_err(files::refused)?,
+        designed,
+    )
+}
+
+/// The points of these rows as a plan, with the numbers of each.
+pub fn plan_of_rows(
+    py: Python,
+    reading: &Reading,
+    rows: Vec<Row>,
+    gains: Vec<PointGains>,
+) -> PyResult<Plan> {
+    let points = read_rows(reading, rows)?;
+    let of_law = |(law, params)| {
+        let params = read_params(params)?;
+        Ok(DesignedGains { law, params })
+    };
+    let gains: Vec<Vec<DesignedGains>> = gains
+        .into_iter()
+        .map(|point| point.into_iter().map(of_law).collect())
+        .collect::<PyResult<_>>()?;
+    let none: &[DesignedGains] = &[];
+    let experiment = reading.experiment(&points, |point| gains.get(point).map_or(none, |it| it));
+    Plan::of(
+        py,
+        reading.file(),
+        experiment.map_err(files::refused)?,
+        Vec::new(),
+    )
 }
 
 /// Every law at every point with every seed. One that Python makes describes real traffic, and
@@ -73,13 +145,48 @@ pub struct Plan {
     /// A PointInfo each.
     #[pyo3(get)]
     points: Py<PyTuple>,
+    /// A Designed for each law that asked for numbers.
+    #[pyo3(get)]
+    designed: Py<PyTuple>,
+    /// Name in errors.
+    file: String,
     runs: Option<Experiment>,
+}
+
+impl Plan {
+    pub fn of(
+        py: Python,
+        file: &str,
+        experiment: Experiment,
+        designed: Vec<Designed>,
+    ) -> PyResult<Plan> {
+        let points = experiment.points.iter();
+        let points: PyResult<Vec<_>> = points
+            .map(|point| Py::new(py, PointInfo::of(py, point)?))
+            .collect();
+        Ok(Plan {
+            title: experiment.title.clone(),
+            source: experiment.source.clone(),
+            laws: experiment.laws.clone(),
+            seeds: experiment.seeds.clone(),
+            points: PyTuple::new(py, points?)?.unbind(),
+            designed: PyTuple::new(py, designed)?.unbind(),
+            file: file.to_owned(),
+            runs: Some(experiment),
+        })
+    }
+
+    fn experiment(&self) -> PyResult<&Experiment> {
+        let none = || PyRuntimeError::new_err("real traffic has nothing to run");
+        self.runs.as_ref().ok_or_else(none)
+    }
 }
 
 #[pymethods]
 impl Plan {
     #[new]
     fn new(
+        py: Python,
         title: String,
         source: String,
         laws: Vec<String>,
@@ -92,6 +199,8 @@ impl Plan {
             laws,
             seeds,
             points,
+            designed: PyTuple::empty(py).unbind(),
+            file: String::new(),
             runs: None,
         }
     }
@@ -99,10 +208,8 @@ impl Plan {
     /// What the runs at a point depend on beside the seed: a text for the point, and one for each
     /// law; None for a prototype, whose behaviour no text has.
     fn resolved(&self, point: usize) -> PyResult<(String, Vec<Option<String>>)> {
-        let Some(experiment) = &self.runs else {
-            return Err(PyRuntimeError::new_err("real traffic is not resolved"));
-        };
-        let point = experiment
+        let point = self
+            .experiment()?
             .points
             .get(point)
             .ok_or_else(|| PyIndexError::new_err("point"))?;
@@ -121,9 +228,7 @@ impl Plan {
         samples: bool,
         only: Option<HashSet<(usize, usize, u64)>>,
     ) -> PyResult<PyBatch> {
-        let Some(experiment) = &self.runs else {
-            return Err(PyRuntimeError::new_err("real traffic has nothing to start"));
-        };
+        let experiment = self.experiment()?;
         let wanted = |key: &Key| {
             let only = only.as_ref();
             only.is_none_or(|only| only.contains(&(key.point, key.law, key.seed)))
@@ -143,5 +248,36 @@ impl Plan {
             keys,
             samples,
         })
+    }
+
+    /// Runs every law at every point as a fluid. `step` is a time, or "auto"; with `sawtooth`,
+    /// windows are described more closely than by the published equations.
+    ///
+    /// Raises ScenarioError for what the fluid cannot express.
+    #[pyo3(signature = (*, sawtooth=false, step="auto"))]
+    fn fluid(&self, py: Python, sawtooth: bool, step: &str) -> PyResult<Vec<FluidTrace>> {
+        let step =
+            quantity("step", step, Step::parse).map_err(|error| refused("--step", &error))?;
+        let mut traces = Vec::new();
+        for point in &self.experiment()?.points {
+            for law in &point.laws {
+                let refuse = |error: ParamError| refused(&self.file, &error);
+                let model =
+                    from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
+                let trace = detached(py, || run(&model), &law.label)?.map_err(refuse)?;
+                let (point, law) = (point.label.clone(), law.label.clone());
+                traces.push(FluidTrace::new(py, point, law, &model, trace)?);
+            }
+        }
+        Ok(traces)
+    }
+
+    /// One run of the first law at the first point, which waits after each sample. With a
+    /// `set_point`, "20p" or "15ms", the caller steers a law around it in place of that law, whose
+    /// controller samples each `interval`.
+    #[pyo3(signature = (seed, *, set_point=None, interval="10ms"))]
+    fn session(&self, seed: u64, set_point: Option<&str>, interval: &str) -> PyResult<Session> {
+        let steering = set_point.map(|set_point| Steering::read(set_point, interval));
+        Session::of(&self.experiment()?.points[0], seed, steering.transpose()?)
     }
 }

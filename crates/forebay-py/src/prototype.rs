@@ -1,10 +1,11 @@
-//! Laws written in Python as entries like those of the registry: `python/forebay/run/prototypes.py`
+//! Laws written in Python as entries like those of the registry: `python/forebay/scenarios/python_laws.py`
 //! finds and describes them, with their parameters.
 
-use forebay_core::law::ParamValues;
+use forebay_core::law_params::ParamValues;
 use forebay_core::param::{in_range, ParamType, Shape};
 use forebay_core::{
-    Bytes, Law, LawSpec, OwnLaw, Packets, ParamError, ParamSpec, Rate, Site, Span, Value,
+    Bytes, ConfiguredLaw, Law, LawDefinition, LawSpec, Packets, ParamError, ParamSpec, Rate, Site,
+    Span, Value,
 };
 use forebay_scenario::{prototypes, Options, Own, Text};
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use crate::hooks::{Made, PyLaw};
 use crate::laws::read_value;
 use crate::ScenarioError;
 
-/// `forebay.run.prototypes.Described`.
+/// `forebay.scenarios.python_laws.Described`.
 #[derive(FromPyObject)]
 struct Described<'py> {
     kind: String,
@@ -27,7 +28,7 @@ struct Described<'py> {
     made: Bound<'py, PyAny>,
 }
 
-/// `forebay.run.prototypes.Parameter`.
+/// `forebay.scenarios.python_laws.Parameter`.
 #[derive(FromPyObject)]
 struct Parameter<'py> {
     name: String,
@@ -49,7 +50,7 @@ struct Prototype {
 }
 
 /// Puts into `options` the laws in Python that the scenario or the command line names, loaded by
-/// `forebay.run.prototypes`; `brought` are classes to run as they are.
+/// `forebay.scenarios.python_laws`; `brought` are classes to run as they are.
 pub fn add(
     py: Python,
     options: &mut Options,
@@ -61,7 +62,7 @@ pub fn add(
     if wanted.is_empty() && brought.is_empty() {
         return Ok(());
     }
-    let module = py.import("forebay.run.prototypes")?;
+    let module = py.import("forebay.scenarios.python_laws")?;
     for (kind, in_file) in wanted {
         let scenario = in_file.then_some(file);
         let described = module.call_method1("named", (&kind, scenario))?;
@@ -179,19 +180,45 @@ fn plain(spec: &ParamSpec, given: &Value) -> Result<Plain, ParamError> {
     }
 }
 
-impl OwnLaw for Prototype {
-    fn build(&self, given: &ParamValues, _: &Site) -> Result<Box<dyn Law>, ParamError> {
-        let resolved = self.resolve(given)?;
+impl LawDefinition for Prototype {
+    fn read(&'static self, given: &ParamValues) -> Result<Box<dyn ConfiguredLaw>, ParamError> {
+        let mut values = Vec::new();
+        for spec in self.params {
+            let given = given.iter().find(|(name, _)| name == spec.name);
+            let value = match given {
+                Some((_, value)) => value.clone(),
+                None if spec.required => {
+                    return Err(ParamError::new(spec.name, "nothing", spec.allowed))
+                }
+                None => (spec.default)(),
+            };
+            plain(spec, &value)?;
+            values.push((spec.name, value));
+        }
+        values.extend(self.constants.iter().cloned());
+        let prototype = self;
+        Ok(Box::new(ConfiguredPrototype { prototype, values }))
+    }
+}
+
+/// A prototype with a value for each parameter, and its constants.
+struct ConfiguredPrototype {
+    prototype: &'static Prototype,
+    values: Vec<(&'static str, Value)>,
+}
+
+impl ConfiguredLaw for ConfiguredPrototype {
+    fn build(&self, _: &Site) -> Result<Box<dyn Law>, ParamError> {
         Python::attach(|py| {
             let values = PyDict::new(py);
-            for spec in self.params {
-                let found = resolved.iter().find(|(name, _)| *name == spec.name);
+            for spec in self.prototype.params {
+                let found = self.values.iter().find(|(name, _)| *name == spec.name);
                 let Some((_, value)) = found else { continue };
                 let Plain { value, .. } = plain(spec, value)?;
                 // Neither a name nor such a value can fail to go to Python.
                 let _ = crate::laws::value(py, &value).map(|it| values.set_item(spec.name, it));
             }
-            let made = self.made.bind(py).call1((values,));
+            let made = self.prototype.made.bind(py).call1((values,));
             let made: Made = made.and_then(|made| made.extract()).map_err(|error| {
                 let part = |name| error.value(py).getattr(name).and_then(|it| it.extract());
                 match (part("key"), part("found"), part("allowed")) {
@@ -207,21 +234,7 @@ impl OwnLaw for Prototype {
         })
     }
 
-    fn resolve(&self, given: &ParamValues) -> Result<Vec<(&'static str, Value)>, ParamError> {
-        let mut resolved = Vec::new();
-        for spec in self.params {
-            let given = given.iter().find(|(name, _)| name == spec.name);
-            let value = match given {
-                Some((_, value)) => value.clone(),
-                None if spec.required => {
-                    return Err(ParamError::new(spec.name, "nothing", spec.allowed))
-                }
-                None => (spec.default)(),
-            };
-            plain(spec, &value)?;
-            resolved.push((spec.name, value));
-        }
-        resolved.extend(self.constants.iter().cloned());
-        Ok(resolved)
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        self.values.clone()
     }
 }

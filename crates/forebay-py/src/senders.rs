@@ -4,8 +4,9 @@ use forebay_scenario::{SenderSpec, SENDERS};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// Every sender of TCP: a list of {name, title, recovery, growth, kernel}; `kernel` is the Linux
-/// kernel's name of the congestion control that is most like it.
+/// Every sender of TCP: a list of {name, title, recovery, growth, kernel, window_law,
+/// window_law_on_drops}; `kernel` is the Linux kernel's name of the congestion control that is most
+/// like it, and the last two are its window in linear theory, by the names of designs.
 #[pyfunction]
 pub fn senders(py: Python) -> PyResult<Bound<PyList>> {
     let entries: PyResult<Vec<_>> = SENDERS.iter().map(|sender| entry(py, sender)).collect();
@@ -19,5 +20,9 @@ fn entry<'py>(py: Python<'py>, sender: &SenderSpec) -> PyResult<Bound<'py, PyDic
     entry.set_item("recovery", sender.recovery)?;
     entry.set_item("growth", sender.growth)?;
     entry.set_item("kernel", sender.kernel)?;
+    let window_law = sender.window_law;
+    entry.set_item("window_law", window_law.map(|law| law.name()))?;
+    let on_drops = window_law.map(|law| law.on_drops().name());
+    entry.set_item("window_law_on_drops", on_drops)?;
     Ok(entry)
 }

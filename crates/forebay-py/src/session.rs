@@ -4,17 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::steered::Helm;
 use forebay_core::{Aqm, SetPoint, Site, Span, Time};
-use forebay_scenario::{parse, Options, Scenario};
+use forebay_scenario::{Point, Scenario};
 use forebay_sim::Session as Simulation;
 use forebay_trace::Metrics;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
 
 use crate::batch::Observed;
 use crate::control::fault;
 use crate::hooks::detached;
-use crate::{files, prototype, ScenarioError};
+use crate::ScenarioError;
 
 /// What passed at the bottleneck in one step.
 #[pyclass(frozen, get_all, module = "forebay._native")]
@@ -64,98 +63,6 @@ pub struct Session {
 
 #[pymethods]
 impl Session {
-    /// Reads a scenario as `plan` does, without its laws: the caller steers one around
-    /// `set_point`, "20p" or "15ms", whose controller samples each `interval`. With `law`, that
-    /// law runs instead, and cannot be steered.
-    #[new]
-    #[pyo3(signature = (text, file, seed, *, sets=Vec::new(), set_point="50p", interval="10ms", law=None, read=None))]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "keywords of a constructor in Python"
-    )]
-    fn new(
-        text: &Bound<PyBytes>,
-        file: &str,
-        seed: u64,
-        sets: Vec<(String, String)>,
-        set_point: &str,
-        interval: &str,
-        law: Option<Bound<PyAny>>,
-        read: Option<Bound<PyAny>>,
-    ) -> PyResult<Session> {
-        let py = text.py();
-        let mut options = Options {
-            sets,
-            ..Options::default()
-        };
-        let mut brought = Vec::new();
-        if let Some(law) = law.as_ref() {
-            match law.cast::<PyString>() {
-                Ok(name) => options.laws.push(name.to_string()),
-                Err(_) => brought.push(law.clone()),
-            }
-        }
-        prototype::add(py, &mut options, text.as_bytes(), file, &brought)?;
-        let steered = law.is_none();
-        if steered {
-            // A scenario needs some law; this one is as good as any, and not run.
-            options
-                .laws
-                .push(forebay_core::laws::baseline().kind.into());
-        }
-        files::add(&mut options, text.as_bytes(), file, read.as_ref())?;
-        let experiment = parse(text.as_bytes(), file, &options).map_err(files::refused)?;
-        let point = &experiment.points[0];
-        let choice = &point.laws[0];
-        let scenario = Arc::new(point.scenario.clone());
-        let site = scenario.site();
-        let quantity = |key: &str, text: &str, allowed: String| {
-            ScenarioError::new_err(format!("{key}: found \"{text}\", allowed: {allowed}"))
-        };
-        let helm = if steered {
-            let set_point = SetPoint::parse(set_point)
-                .map_err(|allowed| quantity("target", set_point, allowed))?;
-            let span = Span::parse(interval)
-                .ok()
-                .filter(|span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span))
-                .ok_or_else(|| {
-                    quantity(
-                        "interval",
-                        interval,
-                        format!("{}, 1us to 60s", Span::ALLOWED),
-                    )
-                })?;
-            Some((Helm::new(set_point, span), set_point))
-        } else {
-            None
-        };
-        let (aqm, target_pkts) = match &helm {
-            Some((helm, set_point)) => {
-                let helm = helm.clone();
-                let law = move |site: &Site| Ok(helm.law(site));
-                let aqm = Aqm::in_default_queue(Arc::new(law));
-                (aqm, Some(site.pkts(*set_point)))
-            }
-            None => (choice.aqm(), choice.target_pkts(&site)),
-        };
-        let simulation = Simulation::new(&scenario, &aqm, seed).map_err(fault)?;
-        Ok(Session {
-            simulation: Mutex::new(Some(simulation)),
-            over: false,
-            helm: helm.map(|(helm, _)| helm),
-            label: choice.label.clone(),
-            target_pkts: scenario.target_pkts().or(target_pkts),
-            now: Time::ZERO,
-            delivered_bytes: 0,
-            interval_s: scenario.sample.as_secs_f64(),
-            duration_s: scenario.duration.as_secs_f64(),
-            rate_bps: scenario.bottleneck.rate.as_bps(),
-            packet_bytes: scenario.packet().0,
-            buffer_pkts: site.buffer_pkts,
-            scenario,
-        })
-    }
-
     /// The set-point in packets at the link's first rate; None without one.
     #[getter]
     fn target_pkts(&self) -> Option<f64> {
@@ -249,7 +156,67 @@ impl Session {
     }
 }
 
+/// How Python steers the law of a session.
+pub struct Steering {
+    set_point: SetPoint,
+    interval: Span,
+}
+
+impl Steering {
+    /// From texts such as "50p" and "10ms".
+    pub fn read(set_point: &str, interval: &str) -> PyResult<Steering> {
+        let refused = |key: &str, text: &str, allowed: String| {
+            ScenarioError::new_err(format!("{key}: found \"{text}\", allowed: {allowed}"))
+        };
+        let in_range = |span: &Span| (Span::from_micros(1)..=Span::from_secs(60)).contains(span);
+        let span = Span::parse(interval).ok().filter(in_range);
+        Ok(Steering {
+            set_point: SetPoint::parse(set_point)
+                .map_err(|allowed| refused("target", set_point, allowed))?,
+            interval: span.ok_or_else(|| {
+                let allowed = format!("{}, 1us to 60s", Span::ALLOWED);
+                refused("interval", interval, allowed)
+            })?,
+        })
+    }
+}
+
 impl Session {
+    /// A run of the first law at `point`, or of one that Python steers.
+    pub fn of(point: &Point, seed: u64, steering: Option<Steering>) -> PyResult<Session> {
+        let choice = &point.laws[0];
+        let scenario = Arc::new(point.scenario.clone());
+        let site = scenario.site();
+        let helm = steering
+            .as_ref()
+            .map(|it| Helm::new(it.set_point, it.interval));
+        let (aqm, target_pkts) = match (&helm, steering) {
+            (Some(helm), Some(Steering { set_point, .. })) => {
+                let helm = helm.clone();
+                let law = move |site: &Site| Ok(helm.law(site));
+                let aqm = Aqm::in_default_queue(Arc::new(law));
+                (aqm, Some(site.pkts(set_point)))
+            }
+            _ => (choice.aqm(), choice.target_pkts(&site)),
+        };
+        let simulation = Simulation::new(&scenario, &aqm, seed).map_err(fault)?;
+        Ok(Session {
+            simulation: Mutex::new(Some(simulation)),
+            over: false,
+            helm,
+            label: choice.label.clone(),
+            target_pkts: scenario.target_pkts().or(target_pkts),
+            now: Time::ZERO,
+            delivered_bytes: 0,
+            interval_s: scenario.sample.as_secs_f64(),
+            duration_s: scenario.duration.as_secs_f64(),
+            rate_bps: scenario.bottleneck.rate.as_bps(),
+            packet_bytes: scenario.packet().0,
+            buffer_pkts: site.buffer_pkts,
+            scenario,
+        })
+    }
+
     fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }

@@ -1,14 +1,12 @@
 //! The files that a scenario names, each read once for all points.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use forebay_core::RateTrace;
 use forebay_packets::{Arrivals, Selection};
 
 use crate::error::Fault;
-use crate::options::Options;
 use crate::tree::Section;
 
 /// The key of a link that names a file, and that of traffic.
@@ -16,22 +14,41 @@ pub const TRACE_KEY: &str = "rate_trace";
 pub const ARRIVALS_KEY: &str = "file";
 
 /// Their contents come with the call; nothing is opened.
-pub struct Files<'a> {
-    contents: &'a [(String, Vec<u8>)],
-    traces: RefCell<HashMap<String, Arc<RateTrace>>>,
-    arrivals: RefCell<HashMap<(String, Selection), Arc<Arrivals>>>,
+#[derive(Default)]
+pub struct Files {
+    contents: Vec<(String, Vec<u8>)>,
+    traces: Parsed<String, RateTrace>,
+    arrivals: Parsed<(String, Selection), Arrivals>,
 }
 
-impl<'a> Files<'a> {
-    pub fn of(options: &'a Options) -> Files<'a> {
-        Files {
-            contents: &options.files,
-            traces: RefCell::default(),
-            arrivals: RefCell::default(),
+/// What was parsed once.
+struct Parsed<K, T>(Mutex<HashMap<K, Arc<T>>>);
+
+impl<K, T> Default for Parsed<K, T> {
+    fn default() -> Self {
+        Parsed(Mutex::default())
+    }
+}
+
+impl<K: std::hash::Hash + Eq, T> Parsed<K, T> {
+    fn get(&self, key: K, parse: impl FnOnce(&K) -> Result<T, Fault>) -> Result<Arc<T>, Fault> {
+        // What a panic elsewhere left is whole.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(&key) {
+            return Ok(Arc::clone(known));
         }
+        let parsed = Arc::new(parse(&key)?);
+        all.insert(key, Arc::clone(&parsed));
+        Ok(parsed)
+    }
+}
+
+impl Files {
+    pub fn add(&mut self, contents: Vec<(String, Vec<u8>)>) {
+        self.contents.extend(contents);
     }
 
-    fn contents(&self, section: &Section, key: &str, file: &str) -> Result<&'a [u8], Fault> {
+    fn contents(&self, section: &Section, key: &str, file: &str) -> Result<&[u8], Fault> {
         match self.contents.iter().find(|(name, _)| name == file) {
             Some((_, contents)) => Ok(contents),
             None => {
@@ -43,16 +60,11 @@ impl<'a> Files<'a> {
 
     /// The recorded link in the file of this name.
     pub fn trace(&self, section: &Section, file: &str) -> Result<Arc<RateTrace>, Fault> {
-        if let Some(trace) = self.traces.borrow().get(file) {
-            return Ok(Arc::clone(trace));
-        }
-        let key = TRACE_KEY;
-        let contents = self.contents(section, key, file)?;
-        let trace = RateTrace::parse(contents, key, file).map_err(|error| section.locate(error))?;
-        let trace = Arc::new(trace);
-        let mut traces = self.traces.borrow_mut();
-        traces.insert(file.to_owned(), Arc::clone(&trace));
-        Ok(trace)
+        self.traces.get(file.to_owned(), |file| {
+            let contents = self.contents(section, TRACE_KEY, file)?;
+            let trace = RateTrace::parse(contents, TRACE_KEY, file);
+            trace.map_err(|error| section.locate(error))
+        })
     }
 
     /// The packets in the file of this name.
@@ -62,17 +74,11 @@ impl<'a> Files<'a> {
         file: &str,
         selection: Selection,
     ) -> Result<Arc<Arrivals>, Fault> {
-        let which = (file.to_owned(), selection);
-        if let Some(arrivals) = self.arrivals.borrow().get(&which) {
-            return Ok(Arc::clone(arrivals));
-        }
-        let key = ARRIVALS_KEY;
-        let contents = self.contents(section, key, file)?;
-        let arrivals = Arrivals::parse(contents, &which.1, key, file)
-            .map_err(|error| section.locate(error))?;
-        let arrivals = Arc::new(arrivals);
-        let mut all = self.arrivals.borrow_mut();
-        all.insert(which, Arc::clone(&arrivals));
-        Ok(arrivals)
+        self.arrivals
+            .get((file.to_owned(), selection), |(file, selection)| {
+                let contents = self.contents(section, ARRIVALS_KEY, file)?;
+                let arrivals = Arrivals::parse(contents, selection, ARRIVALS_KEY, file);
+                arrivals.map_err(|error| section.locate(error))
+            })
     }
 }

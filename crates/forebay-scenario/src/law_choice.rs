@@ -83,6 +83,14 @@ impl LawChoice {
         SetPoint::from_value(&value).ok()
     }
 
+    /// The parameter that sets where the law holds the queue, by the registry, and its value.
+    pub fn set_point_param(&self) -> Option<(&'static str, SetPoint)> {
+        let key = self.spec.set_point()?.name;
+        let resolved = self.spec.resolve(&self.given).ok()?;
+        let (_, value) = resolved.into_iter().find(|(name, _)| *name == key)?;
+        Some((key, SetPoint::from_value(&value).ok()?))
+    }
+
     /// The set-point in packets at `site`, if there is one. A delay counts as what the link sends
     /// in that time at its first rate; changes of the rate do not move it.
     pub fn target_pkts(&self, site: &Site) -> Option<f64> {

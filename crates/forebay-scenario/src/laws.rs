@@ -2,18 +2,23 @@
 
 use forebay_core::disciplines::keys;
 use forebay_core::laws::find;
-use forebay_core::param::Value;
-use forebay_core::{params, LawSpec, Params};
+use forebay_core::param::{ParamType, Value};
+use forebay_core::{params, LawSpec, Params, QueueChoice};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin};
+use crate::gains::DesignedGains;
 use crate::law_choice::{law_kinds, with_hint, LawChoice};
 use crate::limits::check_law;
 use crate::model::Scenario;
 use crate::options::{is_prototype, Options};
 use crate::path::{labels, unique_labels};
-use crate::tree::{Data, Node, Section, Table};
+use crate::sweep::Sweep;
+use crate::tree::{Node, Section, Table};
 use crate::types::{Gains, Label, Maybe, Queue};
+
+/// Key of a law that says where its numbers come from.
+pub const GAINS: &str = "gains";
 
 params! {
     /// Keys of every law besides `kind`; the others are its parameters.
@@ -91,15 +96,10 @@ fn added(spec: &LawSpec, label: Option<&str>) -> Table {
     let keys = [("kind", Some(spec.kind)), ("label", label)];
     for (key, text) in keys {
         if let Some(text) = text {
-            table.put(key, plain(origin, text));
+            table.put(key, Node::of(origin, Value::Text(text.to_owned())));
         }
     }
     table
-}
-
-fn plain(origin: Origin, text: &str) -> Node {
-    let data = Data::Plain(Value::Text(text.to_owned()));
-    Node { origin, data }
 }
 
 /// The caller's laws under their own labels; the second of a kind gets a number, as others do.
@@ -113,7 +113,7 @@ fn label_own(document: &mut Document, options: &Options) {
                 0 => own.label.clone(),
                 n => format!("{} {}", own.label, n + 1),
             };
-            table.put("label", plain(table.origin, &label));
+            table.put("label", Node::of(table.origin, Value::Text(label)));
         }
     }
 }
@@ -138,7 +138,59 @@ pub fn prototypes(document: &Document, options: &Options) -> Vec<(String, bool)>
     all
 }
 
-/// The chosen laws, each built once at the scenario's bottleneck.
+/// Whether a law of `chosen` asks for numbers, in the document or at a point of the sweep.
+pub fn some_ask(document: &Document, chosen: &[usize], sweep: &Sweep) -> bool {
+    let asks = |text: &str| Gains::from_value(&Value::Text(text.to_owned())) == Ok(Gains::Auto);
+    let mut tables = chosen.iter().map(|law| &document.laws[*law]);
+    tables.any(|table| table.text(GAINS).is_some_and(asks)) || sweep.texts(GAINS).any(asks)
+}
+
+/// The laws of `chosen` that ask for numbers, without the load that these are for.
+///
+/// # Errors
+/// A law or a parameter that is unknown or wrong, or a law that nobody can design.
+pub fn asking(
+    document: &Document,
+    chosen: &[usize],
+    options: &Options,
+) -> Result<Vec<Asking>, Fault> {
+    let mut asking = Vec::new();
+    for (law, label) in labels(&document.laws).into_iter().enumerate() {
+        if !chosen.contains(&law) {
+            continue;
+        }
+        let name = name_in_errors(&document.laws[law], law, &label);
+        let section = Section {
+            table: &document.laws[law],
+            name: &name,
+        };
+        let draft = Draft::read(&section, label, options)?;
+        if draft.gains != Gains::Auto {
+            continue;
+        }
+        if draft.spec.is_own() {
+            let allowed = "\"paper\": a law in Python has no design rule";
+            return Err(section.fault(GAINS, "\"auto\"", allowed));
+        }
+        asking.push(Asking {
+            law,
+            choice: draft.choice(&section)?,
+            given: draft.given,
+        });
+    }
+    Ok(asking)
+}
+
+/// A law that asks for numbers.
+pub struct Asking {
+    /// Number of its table.
+    pub law: usize,
+    /// Everything that its table gives, keys of its queue as well.
+    pub given: Vec<(String, Value)>,
+    pub choice: LawChoice,
+}
+
+/// The chosen laws, each built once at the scenario's bottleneck; `gains` are for those that ask.
 ///
 /// # Errors
 /// The first law or parameter that is unknown, wrong, or does not fit the queue.
@@ -147,6 +199,7 @@ pub fn read(
     chosen: &[usize],
     scenario: &Scenario,
     options: &Options,
+    gains: &[DesignedGains],
 ) -> Result<Vec<LawChoice>, Fault> {
     let taken = |i: usize, label: String| {
         let section = Section {
@@ -160,59 +213,102 @@ pub fn read(
     let mut choices = Vec::with_capacity(chosen.len());
     // A law that is not chosen must be right as well: a file is sound or it is not.
     for (i, label) in labels.into_iter().enumerate() {
-        let name = match document.laws[i].origin {
-            Origin::Option(_) => format!("law.{label}"),
-            _ => format!("law.{i}"),
-        };
+        let name = name_in_errors(&document.laws[i], i, &label);
         let section = Section {
             table: &document.laws[i],
             name: &name,
         };
-        let choice = one(&section, label, scenario, options)?;
-        if chosen.contains(&i) {
+        let runs = chosen.contains(&i);
+        let mut draft = Draft::read(&section, label, options)?;
+        // Nobody designs a law that does not run, so it fits no link yet.
+        let designed = gains.iter().find(|designed| designed.law == i);
+        match (draft.gains, designed) {
+            (Gains::Auto, Some(designed)) => draft.add(designed),
+            (Gains::Auto, None) if runs => {
+                let allowed = "\"paper\", or numbers that somebody has designed";
+                return Err(section.fault(GAINS, "\"auto\"", allowed));
+            }
+            _ => {}
+        }
+        let choice = draft.choice(&section)?;
+        if draft.gains == Gains::Paper || designed.is_some() {
+            check_fit(&section, &choice, scenario)?;
+        }
+        if runs {
             choices.push(choice);
         }
     }
     Ok(choices)
 }
 
-fn one(
-    section: &Section,
+fn name_in_errors(table: &Table, number: usize, label: &str) -> String {
+    match table.origin {
+        Origin::Option(_) => format!("law.{label}"),
+        _ => format!("law.{number}"),
+    }
+}
+
+/// A law as its table has it.
+struct Draft {
     label: String,
-    scenario: &Scenario,
-    options: &Options,
-) -> Result<LawChoice, Fault> {
-    let written = section.table.text("kind").unwrap_or("");
-    let spec = match (section.table.entry("kind"), options.law(written)) {
-        (Some(_), Ok(spec)) => spec,
-        (Some(entry), Err(allowed)) => {
-            return Err(section.fault("kind", entry.node.to_value(), allowed))
+    spec: &'static LawSpec,
+    given: Vec<(String, Value)>,
+    queue: Option<QueueChoice>,
+    gains: Gains,
+}
+
+impl Draft {
+    fn read(section: &Section, label: String, options: &Options) -> Result<Draft, Fault> {
+        let written = section.table.text("kind").unwrap_or("");
+        let spec = match (section.table.entry("kind"), options.law(written)) {
+            (Some(_), Ok(spec)) => spec,
+            (Some(entry), Err(allowed)) => {
+                return Err(section.fault("kind", entry.node.to_value(), allowed))
+            }
+            (None, _) => return Err(section.fault("kind", "nothing", law_kinds().join(", "))),
+        };
+        let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
+        section.only(&["kind"], &[LawKeys::SPECS, &keys])?;
+        let LawKeys {
+            label: _,
+            queue,
+            gains,
+        } = section.read()?;
+        Ok(Draft {
+            label,
+            spec,
+            given: section.given(&["kind", "label", "queue", GAINS]),
+            queue: queue.0.map(|queue| queue.0),
+            gains,
+        })
+    }
+
+    /// With numbers for what is not given.
+    fn add(&mut self, designed: &DesignedGains) {
+        for (name, value) in &designed.params {
+            if self.given.iter().all(|(given, _)| given != name) {
+                self.given.push((name.clone(), value.clone()));
+            }
         }
-        (None, _) => return Err(section.fault("kind", "nothing", law_kinds().join(", "))),
-    };
-    let keys = keys(spec).into_iter().cloned().collect::<Vec<_>>();
-    section.only(&["kind"], &[LawKeys::SPECS, &keys])?;
-    let LawKeys {
-        label: _,
-        queue,
-        gains,
-    } = section.read()?;
-    if gains == Gains::Auto {
-        // Python designs, and gives this the numbers.
-        let allowed = "\"paper\" in a text that no command of forebay has resolved";
-        return Err(section.fault("gains", "\"auto\"", allowed));
     }
-    let choice = LawChoice::of(spec, section.given(&["kind", "label", "queue", "gains"]))
-        .held_by(queue.0.map(|queue| queue.0))
-        .map_err(|error| section.locate(error))?;
-    let choice = LawChoice { label, ..choice };
-    // The same law acts on every queue that has none of its own.
+
+    /// # Errors
+    /// A queue that the law does not go into, or a parameter that is wrong on any link.
+    fn choice(&self, section: &Section) -> Result<LawChoice, Fault> {
+        let label = self.label.clone();
+        let choice = LawChoice::of(self.spec, self.given.clone()).held_by(self.queue.clone());
+        let choice = choice.map_err(|error| section.locate(error))?;
+        let resolved = choice.spec.resolve(&choice.given);
+        resolved.map_err(|error| section.locate(error))?;
+        Ok(LawChoice { label, ..choice })
+    }
+}
+
+/// Builds a law once on every queue that it acts on: those that have no law of their own.
+fn check_fit(section: &Section, choice: &LawChoice, scenario: &Scenario) -> Result<(), Fault> {
     for site in scenario.tested() {
-        choice
-            .aqm()
-            .check(&site)
-            .map_err(|error| section.locate(error))?;
+        let fits = choice.aqm().check(&site);
+        fits.map_err(|error| section.locate(error))?;
     }
-    check_law(section, &choice, scenario.duration)?;
-    Ok(choice)
+    check_law(section, choice, scenario.duration)
 }

@@ -3,6 +3,7 @@
 use forebay_core::{LawSpec, ParamError, Value};
 
 use crate::law_choice::law_named;
+use crate::relink::Relink;
 use crate::tree::command_line_value;
 
 /// What `--set KEY=TEXT` means in every command: `text` as TOML, or as a plain text where it is
@@ -55,6 +56,10 @@ pub struct Options {
     pub files: Vec<(String, Vec<u8>)>,
     /// `--seeds N`, in place of the file's.
     pub seeds: Option<u32>,
+    /// The laws of the file take no part, whatever `laws` names.
+    pub without_own_laws: bool,
+    /// Another link for the scenario, before anything is set.
+    pub link: Option<Relink>,
 }
 
 impl Options {

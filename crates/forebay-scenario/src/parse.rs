@@ -8,13 +8,19 @@ use forebay_core::{ParamError, Params, Value};
 use crate::document::Document;
 use crate::error::{Fault, Origin, ScenarioError};
 use crate::files::{Files, ARRIVALS_KEY, TRACE_KEY};
+use crate::gains::{DesignedGains, GainsRequest, Load};
 use crate::law_choice::LawChoice;
+use crate::laws::Asking;
 use crate::model::Scenario;
 use crate::options::Options;
 use crate::path::Target;
+use crate::sweep::{Settings, Sweep, POINTS};
 use crate::top::Top;
 use crate::tree::{command_line_value, Section};
-use crate::{changes, laws, limits, links, sweep, traffic};
+use crate::{changes, laws, limits, links, traffic};
+
+/// Key of traffic that names its sender.
+const SENDER_KEY: &str = "tcp";
 
 /// Every law at every point with every seed.
 #[derive(Clone)]
@@ -44,9 +50,16 @@ pub struct Point {
 /// Reads an experiment. `file` only names it in errors; nothing is opened.
 ///
 /// # Errors
-/// The first thing that is wrong, in one line.
+/// The first thing that is wrong, in one line; also a sample that must be drawn, and a law that must
+/// be designed, which [`Reading`] leaves to its caller.
 pub fn parse(text: &[u8], file: &str, options: &Options) -> Result<Experiment, ScenarioError> {
-    read(text, options).map_err(|fault| fault.in_file(file))
+    let reading = Reading::new(text, file, options.clone())?;
+    if reading.sweep.sample().is_some() {
+        let allowed = "lists, and ranges with a number of steps";
+        let fault = Fault::new(Origin::File, "sweep", "ranges to be sampled", allowed);
+        return Err(fault.in_file(file));
+    }
+    reading.experiment(&reading.points(&[])?, |_| &[])
 }
 
 /// Names of the files that an experiment needs in [`Options::files`], at any of its points.
@@ -58,7 +71,7 @@ pub fn files(
     file: &str,
     options: &Options,
 ) -> Result<BTreeSet<String>, ScenarioError> {
-    named_files(text, options).map_err(|fault| fault.in_file(file))
+    Ok(Reading::new(text, file, options.clone())?.files())
 }
 
 /// Laws in files of Python that an experiment needs in [`Options::own`]: FILE.py:CLASS, and whether
@@ -75,60 +88,207 @@ pub fn prototypes(
     Ok(laws::prototypes(&document, options))
 }
 
-fn named_files(text: &[u8], options: &Options) -> Result<BTreeSet<String>, Fault> {
-    let mut document = Document::read(text)?;
-    let chosen = laws::choose(&mut document, options)?;
-    let fixed = apply_sets(&mut document, options)?;
-    let tables = std::iter::once(&document.bottleneck).chain(&document.links);
-    let traces = tables.filter_map(|table| table.text(TRACE_KEY));
-    let tables = document.traffic.iter();
-    let arrivals = tables.filter_map(|table| table.text(ARRIVALS_KEY));
-    let mut names: BTreeSet<String> = traces.chain(arrivals).map(Into::into).collect();
-    for settings in sweep::points(&document, &fixed, &chosen)? {
-        for key in [TRACE_KEY, ARRIVALS_KEY] {
-            names.extend(settings.texts(key).map(str::to_owned));
-        }
-    }
-    Ok(names)
+/// A scenario whose tables are read. Its points are made when they are asked for, and what it needs
+/// from elsewhere comes in between: contents of files, samples of its sweep, designs of its laws.
+pub struct Reading {
+    file: String,
+    document: Document,
+    /// Numbers of the laws that take part.
+    chosen: Vec<usize>,
+    sweep: Sweep,
+    options: Options,
+    files: Files,
 }
 
-fn read(text: &[u8], options: &Options) -> Result<Experiment, Fault> {
-    let mut document = Document::read(text)?;
-    let chosen = laws::choose(&mut document, options)?;
-    let fixed = apply_sets(&mut document, options)?;
-    let files = Files::of(options);
-    let mut points = Vec::new();
-    for settings in sweep::points(&document, &fixed, &chosen)? {
-        let mut here = document.clone();
-        settings.apply(&mut here);
-        let both = |document: &Document| {
-            let scenario = scenario(document, &files)?;
-            let laws = laws::read(document, &chosen, &scenario, options)?;
-            Ok((scenario, laws))
-        };
-        let (scenario, laws) = both(&here).map_err(|fault: Fault| {
-            // Where the file is at fault without the sweep, the point does not matter.
-            match both(&document) {
-                Err(same) if same == fault => fault,
-                _ => settings.blame(fault),
+impl Reading {
+    /// Reads the tables and the sweep. `file` only names the scenario in errors; nothing is opened.
+    ///
+    /// # Errors
+    /// The first thing that is wrong whatever the point is, in one line.
+    pub fn new(text: &[u8], file: &str, mut options: Options) -> Result<Reading, ScenarioError> {
+        let mut files = Files::default();
+        files.add(std::mem::take(&mut options.files));
+        let read = || {
+            let mut document = Document::read(text)?;
+            if options.without_own_laws {
+                document.laws.clear();
             }
-        })?;
-        points.push(Point {
-            label: settings.label(),
-            settings: settings.values(),
-            scenario,
-            laws,
-        });
+            if let Some(relink) = &options.link {
+                relink.apply(&mut document)?;
+            }
+            let chosen = laws::choose(&mut document, &options)?;
+            let fixed = apply_sets(&mut document, &options)?;
+            let sweep = Sweep::read(&document, &fixed, &chosen)?;
+            Ok((document, chosen, sweep))
+        };
+        let (document, chosen, sweep) = read().map_err(|fault: Fault| fault.in_file(file))?;
+        Ok(Reading {
+            file: file.to_owned(),
+            document,
+            chosen,
+            sweep,
+            options,
+            files,
+        })
     }
-    let top = Top::of(&document.top)?;
-    let laws = points[0].laws.iter().map(|law| law.label.clone()).collect();
-    Ok(Experiment {
-        title: top.title.0,
-        source: top.source.0,
-        seeds: (1..=seeds(options, top.seeds)?).map(u64::from).collect(),
-        laws,
-        points,
-    })
+
+    /// Names of the files that the scenario names, at any of its points.
+    pub fn files(&self) -> BTreeSet<String> {
+        let tables = std::iter::once(&self.document.bottleneck).chain(&self.document.links);
+        let traces = tables.filter_map(|table| table.text(TRACE_KEY));
+        let tables = self.document.traffic.iter();
+        let arrivals = tables.filter_map(|table| table.text(ARRIVALS_KEY));
+        let swept = [TRACE_KEY, ARRIVALS_KEY].into_iter();
+        let swept = swept.flat_map(|key| self.sweep.texts(key));
+        let names = traces.chain(arrivals).chain(swept);
+        names.map(str::to_owned).collect()
+    }
+
+    /// Contents of a file that the scenario names.
+    pub fn add_file(&mut self, name: String, contents: Vec<u8>) {
+        self.files.add(vec![(name, contents)]);
+    }
+
+    /// What the scenario is called in errors.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    pub fn sweep(&self) -> &Sweep {
+        &self.sweep
+    }
+
+    /// Every point; `shares` as [`Sweep::points`] has them.
+    ///
+    /// # Errors
+    /// Too many points.
+    pub fn points(&self, shares: &[f64]) -> Result<Vec<Settings>, ScenarioError> {
+        self.located(self.sweep.points(shares))
+    }
+
+    /// The points that have these values of the sweep's keys.
+    ///
+    /// # Errors
+    /// Another number of values than keys.
+    pub fn points_at(&self, rows: Vec<Vec<Value>>) -> Result<Vec<Settings>, ScenarioError> {
+        let points = rows.into_iter().map(|row| self.sweep.point(row));
+        self.located(points.collect())
+    }
+
+    /// The laws that ask for numbers, for the extremes of these points, of which there is at least
+    /// one.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with a link, the traffic, or such a law.
+    pub fn gains_requests(&self, points: &[Settings]) -> Result<Vec<GainsRequest>, ScenarioError> {
+        self.located(self.requests(points))
+    }
+
+    /// As [`gains_requests`](Reading::gains_requests), for the link of one point. Senders that the
+    /// sweep compares meet the same law, since a queue does not know who sends.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn gains_requests_at(&self, row: Vec<Value>) -> Result<Vec<GainsRequest>, ScenarioError> {
+        let points = self.located(self.sweep.alike_but_for(SENDER_KEY, row))?;
+        self.gains_requests(&points)
+    }
+
+    fn requests(&self, points: &[Settings]) -> Result<Vec<GainsRequest>, Fault> {
+        if !laws::some_ask(&self.document, &self.chosen, &self.sweep) {
+            return Ok(Vec::new());
+        }
+        let (mut asking, mut scenarios) = (Vec::<Asking>::new(), Vec::new());
+        for settings in points {
+            let (scenario, some) = self.at_point(settings, |document| {
+                let some = laws::asking(document, &self.chosen, &self.options)?;
+                Ok((scenario(document, &self.files)?, some))
+            })?;
+            scenarios.push(scenario);
+            for one in some {
+                if asking.iter().all(|other| other.law != one.law) {
+                    asking.push(one);
+                }
+            }
+        }
+        let load = Load::of(scenarios.iter());
+        let request = |asking: Asking| GainsRequest {
+            law: asking.law,
+            label: asking.choice.label,
+            kind: asking.choice.spec.kind,
+            given: asking.given,
+            per_flow: asking.choice.queue.is_per_flow(),
+            load: load.clone(),
+        };
+        Ok(asking.into_iter().map(request).collect())
+    }
+
+    /// These points as an experiment; `gains` has numbers for the laws that ask for them, by the
+    /// number of the point.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in one line.
+    pub fn experiment<'a>(
+        &self,
+        points: &[Settings],
+        gains: impl Fn(usize) -> &'a [DesignedGains],
+    ) -> Result<Experiment, ScenarioError> {
+        self.located(self.read(points, gains))
+    }
+
+    fn read<'a>(
+        &self,
+        points: &[Settings],
+        gains: impl Fn(usize) -> &'a [DesignedGains],
+    ) -> Result<Experiment, Fault> {
+        let mut read = Vec::with_capacity(points.len());
+        for (number, settings) in points.iter().enumerate() {
+            let (scenario, laws) = self.at_point(settings, |document| {
+                let scenario = scenario(document, &self.files)?;
+                let gains = gains(number);
+                let laws = laws::read(document, &self.chosen, &scenario, &self.options, gains)?;
+                Ok((scenario, laws))
+            })?;
+            read.push(Point {
+                label: settings.label(),
+                settings: settings.values(),
+                scenario,
+                laws,
+            });
+        }
+        let top = Top::of(&self.document.top)?;
+        let laws = read
+            .first()
+            .map_or(&[] as &[LawChoice], |point| &point.laws);
+        Ok(Experiment {
+            title: top.title.0,
+            source: top.source.0,
+            seeds: (1..=seeds(&self.options, top.seeds)?)
+                .map(u64::from)
+                .collect(),
+            laws: laws.iter().map(|law| law.label.clone()).collect(),
+            points: read,
+        })
+    }
+
+    /// What `read` makes of the document with what a point sets; names the point in a fault of its.
+    fn at_point<T>(
+        &self,
+        settings: &Settings,
+        read: impl Fn(&Document) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let mut here = self.document.clone();
+        settings.apply(&mut here);
+        read(&here).map_err(|fault| match read(&self.document) {
+            // Where the file is at fault without the sweep, the point does not matter.
+            Err(same) if same == fault => fault,
+            _ => settings.blame(fault),
+        })
+    }
+
+    fn located<T>(&self, result: Result<T, Fault>) -> Result<T, ScenarioError> {
+        result.map_err(|fault| fault.in_file(&self.file))
+    }
 }
 
 fn seeds(options: &Options, in_file: u32) -> Result<u32, Fault> {
@@ -152,6 +312,12 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
             origin: Origin::Option("--set"),
             error,
         };
+        if path.strip_prefix("sweep.") == Some(POINTS) {
+            document
+                .sweep
+                .put(POINTS, command_line_value(path, text, "--set")?);
+            continue;
+        }
         let target = document.target(path).map_err(located)?;
         document.put(&target, command_line_value(path, text, "--set")?);
         fixed.push(target);

@@ -2,6 +2,7 @@
 //! derive from this list.
 
 use forebay_core::param::{ParamType, Shape, Value};
+use forebay_core::WindowLaw;
 
 /// A sender of TCP: a recovery from loss, and a window that grows.
 #[derive(PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct SenderSpec {
     pub paces: bool,
     /// The Linux kernel's name of the congestion control that is most like it.
     pub kernel: &'static str,
+    /// How its window answers marks, in linear theory; `None` where that has nothing of it.
+    pub window_law: Option<WindowLaw>,
 }
 
 macro_rules! senders {
@@ -50,6 +53,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "reno",
+        window_law: Some(WindowLaw::Reno),
     }
     "newreno" {
         title: "TCP NewReno",
@@ -61,6 +65,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "reno",
+        window_law: Some(WindowLaw::Reno),
     }
     "sack" {
         title: "TCP with SACK",
@@ -72,6 +77,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "reno",
+        window_law: Some(WindowLaw::Reno),
     }
     "cubic" {
         title: "TCP CUBIC",
@@ -83,6 +89,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "cubic",
+        window_law: Some(WindowLaw::Cubic),
     }
     "linux-reno" {
         title: "Linux's TCP Reno",
@@ -94,6 +101,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "reno",
+        window_law: Some(WindowLaw::Reno),
     }
     "linux-cubic" {
         title: "Linux's TCP CUBIC",
@@ -105,6 +113,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "cubic",
+        window_law: Some(WindowLaw::Cubic),
     }
     "dctcp" {
         title: "DCTCP",
@@ -116,6 +125,7 @@ senders! {
         echoes_changes: true,
         paces: false,
         kernel: "dctcp",
+        window_law: Some(WindowLaw::Dctcp),
     }
     "bbr" {
         title: "BBR, version 1",
@@ -128,6 +138,7 @@ senders! {
         echoes_changes: false,
         paces: true,
         kernel: "bbr",
+        window_law: None,
     }
     "bbr3" {
         title: "BBR, version 3",
@@ -140,6 +151,7 @@ senders! {
         echoes_changes: false,
         paces: true,
         kernel: "bbr",
+        window_law: None,
     }
     "prague" {
         title: "Prague",
@@ -153,6 +165,7 @@ senders! {
         echoes_changes: false,
         paces: true,
         kernel: "prague",
+        window_law: Some(WindowLaw::Prague),
     }
     "ledbat++" {
         title: "LEDBAT++, for transfers in the background",
@@ -165,6 +178,7 @@ senders! {
         echoes_changes: false,
         paces: false,
         kernel: "ledbat++",
+        window_law: None,
     }
 }
 
@@ -186,7 +200,6 @@ impl Default for Sender {
 
 impl ParamType for Sender {
     const SHAPE: Shape = Shape::Word(NAMES);
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = ALLOWED;
     fn from_value(value: &Value) -> Result<Sender, String> {
         match value {
@@ -197,9 +210,6 @@ impl ParamType for Sender {
     }
     fn to_value(&self) -> Value {
         Value::Text(self.0.name.into())
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
     }
 }
 

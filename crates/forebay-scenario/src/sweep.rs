@@ -1,4 +1,4 @@
-//! `[sweep]`: the points of an experiment.
+//! `[sweep]`: the points of an experiment, from lists, ranges and samples of ranges.
 
 use std::collections::HashSet;
 
@@ -8,54 +8,91 @@ use forebay_core::ParamError;
 use crate::document::Document;
 use crate::error::{Fault, Origin};
 use crate::path::{TableId, Target};
+use crate::range::{Range, OF_SAMPLES, SHAPE};
 use crate::tree::{Data, Entry, Node};
 
-/// Most points of one experiment.
+/// Key of `[sweep]` that says how ranges without steps are sampled.
+pub const POINTS: &str = "points";
+
+/// Most points of one experiment; a study makes its points in parts.
 const MOST_POINTS: usize = 10_000;
-/// Most tables of all its points together.
+/// Most points of a sample.
+const MOST_SAMPLES: usize = 1 << 20;
+/// Most tables of all points of an experiment together.
 const MOST_TABLES: usize = 1_000_000;
 /// Most lines of `[sweep]`.
 const MOST_LINES: usize = 100;
 /// Keys of one line: a study sets every number of many laws.
 const MOST_KEYS: usize = 1000;
 
+/// The points of a scenario, made when they are asked for: there may be a million.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    origin: Origin,
+    lines: Vec<Line>,
+    sample: Option<Sample>,
+    /// Tables of one point.
+    tables: usize,
+}
+
+/// A key that is swept: as it was written, what it names, and where.
+#[derive(Clone, Debug)]
+struct Key {
+    name: String,
+    target: Target,
+    origin: Origin,
+}
+
 /// Keys that are swept together, and the values they take.
-struct Dimension {
-    /// Each as it was written, and what it names.
-    keys: Vec<(String, Target)>,
+#[derive(Clone, Debug)]
+struct Line {
+    keys: Vec<Key>,
     /// One value per key.
     rows: Vec<Vec<Node>>,
+}
+
+/// Ranges that are sampled together.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// "sobol", a scrambled sequence, or "latin", a hypercube.
+    pub method: &'static str,
+    pub points: usize,
+    pub seed: u64,
+    axes: Vec<(Key, Range)>,
+}
+
+impl Sample {
+    /// Name and range of each key; a point of the sample has a share of the way, from 0 to 1, for
+    /// each.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = (&str, &Range)> {
+        self.axes
+            .iter()
+            .map(|(key, range)| (key.name.as_str(), range))
+    }
 }
 
 /// One point: what is set there.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    settings: Vec<(String, Target, Node)>,
+    settings: Vec<(Key, Node)>,
 }
 
 impl Settings {
     /// "traffic.0.flows = 100"; empty where nothing is swept.
     pub fn label(&self) -> String {
-        let line = |(key, _, node): &(String, Target, Node)| format!("{key} = {}", text(node));
+        let line = |(key, node): &(Key, Node)| format!("{} = {}", key.name, text(node));
         let all: Vec<String> = self.settings.iter().map(line).collect();
         all.join(", ")
     }
 
     pub fn values(&self) -> Vec<(String, Value)> {
-        let value = |(key, _, node): &(String, Target, Node)| (key.clone(), node.to_value());
+        let value = |(key, node): &(Key, Node)| (key.name.clone(), node.to_value());
         self.settings.iter().map(value).collect()
-    }
-
-    /// Texts that any table's `key` takes here.
-    pub fn texts<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        let of_key = move |(_, target, _): &&(String, Target, Node)| target.key == key;
-        let settings = self.settings.iter().filter(of_key);
-        settings.filter_map(|(_, _, node)| node.text())
     }
 
     /// Adds the point to a fault, unless a swept value itself is wrong.
     pub fn blame(&self, mut fault: Fault) -> Fault {
-        let swept = |(_, _, node): &(String, Target, Node)| node.origin == fault.origin;
+        let swept = |(_, node): &(Key, Node)| node.origin == fault.origin;
         if !self.settings.is_empty() && !self.settings.iter().any(swept) {
             fault.error.allowed += &format!(" (at {})", self.label());
         }
@@ -63,108 +100,236 @@ impl Settings {
     }
 
     pub fn apply(&self, document: &mut Document) {
-        for (_, target, node) in &self.settings {
-            document.put(target, node.clone());
+        for (key, node) in &self.settings {
+            document.put(&key.target, node.clone());
         }
     }
 }
 
-/// The cross product of all swept keys, the last varying fastest; keys of `fixed` are not swept.
-/// `laws` are the numbers of those that run.
-///
-/// # Errors
-/// A key that leads nowhere or cannot be swept, or is of a law that does not run, values that are
-/// not a list or occur twice, too many points.
-pub fn points(
-    document: &Document,
-    fixed: &[Target],
-    laws: &[usize],
-) -> Result<Vec<Settings>, Fault> {
-    let lines = document.sweep.entries.len();
-    if lines > MOST_LINES {
-        let found = format!("{lines} lines");
-        let allowed = format!("at most {MOST_LINES}");
-        return Err(Fault::new(document.sweep.origin, "sweep", found, allowed));
-    }
-    let mut dimensions: Vec<Dimension> = Vec::new();
-    for entry in &document.sweep.entries {
-        let mut dimension = dimension(document, entry)?;
-        let twice = |(_, target): &&(String, Target)| {
-            let earlier = dimensions.iter().flat_map(|other| &other.keys);
-            earlier
-                .map(|(_, target)| target)
-                .any(|other| other == target)
-        };
-        if let Some((key, _)) = dimension.keys.iter().find(twice) {
-            let key = format!("sweep.{key}");
-            let found = "a key that is swept twice";
-            return Err(Fault::new(entry.origin, key, found, "each key once"));
+impl Sweep {
+    /// The sweep of a document; keys of `fixed` are not swept. `laws` are the numbers of those that
+    /// run.
+    ///
+    /// # Errors
+    /// A key that leads nowhere or cannot be swept, or is of a law that does not run, values that
+    /// are neither a list nor a range or occur twice, a sample without a range.
+    pub fn read(document: &Document, fixed: &[Target], laws: &[usize]) -> Result<Sweep, Fault> {
+        let count = document.sweep.entries.len();
+        if count > MOST_LINES {
+            let found = format!("{count} lines");
+            let allowed = format!("at most {MOST_LINES}");
+            return Err(Fault::new(document.sweep.origin, "sweep", found, allowed));
         }
-        dimension.release(fixed);
-        dimension.of_laws_that_run(entry, laws)?;
-        if !dimension.keys.is_empty() {
-            dimensions.push(dimension);
+        let mut seen: Vec<Target> = Vec::new();
+        let (mut lines, mut axes, mut drawn) = (Vec::new(), Vec::new(), None);
+        for entry in &document.sweep.entries {
+            if entry.name == POINTS {
+                continue;
+            }
+            let keys = keys(document, entry)?;
+            if let Some(key) = keys.iter().find(|key| seen.contains(&key.target)) {
+                let key = format!("sweep.{}", key.name);
+                let found = "a key that is swept twice";
+                return Err(Fault::new(entry.origin, key, found, "each key once"));
+            }
+            seen.extend(keys.iter().map(|key| key.target.clone()));
+            let is_free = |key: &Key| !fixed.contains(&key.target);
+            match values(entry, keys)? {
+                Values::Listed(mut line) => {
+                    line.release(fixed);
+                    refuse_idle(&line.keys, entry, laws)?;
+                    if !line.keys.is_empty() {
+                        lines.push(line);
+                    }
+                }
+                Values::Ranged(key, range) => {
+                    drawn = drawn.or(Some(entry));
+                    if is_free(&key) {
+                        refuse_idle(std::slice::from_ref(&key), entry, laws)?;
+                        axes.push((key, range));
+                    }
+                }
+            }
         }
-    }
-    let count = dimensions
-        .iter()
-        .try_fold(1usize, |product, dimension| {
-            product.checked_mul(dimension.rows.len())
+        let sample = sample(document.sweep.entry(POINTS), drawn, axes)?;
+        Ok(Sweep {
+            origin: document.sweep.origin,
+            lines,
+            sample,
+            tables: document.links.len()
+                + document.traffic.len()
+                + document.laws.len()
+                + document.at.len(),
         })
-        .filter(|count| *count <= MOST_POINTS);
-    let tables =
-        document.links.len() + document.traffic.len() + document.laws.len() + document.at.len();
-    match count {
-        Some(count) if count * tables <= MOST_TABLES => {
-            Ok((0..count).map(|index| point(&dimensions, index)).collect())
+    }
+
+    /// How ranges without steps are sampled, if there are such.
+    pub fn sample(&self) -> Option<&Sample> {
+        self.sample.as_ref()
+    }
+
+    /// Number of points.
+    pub fn point_count(&self) -> usize {
+        let sampled = self.sample.as_ref().map_or(1, |sample| sample.points);
+        let lines = self.lines.iter();
+        lines.fold(sampled, |count, line| count.saturating_mul(line.rows.len()))
+    }
+
+    fn swept(&self) -> impl Iterator<Item = &Key> {
+        let listed = self.lines.iter().flat_map(|line| &line.keys);
+        let sampled = self.sample.iter().flat_map(|sample| &sample.axes);
+        listed.chain(sampled.map(|(key, _)| key))
+    }
+
+    /// What a point sets, in the order of its row.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.swept().map(|key| key.name.as_str())
+    }
+
+    /// Names and values of keys that have lists, or ranges with steps, line for line.
+    pub fn lists(&self) -> impl Iterator<Item = (Vec<&str>, Vec<Vec<Value>>)> {
+        self.lines.iter().map(|line| {
+            let keys = line.keys.iter().map(|key| key.name.as_str()).collect();
+            let rows = line.rows.iter();
+            let values = |row: &Vec<Node>| row.iter().map(Node::to_value).collect();
+            (keys, rows.map(values).collect())
+        })
+    }
+
+    /// Texts that any table's `key` takes at some point.
+    pub fn texts<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let columns = self.lines.iter().flat_map(|line| {
+            let column = move |(place, key): (usize, &'a Key)| (line, place, key);
+            line.keys.iter().enumerate().map(column)
+        });
+        columns
+            .filter(move |(_, _, swept)| swept.target.key == key)
+            .flat_map(|(line, place, _)| line.rows.iter().map(move |row| &row[place]))
+            .filter_map(Node::text)
+    }
+
+    /// Values of a point by its number, the last key varying fastest. `shares` are the sample's, as
+    /// [`points`](Sweep::points) has them.
+    pub fn row(&self, index: usize, shares: &[f64]) -> Vec<Value> {
+        let nodes = self.nodes(index, shares);
+        nodes.iter().map(Node::to_value).collect()
+    }
+
+    fn nodes(&self, mut index: usize, shares: &[f64]) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        if let Some(sample) = &self.sample {
+            let first = (index % sample.points) * sample.axes.len();
+            index /= sample.points;
+            let drawn = sample.axes.iter().zip(&shares[first..]);
+            let node = |((key, range), share): (&(Key, Range), &f64)| {
+                Node::of(key.origin, range.at(*share, OF_SAMPLES))
+            };
+            let drawn: Vec<Node> = drawn.map(node).collect();
+            nodes.extend(drawn.into_iter().rev());
         }
-        _ => Err(Fault::new(
-            document.sweep.origin,
-            "sweep",
-            "too many points",
-            format!(
-                "at most {} points, all keys together",
-                MOST_POINTS.min(MOST_TABLES / tables.max(1))
-            ),
-        )),
+        for line in self.lines.iter().rev() {
+            let row = &line.rows[index % line.rows.len()];
+            index /= line.rows.len();
+            nodes.extend(row.iter().rev().cloned());
+        }
+        nodes.reverse();
+        nodes
     }
-}
 
-fn point(dimensions: &[Dimension], mut index: usize) -> Settings {
-    let mut settings = Vec::new();
-    for dimension in dimensions.iter().rev() {
-        let row = &dimension.rows[index % dimension.rows.len()];
-        index /= dimension.rows.len();
-        let pairs = dimension.keys.iter().zip(row).rev();
-        settings
-            .extend(pairs.map(|((key, target), node)| (key.clone(), target.clone(), node.clone())));
+    /// A point with these values of [`keys`](Sweep::keys).
+    ///
+    /// # Errors
+    /// Another number of values.
+    pub fn point(&self, values: Vec<Value>) -> Result<Settings, Fault> {
+        let (found, keys) = (values.len(), self.swept().count());
+        if found != keys {
+            let (found, allowed) = (
+                format!("{found} values"),
+                format!("{keys}, one for each key"),
+            );
+            return Err(Fault::new(self.origin, "sweep", found, allowed));
+        }
+        let node = |(key, value): (&Key, Value)| (key.clone(), Node::of(key.origin, value));
+        let settings = self.swept().zip(values).map(node).collect();
+        Ok(Settings { settings })
     }
-    settings.reverse();
-    Settings { settings }
-}
 
-impl Dimension {
-    /// Refuses keys of laws that do not run, all of them: their points would be the same.
-    fn of_laws_that_run(&self, entry: &Entry, laws: &[usize]) -> Result<(), Fault> {
-        let idle = |(_, target): &(String, Target)| match target.table {
-            TableId::Law(law) => !laws.contains(&law),
-            _ => false,
+    /// Every point. `shares` has, for each point of the sample, a share from 0 to 1 for each of its
+    /// ranges, one after another.
+    ///
+    /// # Errors
+    /// Too many points.
+    pub fn points(&self, shares: &[f64]) -> Result<Vec<Settings>, Fault> {
+        let most = MOST_POINTS.min(MOST_TABLES / self.tables.max(1));
+        if self.point_count() > most {
+            let allowed = format!("at most {most} points, all keys together; a study has more");
+            return Err(Fault::new(self.origin, "sweep", "too many points", allowed));
+        }
+        let point = |index| {
+            let settings = self.swept().cloned().zip(self.nodes(index, shares));
+            let settings = settings.collect();
+            Settings { settings }
         };
-        match self.keys.first() {
-            Some((key, _)) if self.keys.iter().all(idle) => Err(Fault::new(
-                entry.origin,
-                format!("sweep.{}", entry.name),
-                "a law that does not run",
-                format!("a law that runs; or --set {key}=VALUE, which ends this sweep"),
-            )),
-            _ => Ok(()),
+        let all = (0..self.point_count()).map(point);
+        if self.sample.is_none() {
+            return Ok(all.collect());
         }
+        // Whole numbers may be drawn twice.
+        let mut seen = HashSet::new();
+        Ok(all.filter(|point| seen.insert(point.label())).collect())
     }
 
+    /// The point `values` of [`keys`](Sweep::keys), and every other that differs from it in keys of
+    /// traffic named `key` alone, where these have lists of their own.
+    ///
+    /// # Errors
+    /// Another number of values.
+    pub fn alike_but_for(&self, key: &str, values: Vec<Value>) -> Result<Vec<Settings>, Fault> {
+        let mut points = vec![self.point(values)?];
+        let mut place = 0;
+        for line in &self.lines {
+            let of_traffic = |one: &Key| {
+                matches!(one.target.table, TableId::Traffic(_)) && one.target.key == key
+            };
+            if line.keys.len() == 1 && of_traffic(&line.keys[0]) {
+                let with = |point: &Settings, row: &Vec<Node>| {
+                    let mut point = point.clone();
+                    point.settings[place].1 = row[0].clone();
+                    point
+                };
+                let others = points.iter();
+                points = others
+                    .flat_map(|point| line.rows.iter().map(move |row| with(point, row)))
+                    .collect();
+            }
+            place += line.keys.len();
+        }
+        Ok(points)
+    }
+}
+
+/// Refuses keys of laws that do not run, all of them: their points would be the same.
+fn refuse_idle(keys: &[Key], entry: &Entry, laws: &[usize]) -> Result<(), Fault> {
+    let is_idle = |key: &Key| match key.target.table {
+        TableId::Law(law) => !laws.contains(&law),
+        _ => false,
+    };
+    match keys.first() {
+        Some(Key { name, .. }) if keys.iter().all(is_idle) => Err(Fault::new(
+            entry.origin,
+            format!("sweep.{}", entry.name),
+            "a law that does not run",
+            format!("a law that runs; or --set {name}=VALUE, which ends this sweep"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl Line {
     /// Takes out the keys that the command line has fixed, and what is then there twice.
     fn release(&mut self, fixed: &[Target]) {
         for column in (0..self.keys.len()).rev() {
-            if fixed.contains(&self.keys[column].1) {
+            if fixed.contains(&self.keys[column].target) {
                 self.keys.remove(column);
                 for row in &mut self.rows {
                     row.remove(column);
@@ -189,23 +354,27 @@ fn text(node: &Node) -> String {
     }
 }
 
-/// Reads `"a" = [1, 2]` or `"a, b" = [[1, 2], [3, 4]]`.
-fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
-    let fault = |origin: Origin, found: String, allowed: String| {
-        Err(Fault::new(
-            origin,
-            format!("sweep.{}", entry.name),
-            found,
-            allowed,
-        ))
-    };
+/// What a line of the sweep has for its keys.
+enum Values {
+    Listed(Line),
+    /// To be sampled.
+    Ranged(Key, Range),
+}
+
+fn fault(entry: &Entry, origin: Origin, found: impl ToString, allowed: impl Into<String>) -> Fault {
+    Fault::new(origin, format!("sweep.{}", entry.name), found, allowed)
+}
+
+/// The keys of `"a" = …` or `"a, b" = …`.
+fn keys(document: &Document, entry: &Entry) -> Result<Vec<Key>, Fault> {
     let names: Vec<&str> = entry.name.split(',').map(str::trim).collect();
     if names.len() > MOST_KEYS {
         let allowed = format!("at most {MOST_KEYS} keys together");
-        return fault(entry.origin, format!("{} keys", names.len()), allowed);
+        let found = format!("{} keys", names.len());
+        return Err(fault(entry, entry.origin, found, allowed));
     }
-    let mut keys: Vec<(String, Target)> = Vec::with_capacity(names.len());
-    for name in &names {
+    let mut keys: Vec<Key> = Vec::with_capacity(names.len());
+    for name in names {
         let target = sweepable(document, name).map_err(|error| Fault {
             origin: entry.origin,
             error: ParamError {
@@ -213,42 +382,106 @@ fn dimension(document: &Document, entry: &Entry) -> Result<Dimension, Fault> {
                 ..error
             },
         })?;
-        if keys.iter().any(|(_, other)| *other == target) {
+        if keys.iter().any(|key| key.target == target) {
             let found = "a key that is swept twice";
-            return fault(entry.origin, found.into(), "each key once".into());
+            return Err(fault(entry, entry.origin, found, "each key once"));
         }
-        keys.push(((*name).to_owned(), target));
+        keys.push(Key {
+            name: name.to_owned(),
+            target,
+            origin: entry.node.origin,
+        });
     }
-    let shape = match names.len() {
-        1 => "a list of values".to_owned(),
+    Ok(keys)
+}
+
+/// Reads `[1, 2]`, `"1..4 log 3"`, `[[1, 2], [3, 4]]` for several keys, or a range to be sampled.
+fn values(entry: &Entry, mut keys: Vec<Key>) -> Result<Values, Fault> {
+    let origin = entry.node.origin;
+    let shape = match keys.len() {
+        1 => SHAPE.to_owned(),
         n => format!("a list of lists of {n} values, one for each key"),
     };
-    let Data::List(items) = &entry.node.data else {
-        let found = entry.node.to_value().to_string();
-        return fault(entry.node.origin, found, shape);
+    let items = match (&entry.node.data, keys.as_slice()) {
+        (Data::List(items), _) => items,
+        (Data::Plain(Value::Text(text)), [_]) => {
+            let refused = |(found, allowed)| fault(entry, origin, found, allowed);
+            let range = Range::read(text).map_err(refused)?;
+            if range.is_sampled() {
+                return Ok(Values::Ranged(keys.remove(0), range));
+            }
+            let values = range.values().into_iter();
+            let rows = values.map(|value| vec![Node::of(origin, value)]).collect();
+            return Ok(Values::Listed(Line { keys, rows }));
+        }
+        _ => return Err(fault(entry, origin, entry.node.to_value(), shape)),
     };
     if items.is_empty() {
-        return fault(
-            entry.node.origin,
-            "[]".into(),
-            format!("{shape}, not empty"),
-        );
+        return Err(fault(entry, origin, "[]", format!("{shape}, not empty")));
     }
     let mut rows = Vec::with_capacity(items.len());
     let mut seen = HashSet::new();
     for item in items {
         let row = match &item.data {
-            _ if names.len() == 1 => vec![item.clone()],
-            Data::List(row) if row.len() == names.len() => row.clone(),
-            _ => return fault(item.origin, item.to_value().to_string(), shape),
+            _ if keys.len() == 1 => vec![item.clone()],
+            Data::List(row) if row.len() == keys.len() => row.clone(),
+            _ => return Err(fault(entry, item.origin, item.to_value(), shape)),
         };
         if !seen.insert(written(&row)) {
             let found = format!("{} twice", item.to_value());
-            return fault(item.origin, found, "each value once".into());
+            return Err(fault(entry, item.origin, found, "each value once"));
         }
         rows.push(row);
     }
-    Ok(Dimension { keys, rows })
+    Ok(Values::Listed(Line { keys, rows }))
+}
+
+/// `points = "sobol 256 seed 1"`. `drawn` is a line of the sweep with a range to be sampled, and
+/// `axes` those ranges that the command line leaves.
+fn sample(
+    asked: Option<&Entry>,
+    drawn: Option<&Entry>,
+    axes: Vec<(Key, Range)>,
+) -> Result<Option<Sample>, Fault> {
+    let (entry, missing) = match (asked, drawn) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) if axes.is_empty() => return Ok(None),
+        (None, Some(line)) => {
+            let allowed = format!(
+                "a number of steps behind it, such as \"… log 7\", or {POINTS} = \"sobol 256\" beside it"
+            );
+            return Err(fault(line, line.origin, line.node.to_value(), allowed));
+        }
+        (Some(entry), drawn) => (entry, drawn.is_none()),
+    };
+    let refused = |allowed: &str| fault(entry, entry.origin, entry.node.to_value(), allowed);
+    let words: Vec<&str> = entry.node.text().unwrap_or("").split_whitespace().collect();
+    let (method, points, seed) = match words.as_slice() {
+        ["sobol", points] => ("sobol", *points, "1"),
+        ["latin", points] => ("latin", *points, "1"),
+        ["sobol", points, "seed", seed] => ("sobol", *points, *seed),
+        ["latin", points, "seed", seed] => ("latin", *points, *seed),
+        _ => ("", "", ""),
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(points) || !is_number(seed) {
+        return Err(refused("such as \"sobol 256\", \"latin 100 seed 2\""));
+    }
+    let bounds = format!("1 to {MOST_SAMPLES}, a power of 2 for sobol");
+    let points: usize = points.parse().map_err(|_| refused(&bounds))?;
+    if !(1..=MOST_SAMPLES).contains(&points) || (method == "sobol" && !points.is_power_of_two()) {
+        return Err(refused(&bounds));
+    }
+    let seed = seed.parse().map_err(|_| refused("a seed below 2^64"))?;
+    if missing {
+        return Err(refused("beside a range such as \"1..100Mbit/s log\""));
+    }
+    Ok((!axes.is_empty()).then_some(Sample {
+        method,
+        points,
+        seed,
+        axes,
+    }))
 }
 
 fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {

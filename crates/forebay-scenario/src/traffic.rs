@@ -35,6 +35,8 @@ pub struct TrafficSpec {
     pub title: &'static str,
     /// Its keys besides `kind`, in the order of tables.
     pub parts: &'static [&'static [ParamSpec]],
+    /// Those that are scaled where a scenario is moved to a link of another rate.
+    pub in_proportion: &'static [&'static str],
     read: Read,
     /// One for each part that belongs to the kind alone.
     numbers: &'static [ReadNumbers],
@@ -62,6 +64,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "TCP connections with endless data",
         parts: &[FlowKeys::SPECS, TcpKeys::SPECS],
         numbers: &[],
+        in_proportion: &[],
         read: Read::Flows(|section| Ok(TrafficKind::Ftp(tcp(section)?))),
     },
     TrafficSpec {
@@ -69,6 +72,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "TCP connections that open, send for a short time and fall silent, again and again",
         parts: &[FlowKeys::SPECS, MiceKeys::SPECS, TcpKeys::SPECS],
         numbers: &[numbers::<MiceKeys>],
+        in_proportion: &[],
         read: Read::Flows(|section| {
             let keys: MiceKeys = section.read()?;
             Ok(TrafficKind::Mice {
@@ -84,6 +88,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Packets at a constant rate, without congestion control",
         parts: &[FlowKeys::SPECS, CbrKeys::SPECS],
         numbers: &[numbers::<CbrKeys>],
+        in_proportion: &["rate"],
         read: Read::Flows(|section| {
             let CbrKeys { rate, ecn } = section.read()?;
             Ok(TrafficKind::Cbr { rate, ecn })
@@ -100,6 +105,7 @@ pub const KINDS: &[TrafficSpec] = &[
             TcpKeys::SPECS,
         ],
         numbers: &[numbers::<WebKeys>, numbers::<SizeKeys>],
+        in_proportion: &["requests"],
         read: Read::Flows(|section| {
             let keys: WebKeys = section.read()?;
             Ok(TrafficKind::Web(Web {
@@ -120,6 +126,7 @@ pub const KINDS: &[TrafficSpec] = &[
             TcpKeys::SPECS,
         ],
         numbers: &[numbers::<PagesKeys>, numbers::<SizeKeys>],
+        in_proportion: &[],
         read: Read::Flows(|section| {
             let keys: PagesKeys = section.read()?;
             Ok(TrafficKind::Pages(Pages {
@@ -137,6 +144,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Bursts of packets at a constant rate, without congestion control",
         parts: &[FlowKeys::SPECS, OnOffKeys::SPECS],
         numbers: &[numbers::<OnOffKeys>],
+        in_proportion: &["rate"],
         read: Read::Flows(|section| {
             let keys: OnOffKeys = section.read()?;
             if keys.arrivals.0.is_some() && keys.bursts.0.is_none() {
@@ -168,6 +176,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Calls: small packets at a constant rate, with or without pauses, without congestion control",
         parts: &[FlowKeys::SPECS, VoiceKeys::SPECS],
         numbers: &[numbers::<VoiceKeys>],
+        in_proportion: &[],
         read: Read::Flows(applications::voice),
     },
     TrafficSpec {
@@ -175,6 +184,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Bursts of packets at even distances, such as frames of video, without congestion control",
         parts: &[FlowKeys::SPECS, FramesKeys::SPECS],
         numbers: &[numbers::<FramesKeys>],
+        in_proportion: &["frame"],
         read: Read::Flows(applications::frames),
     },
     TrafficSpec {
@@ -182,6 +192,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Viewers of adaptive video, which fetch segments over TCP at a rate by their buffer",
         parts: &[FlowKeys::SPECS, VideoKeys::SPECS, TcpKeys::SPECS],
         numbers: &[numbers::<VideoKeys>],
+        in_proportion: &["ladder"],
         read: Read::Flows(applications::video),
     },
     TrafficSpec {
@@ -189,6 +200,7 @@ pub const KINDS: &[TrafficSpec] = &[
         title: "Packets as they came once, from a capture or a list, without congestion control",
         parts: &[ArrivalsKeys::SPECS],
         numbers: &[],
+        in_proportion: &[],
         read: Read::Whole(arrivals::read),
     },
 ];
@@ -299,4 +311,28 @@ pub fn spec(section: &Section) -> Result<&'static TrafficSpec, Fault> {
             let allowed = format!("{}{hint}", kinds.join(", "));
             section.fault("kind", entry.node.to_value(), allowed)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rates that are what they are on any link: of the access links, and of a call.
+    const OF_THEIR_OWN: &[(&str, &str)] = &[("voice", "rate")];
+
+    #[test]
+    fn each_rate_of_traffic_follows_the_link_or_has_a_reason_not_to() {
+        for spec in KINDS {
+            let keys = spec.parts.iter().flat_map(|part| part.iter());
+            for key in keys.filter(|key| key.unit == "bit/s" && key.name != "access") {
+                let scaled = spec.in_proportion.contains(&key.name);
+                let own = OF_THEIR_OWN.contains(&(spec.kind, key.name));
+                assert!(scaled != own, "{} of {}", key.name, spec.kind);
+            }
+            for name in spec.in_proportion {
+                let mut keys = spec.parts.iter().flat_map(|part| part.iter());
+                assert!(keys.any(|key| key.name == *name), "{name} of {}", spec.kind);
+            }
+        }
+    }
 }

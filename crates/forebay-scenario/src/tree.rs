@@ -39,6 +39,25 @@ pub struct Entry {
 }
 
 impl Node {
+    /// A value that was written there.
+    pub fn of(origin: Origin, value: Value) -> Node {
+        let data = match value {
+            Value::List(items) => {
+                let items = items.into_iter();
+                Data::List(items.map(|item| Node::of(origin, item)).collect())
+            }
+            Value::Table(fields) => {
+                let mut table = Table::empty(origin);
+                for (name, field) in fields {
+                    table.put(&name, Node::of(origin, field));
+                }
+                Data::Table(table)
+            }
+            plain => Data::Plain(plain),
+        };
+        Node { origin, data }
+    }
+
     pub fn to_value(&self) -> Value {
         match &self.data {
             Data::Plain(value) => value.clone(),
@@ -219,10 +238,7 @@ pub fn command_line_value(key: &str, text: &str, option: &'static str) -> Result
     let origin = Origin::Option(option);
     match DeValue::parse(text) {
         Ok(value) => Lines::none(option).node(key, origin, value.into_inner()),
-        Err(_) => Ok(Node {
-            origin,
-            data: Data::Plain(Value::Text(text.to_owned())),
-        }),
+        Err(_) => Ok(Node::of(origin, Value::Text(text.to_owned()))),
     }
 }
 

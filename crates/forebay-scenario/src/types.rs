@@ -2,7 +2,7 @@
 
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Shape, Value};
-use forebay_core::{disciplines, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
+use forebay_core::{disciplines, words, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
 
 use crate::model::{EcnChoice, Instant};
 
@@ -19,7 +19,6 @@ pub struct Text(pub String);
 
 impl ParamType for Text {
     const SHAPE: Shape = Shape::Text;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "a text of one line, at most 200 characters";
     fn from_value(value: &Value) -> Result<Text, String> {
         match value {
@@ -34,9 +33,6 @@ impl ParamType for Text {
     fn to_value(&self) -> Value {
         Value::Text(self.0.clone())
     }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
-    }
 }
 
 /// A name in reports and in paths such as `traffic.NAME.flows`.
@@ -45,7 +41,6 @@ pub struct Label(pub String);
 
 impl ParamType for Label {
     const SHAPE: Shape = Shape::Text;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str =
         "a name of 1 to 60 characters on one line, without \"/\", \"\\\", \",\" or \"=\", and not a number";
     fn from_value(value: &Value) -> Result<Label, String> {
@@ -65,9 +60,6 @@ impl ParamType for Label {
     fn to_value(&self) -> Value {
         Value::Text(self.0.clone())
     }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
-    }
 }
 
 /// A law that a link has of its own.
@@ -79,7 +71,6 @@ pub struct FixedLaw {
 
 impl ParamType for FixedLaw {
     const SHAPE: Shape = Shape::Law;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str =
         "a law, such as \"droptail\" or { kind = \"red\", min_th = \"15p\" }";
     fn from_value(value: &Value) -> Result<FixedLaw, String> {
@@ -104,9 +95,6 @@ impl ParamType for FixedLaw {
         fields.extend(self.given.iter().cloned());
         Value::Table(fields)
     }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
-    }
 }
 
 /// The queue that holds a law.
@@ -115,7 +103,6 @@ pub struct Queue(pub QueueChoice);
 
 impl ParamType for Queue {
     const SHAPE: Shape = Shape::Queue;
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "a queue, such as \"fifo\" or { kind = \"priority\", dscp = 46 }";
     fn from_value(value: &Value) -> Result<Queue, String> {
         let FixedLaw { kind, given } =
@@ -133,9 +120,6 @@ impl ParamType for Queue {
         let mut fields = vec![("kind".to_owned(), kind)];
         fields.extend(self.0.given.iter().cloned());
         Value::Table(fields)
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
     }
 }
 
@@ -183,7 +167,6 @@ impl BufferSize {
 
 impl ParamType for BufferSize {
     const SHAPE: Shape = Shape::Quantities(&["p", "B", "s"]);
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str =
         "whole packets, such as \"800p\" (1p to 1000000000p), bytes, such as \"64kB\" (1B to 1000GB), or the time in which the link sends them, such as \"100ms\"";
     fn from_value(value: &Value) -> Result<BufferSize, String> {
@@ -211,9 +194,6 @@ impl ParamType for BufferSize {
             BufferSize::Room(Buffer::Bytes(bytes)) => Bytes(bytes).to_value(),
             BufferSize::Time(span) => span.to_value(),
         }
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
     }
 }
 
@@ -334,7 +314,6 @@ impl ParamType for Instant {
 
 impl ParamType for EcnChoice {
     const SHAPE: Shape = Shape::FlagOrWord(&["l4s"]);
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "true, false or \"l4s\"";
     fn from_value(value: &Value) -> Result<EcnChoice, String> {
         match value {
@@ -350,9 +329,6 @@ impl ParamType for EcnChoice {
             EcnChoice::Classic => Value::Flag(true),
             EcnChoice::L4s => Value::Text("l4s".into()),
         }
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
     }
 }
 
@@ -410,34 +386,15 @@ mod tests {
     }
 }
 
-/// Where the numbers of a law come from that are not given for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Gains {
-    /// From a design for the link.
-    #[default]
-    Auto,
-    /// From the law's source: its defaults.
-    Paper,
-}
-
-const GAINS: [&str; 2] = ["auto", "paper"];
-
-impl ParamType for Gains {
-    const SHAPE: Shape = Shape::Word(&GAINS);
-    const UNIT: &'static str = "";
-    const ALLOWED: &'static str = "auto, paper";
-    fn from_value(value: &Value) -> Result<Gains, String> {
-        match value {
-            Value::Text(text) if text == GAINS[0] => Ok(Gains::Auto),
-            Value::Text(text) if text == GAINS[1] => Ok(Gains::Paper),
-            _ => Err(Self::ALLOWED.to_owned()),
-        }
-    }
-    fn to_value(&self) -> Value {
-        Value::Text(GAINS[*self as usize].to_owned())
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
+words! {
+    /// Where the numbers of a law come from that are not given for it.
+    #[derive(Default)]
+    pub enum Gains {
+        /// From a design for the link.
+        #[default]
+        Auto = "auto",
+        /// From the law's source: its defaults.
+        Paper = "paper",
     }
 }
 
@@ -450,7 +407,6 @@ pub struct FlowRange {
 
 impl ParamType for FlowRange {
     const SHAPE: Shape = Shape::Notation("FLOWS");
-    const UNIT: &'static str = "";
     const ALLOWED: &'static str = "a number of flows, at least 1, or a range such as 4..40";
     fn from_value(value: &Value) -> Result<FlowRange, String> {
         let text = match value {

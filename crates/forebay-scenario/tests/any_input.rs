@@ -67,6 +67,10 @@ const PIECES: &[&str] = &[
     "path",
     "\"R5\"",
     "link.0.rate",
+    "\"1..9Mbit/s log 3\"",
+    "\"1..9 log\"",
+    "points",
+    "\"sobol 4\"",
     "flows",
     "packet",
     "rtt",
@@ -183,9 +187,8 @@ proptest! {
         let options = Options {
             sets: vec![(key, value)],
             laws: vec![law],
-            own: Vec::new(),
-            files: Vec::new(),
             seeds: seeds.map(|seeds| seeds % 10),
+            ..Options::default()
         };
         check(SCENARIOS[1].as_bytes(), &options)?;
     }

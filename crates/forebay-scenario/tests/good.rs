@@ -1,11 +1,12 @@
 //! Scenarios that are right: what the text says is what the model holds.
 
 use forebay_core::discipline::Buffer;
-use forebay_core::law::ParamValues;
+use forebay_core::law_params::ParamValues;
 use forebay_core::laws::baseline;
 use forebay_core::param::Shape;
 use forebay_core::{
-    Bytes, Law, LawSpec, OwnLaw, ParamError, ParamSpec, Rate, SetPoint, Site, Span, Time, Value,
+    Bytes, ConfiguredLaw, Law, LawDefinition, LawSpec, ParamError, ParamSpec, Rate, SetPoint, Site,
+    Span, Time, Value,
 };
 use forebay_scenario::{
     parse, prototypes, EcnChoice, Experiment, Instant, LinkSetting, Options, Own, Setting,
@@ -342,14 +343,24 @@ fn laws_are_kept_by_label_or_kind_and_added_by_kind() {
 
 struct Silent;
 
-impl OwnLaw for Silent {
-    fn build(&self, _: &ParamValues, site: &Site) -> Result<Box<dyn Law>, ParamError> {
+impl LawDefinition for Silent {
+    fn read(&'static self, given: &ParamValues) -> Result<Box<dyn ConfiguredLaw>, ParamError> {
+        let target = given.iter().find(|(name, _)| name == "target");
+        let target = target.map_or(Value::Text("30p".into()), |(_, value)| value.clone());
+        Ok(Box::new(SilentAt { target }))
+    }
+}
+
+struct SilentAt {
+    target: Value,
+}
+
+impl ConfiguredLaw for SilentAt {
+    fn build(&self, site: &Site) -> Result<Box<dyn Law>, ParamError> {
         baseline().build(&[], site)
     }
-    fn resolve(&self, given: &ParamValues) -> Result<Vec<(&'static str, Value)>, ParamError> {
-        let target = given.iter().find(|(name, _)| name == "target");
-        let value = target.map_or(Value::Text("30p".into()), |(_, value)| value.clone());
-        Ok(vec![("target", value)])
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        vec![("target", self.target.clone())]
     }
 }
 

@@ -1,5 +1,5 @@
 //! `simulate FILE.toml [LAW] [SEED]`: one run of a scenario's first point on one thread, with
-//! its metrics and its packets per second.
+//! its metrics, the digest of its trace, and its packets per second.
 //!
 //! It is there for callgrind, which should see the engine and little else:
 //!
@@ -61,6 +61,7 @@ fn simulate() -> Result<(), String> {
         println!("{name:18} {value:.6}");
     }
     let packets = trace.forwarded_packets as f64;
+    println!("{:18} {:016x}", "digest", trace.digest());
     println!("{:18} {:.0}", "packets_per_s", packets / elapsed_s);
     Ok(())
 }

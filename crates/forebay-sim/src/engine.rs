@@ -1,66 +1,46 @@
 //! Runs a network: events in order of time, an event only where order can change.
 //!
-//! With one bottleneck a data packet costs three: its arrival there, its ACK's arrival at the
-//! shared way back, and that ACK's arrival at the sender; each further station adds one. The
-//! links' ends of transmission, the laws' clocks and the sampler are one pending time each and
-//! stay out of the queues. Everything else is arithmetic: access links and the links
-//! themselves are FIFO, so what leaves a queue can be followed to the receiver, through it, and
-//! back to the next place where flows meet.
+//! With one bottleneck a data packet costs two or three: its arrival there, its ACK's arrival at the
+//! shared line back where ACKs may leave it in another order, and that ACK's arrival at the sender;
+//! each further station adds one. The links' ends of transmission, the laws' clocks and the sampler
+//! are one pending time each and stay out of the queues. Everything else is arithmetic: access links
+//! and the links themselves are FIFO, so what leaves a queue can be followed to the receiver,
+//! through it, and back to the next place where flows meet.
 //!
-//! Each of the three kinds of event has a queue of its own. The clock is the senders'; what
-//! happens inside the network is caught up with when something outside may depend on it.
+//! Each kind of event has a queue of its own. The clock is the senders'; what happens at the links
+//! is caught up with when something at a host may depend on it.
 
+mod agenda;
 mod applications;
 mod changes;
-mod packets;
+mod dumbbell;
+mod hosts;
+mod mesh;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use agenda::Agenda;
 use forebay_core::cast::whole_u64;
-use forebay_core::{Aqm, Discipline, Ecn, ParamError, Span, Time, TrafficClass};
-use forebay_scenario::{Link, LinkSetting, Scenario, Setting, TrafficKind};
-use forebay_trace::{
-    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, Transfer, Viewer,
-};
+use forebay_core::{Aqm, ParamError, Queue, Time};
+use forebay_scenario::{Link, Scenario};
+use forebay_trace::{Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, Viewer};
+use hosts::{Alarm, Hosts, Returning};
 
-use crate::blocks::{AckOptions, BlockStore};
+use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
 use crate::events::{EventQueue, Ties};
 use crate::line::Wire;
-use crate::network::{Begun, Class, Hop, Network, Pair, Tcp};
+use crate::network::Network;
 use crate::number::count;
-use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
-use crate::port::{Port, Sent};
-use crate::prefetch::prefetch;
-use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
-use crate::traffic::{Act, Action};
+use crate::packet::Packet;
+use crate::port::Port;
+use crate::tcp::NEVER;
 use crate::Watch;
 
-/// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
-/// small.
-#[derive(Clone, Copy, Debug)]
-enum Alarm {
-    /// The retransmission timer may be due.
-    Retransmit(u32),
-    /// Pacing lets a flow's next packets go.
-    Pace(u32),
-    /// A delayed ACK may be due.
-    DelayedAck(u32),
-    /// The application acts.
-    Act(u32),
-    /// Flows of this traffic may arrive.
-    Arrival(u32),
-    /// Packets of this traffic come by themselves.
-    Coming(u32),
-}
-
-/// Packets from pairs of like links arrive in the order in which they were sent: a delay line for
-/// each kind of pair, and inside a network of several links one each for data and ACKs.
-const INSIDE_LINES: usize = 2;
-const DATA: usize = 0;
-const ACK: usize = 1;
+pub use dumbbell::Dumbbell;
+pub use mesh::Mesh;
 
 /// With more kinds of pair their packets wait in the calendar.
 const MOST_CLASSES: usize = 256;
@@ -74,38 +54,76 @@ const FETCH_FLOWS: usize = 1000;
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
 
-/// With `ONE` there is one link, and the questions which link it is and where a packet goes next
-/// have answers that the compiler knows.
-pub struct Engine<const ONE: bool> {
+/// The links where flows meet. The engine is compiled for each kind of network, so that with one
+/// bottleneck nothing asks which link it is, or where a packet goes next.
+pub trait Topology: Sized {
+    /// Delay lines of each kind of access link in [`Hosts::arrivals`].
+    const LINES: usize;
+    /// Whether the links fall behind the clock, to be brought up to it.
+    const LOOKS_AHEAD: bool;
+
+    /// `ports` are those of the links, in order, and `lines_back` the ways back along them.
+    fn new(
+        scenario: &Scenario,
+        network: &Network,
+        ports: Vec<Port>,
+        lines_back: Vec<LineBack>,
+    ) -> Self;
+
+    fn ports(&self) -> &[Port];
+    fn ports_mut(&mut self) -> &mut [Port];
+    fn into_ports(self) -> Vec<Port>;
+    fn link_mut(&mut self, link: usize) -> (&mut Port, &mut LineBack);
+
+    /// Sets how far they may fall behind, and when they must be brought up to the clock.
+    fn set_lookahead(&mut self, hosts: &mut Hosts);
+
+    /// Lets pass all that happens at the links before `links_before`, and at packets that reach a
+    /// station before `arrivals_before`.
+    fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64);
+
+    /// Lets ACKs cross that have reached a line back before this time, where nothing meets them
+    /// there.
+    fn cross_back(&mut self, hosts: &mut Hosts, before: u64);
+
+    /// When the next ACK reaches its sender.
+    fn next_ack(&self) -> u64;
+
+    /// Hands ACKs to their senders while they come before the agenda's first time, `most` of them;
+    /// there is one. Returns their number.
+    fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32;
+
+    /// An ACK reaches the first station of its way back.
+    fn enter_way_back(
+        &mut self,
+        arrivals: &mut EventQueue<Packet>,
+        agenda: &mut Agenda,
+        returning: Returning,
+    );
+}
+
+/// The way back along a link that has no link the other way: its rate and delay, never full.
+pub struct LineBack {
+    pub wire: Wire,
+    pub free: u64,
+}
+
+impl LineBack {
+    /// When a packet that enters at `now` comes out.
+    #[inline]
+    pub fn pass(&mut self, now: u64, bytes: u16) -> u64 {
+        self.wire.pass(&mut self.free, now, bytes)
+    }
+}
+
+/// A run of a scenario over links of this kind.
+pub struct Engine<T> {
     scenario: Arc<Scenario>,
-    network: Network,
-    /// By link.
-    ports: Vec<Port>,
-    /// The link that is free first, and when; with one link the port says so.
-    link_at: usize,
-    link_free: u64,
-    /// By link: the way back where no link is, with the same rate and delay, never full.
-    backs: Vec<Back>,
-    /// Packets that reach a station.
-    inside: EventQueue<Packet>,
-    /// With one link: ACKs that reach the line back.
-    returns: EventQueue<Packet>,
-    /// ACKs that reach their sender.
-    acks: EventQueue<Packet>,
-    /// How long after the arrival of a packet at a station nothing outside the network can come
-    /// of it; see [`Engine::look_ahead`].
-    inside_ahead_ns: u64,
-    /// The same for the arrival of an ACK at the line back.
-    returns_ahead_ns: u64,
-    /// A bucket holds many of them.
-    alarms: Calendar<Alarm, 16>,
-    blocks: BlockStore,
-    segments: Vec<Segment>,
+    hosts: Hosts,
+    links: T,
     /// How many changes of the scenario have been made.
     changed: usize,
-    window: (u64, u64),
     end: u64,
-    agenda: Agenda,
     goodput: GoodputRecorder,
     /// By flow, for `goodput`.
     totals: Vec<u64>,
@@ -113,58 +131,9 @@ pub struct Engine<const ONE: bool> {
     goodput_every: u64,
 }
 
-/// A line and when it is next free.
-struct Back {
-    wire: Wire,
-    free: u64,
-}
-
-/// The next time of each kind of thing that happens at few places.
-struct Agenda {
-    /// The first of all below; [`Agenda::look`] finds it anew once one has moved back.
-    first: u64,
-    change: u64,
-    tick: u64,
-    /// When the time inside the network has to be brought up to the clock.
-    inside: u64,
-    /// The same for the line back.
-    returns: u64,
-    sample: u64,
-    alarm: u64,
-    /// Just past the end of the run.
-    over: u64,
-}
-
-impl Agenda {
-    fn look(&mut self) {
-        self.first = (self.change.min(self.tick))
-            .min(self.inside.min(self.returns))
-            .min(self.sample.min(self.alarm))
-            .min(self.over);
-    }
-
-    #[inline(always)]
-    fn inside_by(&mut self, at: u64) {
-        self.inside = self.inside.min(at);
-        self.first = self.first.min(at);
-    }
-
-    #[inline(always)]
-    fn returns_by(&mut self, at: u64) {
-        self.returns = self.returns.min(at);
-        self.first = self.first.min(at);
-    }
-
-    #[inline(always)]
-    fn alarm_by(&mut self, at: u64) {
-        self.alarm = self.alarm.min(at);
-        self.first = self.first.min(at);
-    }
-}
-
-impl<const ONE: bool> Engine<ONE> {
+impl<T: Topology> Engine<T> {
     /// `queues` are those of the links, in order.
-    pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue>, seed: u64) -> Self {
+    pub fn new(scenario: Arc<Scenario>, queues: Vec<Queue<Packet>>, seed: u64) -> Self {
         let whole = Arc::clone(&scenario);
         let scenario = &*whole;
         let settings = Settings {
@@ -172,66 +141,43 @@ impl<const ONE: bool> Engine<ONE> {
             window: scenario.measure,
         };
         let ports = ports(scenario, queues, settings);
-        let back = |link: &Link| Back {
+        let line_back = |link: &Link| LineBack {
             wire: Wire::new(link.rate.as_bps(), link.delay.as_nanos()),
             free: 0,
         };
+        let lines_back = scenario.all_links().map(line_back).collect();
         let network = Network::new(scenario, seed);
-        let inside_lines = if ONE { 1 } else { INSIDE_LINES };
         let (start, end) = scenario.measure;
         let samples = scenario.duration.as_nanos() / scenario.sample.as_nanos();
         let goodput_every = GoodputRecorder::every(samples);
-        let classes = network.classes.iter();
+        let flows = network.classes.iter().map(|class| class.count);
+        let duration_ns = scenario.duration.as_nanos();
         let mut engine = Engine {
-            link_at: 0,
-            link_free: NEVER,
-            inside: event_queue(scenario, &network, inside_lines),
-            returns: event_queue(scenario, &network, 1),
-            acks: event_queue(scenario, &network, 1),
-            inside_ahead_ns: 0,
-            returns_ahead_ns: 0,
-            // 1 ms wide, past the longest timeout of a minute.
-            alarms: Calendar::new(1 << 20, 65_000_000_000),
-            backs: scenario.all_links().map(back).collect(),
-            blocks: BlockStore::default(),
-            segments: Vec::new(),
+            goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
+            links: T::new(scenario, &network, ports, lines_back),
             changed: 0,
-            window: (start.as_nanos(), end.as_nanos()),
-            end: scenario.duration.as_nanos(),
-            agenda: Agenda {
-                first: 0,
-                change: NEVER,
-                tick: NEVER,
-                inside: NEVER,
-                returns: NEVER,
-                sample: scenario.sample.as_nanos(),
-                alarm: NEVER,
-                over: scenario.duration.as_nanos() + 1,
+            end: duration_ns,
+            hosts: Hosts {
+                arrivals: event_queue(scenario, &network, T::LINES),
+                lines: T::LINES,
+                lookahead_ns: 0,
+                // 1 ms wide, past the longest timeout of a minute.
+                alarms: Calendar::new(1 << 20, 65_000_000_000),
+                agenda: Agenda::new(scenario.sample.as_nanos(), duration_ns),
+                blocks: BlockStore::default(),
+                window: (start.as_nanos(), end.as_nanos()),
+                segments: Vec::new(),
+                network,
             },
-            goodput: GoodputRecorder::new(
-                scenario.sample * goodput_every,
-                classes.map(|class| class.count),
-            ),
             totals: Vec::new(),
             goodput_every,
             scenario: Arc::clone(&whole),
-            network,
-            ports,
         };
-        engine.agenda.change = engine.next_change();
-        engine.agenda.tick = engine.next_tick();
-        engine.look_at_links();
-        engine.look_ahead();
-        for flow in 0..count(engine.network.flows.len()) {
-            engine.schedule_act(flow);
-        }
-        for class in 0..engine.network.classes.len() {
-            let first = engine.network.classes[class].application.first_arrival();
-            engine.schedule_arrival(count(class), first.unwrap_or(NEVER));
-            let first = engine.network.classes[class].application.first_coming();
-            engine.schedule_coming(count(class), first);
-        }
-        engine.agenda.look();
+        engine.hosts.agenda.change = engine.next_change();
+        engine.hosts.agenda.tick = engine.next_tick();
+        engine.links.set_lookahead(&mut engine.hosts);
+        engine.hosts.start();
+        engine.hosts.agenda.refresh();
         engine
     }
 
@@ -242,12 +188,12 @@ impl<const ONE: bool> Engine<ONE> {
 
     /// What has been recorded at the bottleneck so far.
     pub fn bottleneck(&self) -> &Recorder {
-        &self.ports[0].record.recorder
+        &self.links.ports()[0].record.recorder
     }
 
     /// What all flows have got so far.
     pub fn delivered_bytes(&self) -> u64 {
-        let receivers = self.network.receivers.iter();
+        let receivers = self.hosts.network.receivers.iter();
         receivers
             .map(|it| it.delivered_bytes + it.outside_bytes)
             .sum()
@@ -256,57 +202,40 @@ impl<const ONE: bool> Engine<ONE> {
     /// Runs on until just after `until`, and not past the end; whether nobody cancelled it.
     pub fn run_until(&mut self, until: u64, watch: &Watch) -> bool {
         let until = until.min(self.end);
-        self.agenda.over = until + 1;
-        self.agenda.look();
+        self.hosts.agenda.over = until + 1;
+        self.hosts.agenda.refresh();
         let mut since_watch = 0;
         loop {
-            since_watch += 1;
-            let single = self.agenda.first;
-            if self.acks.next_time() < single {
-                self.next_ack();
-            } else if single > until {
+            let first = self.hosts.agenda.first;
+            if self.links.next_ack() < first {
+                let most = WATCH_EVERY - since_watch;
+                since_watch += self.links.take_acks(&mut self.hosts, most);
+            } else if first > until {
                 break;
             } else {
-                self.handle_single(single);
-                self.agenda.look();
+                self.handle_single(first);
+                self.hosts.agenda.refresh();
+                since_watch += 1;
             }
             if since_watch == WATCH_EVERY {
                 since_watch = 0;
-                watch.now_ns.store(single.min(until), Ordering::Relaxed);
+                watch.now_ns.store(first.min(until), Ordering::Relaxed);
                 if watch.cancel.load(Ordering::Relaxed) {
                     return false;
                 }
             }
         }
         if until == self.end {
-            self.pass_inside(until + 1, until + 1);
+            self.links.advance(&mut self.hosts, until + 1, until + 1);
         }
         watch.now_ns.store(until, Ordering::Relaxed);
         true
     }
 
-    /// Sets how far the time inside a network of one link may fall behind the clock: then what
-    /// happens inside is done by many at a time, with no search for what comes next.
-    ///
-    /// What happens to a packet at the link reaches a host after the link's delay and that of an
-    /// access link, and an ACK that enters the line back its sender likewise. Senders tell the
-    /// inside of nothing that has passed, and receivers' clocks, samples and changes have it
-    /// brought up to them. With several links the order in which stations and senders send
-    /// decides ties, so there it falls behind nothing.
-    fn look_ahead(&mut self) {
-        if ONE {
-            let access_ns = self.network.least_access_ns();
-            self.inside_ahead_ns = self.ports[0].delay_ns + access_ns;
-            self.returns_ahead_ns = self.backs[0].wire.delay_ns + access_ns;
-        }
-        self.agenda.inside = self.next_inside_deadline();
-        self.agenda.returns = self.next_returns_deadline();
-    }
-
     /// The trace of the bottleneck with those of the other links, each with the flows whose data
     /// crosses it.
     pub fn finish(self) -> Trace {
-        let network = &self.network;
+        let network = &self.hosts.network;
         let mut delivered = vec![0; network.flows.len()];
         for (flow, receiver) in network.flows.iter().zip(&network.receivers) {
             delivered[flow.owner as usize] += receiver.delivered_bytes;
@@ -320,36 +249,42 @@ impl<const ONE: bool> Engine<ONE> {
             })
         };
         let goodput = &self.goodput;
-        let traces = self.ports.into_iter().enumerate().map(|(link, port)| {
-            let totals = |(traffic, flow): (usize, usize)| FlowTotals {
-                traffic: count(traffic),
-                delivered_bytes: delivered[flow],
-            };
-            let recorder = port.record.recorder;
-            let crossed_by = || {
-                let classes = (0..).zip(&network.classes);
-                classes.filter(|(_, class)| class.links.contains(&link))
-            };
-            Trace {
-                goodput: goodput.crossing(|traffic| network.classes[traffic].links.contains(&link)),
-                transfers: crossed_by()
-                    .flat_map(|(_, class)| class.transfers.iter().copied())
-                    .collect(),
-                calls: crossed_by()
-                    .flat_map(|(traffic, class)| {
-                        let seen = class.calls.iter().flat_map(Calls::seen);
-                        seen.map(move |call| Call { traffic, ..call })
-                    })
-                    .collect(),
-                viewers: crossed_by()
-                    .flat_map(|(traffic, class)| {
-                        let seen = class.application.viewers(self.window).into_iter();
-                        seen.map(move |viewer| Viewer { traffic, ..viewer })
-                    })
-                    .collect(),
-                ..recorder.finish(crossing(link).map(totals).collect())
-            }
-        });
+        let traces = self
+            .links
+            .into_ports()
+            .into_iter()
+            .enumerate()
+            .map(|(link, port)| {
+                let totals = |(traffic, flow): (usize, usize)| FlowTotals {
+                    traffic: count(traffic),
+                    delivered_bytes: delivered[flow],
+                };
+                let recorder = port.record.recorder;
+                let crossed_by = || {
+                    let classes = (0..).zip(&network.classes);
+                    classes.filter(|(_, class)| class.links.contains(&link))
+                };
+                Trace {
+                    goodput: goodput
+                        .crossing(|traffic| network.classes[traffic].links.contains(&link)),
+                    transfers: crossed_by()
+                        .flat_map(|(_, class)| class.transfers.iter().copied())
+                        .collect(),
+                    calls: crossed_by()
+                        .flat_map(|(traffic, class)| {
+                            let seen = class.calls.iter().flat_map(Calls::seen);
+                            seen.map(move |call| Call { traffic, ..call })
+                        })
+                        .collect(),
+                    viewers: crossed_by()
+                        .flat_map(|(traffic, class)| {
+                            let seen = class.application.viewers(self.hosts.window).into_iter();
+                            seen.map(move |viewer| Viewer { traffic, ..viewer })
+                        })
+                        .collect(),
+                    ..recorder.finish(crossing(link).map(totals).collect())
+                }
+            });
         let names = self.scenario.all_links().map(|link| link.name.clone());
         let mut traces = traces
             .zip(names)
@@ -364,68 +299,56 @@ impl<const ONE: bool> Engine<ONE> {
     /// Things of one time happen in the order: change, tick, link, sample, alarm, packet.
     #[inline(never)]
     fn handle_single(&mut self, now: u64) {
-        if now == self.agenda.change {
-            self.pass_inside(now, now);
-            self.pass_back(now);
+        let Engine { hosts, links, .. } = self;
+        if now == hosts.agenda.change {
+            links.advance(hosts, now, now);
+            links.cross_back(hosts, now);
             self.apply_change(now);
-        } else if now == self.agenda.tick {
-            self.pass_inside(now, now);
-            for port in &mut self.ports {
+        } else if now == hosts.agenda.tick {
+            links.advance(hosts, now, now);
+            for port in links.ports_mut() {
                 if tick_of(port) == now {
                     port.discipline.handle_timeout(Time::from_nanos(now));
                 }
             }
-            self.agenda.tick = self.next_tick();
-        } else if now == self.agenda.returns {
-            self.pass_back(now + 1);
-        } else if now == self.agenda.sample {
-            self.pass_inside(now + 1, now);
-            // Of the bottleneck alone.
-            let mut in_flight_pkts = self.mean_in_flight_pkts();
-            for port in &mut self.ports {
-                port.sample(now, in_flight_pkts.take());
-                for blocks in port.record.lost_blocks.drain(..) {
-                    self.blocks.take(blocks);
-                }
-            }
-            if (now / self.scenario.sample.as_nanos()).is_multiple_of(self.goodput_every) {
-                self.sample_goodput();
-            }
-            self.agenda.sample += self.scenario.sample.as_nanos();
-        } else if now == self.agenda.alarm {
+            self.hosts.agenda.tick = self.next_tick();
+        } else if now == hosts.agenda.line_back {
+            links.cross_back(hosts, now + 1);
+        } else if now == hosts.agenda.sample {
+            links.advance(hosts, now + 1, now);
+            self.sample(now);
+        } else if now == hosts.agenda.alarm {
             self.handle_alarm(now);
         } else {
-            self.pass_inside(now + 1, now + 1);
+            links.advance(hosts, now + 1, now + 1);
         }
     }
 
-    /// Packets in flight of a flow of ftp over the bottleneck that has data, where the scenario
-    /// asks; NaN while there is none.
-    fn mean_in_flight_pkts(&mut self) -> Option<f64> {
-        self.scenario.windows.then(|| {
-            let (mut flows, mut pkts) = (0_u32, 0_u64);
-            let classes = self.network.classes.iter_mut().zip(&self.scenario.traffic);
-            for (class, traffic) in classes {
-                let lasting = matches!(traffic.kind, TrafficKind::Ftp(_));
-                let (true, Some(tcp)) = (lasting && class.links.contains(&0), &mut class.tcp)
-                else {
-                    continue;
-                };
-                for flow in class.first..class.first + class.count {
-                    let sender = self.network.routes[flow as usize].sender;
-                    if let Some(in_flight) = tcp.senders.endless_in_flight_pkts(sender) {
-                        flows += 1;
-                        pkts += u64::from(in_flight);
-                    }
-                }
+    fn sample(&mut self, now: u64) {
+        let Engine {
+            scenario,
+            hosts,
+            links,
+            ..
+        } = self;
+        // Of the bottleneck alone.
+        let mut in_flight_pkts = (scenario.windows).then(|| hosts.mean_in_flight_pkts(scenario));
+        for port in links.ports_mut() {
+            port.sample(now, in_flight_pkts.take());
+            for blocks in port.record.lost_blocks.drain(..) {
+                hosts.blocks.take(blocks);
             }
-            pkts as f64 / f64::from(flows)
-        })
+        }
+        let sample_ns = scenario.sample.as_nanos();
+        hosts.agenda.sample += sample_ns;
+        if (now / sample_ns).is_multiple_of(self.goodput_every) {
+            self.sample_goodput();
+        }
     }
 
     /// What flows got since the last call. A packet counts when it leaves its last queue.
     fn sample_goodput(&mut self) {
-        let network = &self.network;
+        let network = &self.hosts.network;
         let flows: u32 = network.classes.iter().map(|class| class.count).sum();
         self.totals.clear();
         self.totals.resize(flows as usize, 0);
@@ -436,50 +359,55 @@ impl<const ONE: bool> Engine<ONE> {
     }
 
     fn handle_alarm(&mut self, now: u64) {
-        let alarm = self.alarms.pop().map(|entry| entry.event);
-        if !ONE || !matches!(alarm, Some(Alarm::Retransmit(_))) {
-            // It may have to do with a receiver.
-            self.pass_inside(now + 1, now);
+        let Engine { hosts, links, .. } = self;
+        let alarm = hosts.alarms.pop().map(|entry| entry.event);
+        // All but a retransmission timer may have to do with a receiver.
+        if !T::LOOKS_AHEAD || !matches!(alarm, Some(Alarm::Retransmit(_))) {
+            links.advance(hosts, now + 1, now);
         }
         match alarm {
-            Some(Alarm::Retransmit(flow)) => self.check_timer(now, flow),
-            Some(Alarm::Pace(flow)) => self.pace(now, flow),
-            Some(Alarm::DelayedAck(flow)) => self.check_delayed_ack(now, flow),
-            Some(Alarm::Act(flow)) => self.act(now, flow),
-            Some(Alarm::Arrival(class)) => self.arrive(now, class),
-            Some(Alarm::Coming(class)) => self.take_coming(class),
+            Some(Alarm::Retransmit(flow)) => hosts.check_timer(now, flow),
+            Some(Alarm::Pace(flow)) => hosts.pace(now, flow),
+            Some(Alarm::DelayedAck(flow)) => {
+                if let Some(ack) = hosts.delayed_ack(now, flow) {
+                    links.enter_way_back(&mut hosts.arrivals, &mut hosts.agenda, ack);
+                }
+            }
+            Some(Alarm::Act(flow)) => hosts.act(now, flow),
+            Some(Alarm::Arrival(class)) => hosts.arrive(now, class),
+            Some(Alarm::Coming(class)) => hosts.take_coming(class),
             None => {}
         }
-        let network = &self.network;
-        let next = self.alarms.peek_and(|alarms| {
+        let network = &hosts.network;
+        let next = hosts.alarms.peek_and(|alarms| {
             for entry in alarms {
                 if let Alarm::Retransmit(flow) = entry.event {
                     network.prefetch_sender(flow);
                 }
             }
         });
-        self.agenda.alarm = next.map_or(NEVER, |entry| entry.time);
-    }
-
-    /// Every push of an alarm goes through here, so that the agenda knows the first.
-    #[inline(never)]
-    fn set_alarm(&mut self, at: u64, alarm: Alarm) {
-        self.alarms.push(at, alarm);
-        self.agenda.alarm_by(at);
+        hosts.agenda.alarm = next.map_or(NEVER, |entry| entry.time);
     }
 
     fn next_tick(&self) -> u64 {
-        self.ports.iter().map(tick_of).min().unwrap_or(NEVER)
+        self.links
+            .ports()
+            .iter()
+            .map(tick_of)
+            .min()
+            .unwrap_or(NEVER)
     }
 }
-
-pub type Queue = Box<dyn Discipline<Packet>>;
 
 /// The queue of each link, under its own law or the one under test.
 ///
 /// # Errors
 /// The law under test does not fit a queue.
-pub fn queues(scenario: &Scenario, tested: &Aqm, seed: u64) -> Result<Vec<Queue>, ParamError> {
+pub fn queues(
+    scenario: &Scenario,
+    tested: &Aqm,
+    seed: u64,
+) -> Result<Vec<Queue<Packet>>, ParamError> {
     let queue = |(i, link): (usize, &Link)| {
         let stream = match i {
             0 => "law".to_owned(),
@@ -495,8 +423,8 @@ pub fn queues(scenario: &Scenario, tested: &Aqm, seed: u64) -> Result<Vec<Queue>
 }
 
 /// The port of each link.
-fn ports(scenario: &Scenario, queues: Vec<Queue>, settings: Settings) -> Vec<Port> {
-    let port = |(link, queue): (&Link, Queue)| {
+fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) -> Vec<Port> {
+    let port = |(link, queue): (&Link, Queue<Packet>)| {
         Port::new(queue, settings, link.capacity(), link.delay.as_nanos())
     };
     scenario.all_links().zip(queues).map(port).collect()

@@ -161,6 +161,65 @@ impl<E: Copy> EventQueue<E> {
         self.set_head(leaf, next);
     }
 
+    /// Takes events away one after another while they come before `before`, which `each` sets anew:
+    /// it is given time and event, and one to come whose memory is worth fetching. It cannot reach
+    /// the queue, so heads are compared once for a run of events from one line.
+    #[inline(always)]
+    pub fn take_before(
+        &mut self,
+        mut before: u64,
+        mut each: impl FnMut(u64, E, Option<&E>) -> u64,
+    ) {
+        while self.next_time() < before {
+            let leaf = leaf_of(self.heads[1]);
+            let others = self.second(leaf);
+            let fetches = self.fetches;
+            let Some(line) = self.lines.get_mut(leaf) else {
+                if let Some((time, event)) = self.take_from_calendar() {
+                    before = each(time, event, None);
+                }
+                continue;
+            };
+            // The first is the next event of all, also where another has the same time.
+            let (mut limit, mut next) = (EMPTY, EMPTY);
+            while let Some(&entry) = line.queue.get(0) {
+                if entry.time >= limit {
+                    next = head(entry.time, leaf);
+                    break;
+                }
+                line.queue.pop();
+                let coming = match fetches {
+                    true => line.queue.get(AHEAD - 1),
+                    false => None,
+                };
+                let coming = coming.map(|entry| &entry.event.event);
+                before = each(entry.time, entry.event.event, coming);
+                limit = before.min(others);
+            }
+            self.set_head(leaf, next);
+        }
+    }
+
+    /// Time of the first event that is not at this leaf.
+    #[inline(always)]
+    fn second(&self, leaf: usize) -> u64 {
+        let mut at = (self.leaves + leaf) % NODES;
+        let mut second = EMPTY;
+        while at > 1 {
+            second = second.min(self.heads[at ^ 1]);
+            at /= 2;
+        }
+        second >> LEAF_BITS
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_from_calendar(&mut self) -> Option<(u64, E)> {
+        let first = peek_at(&mut self.calendar).copied()?;
+        self.pop_from_calendar(|_| {});
+        Some((first.time, first.event.event))
+    }
+
     #[inline(always)]
     fn number(&mut self) -> u32 {
         let pushed = self.pushed;

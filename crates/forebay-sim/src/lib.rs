@@ -28,7 +28,7 @@ mod traffic;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 
-use engine::Engine;
+use engine::{Dumbbell, Engine, Mesh};
 use forebay_core::{Aqm, ParamError, Time};
 use forebay_scenario::Scenario;
 use forebay_trace::{Samples, Trace};
@@ -36,7 +36,7 @@ use forebay_trace::{Samples, Trace};
 /// Raised whenever the same scenario, law and seed give other numbers than before; runs that
 /// were kept under another version are not results of this one. `golden.tsv`, in the tests of
 /// `forebay-batch`, holds it to its word.
-pub const RESULTS_VERSION: u32 = 3;
+pub const RESULTS_VERSION: u32 = 4;
 
 /// A window into a running simulation, and a way to end it, from another thread.
 #[derive(Debug, Default)]
@@ -61,8 +61,8 @@ pub fn run(
     let queues = engine::queues(scenario, aqm, seed)?;
     let scenario = Arc::new(scenario.clone());
     Ok(match scenario.links.is_empty() {
-        true => Engine::<true>::new(scenario, queues, seed).run(watch),
-        false => Engine::<false>::new(scenario, queues, seed).run(watch),
+        true => Engine::<Dumbbell>::new(scenario, queues, seed).run(watch),
+        false => Engine::<Mesh>::new(scenario, queues, seed).run(watch),
     })
 }
 
@@ -71,8 +71,8 @@ pub fn run(
 pub struct Session(Stepped);
 
 enum Stepped {
-    One(Box<Engine<true>>),
-    Several(Box<Engine<false>>),
+    Dumbbell(Box<Engine<Dumbbell>>),
+    Mesh(Box<Engine<Mesh>>),
 }
 
 impl Session {
@@ -84,8 +84,8 @@ impl Session {
         let queues = engine::queues(scenario, aqm, seed)?;
         let scenario = Arc::clone(scenario);
         Ok(Session(match scenario.links.is_empty() {
-            true => Stepped::One(Box::new(Engine::new(scenario, queues, seed))),
-            false => Stepped::Several(Box::new(Engine::new(scenario, queues, seed))),
+            true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
+            false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
         }))
     }
 
@@ -93,16 +93,16 @@ impl Session {
     pub fn run_until(&mut self, until: Time) {
         let watch = Watch::default();
         match &mut self.0 {
-            Stepped::One(engine) => engine.run_until(until.as_nanos(), &watch),
-            Stepped::Several(engine) => engine.run_until(until.as_nanos(), &watch),
+            Stepped::Dumbbell(engine) => engine.run_until(until.as_nanos(), &watch),
+            Stepped::Mesh(engine) => engine.run_until(until.as_nanos(), &watch),
         };
     }
 
     /// What has been observed at the bottleneck so far.
     pub fn samples(&self) -> &Samples {
         let first = match &self.0 {
-            Stepped::One(engine) => engine.bottleneck(),
-            Stepped::Several(engine) => engine.bottleneck(),
+            Stepped::Dumbbell(engine) => engine.bottleneck(),
+            Stepped::Mesh(engine) => engine.bottleneck(),
         };
         first.samples()
     }
@@ -110,16 +110,16 @@ impl Session {
     /// In-order bytes that all receivers have handed to their applications.
     pub fn delivered_bytes(&self) -> u64 {
         match &self.0 {
-            Stepped::One(engine) => engine.delivered_bytes(),
-            Stepped::Several(engine) => engine.delivered_bytes(),
+            Stepped::Dumbbell(engine) => engine.delivered_bytes(),
+            Stepped::Mesh(engine) => engine.delivered_bytes(),
         }
     }
 
     /// The trace; only of a session at its end is it that of a run.
     pub fn finish(self) -> Trace {
         match self.0 {
-            Stepped::One(engine) => engine.finish(),
-            Stepped::Several(engine) => engine.finish(),
+            Stepped::Dumbbell(engine) => engine.finish(),
+            Stepped::Mesh(engine) => engine.finish(),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Wire {
     }
 
     #[inline]
-    fn serialisation_ns(&self, bytes: u16) -> u64 {
+    pub fn serialisation_ns(&self, bytes: u16) -> u64 {
         (u64::from(bytes) * self.per_byte) >> FRACTION
     }
 

@@ -195,6 +195,14 @@ impl Network {
         self.wires.len()
     }
 
+    /// The access links' one kind, if there is one.
+    pub fn only_wire(&self) -> Option<&Wire> {
+        match self.wires.as_slice() {
+            [wire] => Some(wire),
+            _ => None,
+        }
+    }
+
     /// The shortest propagation delay of an access link, in ns.
     pub fn least_access_ns(&self) -> u64 {
         let delays = self.wires.iter().map(|wire| wire.delay_ns);

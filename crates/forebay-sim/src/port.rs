@@ -1,13 +1,13 @@
 //! A port: a discipline, the transmitter that it feeds, and the record of both.
 
 use forebay_core::transmitter::Transmitter;
-use forebay_core::{Capacity, Discipline, Drop, Rate, Sink, Time};
+use forebay_core::{Capacity, Drop, Queue, Rate, Sink, Time};
 use forebay_trace::{Recorder, Settings};
 
 use crate::packet::{Packet, NO_BLOCKS};
 
 pub struct Port {
-    pub discipline: Box<dyn Discipline<Packet>>,
+    pub discipline: Queue<Packet>,
     pub record: Record,
     pub transmitter: Transmitter,
     pub delay_ns: u64,
@@ -27,7 +27,7 @@ pub struct Sent {
 
 impl Port {
     pub fn new(
-        discipline: Box<dyn Discipline<Packet>>,
+        discipline: Queue<Packet>,
         record: Settings,
         capacity: Capacity,
         delay_ns: u64,
@@ -70,7 +70,7 @@ impl Port {
         let now = Time::from_nanos(now);
         let sent = self
             .transmitter
-            .ask(now, &mut *self.discipline, &mut self.record)?;
+            .ask(now, &mut self.discipline, &mut self.record)?;
         let departure = sent.departure;
         let bytes = u32::from(departure.packet.bytes);
         let (sojourn, class) = (departure.sojourn, departure.class);

@@ -1,7 +1,10 @@
 //! Whole runs of the Linux kernel's sender.
 
+mod common;
+
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Watch};
+
 use forebay_trace::{Metrics, Trace};
 
 /// Ten flows over 15 Mbit/s and 60 ms with RED; `keys` are of the traffic.
@@ -30,10 +33,7 @@ fn simulate(keys: &str) -> Trace {
         w_q = 0.002
         "#
     );
-    let experiment = parse(text.as_bytes(), "test", &Options::default());
-    let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
-    let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
-    run.unwrap().unwrap()
+    common::simulate(&text)
 }
 
 fn delivered_bytes(trace: &Trace) -> u64 {

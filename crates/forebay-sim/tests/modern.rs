@@ -1,7 +1,7 @@
 //! What is known of the laws on delay and of their queues, in whole runs.
 
-use forebay_scenario::{parse, Options};
-use forebay_sim::{run, Watch};
+mod common;
+
 use forebay_trace::{ClassMetrics, Metrics, Trace};
 
 /// Half a minute of Linux's senders; `traffic` and `law` are blocks of a scenario.
@@ -18,10 +18,7 @@ fn simulate(rate: &str, traffic: &str, law: &str) -> Trace {
         {law}
         "#
     );
-    let experiment = parse(text.as_bytes(), "test", &Options::default());
-    let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
-    let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
-    run.unwrap().unwrap()
+    common::simulate(&text)
 }
 
 fn flows(count: u32, tcp: &str, rtt: &str, ecn: &str) -> String {

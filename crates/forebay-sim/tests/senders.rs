@@ -1,14 +1,11 @@
 //! What a sender's keys change in whole runs: pacing, and how marks come back.
 
-use forebay_scenario::{parse, Options};
-use forebay_sim::{run, Watch};
+mod common;
+
 use forebay_trace::Metrics;
 
 fn simulate(text: &str) -> Metrics {
-    let experiment = parse(text.as_bytes(), "test", &Options::default());
-    let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
-    let run = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
-    Metrics::of(&run.unwrap().unwrap(), None)
+    Metrics::of(&common::simulate(text), None)
 }
 
 /// A connection with an initial window of 60 packets, in front of a buffer for 20.

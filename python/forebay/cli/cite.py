@@ -23,7 +23,7 @@ def cite(
 ) -> None:
     """Print BibTeX for a paper: Forebay, and the sources of laws, files and results."""
     from forebay.guide import cite as guide
-    from forebay.run import named
+    from forebay.scenarios import names as named
 
     names: list[str] = []
     for text in name or ():

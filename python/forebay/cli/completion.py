@@ -14,21 +14,21 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 def laws(incomplete: str) -> list[str]:
     """Names of laws."""
-    from forebay import _native
+    from forebay.base import registries
 
-    return _beginning((law["name"] for law in _native.laws()), incomplete)
+    return _beginning(registries.laws(), incomplete)
 
 
 def queues(incomplete: str) -> list[str]:
     """Names of queue disciplines."""
-    from forebay import _native
+    from forebay.base import registries
 
-    return _beginning((queue["name"] for queue in _native.queues()), incomplete)
+    return _beginning(registries.queues(), incomplete)
 
 
 def senders(incomplete: str) -> list[str]:
     """Senders of `--tcp`."""
-    from forebay.control.senders import SENDERS
+    from forebay.theory.plant.senders import SENDERS
 
     return _beginning(SENDERS, incomplete)
 

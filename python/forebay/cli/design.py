@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from forebay._native import ScenarioError
+from forebay.base.quantities import DOTS, range_ends
 from forebay.cli import options
-from forebay.cli.options import AsJson, L4sFlows, LawKind, Style, Tcp, settings
-from forebay.control.spans import DOTS
-
-if TYPE_CHECKING:
-    from forebay.control.designed import Design
-    from forebay.control.loop import Loop
-    from forebay.control.margins import Margins
-
-#: Rows of a loop: name, format, and which of its margins.
-MARGINS: list[tuple[str, str, Callable[[Margins], float]]] = [
-    ("crossover", "{:.4g} rad/s", lambda margins: margins.crossover_rad_s),
-    ("phase margin", "{:.1f}°", lambda margins: margins.phase_deg),
-    ("gain margin", "{:.1f} dB", lambda margins: margins.gain_db),
-    ("delay margin", "{:.4g} ms", lambda margins: 1e3 * margins.delay_s),
-    ("sensitivity peak", "{:.3g}", lambda margins: margins.sensitivity),
-]
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation
+from forebay.cli.options import L4sFlows, LawKind, OutputOptions, Tcp, settings
 
 
+@with_groups
 def design(
     law: LawKind,
     rate: Annotated[
@@ -83,9 +70,11 @@ def design(
             "alone, such as interval=10ms."
         ),
     ] = None,
-    out: Annotated[
-        Path | None, options.out("the pictures and the scenario", "results/design-LAW")
-    ] = None,
+    *,
+    output: Annotated[
+        OutputOptions,
+        Help(out=options.folder("the pictures and the scenario", "results/design-LAW")),
+    ],
     export: Annotated[
         Path | None,
         typer.Option(
@@ -95,22 +84,14 @@ def design(
             show_default=False,
         ),
     ] = None,
-    as_json: AsJson = False,
-    style: Style = "screen",
 ) -> None:
     """Design a law for a link: gains, margins, and why."""
-    from forebay.control.design import design as designed
-    from forebay.report import place
-    from forebay.report import style as styles
-
-    styles.use(style)
-    rate, counts, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=as_json)
+    rate, counts, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=output.as_json)
+    call = Invocation.begun(output, f"design-{law}")
     if any(DOTS in text for text in (rate, counts, rtt)):
         wanted = settings(set_)
         if target is None:
             target = wanted.pop("target", None)
-        from forebay.cli import ranges
-
         beside = {
             "--buffer": buffer,
             "--export": export,
@@ -128,16 +109,12 @@ def design(
         for key in wanted:
             if key != "interval":
                 raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
-        ranges.design(
-            law, rate, rtt, counts, packet, target, wanted.get("interval"), out, as_json=as_json
-        )
+        _for_range(law, rate, rtt, counts, packet, target, wanted.get("interval"), call)
         return
-    if out is None and not as_json:
-        out = Path("results") / f"design-{law}"
-    if out is not None:
-        place.check(out)
+    from forebay.theory.design.design import design as designed
+
     if export is not None:
-        from forebay.control import export as exported
+        from forebay.designs import export as exported
 
         exported.check(export)
     result = designed(
@@ -147,11 +124,55 @@ def design(
         if result.loop is None:
             raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
         exported.save(result.loop, export)
-    written = _write(result, out) if out is not None else []
-    if as_json:
+    written = []
+    if call.folder is not None:
+        from forebay.designs import files
+
+        written = files.write(result, call.folder)
+    if call.as_json:
         print(json.dumps(result.as_json()))
         return
-    _show(result, out, written)
+    from rich.console import Console
+
+    from forebay.designs import terminal
+
+    terminal.show(Console(highlight=False, soft_wrap=False), result, call.folder, written)
+
+
+def _for_range(
+    law: str,
+    rate: str,
+    rtt: str,
+    flows: str,
+    packet: str,
+    target: str | None,
+    interval: str | None,
+    call: Invocation,
+) -> None:
+    """One PI for every corner of the ranges."""
+    from forebay.theory.design import pi_stabilising_set
+
+    counts = []
+    for text in range_ends("--flows", flows):
+        try:
+            counts.append(float(text))
+        except ValueError:
+            raise ScenarioError(f'--flows: found "{flows}", allowed: such as 10..400') from None
+    found = pi_stabilising_set.design_for_range(
+        law, range_ends("--rate", rate), range_ends("--rtt", rtt), counts, packet, target, interval
+    )
+    written = []
+    if call.folder is not None:
+        from forebay.designs import files
+
+        written = files.write_range(found, call.folder)
+    if call.as_json:
+        print(json.dumps(found.as_json()))
+        return
+    from forebay.designs import terminal
+
+    terminal.show_range(options.console(80), found)
+    print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
 
 
 def _link(
@@ -165,9 +186,9 @@ def _link(
 ) -> tuple[str, str, str, str]:
     """What is given, and the rest from a file of `forebay identify`."""
     if path is not None:
-        from forebay.identify import file
+        from forebay.identification import link_file
 
-        found = file.read(path)
+        found = link_file.read_link(path)
         rate, packet = rate or found.rate, packet or found.packet
         flows = f"{max(1.0, found.flows[0]):g}" if flows is None else flows
         rtt = rtt or found.rtt[1]
@@ -188,126 +209,3 @@ def _number(text: str) -> None:
         float(text)
     except ValueError:
         raise ScenarioError(f'--flows: found "{text}", allowed: a number') from None
-
-
-def _write(result: Design, out: Path) -> list[Path]:
-    """The scenario, the numbers and the pictures."""
-    from forebay.control import pictures
-    from forebay.report import words
-
-    contents: dict[str, str | bytes] = {
-        f"{result.law}.toml": result.toml(),
-        "design.json": json.dumps(result.as_json(), indent=1) + "\n",
-    }
-    if result.loop is not None:
-        link = result.link
-        beside = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
-        beside += f" of {link.senders}" if link.groups else ""
-        title = f"{result.law} for {words.quantity(link.rate)}, {link.flows:g} flows{beside}"
-        for name, draw in [
-            ("bode", pictures.bode),
-            ("step", pictures.step),
-            ("nyquist", pictures.nyquist),
-            ("nichols", pictures.nichols),
-            ("roots", pictures.roots),
-        ]:
-            contents |= draw(result.loop, title).files(name)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        data = content.encode() if isinstance(content, str) else content
-        (out / name).write_bytes(data)
-    return [out / name for name in contents]
-
-
-def _finite(value: float, form: str) -> str:
-    if math.isnan(value):
-        return "none"
-    return form.format(value) if math.isfinite(value) else "unlimited"
-
-
-def _show(result: Design, out: Path | None, written: list[Path]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from forebay.control import reasons
-    from forebay.control.sawtooth import Rest
-    from forebay.report import words
-    from forebay.run.scenario import Law
-
-    console = Console(highlight=False, soft_wrap=False)
-    table = Table(
-        title=f"{result.law} on {words.quantity(result.link.rate)}", title_justify="left", box=None
-    )
-    table.add_column("", style="bold")
-    table.add_column("", justify="right")
-    closer = result.sawtooth
-    if closer is not None:
-        table.columns[1].header = "as published"
-        table.add_column("sawtooth", justify="right")
-    for name, gain in result.gains.items():
-        table.add_row(name, f"{gain:.5g}")
-    point, margins = result.point, result.margins
-
-    def row(name: str, form: str, value: float, other: Callable[[Loop], float]) -> None:
-        beside = "" if closer is None else _finite(other(closer), form)
-        table.add_row(name, _finite(value, form), beside)
-
-    def window_pkts(loop: Loop) -> float:
-        return float(Rest.signalled(loop.point.probability).window_pkts)
-
-    mixed = result.rested
-    if mixed is None:
-        row("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
-    for one in () if mixed is None else mixed.classes:
-        name = f"{one.flows:g} of {one.tcp}, {1e3 * one.propagation_s:g} ms"
-        table.add_row(name, f"{one.window_pkts:.4g} packets in {1e3 * one.rtt_s:.4g} ms")
-    row("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
-    both = result.classes
-    if both is not None:
-        table.add_row("p'", f"{both.root:.4g}")
-        table.add_row("k p' of L4S", f"{both.probability_l4s:.4g}")
-        table.add_row("window of L4S", f"{both.window_l4s_pkts:.4g} packets")
-        table.add_row("rate, classic", f"{both.rate_classic_pkts_per_s:.4g} packets/s")
-        table.add_row("rate, L4S", f"{both.rate_l4s_pkts_per_s:.4g} packets/s")
-        table.add_row("L4S to classic", f"{both.ratio:.4g}")
-    if mixed is None:
-        row("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
-    row("queue", "{:.4g} packets", result.queue_pkts, lambda loop: loop.model["queue_pkts"])
-    if result.loop is not None and result.loop.interval_s is not None:
-        table.add_row("sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms")
-    if margins is not None:
-        for name, form, of in MARGINS:
-            row(name, form, of(margins), lambda loop, of=of: of(loop.margins))  # type: ignore[misc]
-    row("settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s)
-    if result.expected is not None:
-        at_all = result.expected
-        table.add_row("queue's deviation", "", f"{at_all.deviation_pkts:.3g} packets")
-        table.add_row("p's deviation", "", f"{100 * at_all.share:.0f} %")
-        table.add_row("goodput", "", f"{100 * at_all.goodput:.4g} %")
-    if result.cycle is not None:
-        table.add_row("swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets")
-        table.add_row("every", "", f"{result.cycle.period_s:.3g} s")
-    yes = {True: "yes", False: "no"}
-    table.add_row("stable", yes[result.stable], "" if closer is None else yes[closer.stable])
-    console.print(table)
-    console.print()
-    console.print(reasons.of(result))
-    console.print()
-    name = f"{result.law}.toml"
-    console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
-    console.print()
-    for line in Law(result.law, result.params).text().splitlines():
-        console.print(f"    {line}", markup=False)
-    console.print()
-    console.print("To use it:")
-    where = f"{out}/" if out is not None else ""
-    for command in result.commands():
-        console.print(
-            f"    {command.replace(f'run {name}', f'run {where}{name}')}",
-            markup=False,
-            soft_wrap=True,
-        )
-    pictures = [path.name for path in written if path.suffix in (".png", ".pdf")]
-    if pictures:
-        console.print()
-        console.print(f"Pictures: {out}/{{{','.join(pictures)}}}", markup=False, soft_wrap=True)

@@ -25,8 +25,8 @@ def doctor(
 ) -> None:
     """Find out what this machine can do: rootless links, timing, offloads; or whether a queue
     really is the bottleneck."""
-    from forebay.link import doctor as doctors
-    from forebay.run import progress
+    from forebay.base import progress
+    from forebay.links import doctor as doctors
 
     with progress.status("looking at this machine"):
         found = [doctors.queue(device)] if device else list(doctors.findings())
@@ -37,8 +37,8 @@ def doctor(
     else:
         from rich.text import Text
 
-        from forebay.report import screen
-        from forebay.report.screen import Cell, Column, Group
+        from forebay.base import terminal_table
+        from forebay.base.terminal_table import Cell, Column, Group
 
         columns = [
             Column("what", left=True),
@@ -50,6 +50,6 @@ def doctor(
             [one.name, Text(one.verdict, style=STYLES[one.verdict]), one.found, one.advice]
             for one in found
         ]
-        screen.show(console(), columns, [Group(rows)])
+        terminal_table.show(console(), columns, [Group(rows)])
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

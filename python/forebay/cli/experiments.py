@@ -27,15 +27,15 @@ def experiments(
     """List the experiments that can be run by name, or print one."""
     import tomllib
 
-    from forebay.run import named
+    from forebay.scenarios import names
 
-    known = named.scenarios()
+    known = names.scenarios()
     folder = (name or "").strip("/")
     chosen = {one: file for one, file in known.items() if folder in ("", one.partition("/")[0])}
     if name is not None and not chosen:
-        file = named.path(name)
+        file = names.path(name)
         if file not in known.values():
-            raise named.missing(name, "no experiment of this name")
+            raise names.missing(name, "no experiment of this name")
         if not as_json:
             sys.stdout.write(file.read_text(encoding="utf-8"))
             return
@@ -48,13 +48,13 @@ def experiments(
             about = {key: titles[one].get(key, "") for key in ("title", "source")}
             print(json.dumps({"name": one, **about, "file": str(file)}))
         return
-    from forebay.report import screen
-    from forebay.report.screen import Column, Group
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, Group
 
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
     rows = [[one, str(titles[one].get("title", ""))] for one in chosen]
     terminal = console()
-    screen.show(terminal, columns, [Group(rows)])
+    terminal_table.show(terminal, columns, [Group(rows)])
     terminal.print(
         "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
         style="dim",

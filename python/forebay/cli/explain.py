@@ -26,9 +26,9 @@ def explain(
     """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place."""
     from rich.text import Text
 
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, Group
     from forebay.guide import explain as guide
-    from forebay.report import screen
-    from forebay.report.screen import Column, Group
 
     found = guide.find(key)
     out = console(80)
@@ -39,7 +39,7 @@ def explain(
             Column("meaning", sentence=True),
         ]
         rows = [[it.path, dict(it.facts).get("default", ""), it.meaning] for it in found]
-        screen.show(out, columns, [Group(rows)])
+        terminal_table.show(out, columns, [Group(rows)])
         out.print(Text.assemble("One of them:  ", (f"forebay explain {found[0].path}", "bold")))
         return
     for entry in found:

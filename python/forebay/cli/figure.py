@@ -20,9 +20,10 @@ def figure(
     style: Style = "screen",
 ) -> None:
     """Draw the papers' control figures from our own code."""
-    from forebay.control.figures import FIGURES
-    from forebay.report import place
-    from forebay.report import style as styles
+    from forebay.base import output_folder
+    from forebay.base.publication import publish
+    from forebay.figures import style as styles
+    from forebay.mapping.paper_figures import FIGURES
 
     styles.use(style)
     if not name:
@@ -32,10 +33,7 @@ def figure(
     for each in name:
         if each not in FIGURES:
             raise ScenarioError(f'NAME: found "{each}", allowed: {", ".join(FIGURES)}')
-    place.check(out)
+    output_folder.check(out)
     drawn = [FIGURES[each]().files(each) for each in name]
-    out.mkdir(parents=True, exist_ok=True)
-    for named in drawn:
-        for file, contents in named.items():
-            (out / file).write_bytes(contents)
-            print(f"Figure: {out / file}")
+    for file in publish(out, {file: data for files in drawn for file, data in files.items()}):
+        print(f"Figure: {file}")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import options
-from forebay.cli.options import ScenarioFile, ScenarioKeys, Style, console, settings
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation
+from forebay.cli.options import OutputOptions, ScenarioFile, ScenarioKeys, console
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
@@ -31,6 +32,7 @@ HEADS = {
 DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
+@with_groups
 def fluid(
     file: ScenarioFile,
     law: Annotated[
@@ -61,47 +63,37 @@ def fluid(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the figures go; results/NAME-fluid for a scenario NAME.toml.",
-            metavar="DIR",
+    *,
+    output: Annotated[
+        OutputOptions,
+        Help(
+            out="Where the figures go; results/NAME-fluid for a scenario NAME.toml.",
+            as_json="Print one JSON object per line of the table; figures only with --out.",
         ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object per line of the table; figures only with --out."
-        ),
-    ] = False,
-    style: Style = "screen",
+    ],
 ) -> None:
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
+    from forebay.base.publication import publish
     from forebay.fluid import api
-    from forebay.report import place, words
-    from forebay.report import style as styles
-    from forebay.run import experiment, named
+    from forebay.runs import descriptions, experiment
+    from forebay.scenarios import names as named
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
             raise ScenarioError(f"{key}: found {value:g} without --compare, allowed: beside it")
-    styles.use(style)
-    if out is None and not as_json:
-        out = Path("results") / ("stdin-fluid" if str(file) == "-" else f"{named.stem(file)}-fluid")
-    if out is not None:
-        place.check(out)
-    sets = list(settings(set_).items())
+    name = "stdin" if str(file) == experiment.STDIN else named.stem(file)
+    call = Invocation.begun(output, f"{name}-fluid")
     # It is read several times.
     piped = str(file) == experiment.STDIN
     source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
-    plan = experiment.read(source, laws=law or (), sets=set_ or ()).plan
     rows: list[Row]
     if compare:
         from forebay.fluid import packets  # draws, which takes a while to load
 
         comparisons = packets.compare(
-            source, laws=law or (), sets=sets, seeds=seeds, step_s=step_at
+            source, laws=law or (), sets=set_ or (), seeds=seeds, step_s=step_at
         )
+        in_words = {one.point: one.title for one in comparisons}
         rows = [row for comparison in comparisons for row in comparison.rows()]
         ordered = sorted(comparisons, key=lambda comparison: comparison.law)
         figures = {
@@ -111,26 +103,24 @@ def fluid(
     else:
         from forebay.fluid import picture
 
-        traces = api.scenario(source, laws=law or (), sets=sets, sawtooth=sawtooth)
+        traces = api.scenario(source, laws=law or (), sets=set_ or (), sawtooth=sawtooth)
+        points = traces.plan.points
+        in_words = {point.label: descriptions.point(point) for point in points}
         rows = [_row(trace) for trace in traces]
         by_law = sorted(traces, key=lambda trace: trace.law)
         figures = {
-            name: picture.draw(list(group), plan)
+            name: picture.draw(list(group), traces.plan)
             for name, group in groupby(by_law, key=lambda t: t.law)
         }
-    if out is not None:
+    if call.folder is not None:
         drawn = [figure.files(name) for name, figure in figures.items()]
-        out.mkdir(parents=True, exist_ok=True)
-        for files in drawn:
-            for name, contents in files.items():
-                (out / name).write_bytes(contents)
-    if as_json:
+        publish(call.folder, {name: data for files in drawn for name, data in files.items()})
+    if call.as_json:
         for row in rows:
             print(json.dumps(row))
         return
-    in_words = {point.label: words.point(point) for point in plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
-    print(f"Figures: {out}")
+    print(f"Figures: {call.folder}")
 
 
 def _row(trace: FluidTrace) -> Row:
@@ -146,14 +136,14 @@ def _row(trace: FluidTrace) -> Row:
 
 
 def _print(rows: list[Row]) -> None:
-    from forebay.report import screen
-    from forebay.report.screen import Column, Group
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, Group
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
     columns = [Column(HEADS.get(name, name), left=name in keys) for name in names]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
-    screen.show(console(), columns, [Group(cells)], keys=len(keys))
+    terminal_table.show(console(), columns, [Group(cells)], keys=len(keys))
 
 
 def _text(column: str, value: str | float | None) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forebay._native import ScenarioError, quantity
+from forebay.base import quantities
 from forebay.cli import options
-from forebay.cli.options import AsJson
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation
+from forebay.cli.options import OutputOptions
 
 if TYPE_CHECKING:
-    from forebay.identify.estimate import Identified
-    from forebay.identify.response import Response
+    from forebay.base.publication import Content
+    from forebay.identification.estimate import Identified
+    from forebay.identification.response import IdentifiedResponse
 
 #: Most queues that are shown in full.
 MOST = 50
 
 
+@with_groups
 def identify(
     trace: Annotated[
         Path,
@@ -49,38 +53,36 @@ def identify(
     interval: Annotated[
         str | None, typer.Option(help="Between samples of a log without times, such as 100ms.")
     ] = None,
-    out: Annotated[
-        Path | None, options.out("identified.toml and the loop's picture", "nowhere")
-    ] = None,
-    as_json: AsJson = False,
+    *,
+    output: Annotated[
+        OutputOptions, Help(out=options.folder("identified.toml and the loop's picture", "nowhere"))
+    ],
 ) -> None:
     """Identify flows, round trip, rate, loss and loop gain from samples of a queue.
 
     Every number has an interval of 95 %; what the samples do not say is not guessed.
     """
-    from forebay.identify import estimate, response, series
-    from forebay.report import place
+    from forebay.identification import estimate, queue_records, response
 
     def seconds(key: str, text: str | None) -> float | None:
         return None if text is None else quantity(key, text, "time")
 
-    if out is not None:
-        place.check(out)
+    call = Invocation.begun(output, None)
     wanted_s = seconds("--rtt", rtt)
     if wanted_s == 0:
         raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
     cut = seconds("--from", start), seconds("--to", end)
-    queues = series.read(trace, seconds("--interval", interval))
+    queues = queue_records.read_records(trace, seconds("--interval", interval))
     queues = [one for one in queues if only is None or only in one.name]
     if not queues:
         raise ScenarioError(f'--only: found no queue with "{only}", allowed: part of a name')
-    found: list[tuple[Identified, Response | None]] = []
+    found: list[tuple[Identified, IdentifiedResponse | None]] = []
     for one in queues[:MOST]:
         part = one.window(*cut)
         numbers = estimate.identify(part, wanted_s)
-        loop = response.response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
+        loop = response.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         found.append((numbers, loop))
-    if as_json:
+    if call.as_json:
         for numbers, loop in found:
             print(json.dumps(numbers.as_json() | {"loop": _loop(loop)}))
     else:
@@ -88,20 +90,16 @@ def identify(
             _show(numbers, loop)
         if len(queues) > MOST:
             print(f"{len(queues) - MOST} more queues are left out: choose with --only")
-    if out is not None:
-        _write(found, out, show=not as_json)
+    if call.folder is not None:
+        _write(found, call.folder, show=not call.as_json)
 
 
-def _loop(loop: Response | None) -> dict[str, Any] | None:
+def _loop(loop: IdentifiedResponse | None) -> dict[str, Any] | None:
     if loop is None:
         return None
-
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
     return {
-        "crossover_rad_s": finite(loop.crossover_rad_s),
-        "phase_margin_deg": finite(loop.phase_margin_deg),
+        "crossover_rad_s": quantities.finite(loop.crossover_rad_s),
+        "phase_margin_deg": quantities.finite(loop.phase_margin_deg),
         "omega_rad_s": loop.omega_rad_s.tolist(),
         "re": loop.gain.real.tolist(),
         "im": loop.gain.imag.tolist(),
@@ -109,20 +107,23 @@ def _loop(loop: Response | None) -> dict[str, Any] | None:
     }
 
 
-def _write(found: list[tuple[Identified, Response | None]], out: Path, *, show: bool) -> None:
-    from forebay.identify import file, picture
+def _write(
+    found: list[tuple[Identified, IdentifiedResponse | None]], out: Path, *, show: bool
+) -> None:
+    from forebay.base.publication import publish
+    from forebay.identification import link_file, picture
 
-    out.mkdir(parents=True, exist_ok=True)
     for i, (numbers, loop) in enumerate(found):
         end = "" if len(found) == 1 else f"-{i + 1}"
-        (out / f"identified{end}.toml").write_text(file.text(numbers))
+        contents: dict[str, Content] = {f"identified{end}.toml": link_file.link_toml(numbers)}
         if loop is not None:
-            (out / f"loop{end}.png").write_bytes(picture.bode(loop, numbers.name).png())
+            contents[f"loop{end}.png"] = picture.bode(loop, numbers.name).png()
+        written, *_ = publish(out, contents)
         if show:
-            print(f"{numbers.name.rstrip(':')}: {out / f'identified{end}.toml'}")
+            print(f"{numbers.name.rstrip(':')}: {written}")
 
 
-def _show(numbers: Identified, loop: Response | None) -> None:
+def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     from rich.table import Table
 
     table = Table(title=numbers.name, title_justify="left", box=None)

@@ -51,10 +51,10 @@ def init(
 ) -> None:
     """Write a commented scenario to start from."""
     from forebay.guide.starter import Starter
-    from forebay.run import experiment
+    from forebay.runs import experiment
 
     name = "my-link.toml" if str(file) == experiment.STDIN else file.name
-    text = Starter.of(name, rate, rtt, flows, buffer, law).text()
+    text = Starter.for_options(name, rate, rtt, flows, buffer, law).text()
     # What is written runs: whatever is wrong with an option is said before.
     experiment.read(text)
     if str(file) == experiment.STDIN:

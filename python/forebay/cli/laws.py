@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
 from forebay._native import ScenarioError
+from forebay.base.suggestions import hint
 from forebay.cli import completion
 from forebay.cli.options import console
 
@@ -32,7 +32,7 @@ def laws(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the laws with their parameters, defaults and ranges."""
-    from forebay import _native
+    import forebay._native as _native
 
     entries = _chosen(_native.laws(), name)
     _list(entries, as_json, "forebay run FILE --law pi --set law.pi.target=150p")
@@ -43,7 +43,7 @@ def queues(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """List the queue disciplines, which hold laws, with their parameters."""
-    from forebay import _native
+    import forebay._native as _native
 
     entries = _chosen(_native.queues(), name)
     _list(entries, as_json, "forebay run FILE --law pi --set law.pi.queue=priority")
@@ -53,9 +53,9 @@ def _chosen(entries: Sequence[Entry], names: list[str] | None) -> list[Entry]:
     known = [entry["name"] for entry in entries]
     for name in names or ():
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f' (did you mean "{near[0]}"?)' if near else ""
-            raise ScenarioError(f'NAME: found "{name}", allowed: {", ".join(known)}{hint}')
+            raise ScenarioError(
+                f'NAME: found "{name}", allowed: {", ".join(known)}{hint(name, known)}'
+            )
     return [entry for entry in entries if not names or entry["name"] in names]
 
 
@@ -70,6 +70,6 @@ def _list(entries: Sequence[RegistryEntry], as_json: bool, example: str) -> None
         ]
         print(json.dumps(plain, indent=1))
         return
-    from forebay.report import tables
+    from forebay.pages import terminal
 
-    tables.registry(console(), entries, example)
+    terminal.registry(console(), entries, example)

@@ -7,20 +7,20 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from forebay import _native
+import forebay._native as _native
+from forebay.base import signals
 from forebay.cli.options import FAILED, NoReport, OpenPage, open_page
 from forebay.cli.options import settings as parameters
-from forebay.run import signals
 
 if TYPE_CHECKING:
     from forebay._native import LinkOptionInfo, LinkReady
-    from forebay.link import Outcome
+    from forebay.links import Outcome
 
 #: Where help shows each group of options.
 PANELS = {"link": "Link", "up": "Client to server, where it differs", "run": None}
@@ -115,9 +115,10 @@ def link(
     **options: object,
 ) -> None:
     """Run COMMAND behind a bottleneck, without root, and report on the queue."""
-    from forebay import _native
-    from forebay.link.settings import OPTIONS, designed
-    from forebay.report import files, place
+    import forebay._native as _native
+    from forebay.base import output_folder
+    from forebay.links.settings import OPTIONS, designed
+    from forebay.pages import result_files
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
@@ -125,9 +126,9 @@ def link(
     wanted, lines = designed(**{names.get(name, name): value for name, value in options.items()})
     if not quiet:
         for line in lines:
-            print(f"forebay link: {line}", file=sys.stderr)
+            _say(line)
     if out is not None:
-        place.check(out)
+        output_folder.check(out)
     # The live view takes the terminal; what the programs write waits in a file.
     view = watch and sys.stdin.isatty() and sys.stdout.isatty()
     if view and not command:
@@ -139,12 +140,12 @@ def link(
 
     def up(ready: LinkReady) -> None:
         if not quiet:
-            print(_heading(ready.environment), file=sys.stderr, flush=True)
+            _say(_addresses(ready.environment))
             if ready.metrics:
-                print(f"forebay link: http://{ready.metrics}/metrics", file=sys.stderr)
+                _say(f"http://{ready.metrics}/metrics")
 
     if pcap is not None:
-        place.check(pcap, "--pcap")
+        output_folder.check(pcap, "--pcap")
         pcap.mkdir(parents=True, exist_ok=True)
     if metrics is not None and metrics.removeprefix(":").isdigit():
         metrics = f"127.0.0.1:{metrics.removeprefix(':')}"
@@ -163,24 +164,18 @@ def link(
             control=str(control) if control else None,
         )
     except OSError as error:
-        print(f"forebay link: {error}", file=sys.stderr)
+        _say(str(error))
         raise typer.Exit(FAILED) from None
     if shown:
         shown.seek(0)
         shutil.copyfileobj(shown, sys.stdout.buffer)
         sys.stdout.flush()
     if observed.capture_failed:
-        print(f"forebay link: {pcap}: {observed.capture_failed}", file=sys.stderr)
-    from forebay.link import outcome, process
+        _say(f"{pcap}: {observed.capture_failed}")
+    from forebay.links import outcome
 
-    found = outcome.read(wanted, words, server, observed)
-    if found.not_started is not None:
-        line, status = process.why_not_started(found.not_started, words[0])
-        print(line, file=sys.stderr)
-        raise typer.Exit(status)
-    if found.server_status:
-        print(f"forebay link: the server ended with status {found.server_status}", file=sys.stderr)
-    _summary(found, out, quiet)
+    found = outcome.outcome_of_run(wanted, words, server, observed)
+    _tell(found, words[0], out, quiet=quiet)
     if out is not None and found.measured:
         try:
             found.write(out, report=not no_report)
@@ -188,11 +183,31 @@ def link(
             print("interrupted: no report is left", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
         if not quiet:
-            where = out if no_report else out / files.REPORT
-            print(f"forebay link: {where}", file=sys.stderr)
+            _say(str(out if no_report else out / result_files.REPORT))
         if open_ and not no_report:
-            open_page(out / files.REPORT)
+            open_page(out / result_files.REPORT)
     raise typer.Exit(found.status or 0)
+
+
+def _tell(found: Outcome, program: str, out: Path | None, *, quiet: bool) -> None:
+    """Says how a run went; exits where its program was not started."""
+    from forebay.links import process, summary
+
+    if found.not_started is not None:
+        line, status = process.why_not_started(found.not_started, program)
+        print(line, file=sys.stderr)
+        raise typer.Exit(status)
+    if found.server_status:
+        _say(f"the server ended with status {found.server_status}")
+    for reason in found.void:
+        _say(f"VOID: {reason}")
+    for line in () if quiet else summary.lines(found, out):
+        _say(line)
+
+
+def _say(line: str) -> None:
+    # The programs write to the same terminal: a line is not kept back.
+    print(f"forebay link: {line}", file=sys.stderr, flush=True)
 
 
 def _kept() -> IO[bytes]:
@@ -200,58 +215,10 @@ def _kept() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _heading(environment: dict[str, str]) -> str:
+def _addresses(environment: dict[str, str]) -> str:
+    """The addresses of both ends, from the environment of the programs."""
     ends = []
     for end in ["client", "server"]:
-        addresses = [environment.get(f"FOREBAY_{end.upper()}{v}") for v in ("", "6")]
-        ends.append(f"{end} {' and '.join(filter(None, addresses))}")
-    return f"forebay link: {', '.join(ends)}"
-
-
-def _summary(found: Outcome, out: Path | None, quiet: bool) -> None:
-    for reason in found.void:
-        print(f"forebay link: VOID: {reason}", file=sys.stderr)
-    if quiet:
-        return
-    for line in _lines(found, out):
-        print(f"forebay link: {line}", file=sys.stderr)
-
-
-def _lines(found: Outcome, out: Path | None) -> Iterator[str]:
-    from forebay.link import congestion, gains
-    from forebay.report.words import short_time
-
-    if not found.measured:
-        yield (
-            f"too short to measure: no sample within --measure {found.settings.measure} of a run "
-            f"of {short_time(found.duration_s)}" + ("; nothing is written" if out else "")
-        )
-        return
-    if found.changed:
-        yield f"changed by hand: {found.changed}; what follows is over all of it"
-    start, end = found.measure_s
-    for index, name in enumerate(["up", "down"]):
-        metrics = found.runs[index].metrics
-        if not metrics["forwarded_packets"]:
-            continue
-        yield f"{name}: {_in_words(metrics, end - start)}"
-        ignored = congestion.ignored(
-            found.congestion_controls[index], found.tcp_flows[index], found.congestion_control
-        )
-        if ignored:
-            yield f"{name}: {ignored}"
-        elif missed := gains.missed(found, index):
-            yield f"{name}: {missed}"
-    if found.lateness.p99_s == found.lateness.p99_s:
-        late = short_time(found.lateness.p99_s)
-        yield f"99 % of packets left within {late} of their time"
-
-
-def _in_words(metrics: dict[str, float], span_s: float) -> str:
-    return (
-        f"{metrics['goodput_bps'] / 1e6:.2f} Mbit/s goodput over {span_s:.3g} s, "
-        f"{100 * metrics['utilisation']:.1f} % used, "
-        f"queue {metrics['queue_mean_pkts']:.1f} ± {metrics['queue_std_pkts']:.1f} packets, "
-        f"delay {1e3 * metrics['delay_mean_s']:.1f} ms, "
-        f"{100 * metrics['drop_rate']:.2f} % dropped, {100 * metrics['mark_rate']:.2f} % marked"
-    )
+        known = [environment.get(f"FOREBAY_{end.upper()}{v}") for v in ("", "6")]
+        ends.append(f"{end} {' and '.join(filter(None, known))}")
+    return ", ".join(ends)

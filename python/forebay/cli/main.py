@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from forebay.run import signals
+from forebay.base import signals
 
 if TYPE_CHECKING:
     import typer

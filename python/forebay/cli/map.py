@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forebay.base import signals
+from forebay.base.quantities import DOTS
 from forebay.cli import options
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation
 from forebay.cli.options import (
-    AsJson,
     L4sFlows,
     LawKind,
     NoStore,
+    OutputOptions,
     Packet,
     StoreAt,
-    Style,
     Tcp,
     settings,
 )
-from forebay.control.spans import DOTS
-from forebay.run import signals
 
 if TYPE_CHECKING:
-    from forebay.control.mapped import StabilityMap
+    from forebay.mapping.stability_map import StabilityMap
 
 
+@with_groups
 def stability_map(
     law: LawKind,
     rate: Annotated[str, typer.Option(help="Rate of the link, or a range 5..50Mbit/s.")],
@@ -55,9 +57,8 @@ def stability_map(
     simulate: Annotated[
         int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
     ] = 5,
-    out: Annotated[Path | None, options.out("the map", "results/map-LAW")] = None,
-    as_json: AsJson = False,
-    style: Style = "screen",
+    *,
+    output: Annotated[OutputOptions, Help(out=options.folder("the map", "results/map-LAW"))],
     store: StoreAt = None,
     no_store: NoStore = False,
 ) -> None:
@@ -65,16 +66,11 @@ def stability_map(
 
     Cells without equilibrium have a colour for each reason, and the table says which.
     """
-    from forebay.control import mapped
-    from forebay.report import place
-    from forebay.report import style as styles
+    from forebay.mapping import stability_map as mapped
     from forebay.store import choice
 
-    styles.use(style)
-    if out is None and not as_json:
-        out = Path("results") / f"map-{law}"
-    if out is not None:
-        place.check(out)
+    call = Invocation.begun(output, f"map-{law}")
+    out = call.folder
     axis = "rate" if DOTS in rate else "rtt"
     runs = choice.store(store, without=no_store) if simulate else None
     drawn = mapped.stability_map(
@@ -94,7 +90,7 @@ def stability_map(
     )
     if out is not None:
         _write(drawn, axis, out)
-    if as_json:
+    if call.as_json:
         print(json.dumps(_json(drawn, axis)))
         _end(drawn)
         return
@@ -148,12 +144,8 @@ def _write(drawn: StabilityMap, axis: str, out: Path) -> None:
     """The picture and the cells."""
     import polars as pl
 
-    from forebay.run import parquet
+    from forebay.base.publication import publish
 
-    named = drawn.plot().files("map")
-    out.mkdir(parents=True, exist_ok=True)
-    for name, contents in named.items():
-        (out / name).write_bytes(contents)
     rows, columns = drawn.stable.shape
     table = pl.DataFrame(
         {
@@ -169,4 +161,4 @@ def _write(drawn: StabilityMap, axis: str, out: Path) -> None:
         pl.col("gain_margin_db").fill_nan(None),
         pl.when(pl.col("gain_margin_db").is_not_nan()).then("stable"),
     )
-    parquet.write(table, out / "map.parquet")
+    publish(out, {**drawn.plot().files("map"), "map.parquet": table})

@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from forebay._native import ScenarioError
+from forebay.base import quantities
 from forebay.cli import completion
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from typer.models import OptionInfo
 
 #: Exit status of a command that failed, and of one whose input is at fault, as a law in Python may
-#: be; `forebay.run.signals.status` has that of a stopped one.
+#: be; `forebay.base.signals.status` has that of a stopped one.
 FAILED, BAD_INPUT = 1, 2
 
 
@@ -29,10 +30,9 @@ def buffer(default: str) -> OptionInfo:
     return cast("OptionInfo", typer.Option(help=text, show_default=False))
 
 
-def out(what: str, default: str) -> OptionInfo:
-    """`--out` of a command that writes `what`."""
-    text = f"Folder for {what}; {default} if it is left out."
-    return cast("OptionInfo", typer.Option(help=text, metavar="DIR"))
+def folder(what: str, default: str) -> str:
+    """What `--out` is, of a command that writes `what`."""
+    return f"Folder for {what}; {default} if it is left out."
 
 
 def sets(what: str) -> OptionInfo:
@@ -129,6 +129,38 @@ Threads = Annotated[
 ]
 
 
+Seeds = Annotated[
+    int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N", show_default=False)
+]
+
+
+# Groups of options: a command takes one as a parameter (`groups`).
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Where a command writes, and what it prints."""
+
+    out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    as_json: AsJson = False
+    style: Style = "screen"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(OutputOptions):
+    """As `OutputOptions`, of a command that leaves a page, and replaces no other command's."""
+
+    force: Force = False
+    open_: OpenPage = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How runs are made, and where they are kept."""
+
+    threads: Threads = None
+    store: StoreAt = None
+    no_store: NoStore = False
+
+
 def open_page(page: Path) -> None:
     """Shows a page in the user's browser; does nothing where there is none with a window."""
     import webbrowser
@@ -142,13 +174,7 @@ def open_page(page: Path) -> None:
 
 def settings(sets: Sequence[str] | None) -> dict[str, str]:
     """KEY=VALUE options as a table."""
-    table: dict[str, str] = {}
-    for text in sets or ():
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise ScenarioError(f'--set: found "{text}", allowed: KEY=VALUE')
-        table[key.strip()] = value.strip()
-    return table
+    return dict(quantities.set_pairs(sets or ()))
 
 
 def console(width: int = 120) -> Console:

@@ -5,34 +5,38 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
 from contextlib import ExitStack
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay._native import ScenarioError
-from forebay.cli import options
-from forebay.cli.options import FAILED, NoStore, OpenPage, StoreAt, Threads, console, settings
-from forebay.run import signals
+from forebay.base import signals
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation, repeating
+from forebay.cli.options import (
+    FAILED,
+    OpenPage,
+    OutputOptions,
+    RunOptions,
+    console,
+    open_page,
+    settings,
+)
 
 if TYPE_CHECKING:
-    from forebay.replay.claims import Paper
-    from forebay.replay.verdicts import Verdict
+    from forebay.replays.claims import Paper
+    from forebay.replays.replay import ReplayedPaper
+    from forebay.replays.verdicts import Verdict
 
 
+@with_groups
 def replay(
     paper: Annotated[str, typer.Argument(help="A paper, or all.", metavar="PAPER|all")],
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object per claim; pages are written only with --out."
-        ),
-    ] = False,
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -41,10 +45,14 @@ def replay(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where the pages go; results/replay by default.", metavar="DIR"),
-    ] = None,
+    *,
+    output: Annotated[
+        OutputOptions,
+        Help(
+            out="Where the pages go; results/replay by default.",
+            as_json="Print one JSON object per claim; pages are written only with --out.",
+        ),
+    ],
     page: Annotated[
         Path | None,
         typer.Option(help="With all: write the summary for readers of the papers.", metavar="FILE"),
@@ -58,111 +66,82 @@ def replay(
             metavar="KEY=VALUE",
         ),
     ] = None,
-    threads: Threads = None,
     experiments: Annotated[
         Path | None,
         typer.Option(help="Where the papers' experiments are.", metavar="DIR"),
     ] = None,
     open_: OpenPage = False,
-    store: StoreAt = None,
-    no_store: NoStore = False,
+    made: RunOptions,
 ) -> None:
     """Run the papers' experiments, and lay what they published beside what comes of it.
 
     Runs are kept, so that a second call makes only what has changed.
     """
-    from forebay.replay import claims, runs, summary, verdicts
-    from forebay.report import place
-    from forebay.run import progress
-    from forebay.run.experiment import cores
+    from forebay.base import output_folder, progress
+    from forebay.base.publication import publish_file
+    from forebay.replays import replay as replays
+    from forebay.replays import summary
+    from forebay.runs import execution
     from forebay.store import choice
 
-    papers = _chosen(paper, claims.papers(experiments))
-    if out is None and not as_json:
-        out = Path("results") / "replay"
-    if out is not None:
-        place.check(out)
+    wanted = replays.plan(paper, seeds, settings(set_), experiments)
+    call = Invocation.begun(output, "replay")
     if page is not None:
-        if paper != "all":
+        if paper != replays.ALL:
             raise ScenarioError(f'--page: found with "{paper}", allowed: with "all"')
-        place.check_file(page, "--page")
-    stack = ExitStack()
-    # Claims need the samples of all runs; without a store they are kept for this call alone.
-    kept = choice.store(store, without=no_store) or choice.at(
-        stack.enter_context(tempfile.TemporaryDirectory(prefix="forebay-"))
-    )
-    sets = settings(set_)
-    planned = {one.name: verdicts.plan(one, seeds=seeds, sets=sets) for one in papers}
-    jobs = [
-        job
-        for experiments_of in planned.values()
-        for experiment in experiments_of
-        for reading in experiment.readings.values()
-        for job in reading.jobs
-    ]
-    try:
-        with progress.bar() as watch:
-            runs.make(jobs, kept, threads or cores(), watch)
-        found: list[Verdict] = []
-        for one in papers:
-            of_paper = []
-            for experiment in planned[one.name]:
-                of_reading = verdicts.results(experiment, kept)
-                judged = verdicts.judge(one, experiment, of_reading)
-                of_paper.append((experiment, of_reading, judged))
-                found += judged
-                if as_json:
-                    for verdict in judged:
-                        print(verdict.line(), flush=True)
-            if not as_json:
-                _show(one, [verdict for *_, judged in of_paper for verdict in judged])
-            if out is not None:
-                with progress.status(f"drawing the page of {one.name}"):
-                    from forebay.replay import pages  # draws, which takes a while to load
-
-                    parts = [pages.part(*each) for each in of_paper]
-                    where = pages.write(one, parts, out, _command(one.name, seeds, set_))
-                if not as_json:
-                    print(f"Page: {where}")
-                if open_:
-                    options.open_page(where)
-        if page is not None:
-            page.write_text(summary.page(papers, found), encoding="utf-8")
-    except runs.RunFailedError as failed:
-        print(failed, file=sys.stderr)
-        raise typer.Exit(FAILED) from None
-    except KeyboardInterrupt:
-        there = runs.stored(jobs, kept)
-        count = sum(job.key in there for job in jobs)
-        print(f"interrupted: {count} of {len(jobs)} runs are kept", file=sys.stderr)
-        raise typer.Exit(signals.status()) from None
-    finally:
-        stack.close()
+        output_folder.check_file(page, "--page")
+    with ExitStack() as stack:
+        # Claims need the samples of all runs; without a store they are kept for this call alone.
+        kept = choice.store(made.store, without=made.no_store) or choice.at(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="forebay-"))
+        )
+        try:
+            with progress.bar() as watch:
+                papers = wanted.run(kept, made.threads, watch)
+                found: list[Verdict] = []
+                first = next(papers)
+            for one in chain([first], papers):
+                found += one.verdicts
+                _tell(one, call, repeating("replay", one.paper.name, seeds=seeds, set=set_), open_)
+            if page is not None:
+                publish_file(page, summary.page(wanted.papers, found))
+        except execution.RunFailedError as failed:
+            print(failed, file=sys.stderr)
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            count = execution.count_stored(wanted.readings, kept)
+            total = sum(reading.runs for reading in wanted.readings)
+            print(f"interrupted: {count} of {total} runs are kept", file=sys.stderr)
+            raise typer.Exit(signals.status()) from None
 
 
-def _command(paper: str, seeds: int | None, sets: list[str] | None) -> str:
-    words = ["forebay", "replay", paper]
-    if seeds is not None:
-        words += ["--seeds", str(seeds)]
-    for one in sets or ():
-        words += ["--set", one]
-    return shlex.join(words)
+def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:
+    """Prints a paper's verdicts, and writes its page."""
+    from forebay.base import progress
 
+    if call.as_json:
+        for verdict in found.verdicts:
+            print(verdict.line(), flush=True)
+    else:
+        _show(found.paper, found.verdicts)
+    if call.folder is None:
+        return
+    with progress.status(f"drawing the page of {found.paper.name}"):
+        from forebay.replays import pages  # draws, which takes a while to load
 
-def _chosen(name: str, papers: list[Paper]) -> list[Paper]:
-    chosen = [paper for paper in papers if name in ("all", paper.name)]
-    if not chosen:
-        allowed = ", ".join([*(paper.name for paper in papers), "all"])
-        raise ScenarioError(f'PAPER: found "{name}", allowed: {allowed}')
-    return chosen
+        parts = [pages.part(*each) for each in found.experiments]
+        where = pages.write(found.paper, parts, call.folder, command)
+    call.tell("Page", where)
+    if opens:
+        open_page(where)
 
 
 def _show(paper: Paper, found: list[Verdict]) -> None:
     from rich.text import Text
 
-    from forebay.replay import verdicts
-    from forebay.report import screen
-    from forebay.report.screen import Cell, Column, Group
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.replays import verdicts
 
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
     columns = [
@@ -185,5 +164,5 @@ def _show(paper: Paper, found: list[Verdict]) -> None:
         groups.append(Group(rows, experiment))
     terminal = console(140)
     terminal.print(Text(paper.title, style="bold"))
-    screen.show(terminal, columns, groups)
+    terminal_table.show(terminal, columns, groups)
     terminal.print(f"{len(found)} claims: {verdicts.count(found)}")

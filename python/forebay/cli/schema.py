@@ -1,6 +1,6 @@
 """`forebay schema`: the JSON Schema of a scenario."""
 
-from forebay import _native
+import forebay._native as _native
 
 
 def schema() -> None:

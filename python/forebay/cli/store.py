@@ -22,8 +22,8 @@ HELP = "Look into the store of runs, and tidy it up."
 
 def ls(store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
-    from forebay.report import screen
-    from forebay.report.screen import Cell, Column, Group
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Cell, Column, Group
     from forebay.store.parts import parts
 
     found = _store(store)
@@ -35,7 +35,7 @@ def ls(store: StoreAt = None) -> None:
         rows.append([name, f"{part.runs:,}", _size(part.bytes), sampled])
     terminal = console(80)
     terminal.print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
-    screen.show(terminal, columns, [Group(rows)])
+    terminal_table.show(terminal, columns, [Group(rows)])
 
 
 def show(
@@ -47,8 +47,8 @@ def show(
     """Show the laws and links of the stored runs, or all that is known of one."""
     import polars as pl
 
-    from forebay.report import screen
-    from forebay.report.screen import Cell, Column, Group
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Cell, Column, Group
 
     found = _store(store)
 
@@ -69,7 +69,7 @@ def show(
         ]
         table = found.rows.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
         rows = [[str(value) for value in row] for row in table.iter_rows()]
-        screen.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
+        terminal_table.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
         return
     of_run = pl.col("config").str.starts_with(run)
     table = found.rows.read(lambda: first().filter(of_run).sort("config", "seed").collect())
@@ -77,7 +77,9 @@ def show(
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
     for row in table.drop("classes").iter_rows(named=True):
         rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
-        screen.show(console(80), [Column("column"), Column("value", sentence=True)], [Group(rows)])
+        terminal_table.show(
+            console(80), [Column("column"), Column("value", sentence=True)], [Group(rows)]
+        )
 
 
 def prune(
@@ -105,16 +107,15 @@ def export(
     """Write every run of the present version into one table."""
     import polars as pl
 
-    from forebay.report import place
-    from forebay.run import parquet
+    from forebay.base import output_folder
+    from forebay.base.publication import publish_file
 
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
-    place.check_file(file, "FILE")
+    output_folder.check_file(file, "FILE")
     found = _store(store)
-    unfinished = file.with_name(f".{file.name}.new")
 
-    def write() -> int:
+    def write(unfinished: Path) -> int:
         table = found.scan().sort("law", "config", "seed", "link")
         if file.suffix == ".csv":
             # A cell of CSV holds no list.
@@ -123,12 +124,13 @@ def export(
             table.sink_parquet(unfinished)
         return int(table.select(pl.len()).collect().item())
 
-    try:
-        with parquet.errors_of(file):
-            count = found.rows.read(write)
-        unfinished.rename(file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    count = 0
+
+    def read(unfinished: Path) -> None:
+        nonlocal count
+        count = found.rows.read(lambda: write(unfinished))
+
+    publish_file(file, read)
     print(f"{count:,} rows: {file}")
 
 

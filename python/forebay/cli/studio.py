@@ -42,17 +42,17 @@ def studio(
     ] = False,
 ) -> None:
     """Move a link, its traffic and a law, and watch the loop, in a page of this machine alone."""
-    from forebay.studio import door
-    from forebay.studio.scenario import Base
+    from forebay.studio import address
+    from forebay.studio.scenario import BaseScenario
 
-    base = Base.read(file)
+    base = BaseScenario.from_source(file)
     # What is wrong with it is told here, and not in the page.
     base.plan(base.start, {})
     if link is not None:
         from forebay.studio import live
 
         live.check(link)
-    opened = door.at(port)
+    opened = address.open_port(port)
     print(f"Studio: {opened.address}", flush=True)
     print("It ends with Ctrl-C.", file=sys.stderr, flush=True)
     try:

@@ -6,7 +6,6 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,39 +15,42 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forebay._native import ScenarioError
+from forebay.base import signals
 from forebay.cli import options
+from forebay.cli.groups import with_groups
+from forebay.cli.invocation import Invocation, command_line
 from forebay.cli.options import (
     FAILED,
     Force,
     NoReport,
-    NoStore,
+    OpenPage,
+    ReportOptions,
+    RunOptions,
     ScenarioFile,
     ScenarioKeys,
-    StoreAt,
-    Threads,
+    Seeds,
+    Style,
 )
-from forebay.run import signals
 
 if TYPE_CHECKING:
-    from forebay.run.experiment import Progress
+    from forebay.base.progress import Progress
     from forebay.store.store import Store
-    from forebay.study.growing import Grown
-    from forebay.study.making import Made
-    from forebay.study.points import Points
+    from forebay.studies.growing import Grown
+    from forebay.studies.making import Made
+    from forebay.studies.points import Points
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|min|h)")
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
+@with_groups
 def study(
     file: ScenarioFile,
     law: Annotated[
         list[str] | None, options.laws("Run this law instead of the file's: its kind or label.")
     ] = None,
     set_: ScenarioKeys = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N", show_default=False)
-    ] = None,
+    seeds: Seeds = None,
     add_seeds: Annotated[
         int, typer.Option(help="N seeds more than the file has, or --seeds.", metavar="N", min=0)
     ] = 0,
@@ -84,57 +86,78 @@ def study(
             metavar="ENGINE",
         ),
     ] = "threads",
-    threads: Threads = None,
-    store: StoreAt = None,
-    no_store: NoStore = False,
-    out: Annotated[Path | None, options.out("the page and the frame", "results/study-NAME")] = None,
+    *,
+    made: RunOptions,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=options.folder("the page and the frame", "results/study-NAME"), metavar="DIR"
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON object per run, as `forebay run` does; files are written only "
+            "with --out.",
+        ),
+    ] = False,
     no_report: NoReport = False,
     force: Force = False,
+    style: Style = "screen",
+    open_: OpenPage = False,
 ) -> None:
     """Make the runs of a study that the store does not have, and show what they tell.
 
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
     """
-    from forebay.report import place
-    from forebay.run.experiment import STDIN, cores
+    from forebay.runs.execution import cores
+    from forebay.runs.experiment import STDIN
     from forebay.store import choice
     from forebay.store.designs import Designs
-    from forebay.study import api, growing
-    from forebay.study.points import Points
+    from forebay.studies import api, growing
+    from forebay.studies.points import Points
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
     # Looked into first, and written to once the scenario is known to be sound.
-    runs = choice.of_study(store, without=no_store, look=True)
+    runs = choice.of_study(made.store, without=made.no_store, look=True)
     points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
     points.seeds += add_seeds
     if dry_run:
-        _plan(points, runs, threads or cores())
+        _plan(points, runs, made.threads or cores())
         return
     runs.check_writable()
-    out = out or Path("results") / f"study-{'stdin' if str(file) == STDIN else file.stem}"
-    place.check(out)
-    command = _command(sys.argv[1:])
-    place.claim(out, command, force=force, numbers="study.json", growing=True)
-    with api.engine(on, threads) as engine, _bar() as watch:
+    command = command_line()
+    output = ReportOptions(out=out, as_json=as_json, force=force, style=style, open_=open_)
+    name = f"study-{'stdin' if str(file) == STDIN else file.stem}"
+    call = Invocation.begun(output, name, command, numbers="study.json", growing=True)
+    with api.engine(on, made.threads) as engine, _bar() as watch:
         grown = growing.grow(
             points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
             limit_s=limit_s, retry=retry,
         )  # fmt: skip
-    _end(points, runs, grown, out, command, report=not no_report)
+    _end(points, runs, grown, call, command, report=not no_report)
 
 
 def _end(
-    points: Points, store: Store, grown: Grown, out: Path, command: str, *, report: bool
+    points: Points,
+    store: Store,
+    grown: Grown,
+    call: Invocation,
+    command: str,
+    *,
+    report: bool,
 ) -> None:
-    from forebay.study import files
-    from forebay.study.study import Study
+    from forebay.studies import files
+    from forebay.studies.study import Study
 
     made = grown.made
     print(
         f"{made.made:,} runs made, {made.found:,} were in the store, of {made.wanted:,}; "
-        f"{made.packets / 1e6:.1f} million packets in {made.elapsed_s:.1f} s"
+        f"{made.packets / 1e6:.1f} million packets in {made.elapsed_s:.1f} s",
+        file=sys.stderr if call.as_json else sys.stdout,
     )
     if made.ended_early:
         there = f"{made.found + made.made:,} of {made.wanted:,} runs"
@@ -151,15 +174,18 @@ def _end(
         print(f"{grown.wide:,} intervals are still too wide, with the most seeds", file=sys.stderr)
     if made.found + made.made == 0:
         raise typer.Exit(FAILED)
-    try:
-        for path in files.write(study, out, command, partial=made.spent, report=report):
-            print(path)
-    except KeyboardInterrupt:
-        print(
-            "interrupted while drawing: every run is in the store, and the same command draws",
-            file=sys.stderr,
-        )
-        raise typer.Exit(signals.status()) from None
+    if call.as_json:
+        from forebay.pages import result_files
+
+        for plan, run in study.runs():
+            print(result_files.line(plan, run))
+    if call.folder is not None:
+        with call.drawing("every run is in the store, and the same command draws"):
+            for path in files.write(study, call.folder, command, partial=made.spent, report=report):
+                if not call.as_json:
+                    print(path)
+        if report:
+            call.show(call.folder / files.PAGE)
     if failures.height:
         raise typer.Exit(FAILED)
 
@@ -170,7 +196,7 @@ def _say_failed(faults: dict[str, int]) -> None:
 
 
 def _plan(points: Points, store: Store, cores: int) -> None:
-    from forebay.study.estimate import estimate
+    from forebay.studies.estimate import estimate
 
     found = estimate(points, store, cores)
     about = "" if found.points == found.looked else "about "
@@ -205,16 +231,12 @@ def _seconds(option: str, text: str | None) -> float | None:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def _command(words: list[str]) -> str:
-    return shlex.join(["forebay", *words])
-
-
 @contextmanager
 def _bar() -> Iterator[Callable[[Progress, Made], None]]:
     """Progress with packets and failures."""
     from dataclasses import replace
 
-    from forebay.run import progress
+    from forebay.base import progress
 
     with progress.bar() as watch:
 

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forebay.base import signals
 from forebay.cli import options
-from forebay.cli.options import (
-    FAILED,
-    AsJson,
-    Force,
-    NoStore,
-    OpenPage,
-    Packet,
-    StoreAt,
-    Style,
-    Tcp,
-    Threads,
-    console,
-)
-from forebay.run import signals
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation, command_line
+from forebay.cli.options import FAILED, Packet, ReportOptions, RunOptions, Tcp, console
 
 if TYPE_CHECKING:
-    from forebay.tune import Tuning
+    from forebay.tuning import Tuning
 
 
+@with_groups
 def tune(
     rtt: Annotated[
         str,
@@ -73,43 +63,32 @@ def tune(
         int, typer.Option(help="Packet runs that test the chosen law, at each corner.", metavar="N")
     ] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the search.", metavar="N", min=0)] = 1,
-    threads: Threads = None,
-    out: Annotated[Path | None, options.out("the page and the pictures", "results/tune")] = None,
-    as_json: AsJson = False,
-    force: Force = False,
-    style: Style = "screen",
-    open_: OpenPage = False,
-    store: StoreAt = None,
-    no_store: NoStore = False,
+    *,
+    output: Annotated[
+        ReportOptions, Help(out=options.folder("the page and the pictures", "results/tune"))
+    ],
+    made: RunOptions,
 ) -> None:
     """Tune laws for a range of links, and recommend one: gains, margins, and why."""
-    from forebay.report import place
-    from forebay.report import style as styles
-    from forebay.run import progress
-    from forebay.store import choice
-    from forebay.tune import page, values
-    from forebay.tune import tune as tuned
+    from forebay.base import progress
+    from forebay.tuning import page, values
+    from forebay.tuning import tune as tuned
 
-    styles.use(style)
-    command = shlex.join(["forebay", *sys.argv[1:]])
-    if out is None and not as_json:
-        out = Path("results") / "tune"
-    if out is not None:
-        place.check(out)
-        place.claim(out, command, force=force, numbers=page.JSON)
+    command = command_line()
+    call = Invocation.begun(output, "tune", command, numbers=page.JSON)
+    out = call.folder
     with progress.stages() as watch:
         result = tuned(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, threads, watch,
-            choice.store(store, without=no_store, default=out is not None), trace, tcp,
+            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, made.threads, watch,
+            call.store(made), trace, tcp,
         )  # fmt: skip
     if out is not None and result.searched:
-        try:
-            with progress.status("writing the page"):
-                page.write(result, out, command)
-        except KeyboardInterrupt:
-            print(f"interrupted while drawing: {out / page.JSON} has the numbers", file=sys.stderr)
-            raise typer.Exit(signals.status()) from None
-    if as_json:
+        with (
+            call.drawing(f"{out / page.JSON} has the numbers"),
+            progress.status("writing the page"),
+        ):
+            page.write(result, out, command)
+    if call.as_json:
         print(json.dumps(values.as_json(result)))
     elif result.screened:
         _show(result, out)
@@ -120,8 +99,8 @@ def tune(
         raise typer.Exit(signals.status())
     if result.faults:
         raise typer.Exit(FAILED)
-    if open_ and out is not None and result.searched:
-        options.open_page(out / page.PAGE)
+    if out is not None and result.searched:
+        call.show(out / page.PAGE)
 
 
 def _done(result: Tuning) -> str:
@@ -136,7 +115,7 @@ def _done(result: Tuning) -> str:
 
 
 def _show(result: Tuning, out: Path | None) -> None:
-    from forebay.tune import page, values, words
+    from forebay.tuning import page, values, words
 
     screen = console(100)
     for paragraph in words.reasons(result):

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from forebay.cli import options
-from forebay.cli.options import FAILED, Force, OpenPage, ScenarioKeys, Style, console
-from forebay.run import signals
+from forebay.cli.groups import Help, with_groups
+from forebay.cli.invocation import Invocation, command_line, stopped
+from forebay.cli.options import FAILED, ReportOptions, ScenarioKeys, Seeds, console
 
 if TYPE_CHECKING:
-    from forebay.validate.comparison import Comparison
+    from forebay.validation.comparison import Comparison
 
 
+@with_groups
 def validate(
     file: Annotated[
         list[Path],
@@ -28,10 +29,7 @@ def validate(
         list[str] | None, options.laws("Only this law instead of the file's.", "LAW")
     ] = None,
     set_: ScenarioKeys = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(help="Simulate with seeds 1 to N.", metavar="N", show_default=False),
-    ] = None,
+    seeds: Seeds = None,
     repeats: Annotated[
         int, typer.Option(help="Real runs of each law, in real time.", min=1, metavar="N")
     ] = 3,
@@ -54,109 +52,79 @@ def validate(
     page: Annotated[
         Path | None, typer.Option(help="Write the comparison as Markdown.", metavar="FILE")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the comparison as HTML with its figures, and all runs as JSON and Parquet.",
-            metavar="DIR",
-            show_default=False,
+    *,
+    output: Annotated[
+        ReportOptions,
+        Help(
+            out="Write the comparison as HTML with its figures, and all runs as JSON and Parquet.",
+            as_json="Print one JSON object per law instead of tables.",
         ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per law instead of tables.")
-    ] = False,
-    force: Force = False,
-    style: Style = "screen",
-    open_: OpenPage = False,
+    ],
 ) -> None:
     """Run a scenario simulated and with real flows on a link, and lay both side by side.
 
     Ctrl-C keeps what has finished.
     """
-    from forebay.report import place
-    from forebay.report import style as styles
-    from forebay.report.result import Result
-    from forebay.run import experiment, progress
-    from forebay.validate import comparison, mapping, real
+    from forebay.base import output_folder, progress
+    from forebay.validation import validate as validation
 
-    styles.use(style)
-    command = shlex.join(["forebay", *sys.argv[1:]])
-    read = [experiment.read(one, laws=law, sets=set_ or (), seeds=seeds) for one in file]
-    plans = [mapping.link_plans(one) for one in read]
-    # All files are checked before the first run takes its time.
-    for plan in (plan for of_file in plans for plan in of_file):
-        plan.settings(1, void_lateness, void_rate)
+    command = command_line()
     if page is not None:
-        place.check_file(page, "--page")
-    if out is not None:
-        place.check(out)
-        place.claim(out, command, force=force)
-    if any(plan.flows for of_file in plans for plan in of_file) and shutil.which("iperf3") is None:
-        print("forebay validate: iperf3 is not here: apt-get install iperf3", file=sys.stderr)
-        raise typer.Exit(FAILED)
-    found: list[Comparison] = []
-    done, wanted = 0, repeats * sum(map(len, plans))
-    interrupted, failure = False, ""
-    for one, of_file in zip(read, plans, strict=True):
-        execution = experiment.execute(one)
-        if execution.interrupted:
-            interrupted = True
-            break
-        if execution.faults:
-            failure = experiment.fault_in_words(one.plan, execution.faults[0])
-            break
-        with progress.bar(what="real runs") as watch:
-            attempts = real.run(
-                of_file,
-                repeats,
-                attempts=attempts_,
-                links=links,
-                void_lateness=void_lateness,
-                void_rate=void_rate,
-                watch=watch,
-            )
-        done += len(attempts.finished)
-        if attempts.finished:
-            found.append(comparison.compare(Result(one, execution), attempts))
-        interrupted, failure = attempts.interrupted, attempts.failure
-        if interrupted or failure:
-            break
-    if found:
-        if page is not None or out is not None:
-            from forebay.validate import page as pages
-
-            # First what has the runs.
-            if out is not None:
-                try:
-                    with progress.status("writing the report"):
-                        pages.write(found, out, command, void_lateness, void_rate)
-                except KeyboardInterrupt:
-                    print(f"interrupted while drawing: {out} has the numbers", file=sys.stderr)
-                    raise typer.Exit(signals.status()) from None
-            if page is not None:
-                text = pages.markdown(found, command, void_lateness, void_rate)
-                page.write_text(text, encoding="utf-8")
-        for one_found in found:
-            _print(one_found, as_json)
-        if not as_json:
-            for name, where in [("Page", page), ("Report", out and out / "report.html")]:
-                if where is not None:
-                    print(f"{name}: {where}")
-        if open_ and out is not None:
-            options.open_page(out / "report.html")
-    if interrupted or failure:
-        if failure:
-            print(f"forebay validate: {failure}", file=sys.stderr)
-        print(
-            f"{'interrupted' if interrupted else 'stopped'}: {done} of {wanted} real "
-            f"run{'' if wanted == 1 else 's'} had finished{' and are reported' if found else ''}",
-            file=sys.stderr,
+        output_folder.check_file(page, "--page")
+    call = Invocation.begun(output, None, command)
+    try:
+        made = validation.validate(
+            file, law, set_ or (), seeds, repeats, attempts_, links, void_lateness, void_rate,
+            partial(progress.bar, what="real runs"),
+        )  # fmt: skip
+    except validation.MissingProgramError as error:
+        print(f"forebay validate: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    if made.comparisons:
+        _report(made.comparisons, call, page, command, (void_lateness, void_rate))
+    if made.failure:
+        print(f"forebay validate: {made.failure}", file=sys.stderr)
+    if made.interrupted or made.failure:
+        raise stopped(
+            made.finished,
+            made.wanted,
+            interrupted=made.interrupted,
+            reported=bool(made.comparisons),
+            what="real run",
         )
-        raise typer.Exit(signals.status() if interrupted else FAILED)
+
+
+def _report(
+    found: list[Comparison],
+    call: Invocation,
+    page: Path | None,
+    command: str,
+    void: tuple[str, str],
+) -> None:
+    """Writes what was asked for, first what has the runs, and prints the tables."""
+    from forebay.base import progress
+    from forebay.base.publication import publish_file
+
+    if page is not None or call.folder is not None:
+        from forebay.validation import page as pages
+
+        if call.folder is not None:
+            kept = f"{call.folder} has the numbers"
+            with call.drawing(kept), progress.status("writing the report"):
+                pages.write(found, call.folder, command, *void)
+        if page is not None:
+            publish_file(page, pages.markdown(found, command, *void))
+    for one in found:
+        _print(one, call.as_json)
+    if page is not None:
+        call.tell("Page", page)
+    if call.folder is not None:
+        call.tell("Report", call.folder / "report.html")
+        call.show(call.folder / "report.html")
 
 
 def _print(found: Comparison, as_json: bool) -> None:
-    from forebay.report.files import finite
+    from forebay.pages.result_files import finite
 
     if as_json:
         for row in found.rows:
@@ -166,9 +134,9 @@ def _print(found: Comparison, as_json: bool) -> None:
             }
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
-    from forebay.report import screen
-    from forebay.report.screen import Column, Group
-    from forebay.validate.comparison import METRICS
+    from forebay.base import terminal_table
+    from forebay.base.terminal_table import Column, Group
+    from forebay.validation.comparison import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
     columns = [
@@ -186,7 +154,7 @@ def _print(found: Comparison, as_json: bool) -> None:
             ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
         ]
     terminal = console(160)
-    screen.show(terminal, columns, [Group(rows, found.title)], keys=2)
+    terminal_table.show(terminal, columns, [Group(rows, found.title)], keys=2)
     terminal.print(f"{found.count()}.")
     for row in found.rows:
         if row.void:

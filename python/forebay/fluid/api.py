@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from forebay import _native
+import forebay._native as _native
 from forebay.fluid.model import Model
 from forebay.fluid.traces import Traces
-from forebay.run import auto, experiment
+from forebay.runs import execution, experiment
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
-    from forebay.run.experiment import Source
+    from forebay.base.quantities import Sets
+    from forebay.runs.experiment import Source
+    from forebay.scenarios.python_laws import Prototype
 
 
 def run(model: Model) -> FluidTrace:
@@ -22,7 +24,7 @@ def run(model: Model) -> FluidTrace:
     `probability` (signals per packet that the law asks for, its mean since the last sample),
     `window_pkts` and `rtt_s` (of one flow). Raises `ScenarioError` for an impossible model.
     """
-    return experiment.unbroken(lambda: _native.fluid_run(model))
+    return execution.unbroken(lambda: _native.fluid_run(model))
 
 
 def halving(model: Model) -> dict[str, float]:
@@ -30,39 +32,23 @@ def halving(model: Model) -> dict[str, float]:
 
     Keys: "queue_pkts", "window_pkts", "probability". Raises `ScenarioError` as `run`.
     """
-    return experiment.unbroken(lambda: _native.fluid_halving(model))
+    return execution.unbroken(lambda: _native.fluid_halving(model))
 
 
 def scenario(
     path: Source,
     *,
-    laws: Sequence[str] = (),
-    sets: Sequence[tuple[str, str]] = (),
+    laws: Sequence[str | Prototype] = (),
+    sets: Sets = (),
     sawtooth: bool = False,
     step: str = "auto",
 ) -> Traces:
     """Runs every law at every point of a scenario as a fluid; see `run`.
 
-    laws: names, to run instead of the file's; sets: keys and values to set on top of it;
-    sawtooth: as in `Class`; step: as in `Model`.
+    path, laws, sets: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in `Model`.
 
     Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
     long-lived TCP flows (ftp) with packets of one size.
     """
-    name, text = experiment.text_of(path)
-    text, left, _ = auto.resolved(text, name, sets, laws, experiment.beside(name))
-    traces = experiment.unbroken(
-        lambda: _native.fluid_scenario(
-            text,
-            name,
-            sets=left,
-            laws=list(laws),
-            sawtooth=sawtooth,
-            step=step,
-            read=experiment.beside(name),
-        )
-    )
-    # The set-points that pictures show; standard input is read once.
-    source = text.decode() if name == experiment.STDIN else path
-    texts = [f"{key}={value}" for key, value in sets]
-    return Traces(traces, experiment.read(source, laws=laws, sets=texts).plan)
+    plan = experiment.read(path, laws=laws, sets=sets).plan
+    return Traces(execution.unbroken(lambda: plan.fluid(sawtooth=sawtooth, step=step)), plan)

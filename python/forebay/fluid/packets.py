@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.fluid import api
+from forebay.base import quantities
+from forebay.figures.over_time import target_pkts
+from forebay.figures.parts import TARGET
+from forebay.figures.plot import Plot, styled
+from forebay.figures.style import COLOURS
 from forebay.fluid.response import response
-from forebay.report import plots, words
-from forebay.run.api import run
+from forebay.results.run import run
+from forebay.runs import descriptions, execution, experiment
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
-    from forebay.report.result import Result
-    from forebay.run.experiment import Source
+    from forebay.base.quantities import Sets
+    from forebay.results.result import Result
+    from forebay.runs.experiment import Source
+    from forebay.scenarios.python_laws import Prototype
 
 Floats = NDArray[np.float64]
 
@@ -88,8 +94,8 @@ class Comparison:
 def compare(
     path: Source,
     *,
-    laws: Sequence[str] = (),
-    sets: Sequence[tuple[str, str]] = (),
+    laws: Sequence[str | Prototype] = (),
+    sets: Sets = (),
     seeds: int | None = None,
     step_s: float | None = None,
 ) -> list[Comparison]:
@@ -100,11 +106,12 @@ def compare(
 
     Raises `ScenarioError` as `forebay.fluid.scenario` does.
     """
+    plan = experiment.read(path, laws=laws, sets=sets).plan
     fluids = {
-        name: api.scenario(path, laws=laws, sets=sets, sawtooth=name == "sawtooth")
+        name: execution.unbroken(partial(plan.fluid, sawtooth=name == "sawtooth"))
         for name in NAMES[1:]
     }
-    texts = [f"{key}={value}" for key, value in sets]
+    texts = [f"{key}={value}" for key, value in quantities.set_pairs(sets)]
     result = run(path, laws or None, [*texts, "windows=true"], seeds)
     points = {point.label: point for point in result.plan.points}
     comparisons = []
@@ -124,8 +131,8 @@ def compare(
                 point.measure_s,
                 point.duration_s,
                 step_s,
-                words.point(point),
-                plots.target_pkts(point, law, point.links[0]),
+                descriptions.point(point),
+                target_pkts(point, law, point.links[0]),
             )
         )
     return comparisons
@@ -165,33 +172,30 @@ def _packets(result: Result, like: FluidTrace) -> Line:
     )
 
 
-def figure(comparisons: Sequence[Comparison]) -> plots.Plot:
+@styled
+def figure(comparisons: Sequence[Comparison]) -> Plot:
     """Queue and probability of one law, a column per point."""
-    with mpl.rc_context(plots.STYLE):
-        drawn = plots.Plot(figsize=(3.6 * len(comparisons) + 0.8, 4.6), layout="constrained")
-        axes = drawn.subplots(2, len(comparisons), squeeze=False, sharex="col")
-        for column, comparison in enumerate(comparisons):
-            upper, lower = axes[0, column], axes[1, column]
-            for colour, line, name in zip(plots.COLOURS, comparison.lines, LEGEND, strict=False):
-                packets = line.name == NAMES[0]
-                style = {"color": colour, "linewidth": 0.7 if packets else 1.2}
-                upper.plot(line.time_s, line.queue_pkts, label=name, **style)
-                shown = _smooth(line) if packets else line.probability
-                lower.plot(line.time_s, shown, **style)
-            if comparison.target_pkts is not None:
-                target = {**plots.TARGET_STYLE, "zorder": 1}
-                upper.axhline(comparison.target_pkts, label="set-point", **target)
-            upper.set_title(comparison.title or comparison.law)
-            upper.set_ylim(bottom=0)
-            settled = max(float(np.median(line.probability)) for line in comparison.lines)
-            lower.set_ylim(0, max(2.5 * settled, 1e-4))
-            lower.set_xlabel("Time [s]")
-            if comparison.step_s is not None:
-                lower.set_xlim(0.8 * comparison.step_s, comparison.duration_s)
-        axes[0, 0].set_ylabel("Queue [packets]")
-        axes[1, 0].set_ylabel("Signal probability")
-        axes[0, -1].legend()
-        drawn.suptitle(f"{comparisons[0].law}: packets, and two fluid models", x=0.01, ha="left")
+    drawn = Plot(figsize=(3.6 * len(comparisons) + 0.8, 4.6), layout="constrained")
+    axes = drawn.subplots(2, len(comparisons), squeeze=False, sharex="col")
+    for comparison, (upper, lower) in zip(comparisons, axes.T, strict=True):
+        for colour, line, name in zip(COLOURS, comparison.lines, LEGEND, strict=False):
+            packets = line.name == NAMES[0]
+            look: dict[str, Any] = {"color": colour, "linewidth": 0.7 if packets else 1.2}
+            upper.plot(line.time_s, line.queue_pkts, label=name, **look)
+            lower.plot(line.time_s, _smooth(line) if packets else line.probability, **look)
+        if comparison.target_pkts is not None:
+            upper.axhline(comparison.target_pkts, label="set-point", zorder=1, **TARGET)
+        upper.set_title(comparison.title or comparison.law)
+        upper.set_ylim(bottom=0)
+        settled = max(float(np.median(line.probability)) for line in comparison.lines)
+        lower.set_ylim(0, max(2.5 * settled, 1e-4))
+        lower.set_xlabel("Time [s]")
+        if comparison.step_s is not None:
+            lower.set_xlim(0.8 * comparison.step_s, comparison.duration_s)
+    axes[0, 0].set_ylabel("Queue [packets]")
+    axes[1, 0].set_ylabel("Signal probability")
+    axes[0, -1].legend()
+    drawn.suptitle(f"{comparisons[0].law}: packets, and two fluid models", x=0.01, ha="left")
     return drawn
 
 

@@ -9,15 +9,15 @@ from forebay._native import FluidTrace
 
 if TYPE_CHECKING:
     from forebay._native import Plan
-    from forebay.report.plots import Plot
+    from forebay.figures.plot import Plot
 
 
 class Traces(list[FluidTrace]):
     """Fluid runs, one for each law and point; in a notebook they show means and one picture."""
 
-    def __init__(self, traces: Iterable[FluidTrace], plan: Plan | None = None) -> None:
+    def __init__(self, traces: Iterable[FluidTrace], plan: Plan) -> None:
         super().__init__(traces)
-        self._plan = plan
+        self.plan = plan
 
     def plot(self, law: str | None = None) -> Plot:
         """Queue, window and probability over time of one law, the first if None; a column for
@@ -28,10 +28,10 @@ class Traces(list[FluidTrace]):
         if law is not None and law not in laws:
             raise ValueError(f'law: found "{law}", allowed: {", ".join(laws)}')
         chosen = laws[0] if law is None else law
-        return picture.draw([trace for trace in self if trace.law == chosen], self._plan)
+        return picture.draw([trace for trace in self if trace.law == chosen], self.plan)
 
     def _repr_html_(self) -> str:
-        from forebay.report import shown
+        from forebay.pages import notebook
 
         rows = []
         for trace in self:
@@ -47,4 +47,4 @@ class Traces(list[FluidTrace]):
             )
         heads = ["law", "point", "queue [packets]", "probability", "window [packets]"]
         title = "Fluid model: means over the second half"
-        return shown.html(title, heads, rows, self.plot() if self else None)
+        return notebook.html(title, heads, rows, self.plot() if self else None)

@@ -6,13 +6,13 @@ import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from forebay._native import ScenarioError, __version__
+from forebay.base.suggestions import hint
 
 #: Fields of BibTeX in the order in which they are printed.
 FIELDS = (
@@ -124,10 +124,8 @@ def named(names: Sequence[str]) -> list[Reference]:
     known = {name for it in references() for name in (*it.of, it.paper, it.key) if name}
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f' (did you mean "{near[0]}"?)' if near else ""
             allowed = "a law, a queue, a sender, a paper, a scenario file or a folder of results"
-            raise ScenarioError(f'NAME: found "{name}", allowed: {allowed}{hint}')
+            raise ScenarioError(f'NAME: found "{name}", allowed: {allowed}{hint(name, known)}')
     return [it for it in references() if wanted & {*it.of, it.paper, it.key}]
 
 

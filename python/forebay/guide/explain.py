@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from forebay import _native, units
+import forebay._native as _native
 from forebay._native import ScenarioError
+from forebay.base import quantities, registries
+from forebay.base.suggestions import hint
 
 if TYPE_CHECKING:
     from forebay._native import KeyInfo, ParamInfo
@@ -60,10 +61,8 @@ def find(text: str) -> list[Entry]:
         exact = [it for it in found if "." in plain and _plain(it.path) == plain]
         if found:
             return exact or found
-    near = get_close_matches(wanted, names(), 3)
-    hint = f" (did you mean {' or '.join(map(repr, near))}?)".replace("'", '"') if near else ""
     allowed = "a key of a scenario, a parameter, an option, a law, a queue, a sender or a metric"
-    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint}')
+    raise ScenarioError(f'KEY: found "{text}", allowed: {allowed}{hint(wanted, names(), 3)}')
 
 
 def _plain(name: str) -> str:
@@ -114,7 +113,7 @@ def _keys() -> Iterator[Entry]:
                 ("unit", key["unit"]),
                 ("default", REQUIRED if key["required"] else key["default"] or ""),
                 ("allowed", key["allowed"]),
-                ("range", units.interval(key["min"], key["max"], key["unit"])),
+                ("range", quantities.interval(key["min"], key["max"], key["unit"])),
             ),
             _set_example(part, kind, key["name"], key["default"]),
             "docs/scenario.md",
@@ -147,8 +146,7 @@ def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
 
 def _registries() -> Iterator[Entry]:
     """Laws and queues, and their parameters."""
-    for law in _native.laws():
-        name = law["name"]
+    for name, law in registries.laws().items():
         params = ", ".join(param["name"] for param in law["params"])
         facts = _facts(("source", law["source"]), ("set-point", law["set_point"] or ""))
         yield Entry(
@@ -163,8 +161,7 @@ def _registries() -> Iterator[Entry]:
             _param(f"law.{name}", f"the law {name}", param, "docs/laws.md")
             for param in law["params"]
         )
-    for queue in _native.queues():
-        name = queue["name"]
+    for name, queue in registries.queues().items():
         params = ", ".join(param["name"] for param in queue["params"])
         yield Entry(
             f"queue.{name}",
@@ -191,7 +188,7 @@ def _param(owner: str, where: str, param: ParamInfo, page: str) -> Entry:
         _facts(
             ("unit", param["unit"]),
             ("default", default),
-            ("range", units.interval(param["min"], param["max"], param["unit"])),
+            ("range", quantities.interval(param["min"], param["max"], param["unit"])),
         ),
         example if owner.startswith("law.") and param["default"] is not None else "",
         page,
@@ -199,8 +196,7 @@ def _param(owner: str, where: str, param: ParamInfo, page: str) -> Entry:
 
 
 def _senders() -> Iterator[Entry]:
-    for sender in _native.senders():
-        name = sender["name"]
+    for name, sender in registries.senders().items():
         yield Entry(
             f"tcp.{name}",
             "a sender of TCP",

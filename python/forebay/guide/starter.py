@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from forebay import _native
+import forebay._native as _native
+from forebay.base import registries
 
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")
@@ -36,7 +37,7 @@ class Starter:
     laws: Sequence[str]
 
     @staticmethod
-    def of(
+    def for_options(
         name: str,
         rate: str | None = None,
         rtts: Sequence[str] | None = None,
@@ -133,7 +134,7 @@ SWEEP = """\
 
 def _gains(name: str) -> list[str]:
     """Numbers for this link, where the law's own are packets, which fit the link of a paper."""
-    law = next((law for law in _native.laws() if law["name"] == name), None)
+    law = registries.laws().get(name)
     defaults = [param["default_text"] for param in law["params"]] if law else []
     if not any(PACKETS.fullmatch(text) for text in defaults):
         return []

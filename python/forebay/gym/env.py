@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from forebay._native import Observed, ScenarioError, Session, Step
 from forebay.gym.rewards import REWARDS, Reward, Seen
-from forebay.run.experiment import Source
-from forebay.run.sessions import session
+from forebay.runs.experiment import Source
+from forebay.runs.sessions import session
 
 #: Runs where no other scenario is given: 20 long flows.
 DEFAULT = """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from forebay import _native
+import forebay._native as _native
 from forebay.store.keys import DIGEST_BYTES
 from forebay.store.segments import Segments
 
@@ -23,17 +23,24 @@ if TYPE_CHECKING:
 DESIGNS = "designs"
 #: The digest of what a design depends on, and its numbers by their names, as JSON.
 SCHEMA = {"design": pl.String, "numbers": pl.String}
+#: The folders whose code decides a design.
+DESIGNING = ("base", "scenarios", "theory")
 #: New ones are written so often.
 FLUSH_S = 1.0
+
+
+def sources() -> list[Path]:
+    """The code that designs."""
+    package = Path(__file__).parents[1]
+    files = sorted(file for room in DESIGNING for file in (package / room).rglob("*.py"))
+    return [*files, package / "runs" / "automatic_gains.py", Path(_native.__file__)]
 
 
 @cache
 def version() -> str:
     """Of the code that designs: of another one, nothing is found."""
     hash_ = hashlib.blake2b(digest_size=6)
-    package = Path(__file__).parents[1]
-    files = sorted(file for of in ("control", "run") for file in (package / of).glob("*.py"))
-    for file in [*files, Path(_native.__file__)]:
+    for file in sources():
         hash_.update(hashlib.blake2b(file.read_bytes()).digest())
     return hash_.hexdigest()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from forebay._native import RESULTS_VERSION
-from forebay.run.metrics import CLASS_METRICS, COST, METRICS
+from forebay.base.metrics import CLASS_METRICS, COST, METRICS
 
 if TYPE_CHECKING:
     from forebay._native import Observed, Plan, Run

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from forebay._native import ScenarioError
-from forebay.run.metrics import CLASS_METRICS, COST, METRICS
+from forebay.base.metrics import CLASS_METRICS, COST, METRICS
 from forebay.store import details, rows
 from forebay.store.details import File, Link, OfClass, StoredRun
 from forebay.store.place import Folder, Remote

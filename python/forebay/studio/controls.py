@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from forebay import _native, units
+import forebay._native as _native
 from forebay._native import ScenarioError
+from forebay.base import quantities, registries
 
 if TYPE_CHECKING:
     from forebay._native import ParamInfo
@@ -72,14 +73,14 @@ class Control:
     def write(self, value: Any) -> str:
         """The text of a value."""
         write: dict[str, Callable[[Any], str]] = {
-            "rate": units.rate,
-            "time": units.time,
-            "queue": units.packets,
-            "size": units.size,
+            "rate": quantities.rate,
+            "time": quantities.time,
+            "queue": quantities.packets,
+            "size": quantities.size,
             "share": lambda share: f"{share:.6g}",
         }
         whole = self.kind in ("queue", "size", "whole")
-        return write.get(self.kind, units.plain)(round(value) if whole else value)
+        return write.get(self.kind, quantities.plain)(round(value) if whole else value)
 
     def _wrong(self, text: str, allowed: str) -> ScenarioError:
         return ScenarioError(f'{self.key}: found "{text}", allowed: {allowed}')
@@ -113,7 +114,7 @@ EVENTS = [
     ("slower", "half the rate"),
     ("faster", "twice the rate"),
 ]
-SENDERS = [(sender["name"], sender["name"]) for sender in _native.senders()]
+SENDERS = [(name, name) for name in registries.senders()]
 
 CONTROLS = [
     Control(

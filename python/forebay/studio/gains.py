@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
-from forebay.control.link import PLAIN, Link
+from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
 
 if TYPE_CHECKING:
-    from forebay.studio.state import Choice, State
+    from forebay.studio.state import LawChoice, State
 
 Params = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Settled:
+class LawSettings:
     """A law with the parameters that it runs with.
 
     reason: why its gains are not those of its design rule, although that was asked for.
@@ -27,37 +27,37 @@ class Settled:
     notes: tuple[str, ...] = ()
 
 
-def settle(choice: Choice, state: State) -> Settled:
+def gains_for(choice: LawChoice, state: State) -> LawSettings:
     """The gains by the law's design rule where they are wanted, or else as they were given."""
     given = list(choice.params)
     if not choice.designed:
-        return Settled(given)
+        return LawSettings(given)
     # scipy takes a third of a second to load, which gains by hand need not wait for.
-    from forebay.control import designed
+    from forebay.theory.design import designed_law
 
     asked = dict([*given, *choice.goals])
     try:
         try:
-            made = designed.once(choice.kind, _link(state, choice.target), asked)
+            made = designed_law.design_once(choice.kind, _link(state, choice.target), asked)
         except ScenarioError:
             if not state.link.groups:
                 raise
             # What suits no other sender may suit Reno, as with `gains = "auto"`.
-            made = designed.once(choice.kind, _link(state, choice.target, PLAIN), asked)
+            made = designed_law.design_once(choice.kind, _link(state, choice.target, PLAIN), asked)
     except ScenarioError as error:
-        return Settled(given, plain(error))
-    return Settled(made.params, "", tuple(made.notes))
+        return LawSettings(given, plain(error))
+    return LawSettings(made.params, "", tuple(made.notes))
 
 
-def settle_all(state: State) -> dict[str, Settled]:
+def all_gains(state: State) -> dict[str, LawSettings]:
     """Of each side that has a law."""
-    return {side: settle(choice, state) for side, choice in state.choices}
+    return {side: gains_for(choice, state) for side, choice in state.choices}
 
 
-def _link(state: State, target: str | None, tcp: str | None = None) -> Link:
+def _link(state: State, target: str | None, tcp: str | None = None) -> LoadedLink:
     """The link with the set-point that was given, or a quarter of its bandwidth-delay product."""
     base = state.link
-    return Link.of(
+    return LoadedLink.from_texts(
         base.rate,
         base.packet,
         base.flows,

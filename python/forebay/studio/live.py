@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forebay._native import ScenarioError
+from forebay.base.link_metrics import link_samples
 
 WAYS = ("up", "down")
 #: Time between two looks; the link has a new picture five times a second.
@@ -19,8 +20,6 @@ EVERY_S = 0.2
 PATIENCE_S = 5.0
 
 #: A sample as Prometheus has it: name, labels, value.
-SAMPLE = re.compile(r"^forebay_link_(\w+)\{([^}]*)\} (\S+)$", re.MULTILINE)
-LABEL = re.compile(r'(\w+)="([^"]*)"')
 #: What a request may hold: a key, and a value without a space.
 KEY, VALUE = re.compile(r"[\w-]{1,60}"), re.compile(r"[\w./+-]{1,60}")
 
@@ -28,7 +27,7 @@ Samples = dict[tuple[str, str, str], float]
 
 
 @dataclass
-class Link:
+class LiveLink:
     """A link that runs, by the path of its socket. One connection for each page."""
 
     path: Path
@@ -86,7 +85,7 @@ def check(path: Path) -> None:
     """Raises `ScenarioError` where no link answers."""
 
     async def look() -> None:
-        link = Link(path)
+        link = LiveLink(path)
         await link.look()
         link.close()
 
@@ -102,13 +101,12 @@ def check(path: Path) -> None:
 def _samples(text: str) -> Samples:
     """By name, direction, and what else tells samples of a name apart."""
     found = {}
-    for name, labels, value in SAMPLE.findall(text):
-        pairs = dict(LABEL.findall(labels))
-        if "class" in pairs:
+    for sample in link_samples(text):
+        labels = sample.labels
+        if "class" in labels:
             continue
-        way = pairs.get("direction", "")
-        rest = pairs.get("quantile") or pairs.get("reason") or pairs.get("name") or ""
-        found[name, way, rest] = float(value)
+        rest = labels.get("quantile") or labels.get("reason") or labels.get("name") or ""
+        found[sample.name, labels.get("direction", ""), rest] = sample.value
     return found
 
 

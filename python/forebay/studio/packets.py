@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.run import experiment, memory, settled
-from forebay.run.metrics import METRICS
+from forebay.base import quantities
+from forebay.base.metrics import METRICS
+from forebay.runs import execution, memory, steady_state
 
 if TYPE_CHECKING:
     from forebay._native import Plan, PointInfo, Run
@@ -52,9 +53,9 @@ class Outdated(Exception):  # noqa: N818 - nothing is wrong
 
 def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
     """One run for each law. Raises `Outdated`, and `ScenarioError` for a run that fails."""
-    memory.check(plan, experiment.cores(), samples=True)
+    memory.check(plan, execution.cores(), samples=True)
     wanted = {(0, law, seed) for law in range(len(plan.laws))}
-    batch = plan.start(experiment.cores(), only=wanted)
+    batch = plan.start(execution.cores(), only=wanted)
     start = time.monotonic()
     try:
         while not batch.done:
@@ -69,7 +70,7 @@ def run(plan: Plan, seed: int, outdated: Callable[[], bool]) -> list[Run]:
         batch.cancel()
     runs, faults = batch.take()
     if faults:
-        raise ScenarioError(experiment.fault_in_words(plan, faults[0]))
+        raise ScenarioError(execution.fault_in_words(plan, faults[0]))
     return sorted(runs, key=lambda run: run.law)
 
 
@@ -130,7 +131,7 @@ def _law(point: PointInfo, run: Run, bins: int, delays_s: Floats) -> dict[str, A
         "signalled_pct": _rounded(lost + marked, 3),
         "throughput_mbps": _rounded(8e-6 * _sums(samples["departed_bytes"]) / part_s, 3),
         "delay_share_pct": _rounded(_shares(run, delays_s), 2),
-        "numbers": {name: _finite(run.metrics[name]) for name in NUMBERS},
+        "numbers": {name: quantities.finite(run.metrics[name]) for name in NUMBERS},
     }
 
 
@@ -139,7 +140,7 @@ def warnings(plan: Plan, runs: list[Run]) -> list[str]:
     before it had settled, or that missed its set-point."""
     point = plan.points[0]
     groups = [(0, point, point.laws[run.law], [run]) for run in runs]
-    return [f"{found.law}: {found.text}" for found, _ in settled.warnings(groups)]
+    return [f"{found.law}: {found.text}" for found, _ in steady_state.warnings(groups)]
 
 
 def numbers() -> list[dict[str, Any]]:
@@ -189,10 +190,6 @@ def _quantile_s(run: Run, share: float) -> float:
     if not len(counts) or counts[-1] == 0:
         return 0.0
     return float(run.delay_s[np.searchsorted(counts, share * counts[-1])])
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def _rounded(values: NDArray[Any], digits: int) -> list[float | None]:

@@ -16,12 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forebay import _native, units
+import forebay._native as _native
 from forebay._native import ScenarioError
-from forebay.run import auto, experiment
-from forebay.run.scenario import ACCESS_BPS, Law, typed
+from forebay.base import quantities, registries
+from forebay.runs import automatic_gains, experiment
+from forebay.scenarios.builder import ACCESS_BPS, Law, typed
 from forebay.studio.controls import BY_KEY
-from forebay.studio.state import SIDES, Choice, State, has_rule, kinds
+from forebay.studio.state import SIDES, LawChoice, State
 
 if TYPE_CHECKING:
     from forebay._native import Plan, PointInfo
@@ -43,7 +44,7 @@ CHANGES = {
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseScenario:
     """The scenario that the studio was started with.
 
     name: of its file; a remark says what of it the page leaves out.
@@ -60,17 +61,17 @@ class Base:
     designed: frozenset[int]
 
     @staticmethod
-    def read(source: str | os.PathLike[str] | None) -> Base:
+    def from_source(source: str | os.PathLike[str] | None) -> BaseScenario:
         """Reads a scenario file, or the studio's own. Raises `ScenarioError`."""
         name, contents = experiment.text_of(source or START)
         read = experiment.beside(name)
-        asked = experiment.expanded(contents, name)
-        contents, _, _ = auto.resolved(asked, name, read=read)
         # It reads the file with all its rules; what follows takes the same tables.
         plan = _native.plan(contents, name, read=read)
-        tables = tomllib.loads(contents.decode())
-        laws = tomllib.loads(asked.decode()).get("law", [])
-        designed = frozenset(i for i, law in enumerate(laws) if auto.asks((), i, law))
+        text = contents.decode()
+        if plan.designed:
+            text = automatic_gains.written(text, plan.designed)
+        tables = tomllib.loads(text)
+        designed = frozenset(law.law for law in plan.designed)
         point = plan.points[0]
         mains = [
             i for i, it in enumerate(point.traffic) if it.tcp is not None and not _short(it.kind)
@@ -83,11 +84,13 @@ class Base:
         if len(plan.laws) > len(SIDES):
             left_out.append(f"{len(plan.laws) - len(SIDES)} more laws")
         remark = f"Not shown: {' and '.join(left_out)}." if left_out else ""
+        if "sweep" in tables:
+            tables["sweep"] = {}
         for key, value in point.settings.items():
             _place(tables, key, value)
         if "sweep" in tables and not tables["sweep"]:
             del tables["sweep"]
-        return Base(name, contents.decode(), tables, point, mains[0], remark, designed)
+        return BaseScenario(name, text, tables, point, mains[0], remark, designed)
 
     @property
     def label(self) -> str:
@@ -127,17 +130,16 @@ class Base:
                 )
         return state
 
-    def _choice(self, index: int) -> Choice:
+    def _choice(self, index: int) -> LawChoice:
         table = self.tables["law"][index]
-        if table["kind"] not in kinds():
+        if table["kind"] not in registries.laws():
             raise ScenarioError(
                 f'{self.name}: law: found "{table["kind"]}", allowed in the studio: a law of '
                 "forebay laws"
             )
-        params = [(k, units.plain(v)) for k, v in table.items() if k not in NOT_PARAMS]
-        return Choice(
-            table["kind"], index in self.designed and has_rule(table["kind"]), tuple(sorted(params))
-        )
+        params = [(k, quantities.plain(v)) for k, v in table.items() if k not in NOT_PARAMS]
+        designed = index in self.designed and registries.law(table["kind"])["has_rule"]
+        return LawChoice(table["kind"], designed, tuple(sorted(params)))
 
     def tables_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> Tables:
         """The scenario of a state; `laws` has the parameters of each side."""
@@ -152,6 +154,8 @@ class Base:
             # A sweep was resolved: its first values stand where they belong.
             if key not in self.tables:
                 del document[key]
+        if "sweep" in document:
+            document["sweep"] = tomlkit.table()
         for key, value in self.point.settings.items():
             _place(document, key, value)
         text = tomlkit.dumps(self._apply(document, state, laws))
@@ -160,7 +164,7 @@ class Base:
 
     def text_of(self, state: State, laws: Mapping[str, list[tuple[str, str]]]) -> bytes:
         """The same in short, to be run."""
-        from forebay.run.scenario import toml
+        from forebay.scenarios.builder import toml
 
         return toml(self.tables_of(state, laws)).encode()
 
@@ -191,12 +195,12 @@ class Base:
         for key in new & {"rate", "buffer"}:
             link[key] = write[key]
         if "rate" in new and 2 * state.rate > self.point.traffic[self.main].access_bps:
-            main["access"] = units.rate(max(ACCESS_BPS, 4 * state.rate))
+            main["access"] = quantities.rate(max(ACCESS_BPS, 4 * state.rate))
         if new & {"rtt", "spread"}:
             main["rtt"] = _round_trips(state)
             least_s = state.rtt * (1 - state.spread)
             if 2 * self.point.links[0].delay_s[1] > least_s:
-                link["delay"] = units.time(least_s / 4)
+                link["delay"] = quantities.time(least_s / 4)
         for key in new & {"packet", "tcp"}:
             main[key] = write[key]
         if "flows" in new:
@@ -209,7 +213,7 @@ class Base:
             self._mice(doc, state, write)
         if "duration" in new:
             doc["duration"] = write["duration"]
-            doc["measure"] = [units.time(state.duration / 3), write["duration"]]
+            doc["measure"] = [quantities.time(state.duration / 3), write["duration"]]
         if "seed" in new:
             doc["seeds"] = state.seed
         if state.event in CHANGES:
@@ -218,8 +222,8 @@ class Base:
             if key == "flows":
                 change = {f"traffic.{self.main}.flows": max(1, round(factor * state.flows))}
             else:
-                change = {"bottleneck.rate": units.rate(factor * state.rate)}
-            at = {"time": units.time(0.5 * state.duration), "set": change}
+                change = {"bottleneck.rate": quantities.rate(factor * state.rate)}
+            at = {"time": quantities.time(0.5 * state.duration), "set": change}
             doc["at"] = [*doc.get("at", []), at]
         if state.choices != start.choices or laws or len(doc["law"]) > len(SIDES):
             doc["law"] = self._laws(doc, state, laws)
@@ -273,9 +277,9 @@ def _short(kind: str) -> bool:
 
 def _round_trips(state: State) -> str | list[str]:
     if not state.spread:
-        return units.time(state.rtt)
+        return quantities.time(state.rtt)
     steps = [state.spread * (2 * i / (ROUND_TRIPS - 1) - 1) for i in range(ROUND_TRIPS)]
-    return [units.time(round(state.rtt * (1 + step), 9)) for step in steps]
+    return [quantities.time(round(state.rtt * (1 + step), 9)) for step in steps]
 
 
 def _place(tables: Tables, key: str, value: Any) -> None:

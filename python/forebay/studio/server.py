@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketClose
 
 from forebay import web
-from forebay.studio.door import HOST
+from forebay.studio.address import HOST
 
 if TYPE_CHECKING:
     import socket
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from forebay.studio.scenario import Base
+    from forebay.studio.scenario import BaseScenario
     from forebay.studio.session import Session
 
 WEB = Path(web.__file__).parent
@@ -99,7 +99,7 @@ class Gate:
         return ""
 
 
-def application(base: Base, port: int, token: str, link: Path | None) -> ASGIApp:
+def application(base: BaseScenario, port: int, token: str, link: Path | None) -> ASGIApp:
     """The page, what it is made of, and its socket."""
     pages: set[Session] = set()
 
@@ -126,7 +126,7 @@ def application(base: Base, port: int, token: str, link: Path | None) -> ASGIApp
     return Gate(Starlette(routes=routes), port, token)
 
 
-def serve(base: Base, listening: socket.socket, token: str, link: Path | None) -> None:
+def serve(base: BaseScenario, listening: socket.socket, token: str, link: Path | None) -> None:
     """Serves on a port that listens already, until Ctrl-C; `link` is the socket of a real one."""
     config = uvicorn.Config(
         application(base, listening.getsockname()[1], token, link),

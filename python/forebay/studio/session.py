@@ -17,17 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from forebay import _native
+import forebay._native as _native
 from forebay._native import LawModel, ScenarioError
+from forebay.base import registries
 from forebay.studio import controls, gains, packets, state
-from forebay.studio.live import EVERY_S, Link
+from forebay.studio.live import EVERY_S, LiveLink
 from forebay.studio.packets import MOST_BINS, Outdated
 from forebay.studio.state import State
-from forebay.studio.thinker import Abandoned, Thinker
+from forebay.studio.theory_process import Abandoned, TheoryProcess
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.studio.scenario import Base
+    from forebay.studio.scenario import BaseScenario
 
 Message = dict[str, Any]
 #: A part of an answer, which is made in a thread.
@@ -42,14 +43,14 @@ TEXTS = ("toml", "python")
 class Session:
     """Answers one page until it goes away."""
 
-    def __init__(self, socket: WebSocket, base: Base, link: Path | None = None) -> None:
+    def __init__(self, socket: WebSocket, base: BaseScenario, link: Path | None = None) -> None:
         self._socket = socket
         self._base = base
-        self._link = Link(link) if link else None
+        self._link = LiveLink(link) if link else None
         self._newest: tuple[int, object, int] | None = None
         self._came = asyncio.Event()
         self._closed = False
-        self._thinker = Thinker()
+        self._theory = TheoryProcess()
 
     async def serve(self) -> None:
         """From the greeting to the page's end."""
@@ -67,7 +68,7 @@ class Session:
             self._closed = True
             for task in tasks:
                 task.cancel()
-            self._thinker.close()
+            self._theory.close()
             if self._link:
                 self._link.close()
 
@@ -94,7 +95,7 @@ class Session:
         self._newest = (n, texts, min(max(bins, NARROWEST), MOST_BINS))
         self._came.set()
 
-    async def _watch(self, link: Link) -> None:
+    async def _watch(self, link: LiveLink) -> None:
         """Tells the page of a real link, until that ends."""
         try:
             while True:
@@ -107,7 +108,7 @@ class Session:
             # The page has gone.
             pass
 
-    async def _steer(self, link: Link, n: int, message: Message) -> Message:
+    async def _steer(self, link: LiveLink, n: int, message: Message) -> Message:
         try:
             error = await link.steer(message["steer"], message.get("changes"))
         except (OSError, TimeoutError):
@@ -139,13 +140,13 @@ class Session:
     def _stages(self, n: int, texts: object, bins: int) -> Iterator[Stage]:
         """What a state is answered with, in this order."""
         parsed: list[State] = []
-        settled: dict[str, gains.Settled] = {}
+        settled: dict[str, gains.LawSettings] = {}
         made: list[tuple[Plan, list[Run]]] = []
         failed: list[str] = []
 
         def accept() -> Message:
             now = state.parse(texts, self._base.start)
-            settled.update(gains.settle_all(now))
+            settled.update(gains.all_gains(now))
             parsed.append(now)
             return {
                 "kind": "state",
@@ -170,7 +171,7 @@ class Session:
         def ask(kind: str, *arguments: object) -> Message:
             """What theory says; where it fails, the reason in the place of each picture."""
             try:
-                found = self._thinker.ask(kind, *arguments, outdated=self._outdated)
+                found = self._theory.ask(kind, *arguments, outdated=self._outdated)
             except ScenarioError as error:
                 reason: Any = str(error) if kind == "maps" else {"reason": str(error)}
                 found = {"laws": dict.fromkeys(settled, reason)}
@@ -198,7 +199,7 @@ class Session:
         """A scenario, or a snippet of Python."""
         try:
             now = state.parse(texts, self._base.start)
-            laws = {side: of.params for side, of in gains.settle_all(now).items()}
+            laws = {side: of.params for side, of in gains.all_gains(now).items()}
             # Its faults are told here, and not where it is run.
             self._base.plan(now, laws)
             made = self._base.toml if ask == "toml" else self._base.python
@@ -238,7 +239,7 @@ def _in_words(n: int, stage: Stage) -> Message | None:
         return {"kind": "error", "n": n, "message": told}
 
 
-def _as_json(settled: gains.Settled) -> Message:
+def _as_json(settled: gains.LawSettings) -> Message:
     return {
         "params": dict(settled.params),
         "reason": settled.reason,
@@ -257,11 +258,11 @@ def law_cards() -> list[Message]:
             "source": entry["source"],
             "target": entry["set_point"],
             "baseline": entry["baseline"],
-            "rule": state.has_rule(name),
+            "rule": entry["has_rule"],
             "params": [controls.of_param(param) for param in entry["params"]],
             "goals": [
                 controls.of_goal(*goal) for goal in LawModel(name, [], 10**9, 1000, 1e6).goals
             ],
         }
-        for name, entry in state.kinds().items()
+        for name, entry in registries.laws().items()
     ]

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from urllib.parse import parse_qsl, urlencode
 
-from forebay import _native
 from forebay._native import LawModel, ScenarioError
-from forebay.control.link import PLAIN, Link
-from forebay.run.designed import growth
-from forebay.run.scenario import Group
+from forebay.base import registries
+from forebay.scenarios.builder import Group
 from forebay.studio.controls import BY_KEY, CONTROLS
+from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
 
 Texts = Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]
@@ -31,14 +29,8 @@ MOST_PACKETS = 2e7
 LONGEST = 200
 
 
-@cache
-def kinds() -> dict[str, _native.LawEntry]:
-    """The laws by name."""
-    return {entry["name"]: entry for entry in _native.laws()}
-
-
 @dataclass(frozen=True)
-class Choice:
+class LawChoice:
     """One of the two laws.
 
     designed: gains follow the law's design rule, which is asked for `goals`.
@@ -53,7 +45,7 @@ class Choice:
     @property
     def target(self) -> str | None:
         """The set-point that was given, of a law that has one."""
-        return dict(self.params).get(kinds()[self.kind]["set_point"] or "")
+        return dict(self.params).get(registries.laws()[self.kind]["set_point"] or "")
 
 
 @dataclass(frozen=True)
@@ -72,21 +64,21 @@ class State:
     event: str
     duration: float
     seed: int
-    a: Choice
-    b: Choice | None
+    a: LawChoice
+    b: LawChoice | None
 
     @property
     def growth(self) -> str | None:
         """The flows' sender as theory names it; None of one that it does not have."""
-        return growth(self.tcp, self.ecn)
+        return registries.window_law(self.tcp, self.ecn)
 
     @property
-    def link(self) -> Link:
+    def link(self) -> LoadedLink:
         """As theory sees it, but for the set-point; with Reno where it has no such sender."""
         write = {key: BY_KEY[key].write(getattr(self, key)) for key in ("rate", "packet", "rtt")}
         tcp = self.growth or PLAIN
         groups = () if tcp == PLAIN else (Group(tcp, self.flows, write["rtt"]),)
-        return Link(
+        return LoadedLink(
             write["rate"],
             write["packet"],
             self.flows,
@@ -102,7 +94,7 @@ class State:
         return self.rate * self.duration / (8 * self.packet)
 
     @property
-    def choices(self) -> list[tuple[str, Choice]]:
+    def choices(self) -> list[tuple[str, LawChoice]]:
         """The laws that are shown, by side."""
         both = ((side, getattr(self, side)) for side in SIDES)
         return [(side, choice) for side, choice in both if choice is not None]
@@ -172,11 +164,11 @@ def parse(texts: object, start: State) -> State:
     return found
 
 
-def _choice(side: str, texts: Texts, state: State) -> Choice | None:
+def _choice(side: str, texts: Texts, state: State) -> LawChoice | None:
     """The law of one side; as at the start where nothing is said of it."""
     prefix = f"{side}."
     own = {key.removeprefix(prefix): text for key, text in texts.items() if key.startswith(prefix)}
-    started: Choice | None = getattr(state, side)
+    started: LawChoice | None = getattr(state, side)
     if side not in texts:
         if not own:
             return started
@@ -187,15 +179,15 @@ def _choice(side: str, texts: Texts, state: State) -> Choice | None:
     kind = texts.get(side, started.kind if started else "")
     if not kind:
         return None
-    if kind not in kinds():
-        raise ScenarioError(f'{side}: found "{kind}", allowed: {", ".join(kinds())}')
+    if kind not in registries.laws():
+        raise ScenarioError(f'{side}: found "{kind}", allowed: {", ".join(registries.laws())}')
     goals = tuple((k.removeprefix("goal."), v) for k, v in own.items() if k.startswith("goal."))
     params = [(k, v) for k, v in own.items() if not k.startswith("goal.") and k != "by"]
-    rule = has_rule(kind)
+    rule = registries.laws()[kind]["has_rule"]
     by = own.get("by", BY[0] if rule and side in texts else BY[1])
     if by not in BY:
         raise ScenarioError(f'{side}.by: found "{by}", allowed: {", ".join(BY)}')
-    told = Choice(kind, by == BY[0] and rule, tuple(sorted(params)), tuple(sorted(goals)))
+    told = LawChoice(kind, by == BY[0] and rule, tuple(sorted(params)), tuple(sorted(goals)))
     if told == started:
         return started
     params = with_target(kind, params, state)
@@ -204,21 +196,13 @@ def _choice(side: str, texts: Texts, state: State) -> Choice | None:
     return replace(told, params=tuple(sorted(params)))
 
 
-@cache
-def has_rule(kind: str) -> bool:
-    """Whether the law has a design rule."""
-    model = LawModel(kind, [], 10**9, 1000, 1e6)
-    per_s = model.capacity_pkts_per_s
-    return model.design(_native.OperatingPoint(100.0, 0.1, per_s), 1e3, []) is not None
-
-
 def with_target(kind: str, params: list[tuple[str, str]], state: State) -> list[tuple[str, str]]:
     """With a set-point of a quarter of the bandwidth-delay product where the law's default is a
     queue that does not suit the link."""
-    name = kinds()[kind]["set_point"]
+    name = registries.laws()[kind]["set_point"]
     if name is None or name in dict(params):
         return params
-    (param,) = (it for it in kinds()[kind]["params"] if it["name"] == name)
+    (param,) = (it for it in registries.laws()[kind]["params"] if it["name"] == name)
     default = param["default"]
     if param["unit"] != "p" or isinstance(default, str) or default < 0.5 * state.buffer:
         return params

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay import _native
+import forebay._native as _native
 from forebay._native import ScenarioError
-from forebay.control import maps, plant
-from forebay.control.link import PLAIN
-from forebay.control.mix import MixedLoop
-from forebay.run.designed import GROWTH
-from forebay.studio.gains import Params, Settled, plain
+from forebay.base import registries
+from forebay.mapping import stability
+from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
+from forebay.theory.plant.loaded_link import PLAIN
+from forebay.theory.plant.plants import plant_on
 
 if TYPE_CHECKING:
-    from forebay.control.loop import Loop
-    from forebay.studio.state import Choice, State
+    from forebay.studio.state import LawChoice, State
+    from forebay.theory.loop.loop import Loop
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ KEPT = 16
 BELOW, ABOVE = 100.0, 30.0
 
 
-def loops(state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
+def loops(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
     """Bode plot, margins and step response of each law; a text where there is no loop."""
     found: dict[str, Loop] = {}
     said: dict[str, Any] = {}
@@ -60,23 +60,23 @@ def loops(state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
     }
 
 
-def _loop(state: State, choice: Choice, params: Params) -> Loop | str:
+def _loop(state: State, choice: LawChoice, params: Params) -> Loop | str:
     """The loop, or why there is none."""
     if state.growth is None:
         return _unknown(state)
     try:
-        model = plant.on(state.link, choice.kind, params)
-        found = model.operate(state.flows, state.rtt)
-        if found is not None:
-            return model.loop(found)
-        how, queue_pkts, p = model.rest(state.flows, state.rtt)
+        plant = plant_on(state.link, choice.kind, params)
+        loop = plant.loop_at(state.flows, state.rtt)
+        if loop is not None:
+            return loop
+        how, queue_pkts, p = plant.settle(state.flows, state.rtt)
     except ScenarioError as error:
         return plain(error)
     if how == "unmodelled":
         return "This law has no linear model: its answer does not follow from the queue smoothly."
     at = f" It would rest at {queue_pkts:.4g} packets." if queue_pkts is not None else ""
     needs = f" The flows need a probability of {p:.3g}." if p is not None else ""
-    return f"No equilibrium: {maps.REASONS[how]}.{at}{needs}"
+    return f"No equilibrium: {stability.REASONS[how]}.{at}{needs}"
 
 
 def _unknown(state: State) -> str:
@@ -125,10 +125,6 @@ def _step(loop: Loop, time_s: Floats) -> dict[str, Any]:
 def _margins(loop: Loop) -> dict[str, Any]:
     found = loop.margins
     point = loop.point
-    window_pkts = point.window_pkts
-    if isinstance(loop, MixedLoop):
-        # The point is that of as many flows of Reno as need the same p.
-        window_pkts = loop.mix.split((point, loop.model)).classes[0].window_pkts
     values = {
         "phase_deg": found.phase_deg,
         "gain_db": found.gain_db,
@@ -137,7 +133,7 @@ def _margins(loop: Loop) -> dict[str, Any]:
         "crossover_rad_s": found.crossover_rad_s,
         "phase_crossover_rad_s": found.phase_crossover_rad_s,
         "settling_s": loop.settling_s,
-        "window_pkts": window_pkts,
+        "window_pkts": loop.window_pkts,
         "probability": point.probability,
     }
     # JSON knows neither; the page says "unlimited" and "none".
@@ -152,12 +148,12 @@ class Maps:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], dict[str, Any] | str] = OrderedDict()
 
-    def all(self, state: State, laws: Mapping[str, Settled]) -> dict[str, Any]:
+    def all(self, state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
         """Of each side."""
         choices = state.choices
         return {"laws": {side: self.of(state, it, laws[side].params) for side, it in choices}}
 
-    def of(self, state: State, choice: Choice, params: Params) -> dict[str, Any] | str:
+    def of(self, state: State, choice: LawChoice, params: Params) -> dict[str, Any] | str:
         """The map around a state, or why there is none."""
         axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
         key = (
@@ -187,7 +183,7 @@ def _axis(at: float, low: float, high: float) -> tuple[float, float]:
 
 
 def _map(
-    state: State, choice: Choice, params: Params, axes: tuple[tuple[float, float], ...]
+    state: State, choice: LawChoice, params: Params, axes: tuple[tuple[float, float], ...]
 ) -> dict[str, Any] | str:
     if state.growth is None:
         return _unknown(state)
@@ -195,7 +191,7 @@ def _map(
     cells = CELLS if state.growth == PLAIN else FEW_CELLS
     link = replace(state.link, rtt=f"{high_ms:g}ms")
     try:
-        drawn = maps.stability_map(
+        drawn = stability.stability_map(
             choice.kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), cells
         )
     except ScenarioError as error:
@@ -211,7 +207,7 @@ def _map(
         "cells": cells,
         "gain_margin_db": margins,
         "rest": [str(how) for how in drawn.rest.ravel()],
-        "reasons": maps.REASONS,
+        "reasons": stability.REASONS,
     }
 
 
@@ -223,12 +219,12 @@ def fluid(
     scenarios: of each side, with its law alone. tcp: the flows' sender; windows of all but Reno's
     are those of `sawtooth`, which are nearer to packets.
     """
-    sawtooth = GROWTH.get(tcp) != PLAIN
+    sawtooth = registries.window_law(tcp, marked=True) != PLAIN
     time_s = times(duration_s, bins)
     found: dict[str, Any] = {}
     for side, text in scenarios.items():
         try:
-            (trace,) = _native.fluid_scenario(text, name, laws=[], sawtooth=sawtooth)
+            (trace,) = _native.plan(text, name).fluid(sawtooth=sawtooth)
         except ScenarioError as error:
             found[side] = {"reason": plain(error, name)}
             continue

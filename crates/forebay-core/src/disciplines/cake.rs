@@ -13,33 +13,6 @@ use crate::params;
 use crate::rng::Rng;
 use crate::units::{Bytes, Rate, SetPoint, Time};
 
-/// A choice among words, the first of which is the default.
-macro_rules! words {
-    ($(#[$outer:meta])* $name:ident, $allowed:literal: $($variant:ident $word:literal,)*) => {
-        $(#[$outer])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($variant),* }
-
-        impl ParamType for $name {
-            const SHAPE: Shape = Shape::Word(&[$($word),*]);
-            const UNIT: &'static str = "";
-            const ALLOWED: &'static str = $allowed;
-            fn from_value(value: &Value) -> Result<$name, String> {
-                match value {
-                    $(Value::Text(text) if text == $word => Ok($name::$variant),)*
-                    _ => Err(Self::ALLOWED.to_owned()),
-                }
-            }
-            fn to_value(&self) -> Value {
-                Value::Text(match self { $($name::$variant => $word),* }.to_owned())
-            }
-            fn extent(&self) -> Option<(f64, f64)> {
-                None
-            }
-        }
-    };
-}
-
 mod ack_filter;
 mod framing;
 mod isolation;
@@ -88,6 +61,10 @@ impl DisciplineParams for CakeParams {
     const KIND: &'static str = "cake";
     const TITLE: &'static str = "A shaper, tins by DSCP, and a queue for each flow under a law";
     const SOURCE: &'static str = "Høiland-Jørgensen et al. 2018; Linux tc-cake(8)";
+
+    fn per_flow(&self) -> bool {
+        self.isolation != Isolation::Blind
+    }
 
     fn build<P: Packet + Send + 'static>(
         &self,

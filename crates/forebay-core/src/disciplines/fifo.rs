@@ -21,22 +21,37 @@ impl DisciplineParams for FifoParams {
     fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,
-        mut laws: LawFactory,
+        laws: LawFactory,
     ) -> Result<Box<dyn Discipline<P>>, ParamError> {
-        Ok(Box::new(Fifo(Band::new(site, &mut laws)?)))
+        Ok(Box::new(self.fifo(site, laws)?))
     }
 }
 
-struct Fifo<P>(Band<P>);
+impl FifoParams {
+    /// An empty queue, idle since the start.
+    ///
+    /// # Errors
+    /// A parameter of the law that does not fit the others or the queue.
+    pub fn fifo<P: Packet>(
+        &self,
+        site: &QueueSite,
+        mut laws: LawFactory,
+    ) -> Result<Fifo<P>, ParamError> {
+        Ok(Fifo(Band::new(site, &mut laws)?))
+    }
+}
+
+/// First in, first out, under one law.
+pub struct Fifo<P>(Band<P>);
 
 impl<P: Packet + Send> Discipline<P> for Fifo<P> {
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         let room = self.0.has_room(packet.bytes());
         self.0.offer(now, packet, room, 0, sink);
     }
 
-    #[inline]
+    #[inline(always)]
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P> {
         match self.0.take(now, 0, sink) {
             Some(departure) => Dequeued::Packet(departure),

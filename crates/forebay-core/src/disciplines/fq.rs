@@ -32,6 +32,10 @@ impl DisciplineParams for FqParams {
     const TITLE: &'static str = "A queue for each flow, served in turn, each under a law";
     const SOURCE: &'static str = "RFC 8290 (FQ-CoDel), for any law";
 
+    fn per_flow(&self) -> bool {
+        self.queues > 1
+    }
+
     fn build<P: Packet + Send + 'static>(
         &self,
         site: &QueueSite,

@@ -1,7 +1,9 @@
 //! Adaptive RED of Floyd, Gummadi and Shenker, as ns-2.35 runs it: RED whose max_p is raised by
 //! steps and lowered by a factor, to keep the average queue in the middle of its range.
 
-use crate::law::{Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Site};
+use crate::law::{Law, Site};
+use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::laws::red::{signals_per_probability, Red, RedGoals, RedParams};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};

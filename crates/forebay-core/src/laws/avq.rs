@@ -3,10 +3,9 @@
 
 use std::f64::consts::PI;
 
-use crate::law::{
-    Design, DesignRequest, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView,
-    RateControl, Signal, Site, Verdict,
-};
+use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Verdict};
+use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
+use crate::law_spec::LawSpec;
 use crate::linear::OperatingPoint;
 use crate::param::{no_goals, ParamError};
 use crate::params;

@@ -1,6 +1,8 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
-use crate::law::{Law, LawParams, LawSpec, PacketMeta, QueueView, Site, Verdict};
+use crate::law::{Law, PacketMeta, QueueView, Site, Verdict};
+use crate::law_params::LawParams;
+use crate::law_spec::LawSpec;
 use crate::param::Value;
 use crate::params;
 use crate::rng::Rng;

@@ -2,9 +2,9 @@
 //! not answer.
 
 use crate::cast::{whole_u32, whole_u64};
-use crate::law::{
-    fits_buffer, Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict,
-};
+use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law_params::{fits_buffer, LawParams};
+use crate::law_spec::LawSpec;
 use crate::laws::codel::settings;
 use crate::param::{ParamError, Value};
 use crate::params;

@@ -1,14 +1,15 @@
 //! CoDel of Nichols, Jacobson, McGregor and Iyengar: signals at departures, ever more often while
 //! packets have waited longer than the target for an interval.
 
-use crate::law::{
-    fits_buffer, Law, LawParams, LawSpec, PacketMeta, QueueView, Signal, Site, Target, Verdict,
-};
-use crate::param::{ParamError, ParamType, Shape, Value};
+use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law_params::{fits_buffer, LawParams};
+use crate::law_spec::LawSpec;
+use crate::param::{ParamError, Value};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{time, Conditions, Search, Settings};
 use crate::units::{Bytes, SetPoint, Span, Time};
+use crate::words;
 
 pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
     "codel",
@@ -25,33 +26,13 @@ pub const FQ: LawSpec = LAW.in_several_queues(
     CodelParams::search,
 );
 
-/// In what CoDel counts time, and how it takes a square root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// Ticks of 1024 ns, and 1/√count by one step of Newton's method in 16 bits.
-    Fixed,
-    /// Nanoseconds, and a square root of 53 bits.
-    Exact,
-}
-
-const ARITHMETICS: [&str; 2] = ["fixed", "exact"];
-
-impl ParamType for Arithmetic {
-    const SHAPE: Shape = Shape::Word(&ARITHMETICS);
-    const UNIT: &'static str = "";
-    const ALLOWED: &'static str = "fixed, exact";
-    fn from_value(value: &Value) -> Result<Arithmetic, String> {
-        match value {
-            Value::Text(text) if text == ARITHMETICS[0] => Ok(Arithmetic::Fixed),
-            Value::Text(text) if text == ARITHMETICS[1] => Ok(Arithmetic::Exact),
-            _ => Err(Self::ALLOWED.to_owned()),
-        }
-    }
-    fn to_value(&self) -> Value {
-        Value::Text(ARITHMETICS[*self as usize].to_owned())
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
+words! {
+    /// In what CoDel counts time, and how it takes a square root.
+    pub enum Arithmetic {
+        /// Ticks of 1024 ns, and 1/√count by one step of Newton's method in 16 bits.
+        Fixed = "fixed",
+        /// Nanoseconds, and a square root of 53 bits.
+        Exact = "exact",
     }
 }
 

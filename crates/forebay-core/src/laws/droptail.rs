@@ -1,6 +1,8 @@
 //! DropTail: no law at all; the buffer alone decides.
 
-use crate::law::{Law, LawParams, LawSpec, QueueView, Site};
+use crate::law::{Law, QueueView, Site};
+use crate::law_params::LawParams;
+use crate::law_spec::LawSpec;
 use crate::params;
 
 pub const LAW: LawSpec = LawSpec::of::<DropTailParams>(

@@ -1,7 +1,9 @@
 //! E-AVQ of Wang, Liao and Tian: AVQ whose virtual capacity a single PID neuron tunes, with
 //! weights that learn.
 
-use crate::law::{Law, LawParams, LawSpec, PacketMeta, QueueView, Site, Verdict};
+use crate::law::{Law, PacketMeta, QueueView, Site, Verdict};
+use crate::law_params::LawParams;
+use crate::law_spec::LawSpec;
 use crate::param::ParamError;
 use crate::params;
 use crate::rng::Rng;

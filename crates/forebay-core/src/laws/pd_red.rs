@@ -1,10 +1,11 @@
 //! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues,
-    QueueView, Site, Target,
+use crate::law::{Law, QueueView, Site, Target};
+use crate::law_params::{
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
 };
+use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::laws::red::{signals_per_probability, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint};

@@ -1,9 +1,9 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
 use crate::difference::{Coefficients, QueueControl};
-use crate::law::{
-    fits_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site, Target,
-};
+use crate::law::{Law, Scale, Site, Target};
+use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;

@@ -2,10 +2,9 @@
 //! output is squared for classic traffic, and taken as it is for scalable traffic.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{
-    fits_buffer, Design, DesignRequest, Ecn, Flow, Law, LawParams, LawSpec, PacketMeta,
-    ParamValues, QueueView, Signal, Site, Target, Verdict,
-};
+use crate::law::{Ecn, Flow, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -72,6 +71,10 @@ impl LawParams for Pi2Params {
             resting.queue_pkts,
             filter.delayed(age_s),
         ))
+    }
+
+    fn coupling(&self) -> Option<f64> {
+        Some(self.coupling)
     }
 
     fn search(conditions: &Conditions) -> Search {

@@ -4,9 +4,9 @@
 use std::f64::consts::FRAC_PI_2;
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{
-    needs_packet_buffer, Design, DesignRequest, Law, LawParams, LawSpec, ParamValues, Site, Target,
-};
+use crate::law::{Law, Site, Target};
+use crate::law_params::{needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;

@@ -7,10 +7,11 @@
 
 use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
-use crate::law::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec,
-    PacketMeta, ParamValues, QueueView, Site, Target,
+use crate::law::{Flow, Law, PacketMeta, QueueView, Site, Target};
+use crate::law_params::{
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
 };
+use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::laws::pid::{faster_than_plant, PidGoals};
 use crate::linear::{Average, LoopFilter, OperatingPoint};

@@ -3,16 +3,16 @@
 
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
-use crate::law::{
-    fits_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues,
-    QueueView, Signal, Site, Target, Verdict,
-};
+use crate::law::{Flow, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
-use crate::param::{ParamError, ParamSpec, ParamType, Params, Shape, Value};
+use crate::param::{ParamError, ParamSpec, ParamType, Params};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{pi_on_delay, Conditions, Search, Settings};
 use crate::units::{Bytes, SetPoint, Span, Time};
+use crate::words;
 
 pub const LAW: LawSpec = LawSpec::of::<PieParams>(
     "pie",
@@ -35,36 +35,15 @@ fn target_of(ms: u64) -> Settings {
     vec![("target", target.to_value())]
 }
 
-/// How PIE learns the queuing delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Estimator {
-    /// As long as the last packet that left has waited (RFC 8033 section 4.3).
-    Timestamp,
-    /// The backlog over an average of the departure rate (RFC 8033 section 5.2).
-    DepartureRate,
-    /// The same, with the rate in whole bytes per 64 ns times 256, as Linux has it.
-    LinuxDepartureRate,
-}
-
-const ESTIMATORS: [&str; 3] = ["timestamp", "departure-rate", "linux-departure-rate"];
-
-impl ParamType for Estimator {
-    const SHAPE: Shape = Shape::Word(&ESTIMATORS);
-    const UNIT: &'static str = "";
-    const ALLOWED: &'static str = "timestamp, departure-rate, linux-departure-rate";
-    fn from_value(value: &Value) -> Result<Estimator, String> {
-        match value {
-            Value::Text(text) if text == ESTIMATORS[0] => Ok(Estimator::Timestamp),
-            Value::Text(text) if text == ESTIMATORS[1] => Ok(Estimator::DepartureRate),
-            Value::Text(text) if text == ESTIMATORS[2] => Ok(Estimator::LinuxDepartureRate),
-            _ => Err(Self::ALLOWED.to_owned()),
-        }
-    }
-    fn to_value(&self) -> Value {
-        Value::Text(ESTIMATORS[*self as usize].to_owned())
-    }
-    fn extent(&self) -> Option<(f64, f64)> {
-        None
+words! {
+    /// How PIE learns the queuing delay.
+    pub enum Estimator {
+        /// As long as the last packet that left has waited (RFC 8033 section 4.3).
+        Timestamp = "timestamp",
+        /// The backlog over an average of the departure rate (RFC 8033 section 5.2).
+        DepartureRate = "departure-rate",
+        /// The same, with the rate in whole bytes per 64 ns times 256, as Linux has it.
+        LinuxDepartureRate = "linux-departure-rate",
     }
 }
 

@@ -1,10 +1,9 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
 use crate::averaging::{averaged, design, thresholds, AveragingDesign};
-use crate::law::{
-    Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues, QueueView,
-    Scale, Site, Verdict,
-};
+use crate::law::{Flow, Law, PacketMeta, QueueView, Scale, Site, Verdict};
+use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;

@@ -2,10 +2,9 @@
 //! a probability exponential in it, so that the prices along a path add up.
 
 use crate::difference::Coefficients;
-use crate::law::{
-    fits_buffer, Design, DesignRequest, Flow, Law, LawParams, LawSpec, PacketMeta, ParamValues,
-    QueueView, Scale, Site, Target,
-};
+use crate::law::{Flow, Law, PacketMeta, QueueView, Scale, Site, Target};
+use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};

@@ -2,10 +2,9 @@
 //! estimated capacity and load.
 
 use crate::difference::{Coefficients, QueueControl};
-use crate::law::{
-    fits_buffer, Design as Designed, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale,
-    Site, Target,
-};
+use crate::law::{Law, Scale, Site, Target};
+use crate::law_params::{fits_buffer, Design as Designed, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::laws::pi::{gains, PiGoals};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::ParamError;

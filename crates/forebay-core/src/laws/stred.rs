@@ -2,9 +2,9 @@
 //! redesigned on-line for the estimated capacity and load.
 
 use crate::averaging::{design, thresholds};
-use crate::law::{
-    Design as Designed, DesignRequest, Law, LawParams, LawSpec, ParamValues, Scale, Site,
-};
+use crate::law::{Law, Scale, Site};
+use crate::law_params::{Design as Designed, DesignRequest, LawParams, ParamValues};
+use crate::law_spec::LawSpec;
 use crate::laws::red::{note, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint, Sampled};
 use crate::param::ParamError;

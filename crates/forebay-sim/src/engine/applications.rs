@@ -1,15 +1,22 @@
 //! Acts of applications on their connections.
 
-use super::*;
+use forebay_core::{Ecn, Span, TrafficClass};
+use forebay_trace::Transfer;
 
-impl<const ONE: bool> Engine<ONE> {
-    pub(super) fn schedule_act(&mut self, flow: u32) {
+use super::hosts::{Alarm, Hosts};
+use crate::network::{Begun, Tcp};
+use crate::packet::{Flags, Packet, NO_BLOCKS};
+use crate::tcp::NEVER;
+use crate::traffic::Action;
+
+impl Hosts {
+    pub fn schedule_act(&mut self, flow: u32) {
         if let Some(act) = self.network.flows[flow as usize].next_act {
             self.set_alarm(act.at, Alarm::Act(flow));
         }
     }
 
-    pub(super) fn act(&mut self, now: u64, flow: u32) {
+    pub fn act(&mut self, now: u64, flow: u32) {
         let at = &self.network.flows[flow as usize];
         // A change may have replaced the act that this event was for.
         let Some(act) = at.next_act.filter(|act| act.at == now) else {
@@ -24,7 +31,7 @@ impl<const ONE: bool> Engine<ONE> {
         self.schedule_act(flow);
     }
 
-    pub(super) fn perform(&mut self, now: u64, flow: u32, action: Action) {
+    pub fn perform(&mut self, now: u64, flow: u32, action: Action) {
         match action {
             Action::Open => self.open(now, flow),
             Action::Close => self.close(flow),
@@ -38,7 +45,7 @@ impl<const ONE: bool> Engine<ONE> {
         }
     }
 
-    pub(super) fn reset_connection(&mut self, number: u32, phase: f64) {
+    pub fn reset_connection(&mut self, number: u32, phase: f64) {
         let (class, index) = self.network.class_of(number);
         if let Some(Tcp { config, senders }) = &mut class.tcp {
             let connection = senders.reset(index, config, phase);
@@ -50,14 +57,14 @@ impl<const ONE: bool> Engine<ONE> {
         self.step(now, flow, |senders, index, step| senders.open(index, step));
     }
 
-    pub(super) fn close(&mut self, flow: u32) {
+    pub fn close(&mut self, flow: u32) {
         let (class, index) = self.network.class_of(flow);
         if let Some(tcp) = &mut class.tcp {
             tcp.senders.close(index);
         }
     }
 
-    pub(super) fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
+    pub fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) {
         // Drawn also for a request that is lost, so that the others' draws stay as they are.
         let class = self.network.routes[flow as usize].class as usize;
         let phase = self.network.classes[class].phases.uniform();
@@ -75,7 +82,7 @@ impl<const ONE: bool> Engine<ONE> {
 
     /// All that a connection was offered is acknowledged: its flow may have waited for that.
     #[cold]
-    pub(super) fn end_transfer(&mut self, now: u64, number: u32) {
+    pub fn end_transfer(&mut self, now: u64, number: u32) {
         let Some((flow, begun)) = self.network.release_connection(number) else {
             return;
         };
@@ -99,13 +106,13 @@ impl<const ONE: bool> Engine<ONE> {
         }
     }
 
-    pub(super) fn schedule_arrival(&mut self, class: u32, at: u64) {
+    pub fn schedule_arrival(&mut self, class: u32, at: u64) {
         if at != NEVER {
             self.set_alarm(at, Alarm::Arrival(class));
         }
     }
 
-    pub(super) fn arrive(&mut self, now: u64, class: u32) {
+    pub fn arrive(&mut self, now: u64, class: u32) {
         let arrival = self.network.classes[class as usize].application.arrive(now);
         if let Some((flow, act)) = arrival.begins {
             let flow = self.network.classes[class as usize].first + flow;
@@ -115,19 +122,19 @@ impl<const ONE: bool> Engine<ONE> {
         self.schedule_arrival(class, arrival.next);
     }
 
-    pub(super) fn schedule_coming(&mut self, class: u32, at: Option<u64>) {
+    pub fn schedule_coming(&mut self, class: u32, at: Option<u64>) {
         if let Some(at) = at {
             self.set_alarm(at, Alarm::Coming(class));
         }
     }
 
     /// The next packets that come by themselves enter the network at their times.
-    pub(super) fn take_coming(&mut self, class: u32) {
-        let Engine {
+    pub fn take_coming(&mut self, class: u32) {
+        let Hosts {
             network,
-            inside,
+            arrivals,
             agenda,
-            inside_ahead_ns,
+            lookahead_ns,
             ..
         } = self;
         let at = &mut network.classes[class as usize];
@@ -143,7 +150,7 @@ impl<const ONE: bool> Engine<ONE> {
                 None => (flags, 0),
             };
             earliest = earliest.min(coming.at);
-            inside.push(
+            arrivals.push(
                 coming.at,
                 Packet {
                     flow: first + coming.flow,
@@ -157,12 +164,12 @@ impl<const ONE: bool> Engine<ONE> {
                 },
             );
         });
-        agenda.inside_by(earliest.saturating_add(*inside_ahead_ns));
+        agenda.links_by(earliest.saturating_add(*lookahead_ns));
         self.schedule_coming(class, next);
     }
 
     /// One packet of a source without congestion control.
-    pub(super) fn send_plain(&mut self, now: u64, flow: u32) {
+    pub fn send_plain(&mut self, now: u64, flow: u32) {
         let at = self.network.routes[flow as usize];
         let class = &mut self.network.classes[at.class as usize];
         let packet = Packet {
@@ -184,7 +191,7 @@ impl<const ONE: bool> Engine<ONE> {
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
-        self.inside.push(arrives, packet);
-        self.agenda.inside_by(arrives + self.inside_ahead_ns);
+        self.arrivals.push(arrives, packet);
+        self.agenda.links_by(arrives + self.lookahead_ns);
     }
 }

@@ -1,8 +1,14 @@
 //! Changes of a scenario while it runs.
 
-use super::*;
+use forebay_scenario::{LinkSetting, Setting};
 
-impl<const ONE: bool> Engine<ONE> {
+use super::hosts::Hosts;
+use super::{Engine, Topology};
+use crate::line::Wire;
+use crate::tcp::NEVER;
+use crate::traffic::{Act, Action};
+
+impl<T: Topology> Engine<T> {
     pub(super) fn next_change(&self) -> u64 {
         let next = self.scenario.changes.get(self.changed);
         next.map_or(NEVER, |change| change.at.as_nanos())
@@ -15,25 +21,28 @@ impl<const ONE: bool> Engine<ONE> {
         self.changed += 1;
         match change.what {
             Setting::Link { link, what } => {
-                let (port, back) = (&mut self.ports[link], &mut self.backs[link].wire);
+                let (port, line_back) = self.links.link_mut(link);
                 match what {
                     LinkSetting::Rate(rate) => {
                         port.set_rate(now, rate);
-                        *back = Wire::new(rate.as_bps(), back.delay_ns);
+                        let delay_ns = line_back.wire.delay_ns;
+                        line_back.wire = Wire::new(rate.as_bps(), delay_ns);
                     }
                     LinkSetting::Delay(delay) => {
                         port.delay_ns = delay.as_nanos();
-                        back.delay_ns = delay.as_nanos();
+                        line_back.wire.delay_ns = delay.as_nanos();
                     }
                     LinkSetting::Buffer(buffer) => port.discipline.set_buffer(buffer),
                 }
             }
-            Setting::Flows { traffic, flows } => self.set_active(now, traffic, flows),
+            Setting::Flows { traffic, flows } => self.hosts.set_active(now, traffic, flows),
         }
-        self.look_ahead();
-        self.agenda.change = self.next_change();
+        self.links.set_lookahead(&mut self.hosts);
+        self.hosts.agenda.change = self.next_change();
     }
+}
 
+impl Hosts {
     /// Whether a flow's application offers endless data.
     fn endless(&mut self, flow: u32) -> bool {
         let (class, index) = self.network.class_of(flow);
@@ -42,7 +51,7 @@ impl<const ONE: bool> Engine<ONE> {
     }
 
     /// Makes the first `active` flows of a traffic run, and the others stop.
-    pub(super) fn set_active(&mut self, now: u64, traffic: usize, active: u32) {
+    pub fn set_active(&mut self, now: u64, traffic: usize, active: u32) {
         let class = &mut self.network.classes[traffic];
         class.application.set_active(active);
         let (first, count) = (class.first, class.count);

@@ -156,33 +156,3 @@ impl Connection {
         }
     }
 }
-
-#[cfg(test)]
-pub mod testing {
-    use super::*;
-
-    /// A sender of Linux with packets of 1500 bytes.
-    pub fn config() -> Config {
-        Config {
-            packet_bytes: 1500,
-            payload_bytes: 1448,
-            window_pkts: 1000,
-            initial_window_pkts: 10,
-            min_rto_ns: 200_000_000,
-            ect: Ecn::Ect0,
-            counts_marks: false,
-            pacing: false,
-            gso: true,
-            limited_transmit: true,
-            acks: AckPolicy {
-                delayed: true,
-                delay_ns: 40_000_000,
-                quick: 0,
-                counts_marks: false,
-                echoes_changes: false,
-            },
-            sack: true,
-            ns2_reset: false,
-        }
-    }
-}

@@ -145,7 +145,7 @@ impl Receiver {
         let reduced = acks.quick > 0
             && packet.flags.ecn_signal()
             && (!acks.counts_marks || acks.echoes_changes);
-        self.see_ecn(ce, packet.flags);
+        self.update_echo(ce, packet.flags);
         // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
         // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
         let marks_change = acks.counts_marks && ce != self.last_ce && (ce || acks.echoes_changes);
@@ -155,7 +155,7 @@ impl Receiver {
         if packet.seq == self.next && !fills_gap {
             self.next += 1;
         } else {
-            self.place(packet.seq);
+            self.reassemble(packet.seq);
         }
         // The SYN carries no data.
         let delivered = self.next.saturating_sub(before.max(1));
@@ -181,7 +181,7 @@ impl Receiver {
 
     /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
     /// (RFC 3168 section 6.1.3).
-    fn see_ecn(&mut self, ce: bool, flags: Flags) {
+    fn update_echo(&mut self, ce: bool, flags: Flags) {
         if flags.ecn_signal() {
             self.echo = false;
         }
@@ -193,7 +193,7 @@ impl Receiver {
 
     /// Puts a packet to those that are held, and counts what is in order now.
     #[inline(never)]
-    fn place(&mut self, seq: u32) {
+    fn reassemble(&mut self, seq: u32) {
         if seq == self.next {
             self.next += 1;
             let next = self.next;

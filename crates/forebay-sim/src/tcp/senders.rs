@@ -1,12 +1,12 @@
 //! The registry of senders, and the senders of one traffic as the engine sees them.
 
+use super::congestion;
 use super::connection::{Ack, Config, Connection, Step, NEVER};
-use super::recovery::{Linux, NewReno, Ns2, Reno, Sack};
-use super::window;
+use super::stacks::{Linux, NewReno, Ns2, Reno, Sack};
 use crate::number::count;
 use crate::prefetch::prefetch;
 
-/// A connection's sending end: a recovery over a window.
+/// A connection's sending end: a stack over a congestion control.
 pub trait Sender: Send {
     /// A closed connection; `phase` of its clock in [0, 1).
     fn new(config: &Config, phase: f64) -> Self;
@@ -49,8 +49,8 @@ pub struct Outcome {
 }
 
 /// The senders of one traffic: all of one type, so that a step costs one call that the compiler
-/// does not see through, and a sender's state takes no more room than its recovery and window
-/// need.
+/// does not see through, and a sender's state takes no more room than its stack and its congestion
+/// control need.
 pub trait Senders: Send {
     /// Adds a closed connection, whose index is the number of those before it; `phase` of its
     /// clock in [0, 1).
@@ -207,19 +207,19 @@ fn list<S: Sender + 'static>() -> Box<dyn Senders> {
 
 type Make = fn() -> Box<dyn Senders>;
 
-/// Every sender by its name in a scenario: a recovery over a window.
+/// Every sender by its name in a scenario: a stack over a congestion control.
 const SENDERS: &[(&str, Make)] = &[
-    ("reno", list::<Ns2<Reno, window::Reno>>),
-    ("newreno", list::<Ns2<NewReno, window::Reno>>),
-    ("sack", list::<Ns2<Sack, window::Reno>>),
-    ("cubic", list::<Ns2<Sack, window::Cubic>>),
-    ("linux-reno", list::<Linux<window::LinuxReno>>),
-    ("linux-cubic", list::<Linux<window::LinuxCubic>>),
-    ("dctcp", list::<Linux<window::Dctcp>>),
-    ("bbr", list::<Linux<window::Bbr>>),
-    ("bbr3", list::<Linux<window::Bbr3>>),
-    ("prague", list::<Linux<window::Prague>>),
-    ("ledbat++", list::<Linux<window::Ledbat>>),
+    ("reno", list::<Ns2<Reno, congestion::Reno>>),
+    ("newreno", list::<Ns2<NewReno, congestion::Reno>>),
+    ("sack", list::<Ns2<Sack, congestion::Reno>>),
+    ("cubic", list::<Ns2<Sack, congestion::Cubic>>),
+    ("linux-reno", list::<Linux<congestion::LinuxReno>>),
+    ("linux-cubic", list::<Linux<congestion::LinuxCubic>>),
+    ("dctcp", list::<Linux<congestion::Dctcp>>),
+    ("bbr", list::<Linux<congestion::Bbr>>),
+    ("bbr3", list::<Linux<congestion::Bbr3>>),
+    ("prague", list::<Linux<congestion::Prague>>),
+    ("ledbat++", list::<Linux<congestion::Ledbat>>),
 ];
 
 /// An empty list of senders of this name.
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_state_of_ns2_s_senders_stays_small() {
-        assert_eq!(std::mem::size_of::<Ns2<Reno, window::Reno>>(), 128);
-        assert_eq!(std::mem::size_of::<Ns2<NewReno, window::Reno>>(), 128);
+        assert_eq!(std::mem::size_of::<Ns2<Reno, congestion::Reno>>(), 128);
+        assert_eq!(std::mem::size_of::<Ns2<NewReno, congestion::Reno>>(), 128);
     }
 }

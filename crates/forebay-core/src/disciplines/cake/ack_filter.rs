@@ -3,14 +3,15 @@
 
 use crate::band::Band;
 use crate::discipline::{Ack, Packet};
-use crate::param::{ParamType, Shape, Value};
+use crate::words;
 
 words! {
     /// Which ACKs are dropped.
-    AckFilter, "off, filter, aggressive":
-    Off "off",
-    Filter "filter",
-    Aggressive "aggressive",
+    pub enum AckFilter {
+        Off = "off",
+        Filter = "filter",
+        Aggressive = "aggressive",
+    }
 }
 
 impl AckFilter {

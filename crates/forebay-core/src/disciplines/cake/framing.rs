@@ -1,13 +1,14 @@
 //! What a packet takes of a link that sends cells.
 
-use crate::param::{ParamType, Shape, Value};
+use crate::words;
 
 words! {
     /// What a link layer makes of a packet.
-    Framing, "none, atm, ptm":
-    None "none",
-    Atm "atm",
-    Ptm "ptm",
+    pub enum Framing {
+        None = "none",
+        Atm = "atm",
+        Ptm = "ptm",
+    }
 }
 
 impl Framing {

@@ -1,19 +1,20 @@
 //! What has a queue of its own, and what shares the link.
 
 use crate::discipline::{mix, Packet};
-use crate::param::{ParamType, Shape, Value};
+use crate::words;
 
 words! {
     /// What has a queue, and what shares the link.
-    Isolation, "triple-isolate, flows, hosts, srchost, dsthost, dual-srchost, dual-dsthost, flowblind":
-    TripleIsolate "triple-isolate",
-    Flows "flows",
-    Hosts "hosts",
-    SourceHost "srchost",
-    DestinationHost "dsthost",
-    DualSource "dual-srchost",
-    DualDestination "dual-dsthost",
-    Blind "flowblind",
+    pub enum Isolation {
+        TripleIsolate = "triple-isolate",
+        Flows = "flows",
+        Hosts = "hosts",
+        SourceHost = "srchost",
+        DestinationHost = "dsthost",
+        DualSource = "dual-srchost",
+        DualDestination = "dual-dsthost",
+        Blind = "flowblind",
+    }
 }
 
 impl Isolation {

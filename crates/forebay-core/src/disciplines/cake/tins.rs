@@ -1,14 +1,15 @@
 //! Which tin a packet goes to by its DSCP, and what share of the link a tin has.
 
-use crate::param::{ParamType, Shape, Value};
+use crate::words;
 
 words! {
     /// How packets go to tins by their DSCP.
-    Tins, "diffserv3, besteffort, diffserv4, precedence":
-    Diffserv3 "diffserv3",
-    BestEffort "besteffort",
-    Diffserv4 "diffserv4",
-    Precedence "precedence",
+    pub enum Tins {
+        Diffserv3 = "diffserv3",
+        BestEffort = "besteffort",
+        Diffserv4 = "diffserv4",
+        Precedence = "precedence",
+    }
 }
 
 /// Parts of the rate that a tin may take before others, and of the link in turns without a shaper.

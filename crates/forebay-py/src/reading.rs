@@ -1,0 +1,182 @@
+//! A scenario as it is asked for in Python, and what it needs from there: files and laws beside it,
+//! samples of its sweep, and numbers of the laws that ask for a design.
+
+use forebay_core::{Bytes, ParamError, Rate, Span, Value};
+use forebay_scenario::{LinkPlace, Options, Reading, Relink, Settings};
+use numpy::PyReadonlyArray2;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+
+use crate::laws::{read_setting, read_value, values};
+use crate::record::record;
+use crate::{files, prototype, ScenarioError};
+
+/// Python's modules for what a scenario needs beside its text.
+const SAMPLES: &str = "forebay.scenarios.samples";
+pub const GAINS: &str = "forebay.runs.automatic_gains";
+
+/// Numbers of laws at a point: the number of the law, and its parameters.
+pub type PointGains<'py> = Vec<(usize, Vec<(String, Bound<'py, PyAny>)>)>;
+/// What a point sets, in the order of the sweep's keys.
+pub type Row<'py> = Vec<Bound<'py, PyAny>>;
+/// A link, (rate in bit/s, delay in s), another one, and the usual size of a packet in bytes.
+pub type Links = ((u64, f64), (u64, f64), u64);
+
+/// What is asked of a scenario beside its text.
+pub struct Asked<'py> {
+    pub sets: Vec<(String, String)>,
+    /// Names, or classes (or functions) that make a prototype.
+    pub laws: Vec<Bound<'py, PyAny>>,
+    pub seeds: Option<u32>,
+    /// A function from the name of a file to its contents, or None.
+    pub read: Option<Bound<'py, PyAny>>,
+    pub without_own_laws: bool,
+    pub link: Option<Links>,
+}
+
+/// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors, and
+/// files of Python are found beside it.
+pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading> {
+    let py = text.py();
+    let mut options = Options {
+        sets: asked.sets,
+        seeds: asked.seeds,
+        without_own_laws: asked.without_own_laws,
+        link: asked.link.map(relink),
+        ..Options::default()
+    };
+    let mut brought = Vec::new();
+    for law in asked.laws {
+        match law.cast::<PyString>() {
+            Ok(name) => options.laws.push(name.to_string()),
+            Err(_) => brought.push(law),
+        }
+    }
+    prototype::add(py, &mut options, text.as_bytes(), file, &brought)?;
+    let mut reading = Reading::new(text.as_bytes(), file, options).map_err(files::refused)?;
+    files::add(&mut reading, asked.read.as_ref())?;
+    Ok(reading)
+}
+
+fn relink((from, to, packet_bytes): Links) -> Relink {
+    let place = |(rate_bps, delay_s)| LinkPlace {
+        rate: Rate::from_bps(rate_bps),
+        delay: Span::from_secs_f64(delay_s),
+    };
+    Relink {
+        from: place(from),
+        to: place(to),
+        packet: Bytes(packet_bytes),
+    }
+}
+
+/// The points of these rows.
+pub fn read_rows(reading: &Reading, rows: Vec<Row>) -> PyResult<Vec<Settings>> {
+    let rows = rows.iter().map(|row| row.iter().map(exact).collect());
+    let rows = rows.collect::<PyResult<Vec<Vec<Value>>>>()?;
+    reading.points_at(rows).map_err(files::refused)
+}
+
+/// Parameters of a law as somebody has designed them.
+pub fn read_params(params: Vec<(String, Bound<PyAny>)>) -> PyResult<Vec<(String, Value)>> {
+    let read = |(name, given): (String, Bound<PyAny>)| {
+        let value = read_setting(&name, &given)?;
+        Ok((name, value))
+    };
+    let read: Result<_, ParamError> = params.into_iter().map(read).collect();
+    read.map_err(|error| ScenarioError::new_err(error.to_string()))
+}
+
+/// A value of a sweep as Python holds it: a text is that text.
+pub fn exact(given: &Bound<PyAny>) -> PyResult<Value> {
+    if let Ok(text) = given.cast::<PyString>() {
+        return Ok(Value::Text(text.to_string()));
+    }
+    if let Ok(items) = given.cast::<PyList>() {
+        let items = items.iter().map(|item| exact(&item));
+        return Ok(Value::List(items.collect::<PyResult<_>>()?));
+    }
+    if let Ok(table) = given.cast::<PyDict>() {
+        let field = |(name, field): (Bound<PyAny>, Bound<PyAny>)| {
+            Ok((name.extract::<String>()?, exact(&field)?))
+        };
+        return Ok(Value::Table(
+            table.iter().map(field).collect::<PyResult<_>>()?,
+        ));
+    }
+    read_value(given).map_err(|error| ScenarioError::new_err(error.to_string()))
+}
+
+/// Shares of the sampled ranges, which scipy draws; empty without a sample.
+pub fn shares(py: Python, reading: &Reading) -> PyResult<Vec<f64>> {
+    let Some(sample) = reading.sweep().sample() else {
+        return Ok(Vec::new());
+    };
+    let columns = sample.ranges().len();
+    let module = py.import(SAMPLES)?;
+    let drawn =
+        module.call_method1("draw", (sample.method, sample.points, columns, sample.seed))?;
+    let drawn: PyReadonlyArray2<f64> = drawn.extract()?;
+    Ok(drawn.as_array().iter().copied().collect())
+}
+
+record! {
+    /// A law that asks for numbers, and the link and load that these are for.
+    GainsRequest {
+        /// Number of its `[[law]]`; those that only `--law` names come last.
+        law: usize,
+        label: String,
+        kind: String,
+        /// Parameters that have numbers; of a sweep the first.
+        given: Vec<(String, Py<PyAny>)>,
+        /// Whether it closes one loop for each flow, and not one for all.
+        per_flow: bool,
+        /// Of the bottleneck, the greatest over every point and every change.
+        rate_bps: u64,
+        packet_bytes: u64,
+        /// Least and most propagation both ways.
+        rtt_s: (f64, f64),
+        /// The smallest buffer, in packets.
+        room_pkts: f64,
+        /// Fewest and most long-lived flows; None without any.
+        flows: Option<(f64, f64)>,
+        /// Their sender, as `--tcp` of designs names it.
+        tcp: String,
+    }
+}
+
+impl GainsRequest {
+    pub fn of(py: Python, request: forebay_scenario::GainsRequest) -> PyResult<GainsRequest> {
+        let load = request.load;
+        Ok(GainsRequest {
+            law: request.law,
+            label: request.label,
+            kind: request.kind.to_owned(),
+            given: values(py, &request.given)?,
+            per_flow: request.per_flow,
+            rate_bps: load.rate_bps,
+            packet_bytes: load.packet_bytes,
+            rtt_s: load.rtt_s,
+            room_pkts: load.room_pkts,
+            flows: load.flows,
+            tcp: load.window_law.name().to_owned(),
+        })
+    }
+}
+
+record! {
+    /// Numbers that were designed for a law of a plan.
+    Designed {
+        /// As `GainsRequest` has it.
+        law: usize,
+        label: String,
+        params: Vec<(String, Py<PyAny>)>,
+        /// What it was designed for, in a sentence.
+        line: String,
+    }
+}
+
+pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_class::<GainsRequest>()?;
+    module.add_class::<Designed>()
+}

@@ -1,0 +1,315 @@
+//! Linear loops in frequency and in time, as Python values.
+
+use forebay_theory::frequency_response::{Loop, Path, Response, Sampler};
+use forebay_theory::saturated::SaturatedLoop;
+use forebay_theory::time_response::{self, Mode, SampledLaw};
+use forebay_theory::Complex64;
+use numpy::ndarray::{Array2, ArrayView1};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// A number that all loops share, or one for each.
+type Column<'py> = PyReadonlyArray1<'py, f64>;
+type ComplexColumn<'py> = PyReadonlyArray1<'py, Complex64>;
+/// Gain, poles, shares of the poles or None for their product, and delay in s.
+type PathColumns<'py> = (
+    Column<'py>,
+    Vec<ComplexColumn<'py>>,
+    Option<Vec<ComplexColumn<'py>>>,
+    Column<'py>,
+);
+/// Interval in s, numerator and denominator in z⁰, z⁻¹, ….
+type SamplerColumns<'py> = (Column<'py>, Vec<Column<'py>>, Vec<Column<'py>>);
+
+/// What a column says of a loop.
+fn entry<T: Copy>(column: ArrayView1<T>, row: usize) -> T {
+    column[if column.len() == 1 { 0 } else { row }]
+}
+
+/// Loops of one kind. Every column has one number, or one for each loop.
+#[pyclass(frozen, module = "forebay._native")]
+pub struct Loops {
+    loops: Vec<Loop>,
+    folds: Vec<i32>,
+}
+
+#[pymethods]
+impl Loops {
+    /// `folds` are the terms of Poisson's sum that are counted besides the first; None for as many
+    /// as are enough. Raises `ValueError` for columns of different lengths, and without a path.
+    #[new]
+    fn new(
+        paths: Vec<PathColumns>,
+        direct: Column,
+        sampler: Option<SamplerColumns>,
+        hybrid: bool,
+        folds: Option<Vec<i32>>,
+    ) -> PyResult<Self> {
+        let mut lengths = vec![direct.as_array().len()];
+        for (gain, poles, shares, delay_s) in &paths {
+            let complex = poles.iter().chain(shares.iter().flatten());
+            lengths.extend(complex.map(|column| column.as_array().len()));
+            lengths.extend([gain.as_array().len(), delay_s.as_array().len()]);
+            if shares.as_ref().is_some_and(|it| it.len() != poles.len()) {
+                return Err(PyValueError::new_err("a share for each pole"));
+            }
+        }
+        if let Some((interval_s, numerator, denominator)) = &sampler {
+            let columns = numerator.iter().chain(denominator);
+            lengths.extend(columns.map(|column| column.as_array().len()));
+            lengths.push(interval_s.as_array().len());
+        }
+        let count = lengths.iter().copied().max().unwrap_or(0);
+        if paths.is_empty() || lengths.iter().any(|length| ![1, count].contains(length)) {
+            return Err(PyValueError::new_err("columns of different lengths"));
+        }
+        let path = |(gain, poles, shares, delay_s): &PathColumns, row: usize| {
+            let complex = |columns: &[ComplexColumn]| -> Vec<Complex64> {
+                let columns = columns.iter();
+                columns
+                    .map(|column| entry(column.as_array(), row))
+                    .collect()
+            };
+            Path {
+                gain: entry(gain.as_array(), row),
+                poles: complex(poles),
+                shares: shares.as_deref().map(complex),
+                delay_s: entry(delay_s.as_array(), row),
+            }
+        };
+        let sampler_of = |(interval_s, numerator, denominator): &SamplerColumns, row: usize| {
+            let real = |columns: &[Column]| -> Vec<f64> {
+                let columns = columns.iter();
+                columns
+                    .map(|column| entry(column.as_array(), row))
+                    .collect()
+            };
+            Sampler {
+                interval_s: entry(interval_s.as_array(), row),
+                numerator: real(numerator),
+                denominator: real(denominator),
+            }
+        };
+        let loops: Vec<Loop> = (0..count)
+            .map(|row| Loop {
+                paths: paths.iter().map(|it| path(it, row)).collect(),
+                direct: entry(direct.as_array(), row),
+                sampler: sampler.as_ref().map(|it| sampler_of(it, row)),
+                hybrid,
+            })
+            .collect();
+        let folds = folds.unwrap_or_else(|| {
+            let most = loops.iter().map(Loop::most_folds).max().unwrap_or(0);
+            (-most..=most).filter(|fold| *fold != 0).collect()
+        });
+        Ok(Loops { loops, folds })
+    }
+
+    /// G(s): gain, poles and delay.
+    fn plant<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::plant)
+    }
+
+    /// Z{H·G} at z = e^{sT}.
+    fn pulse<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::pulse)
+    }
+
+    /// D(e^{sT}).
+    fn law<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::law)
+    }
+
+    /// H/T = (1 − e^{−sT})/(sT).
+    fn hold<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::hold)
+    }
+
+    /// d·G, the loop that the part of the law that acts at once closes.
+    fn inner<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::inner)
+    }
+
+    /// L_s at the sampler; the whole loop where nothing acts at once.
+    fn outer<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::outer)
+    }
+
+    /// L, whose 1 + L is zero at the roots of the closed loop.
+    fn loop_gain<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::loop_gain)
+    }
+
+    /// What a sine on the queue becomes in the closed loop.
+    fn sensitivity<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
+        self.each(py, s, Response::sensitivity)
+    }
+
+    /// Which of the terms of Poisson's sum are more than this share of what the sampler sees, at any
+    /// of these s of any loop.
+    fn counted_folds(&self, py: Python, s: Lines, least_share: f64) -> PyResult<Vec<i32>> {
+        let s = s.as_array();
+        self.check(s.nrows())?;
+        Ok(py.detach(|| {
+            let mut left = self.folds.clone();
+            let mut found = Vec::new();
+            for (row, it) in self.loops.iter().enumerate() {
+                let response = it.response(&self.folds);
+                for s in s.row(if s.nrows() == 1 { 0 } else { row }) {
+                    let counted = response.counted(*s, &left, least_share);
+                    left.retain(|fold| !counted.contains(fold));
+                    found.extend(counted);
+                }
+            }
+            found.sort_unstable();
+            found
+        }))
+    }
+}
+
+/// s in rows: one for each loop, or one for all.
+type Lines<'py> = PyReadonlyArray2<'py, Complex64>;
+/// A row for each loop.
+type Answer<'py> = Bound<'py, PyArray2<Complex64>>;
+
+impl Loops {
+    fn check(&self, rows: usize) -> PyResult<()> {
+        if rows == 1 || rows == self.loops.len() {
+            return Ok(());
+        }
+        let message = format!("{rows} rows of s for {} loops", self.loops.len());
+        Err(PyValueError::new_err(message))
+    }
+
+    fn each<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        s: Lines<'py>,
+        gain: fn(&Response<'a>, Complex64) -> Complex64,
+    ) -> PyResult<Answer<'py>> {
+        let s = s.as_array();
+        self.check(s.nrows())?;
+        let found = py.detach(|| {
+            let mut found = Array2::zeros((self.loops.len(), s.ncols()));
+            for (row, it) in self.loops.iter().enumerate() {
+                let response = it.response(&self.folds);
+                let line = s.row(if s.nrows() == 1 { 0 } else { row });
+                for (value, s) in found.row_mut(row).iter_mut().zip(line) {
+                    *value = gain(&response, *s);
+                }
+            }
+            found
+        });
+        Ok(found.into_pyarray(py))
+    }
+}
+
+/// Deviation of the queue at each of `steps` + 1 times after a change of this size at the plant's
+/// input. A mode keeps `decay` of itself over a step, and gains `new` times the input that is held
+/// `delay_steps` before and `old` times that of a step before. `smoothing`: share of the way that the
+/// average goes to the queue in a step; None without one. `direct`: gain of what acts at once.
+/// `sampled`: steps for each sample, numerator and denominator in z⁰, z⁻¹, ….
+/// Raises `ValueError` for columns of different lengths, and a law without a number.
+#[pyfunction]
+#[pyo3(signature = (decay, new, old, delay_steps, *, smoothing, direct, sampled, change, steps))]
+#[allow(clippy::too_many_arguments, reason = "what a loop is, by name")]
+fn step_response<'py>(
+    py: Python<'py>,
+    decay: ComplexColumn,
+    new: ComplexColumn,
+    old: ComplexColumn,
+    delay_steps: Vec<usize>,
+    smoothing: Option<f64>,
+    direct: f64,
+    sampled: Option<(usize, Vec<f64>, Vec<f64>)>,
+    change: f64,
+    steps: usize,
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (decay, new, old) = (decay.as_array(), new.as_array(), old.as_array());
+    if [new.len(), old.len(), delay_steps.len()] != [decay.len(); 3] {
+        return Err(PyValueError::new_err("columns of different lengths"));
+    }
+    let sampled = sampled.map(|(steps_per_sample, numerator, denominator)| SampledLaw {
+        steps_per_sample,
+        numerator,
+        denominator,
+    });
+    if sampled.as_ref().is_some_and(|law| {
+        law.steps_per_sample == 0 || law.numerator.is_empty() || law.denominator.is_empty()
+    }) {
+        return Err(PyValueError::new_err("a sampled law without a number"));
+    }
+    let modes = (0..decay.len()).map(|k| Mode {
+        decay: decay[k],
+        new: new[k],
+        old: old[k],
+        delay_steps: delay_steps[k],
+    });
+    let stepped = time_response::Loop {
+        modes: modes.collect(),
+        smoothing,
+        direct,
+        sampled,
+    };
+    let queue = py.detach(|| stepped.step_response(change, steps));
+    Ok(queue.into_pyarray(py))
+}
+
+/// A loop driven by noise whose queue and probability do not go below zero, for many queues at once:
+/// (mean queue, its deviation, mean of what it would have been below zero, deviation of the
+/// probability). `noise` has a row for each step and a normal number for each queue; a number moves a
+/// queue by the first of `kicks_pkts` at once, and by the second `round_trip_steps` later. `decay`:
+/// what a deviation keeps of itself in a step. `answers`: packets for each step of probability, and
+/// steps of their delay, by each path. `sampled`: steps for each sample, numerator, denominator.
+/// `unseen`: steps that are not counted.
+/// Raises `ValueError` for a law without a number, and where nothing is counted.
+#[pyfunction]
+#[pyo3(signature = (noise, *, decay, kicks_pkts, round_trip_steps, answers, sampled, rest_pkts,
+                    rest_probability, unseen))]
+#[allow(clippy::too_many_arguments, reason = "what a loop is, by name")]
+fn saturated_moments(
+    py: Python,
+    noise: PyReadonlyArray2<f64>,
+    decay: f64,
+    kicks_pkts: [f64; 2],
+    round_trip_steps: usize,
+    answers: Vec<(f64, usize)>,
+    sampled: (usize, Vec<f64>, Vec<f64>),
+    rest_pkts: f64,
+    rest_probability: f64,
+    unseen: usize,
+) -> PyResult<(f64, f64, f64, f64)> {
+    let (steps_per_sample, numerator, denominator) = sampled;
+    let (steps, queues) = noise.as_array().dim();
+    if steps_per_sample == 0 || denominator.is_empty() || queues == 0 || unseen >= steps {
+        return Err(PyValueError::new_err(
+            "a law without a number, or nothing to count",
+        ));
+    }
+    let driven = SaturatedLoop {
+        decay,
+        kicks_pkts,
+        round_trip_steps,
+        answers,
+        numerator,
+        denominator,
+        steps_per_sample,
+        rest_pkts,
+        rest_probability,
+    };
+    let noise = noise.as_slice()?;
+    let found = py.detach(|| driven.moments(noise, queues, unseen));
+    Ok((
+        found.queue_mean_pkts,
+        found.queue_deviation_pkts,
+        found.missing_pkts,
+        found.probability_deviation,
+    ))
+}
+
+pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_class::<Loops>()?;
+    module.add_function(wrap_pyfunction!(step_response, module)?)?;
+    module.add_function(wrap_pyfunction!(saturated_moments, module)?)
+}

@@ -1,0 +1,298 @@
+//! A scenario of one link, moved to another: its rates, round trips and buffers follow.
+
+use forebay_core::discipline::Buffer;
+use forebay_core::param::{ParamType, Value};
+use forebay_core::{Bytes, Packets, ParamSpec, Params, Rate, Span};
+
+use crate::document::Document;
+use crate::error::Fault;
+use crate::links::LinkKeys;
+use crate::path::{TableId, Target};
+use crate::traffic;
+use crate::tree::{Data, Node, Section, Table};
+use crate::types::BufferSize;
+
+/// Least rate of access links; they are also ten times as fast as the bottleneck.
+const LEAST_ACCESS: Rate = Rate::from_bps(100_000_000);
+/// Least buffer, for links on which less than a few packets are on their way.
+const LEAST_BUFFER_PKTS: f64 = 4.0;
+
+/// A bottleneck: its rate, and the delay to its far end, one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkPlace {
+    pub rate: Rate,
+    pub delay: Span,
+}
+
+impl LinkPlace {
+    fn rtt(self) -> Span {
+        self.delay + self.delay
+    }
+}
+
+/// From the link that a scenario is written for to another.
+///
+/// What is declared to follow the link's rate is scaled with it, and what is not, such as the rate
+/// of a call, stays. The usual round trip, twice the delay, becomes that of the new link; others
+/// stay. Buffers are the product of the rate and the longest round trip (RFC 7928 section 3.2), in
+/// packets of this size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relink {
+    pub from: LinkPlace,
+    pub to: LinkPlace,
+    pub packet: Bytes,
+}
+
+/// How the value of a key follows the link.
+enum Follows {
+    /// In proportion to the rate.
+    Rate,
+    RoundTrip,
+    /// At most the link's.
+    Delay,
+    Buffer,
+}
+
+impl Relink {
+    /// Moves every value that is written in a document.
+    ///
+    /// # Errors
+    /// A value that is none of its key.
+    pub fn apply(&self, document: &mut Document) -> Result<(), Fault> {
+        if self.from == self.to {
+            return Ok(());
+        }
+        for i in 0..document.traffic.len() {
+            let name = format!("traffic.{i}");
+            let kind = kind(&document.traffic[i], &name)?;
+            let table = &mut document.traffic[i];
+            self.table(table, &name, |key| of_traffic(kind, key))?;
+            if kind.counts_flows() {
+                let access = LEAST_ACCESS.max(Rate::from_bps(10 * self.to.rate.as_bps()));
+                table.put("access", Node::of(table.origin, access.to_value()));
+            }
+        }
+        self.sweep(document)?;
+        self.changes(document)?;
+        let rtts = round_trips(document)?;
+        let mut links = vec![(&mut document.bottleneck, "bottleneck".to_owned())];
+        let others = document.links.iter_mut().enumerate();
+        links.extend(others.map(|(i, table)| (table, format!("link.{i}"))));
+        for (table, name) in links {
+            self.table(table, &name, of_link)?;
+            if table.entry("buffer").is_some() {
+                let buffer = self.buffer(&rtts);
+                table.put("buffer", Node::of(table.origin, buffer));
+            }
+        }
+        Ok(())
+    }
+
+    fn table(
+        &self,
+        table: &mut Table,
+        name: &str,
+        follows: impl Fn(&str) -> Option<(Follows, &'static ParamSpec)>,
+    ) -> Result<(), Fault> {
+        for i in 0..table.entries.len() {
+            let entry = &table.entries[i];
+            let Some((how, spec)) = follows(&entry.name) else {
+                continue;
+            };
+            let section = Section { table, name };
+            let moved = self.moved(&how, spec, &entry.node);
+            let moved = moved
+                .map_err(|allowed| section.fault(&entry.name, entry.node.to_value(), allowed))?;
+            table.entries[i].node = moved;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// What is allowed, where the value is none of its key.
+    fn moved(&self, how: &Follows, spec: &ParamSpec, node: &Node) -> Result<Node, String> {
+        if let Data::List(items) = &node.data {
+            let items = items.iter().map(|item| self.moved(how, spec, item));
+            let data = Data::List(items.collect::<Result<_, _>>()?);
+            return Ok(Node { data, ..*node });
+        }
+        let value = node.to_value();
+        let moved = match how {
+            Follows::Rate => self.scaled(spec, &value)?,
+            Follows::RoundTrip if Span::from_value(&value)? == self.from.rtt() => {
+                self.to.rtt().to_value()
+            }
+            Follows::Delay => Span::from_value(&value)?.min(self.to.delay).to_value(),
+            Follows::RoundTrip => value,
+            Follows::Buffer => self.same_share(BufferSize::from_value(&value)?),
+        };
+        Ok(Node::of(node.origin, moved))
+    }
+
+    fn scaled(&self, spec: &ParamSpec, value: &Value) -> Result<Value, String> {
+        let factor = self.to.rate.as_bps() as f64 / self.from.rate.as_bps() as f64;
+        Ok(match spec.unit {
+            "bit/s" => {
+                let bps = factor * Rate::from_value(value)?.as_bps() as f64;
+                Rate::from_bps(bps.max(1.0).round_ties_even() as u64).to_value()
+            }
+            "p" => {
+                let Packets(packets) = Packets::from_value(value)?;
+                Packets((factor * packets).round_ties_even().max(1.0)).to_value()
+            }
+            _ => Value::Number(factor * f64::from_value(value)?),
+        })
+    }
+
+    /// A buffer with the same share of the product of rate and round trip.
+    fn same_share(&self, buffer: BufferSize) -> Value {
+        let product = |place: LinkPlace| place.rate.as_bps() as f64 * place.rtt().as_secs_f64();
+        let factor = product(self.to) / product(self.from);
+        let packets = |was: f64| Packets((factor * was).round_ties_even().max(LEAST_BUFFER_PKTS));
+        match buffer {
+            BufferSize::Room(Buffer::Packets(was)) => packets(f64::from(was)).to_value(),
+            BufferSize::Room(Buffer::Bytes(was)) => {
+                packets((was / self.packet.0) as f64).to_value()
+            }
+            time => time.to_value(),
+        }
+    }
+
+    /// The product of the rate and the longest of these round trips and the link's own.
+    fn buffer(&self, rtts: &[Span]) -> Value {
+        let longest = rtts.iter().copied().fold(self.to.rtt(), Span::max);
+        let bits = self.to.rate.as_bps() as f64 * longest.as_secs_f64();
+        let packets = (bits / (8 * self.packet.0) as f64).round_ties_even();
+        Packets(packets.max(LEAST_BUFFER_PKTS)).to_value()
+    }
+
+    /// Values of a sweep move as those of tables; a buffer with round trips beside it has the
+    /// product with theirs.
+    fn sweep(&self, document: &mut Document) -> Result<(), Fault> {
+        let mut sweep = document.sweep.clone();
+        for entry in &mut sweep.entries {
+            let names = entry.name.split(',').map(str::trim);
+            // Paths that lead nowhere are refused when the sweep is read.
+            let targets: Vec<_> = names.map(|name| document.target(name).ok()).collect();
+            let Data::List(rows) = &mut entry.node.data else {
+                continue;
+            };
+            for row in rows {
+                let single = targets.len() == 1;
+                let mut nodes: Vec<&mut Node> = match &mut row.data {
+                    _ if single => vec![row],
+                    Data::List(row) if row.len() == targets.len() => row.iter_mut().collect(),
+                    _ => continue,
+                };
+                self.row(document, &targets, &mut nodes)
+                    .map_err(|(node, allowed)| {
+                        let key = format!("sweep.{}", entry.name);
+                        Fault::new(node.origin, key, node.to_value(), allowed)
+                    })?;
+            }
+        }
+        document.sweep = sweep;
+        Ok(())
+    }
+
+    fn row(
+        &self,
+        document: &Document,
+        targets: &[Option<Target>],
+        row: &mut [&mut Node],
+    ) -> Result<(), (Node, String)> {
+        let mut rtts = Vec::new();
+        let (mut buffers, mut with_rtt) = (Vec::new(), false);
+        for (place, target) in targets.iter().enumerate() {
+            let Some(target) = target else { continue };
+            let Some((how, spec)) = follows(document, target) else {
+                continue;
+            };
+            let refused = |allowed| (row[place].clone(), allowed);
+            let moved = self.moved(&how, spec, row[place]).map_err(refused)?;
+            if matches!(how, Follows::RoundTrip) {
+                with_rtt = true;
+                rtts.extend(Vec::<Span>::from_value(&moved.to_value()).map_err(refused)?);
+            }
+            if matches!(how, Follows::Buffer) {
+                buffers.push(place);
+            }
+            *row[place] = moved;
+        }
+        if !with_rtt {
+            rtts = round_trips(document).unwrap_or_default();
+        }
+        for place in buffers {
+            *row[place] = Node::of(row[place].origin, self.buffer(&rtts));
+        }
+        Ok(())
+    }
+
+    fn changes(&self, document: &mut Document) -> Result<(), Fault> {
+        let mut changes = document.at.clone();
+        for (i, at) in changes.iter_mut().enumerate() {
+            let sets = at.entries.iter_mut().filter(|entry| entry.name == "set");
+            for set in sets {
+                let Data::Table(table) = &mut set.node.data else {
+                    continue;
+                };
+                let name = format!("at.{i}.set");
+                self.table(table, &name, |path| {
+                    follows(document, &document.target(path).ok()?)
+                })?;
+            }
+        }
+        document.at = changes;
+        Ok(())
+    }
+}
+
+/// All round trips that the traffic of a document has.
+fn round_trips(document: &Document) -> Result<Vec<Span>, Fault> {
+    let mut all = Vec::new();
+    for (i, table) in document.traffic.iter().enumerate() {
+        let Some(entry) = table.entry("rtt") else {
+            continue;
+        };
+        let name = format!("traffic.{i}");
+        let section = Section { table, name: &name };
+        let value = entry.node.to_value();
+        let rtts = Vec::<Span>::from_value(&value);
+        all.extend(rtts.map_err(|allowed| section.fault("rtt", value, allowed))?);
+    }
+    Ok(all)
+}
+
+fn kind(table: &Table, name: &str) -> Result<&'static traffic::TrafficSpec, Fault> {
+    traffic::spec(&Section { table, name })
+}
+
+fn follows(document: &Document, target: &Target) -> Option<(Follows, &'static ParamSpec)> {
+    match target.table {
+        TableId::Bottleneck | TableId::Link(_) => of_link(&target.key),
+        TableId::Traffic(i) => of_traffic(kind(&document.traffic[i], "").ok()?, &target.key),
+        TableId::Top | TableId::Law(_) => None,
+    }
+}
+
+fn of_link(key: &str) -> Option<(Follows, &'static ParamSpec)> {
+    let spec = LinkKeys::SPECS.iter().find(|spec| spec.name == key)?;
+    let how = match key {
+        "rate" => Follows::Rate,
+        "delay" => Follows::Delay,
+        "buffer" => Follows::Buffer,
+        _ => return None,
+    };
+    Some((how, spec))
+}
+
+fn of_traffic(kind: &traffic::TrafficSpec, key: &str) -> Option<(Follows, &'static ParamSpec)> {
+    let specs = kind.parts.iter().flat_map(|part| part.iter());
+    let spec = specs.into_iter().find(|spec| spec.name == key)?;
+    if kind.counts_flows() && key == "rtt" {
+        return Some((Follows::RoundTrip, spec));
+    }
+    kind.in_proportion
+        .contains(&key)
+        .then_some((Follows::Rate, spec))
+}

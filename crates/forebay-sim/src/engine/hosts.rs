@@ -1,0 +1,311 @@
+//! The ends of the network: senders, receivers and their timers, and the access links that lead to
+//! the links where flows meet.
+
+use forebay_core::{Ecn, TrafficClass};
+use forebay_scenario::{Scenario, TrafficKind};
+
+use super::agenda::Agenda;
+use crate::blocks::{AckOptions, BlockStore};
+use crate::calendar::Calendar;
+use crate::events::EventQueue;
+use crate::network::{Class, Network, Pair, Tcp};
+use crate::number::count;
+use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
+use crate::port::Sent;
+use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
+
+/// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
+/// small.
+#[derive(Clone, Copy, Debug)]
+pub enum Alarm {
+    /// The retransmission timer may be due.
+    Retransmit(u32),
+    /// Pacing lets a flow's next packets go.
+    Pace(u32),
+    /// A delayed ACK may be due.
+    DelayedAck(u32),
+    /// The application acts.
+    Act(u32),
+    /// Flows of this traffic may arrive.
+    Arrival(u32),
+    /// Packets of this traffic come by themselves.
+    Coming(u32),
+}
+
+/// An ACK that has crossed its receiver's access link.
+pub struct Returning {
+    /// When it reaches the first station of its way back.
+    pub at: u64,
+    /// Kind of the access link.
+    pub class: usize,
+    pub ack: Packet,
+}
+
+/// All that happens outside of the links where flows meet.
+pub struct Hosts {
+    pub network: Network,
+    /// Packets on their way to the next station.
+    pub arrivals: EventQueue<Packet>,
+    /// Delay lines of each kind of access link there; the first is for data.
+    pub lines: usize,
+    /// How long after a packet's arrival at a station nothing at a host can come of it.
+    pub lookahead_ns: u64,
+    /// A bucket holds many of them.
+    pub alarms: Calendar<Alarm, 16>,
+    pub agenda: Agenda,
+    pub blocks: BlockStore,
+    /// Times between which what happens is measured.
+    pub window: (u64, u64),
+    /// What a step sends; empty between steps.
+    pub segments: Vec<Segment>,
+}
+
+impl Hosts {
+    /// Schedules the first act of every application.
+    pub fn start(&mut self) {
+        for flow in 0..count(self.network.flows.len()) {
+            self.schedule_act(flow);
+        }
+        for class in 0..self.network.classes.len() {
+            let first = self.network.classes[class].application.first_arrival();
+            self.schedule_arrival(count(class), first.unwrap_or(NEVER));
+            let first = self.network.classes[class].application.first_coming();
+            self.schedule_coming(count(class), first);
+        }
+    }
+
+    /// Every alarm goes through here, so that the agenda knows the first.
+    #[inline(never)]
+    pub fn set_alarm(&mut self, at: u64, alarm: Alarm) {
+        self.alarms.push(at, alarm);
+        self.agenda.alarm_by(at);
+    }
+
+    /// A packet reaches its sink by the access link: a FIFO all the way from its last link, so the
+    /// receiver can be run now, at the time when the packet gets there. `enter` takes ACKs.
+    #[inline(always)]
+    pub fn deliver(
+        &mut self,
+        sent: Sent,
+        mut enter: impl FnMut(&mut EventQueue<Packet>, &mut Agenda, Returning),
+    ) {
+        let packet = sent.packet;
+        let Network {
+            routes,
+            pairs,
+            classes,
+            receivers,
+            ..
+        } = &mut self.network;
+        let route = routes[packet.flow as usize];
+        let pair = &mut pairs[route.pair as usize];
+        let class = &mut classes[route.class as usize];
+        let receiver = &mut receivers[packet.flow as usize];
+
+        let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
+        // A delayed ACK that falls due before this packet goes out first.
+        if receiver.ack_due < now {
+            let due = std::mem::replace(&mut receiver.ack_due, NEVER);
+            let ack = send_ack(due, packet.flow, receiver, class, pair, &mut self.blocks);
+            enter(&mut self.arrivals, &mut self.agenda, ack);
+        }
+        let counted = now > self.window.0 && now <= self.window.1;
+        let Some(Tcp { config, .. }) = &class.tcp else {
+            receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
+            if let Some(calls) = &mut class.calls {
+                calls.received(packet.flow - class.first, packet.seq, now, counted);
+            }
+            return;
+        };
+        let (reply, delivered) = receiver.receive(now, &packet, config.acks);
+        receiver.count(
+            u64::from(delivered) * u64::from(config.payload_bytes),
+            counted,
+        );
+        match reply {
+            Reply::Now => {
+                let ack = send_ack(now, packet.flow, receiver, class, pair, &mut self.blocks);
+                enter(&mut self.arrivals, &mut self.agenda, ack);
+            }
+            Reply::Later => {
+                let due = receiver.ack_due;
+                self.set_alarm(due, Alarm::DelayedAck(packet.flow));
+            }
+            Reply::Stale => {}
+        }
+    }
+
+    /// The ACK that has waited up to now, if there is one.
+    pub fn delayed_ack(&mut self, now: u64, flow: u32) -> Option<Returning> {
+        let network = &mut self.network;
+        let route = network.routes[flow as usize];
+        let pair = &mut network.pairs[route.pair as usize];
+        let class = &network.classes[route.class as usize];
+        let receiver = &mut network.receivers[flow as usize];
+        (receiver.ack_due == now).then(|| {
+            receiver.ack_due = NEVER;
+            send_ack(now, flow, receiver, class, pair, &mut self.blocks)
+        })
+    }
+
+    /// An ACK reaches its sender.
+    #[inline(always)]
+    pub fn take_ack(&mut self, now: u64, ack: Packet) {
+        let options = match ack.blocks {
+            NO_BLOCKS => None,
+            index => Some(self.blocks.take(index)),
+        };
+        self.step(now, ack.flow, |senders, index, step| {
+            let header = Ack {
+                next: ack.seq,
+                ece: ack.flags.ecn_signal(),
+                ce_pkts: options.as_ref().map_or(0, |options| options.ce_pkts),
+                blocks: options.as_ref().map_or(&[], AckOptions::blocks),
+            };
+            senders.on_ack(index, ack.connection, &header, step)
+        });
+    }
+
+    pub fn check_timer(&mut self, now: u64, flow: u32) {
+        self.step(now, flow, |senders, index, step| {
+            senders.on_timer(index, step)
+        });
+    }
+
+    /// Pacing lets a flow send again.
+    pub fn pace(&mut self, now: u64, flow: u32) {
+        self.step(now, flow, |senders, index, step| {
+            senders.on_pace(index, step)
+        });
+    }
+
+    /// Runs a step of a flow's sender, puts its packets on the access link and its timer in the
+    /// calendar.
+    #[inline(always)]
+    pub fn step(
+        &mut self,
+        now: u64,
+        flow: u32,
+        act: impl FnOnce(&mut dyn Senders, u32, &mut Step) -> Outcome,
+    ) {
+        let route = self.network.routes[flow as usize];
+        let class = &mut self.network.classes[route.class as usize];
+        let Some(Tcp { config, senders }) = &mut class.tcp else {
+            return;
+        };
+        let mut step = Step {
+            config,
+            now,
+            out: &mut self.segments,
+            held: false,
+        };
+        let outcome = act(&mut **senders, route.sender, &mut step);
+        if outcome.timer != NEVER {
+            self.alarms.push(outcome.timer, Alarm::Retransmit(flow));
+            self.agenda.alarm_by(outcome.timer);
+        }
+        if step.held {
+            if let Some(due) = senders.pace_at(route.sender) {
+                self.alarms.push(due, Alarm::Pace(flow));
+                self.agenda.alarm_by(due);
+            }
+        }
+        if self.segments.is_empty() {
+            if outcome.done {
+                self.end_transfer(now, flow);
+            }
+            return;
+        }
+        let pair = &mut self.network.pairs[route.pair as usize];
+        let line = self.lines * usize::from(pair.class);
+        let mut first = NEVER;
+        for segment in &self.segments {
+            // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
+            let syn = segment.seq == 0;
+            let packet = Packet {
+                flow,
+                seq: segment.seq,
+                blocks: NO_BLOCKS,
+                bytes: if syn {
+                    HEADER_BYTES
+                } else {
+                    config.packet_bytes
+                },
+                connection: outcome.connection,
+                traffic_class: TrafficClass::new(
+                    class.dscp,
+                    if syn { Ecn::NotEct } else { segment.ecn },
+                ),
+                flags: Flags::of_tcp(segment.cwr),
+                station: pair.data_enters,
+            };
+            // One whose link falls free just now has waited too, as in ns-2.
+            let waited = pair.data_up >= now || syn;
+            let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
+            first = first.min(at);
+            // A packet that waits for its access link would hold up the others' line.
+            if waited {
+                self.arrivals.push(at, packet);
+            } else {
+                self.arrivals.push_on(line, at, packet);
+            }
+        }
+        self.segments.clear();
+        self.agenda.links_by(first + self.lookahead_ns);
+    }
+
+    /// Packets in flight of a flow of ftp over the bottleneck that has data; NaN while there is
+    /// none.
+    pub fn mean_in_flight_pkts(&mut self, scenario: &Scenario) -> f64 {
+        let (mut flows, mut pkts) = (0_u32, 0_u64);
+        let classes = self.network.classes.iter_mut().zip(&scenario.traffic);
+        for (class, traffic) in classes {
+            let lasting = matches!(traffic.kind, TrafficKind::Ftp(_));
+            let (true, Some(tcp)) = (lasting && class.links.contains(&0), &mut class.tcp) else {
+                continue;
+            };
+            for flow in class.first..class.first + class.count {
+                let sender = self.network.routes[flow as usize].sender;
+                if let Some(in_flight) = tcp.senders.endless_in_flight_pkts(sender) {
+                    flows += 1;
+                    pkts += u64::from(in_flight);
+                }
+            }
+        }
+        pkts as f64 / f64::from(flows)
+    }
+}
+
+/// The ACK that a receiver sends now.
+#[inline(always)]
+fn send_ack(
+    now: u64,
+    flow: u32,
+    receiver: &Receiver,
+    class: &Class,
+    pair: &mut Pair,
+    blocks: &mut BlockStore,
+) -> Returning {
+    let blocks = match class.tcp.as_ref().map(|tcp| &tcp.config) {
+        Some(config) if config.sack || config.counts_marks => {
+            let held = if config.sack { receiver.blocks() } else { &[] };
+            let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
+            blocks.put(held, ce_pkts)
+        }
+        _ => NO_BLOCKS,
+    };
+    Returning {
+        at: pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES),
+        class: usize::from(pair.class),
+        ack: Packet {
+            flow,
+            seq: receiver.next(),
+            blocks,
+            bytes: HEADER_BYTES,
+            connection: receiver.connection(),
+            traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
+            flags: Flags::of_ack(receiver.echo()),
+            station: pair.ack_enters,
+        },
+    }
+}

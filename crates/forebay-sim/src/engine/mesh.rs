@@ -1,0 +1,216 @@
+//! A network of several links. Its stations and senders take their turns in order of time alone:
+//! the order in which they send decides ties, so that nothing falls behind the clock.
+
+use forebay_scenario::Scenario;
+
+use super::agenda::Agenda;
+use super::hosts::{Hosts, Returning};
+use super::{event_queue, LineBack, Topology};
+use crate::events::EventQueue;
+use crate::network::{Hop, Network};
+use crate::packet::Packet;
+use crate::port::{Port, Sent};
+use crate::prefetch::prefetch;
+use crate::tcp::NEVER;
+
+/// The delay line for ACKs of a kind of access link; the one before is for data.
+const ACK_LINE: usize = 1;
+
+/// Links, and lines back along those that have no link the other way.
+pub struct Mesh {
+    /// By link.
+    ports: Vec<Port>,
+    /// The link that is free first, and when.
+    next_link: usize,
+    next_free: u64,
+    /// By link: the way back where no link is, with the same rate and delay, never full.
+    lines_back: Vec<LineBack>,
+    /// ACKs that reach their sender.
+    acks: EventQueue<Packet>,
+}
+
+impl Topology for Mesh {
+    const LINES: usize = 2;
+    const LOOKS_AHEAD: bool = false;
+
+    fn new(
+        scenario: &Scenario,
+        network: &Network,
+        ports: Vec<Port>,
+        lines_back: Vec<LineBack>,
+    ) -> Mesh {
+        let mut mesh = Mesh {
+            ports,
+            next_link: 0,
+            next_free: NEVER,
+            lines_back,
+            acks: event_queue(scenario, network, 1),
+        };
+        mesh.find_next_link();
+        mesh
+    }
+
+    fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    fn ports_mut(&mut self) -> &mut [Port] {
+        &mut self.ports
+    }
+
+    fn link_mut(&mut self, link: usize) -> (&mut Port, &mut LineBack) {
+        (&mut self.ports[link], &mut self.lines_back[link])
+    }
+
+    fn into_ports(self) -> Vec<Port> {
+        self.ports
+    }
+
+    fn set_lookahead(&mut self, hosts: &mut Hosts) {
+        hosts.agenda.links = self.next_deadline(hosts);
+    }
+
+    fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64) {
+        loop {
+            let (free, arrival) = (self.next_free, hosts.arrivals.next_time());
+            if free <= arrival {
+                if free >= links_before {
+                    break;
+                }
+                let link = self.next_link;
+                if let Some(sent) = self.ports[link].send_next(free) {
+                    self.leave_port(hosts, link, sent);
+                }
+                self.find_next_link();
+            } else {
+                if arrival >= arrivals_before {
+                    break;
+                }
+                self.arrive(hosts);
+            }
+        }
+        hosts.agenda.links = self.next_deadline(hosts);
+    }
+
+    /// ACKs meet at stations, with data.
+    fn cross_back(&mut self, _hosts: &mut Hosts, _before: u64) {}
+
+    #[inline]
+    fn next_ack(&self) -> u64 {
+        self.acks.next_time()
+    }
+
+    fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32 {
+        let mut taken = 0;
+        self.acks
+            .take_before(hosts.agenda.first, |now, ack, coming| {
+                if let Some(coming) = coming {
+                    prefetch(hosts.network.pair_of(coming));
+                    hosts.network.prefetch_sender(coming.flow);
+                }
+                hosts.take_ack(now, ack);
+                taken += 1;
+                match taken < most {
+                    true => hosts.agenda.first,
+                    false => 0,
+                }
+            });
+        taken
+    }
+
+    fn enter_way_back(
+        &mut self,
+        arrivals: &mut EventQueue<Packet>,
+        agenda: &mut Agenda,
+        returning: Returning,
+    ) {
+        let Returning { at, class, ack } = returning;
+        arrivals.push_on(Mesh::LINES * class + ACK_LINE, at, ack);
+        agenda.links_by(at);
+    }
+}
+
+impl Mesh {
+    fn next_deadline(&self, hosts: &Hosts) -> u64 {
+        self.next_free.min(hosts.arrivals.next_time())
+    }
+
+    /// A packet reaches a station.
+    fn arrive(&mut self, hosts: &mut Hosts) {
+        let Hosts {
+            arrivals, network, ..
+        } = hosts;
+        let Some((now, &packet)) = arrivals.peek() else {
+            return;
+        };
+        arrivals.pop(|packet| {
+            prefetch(network.pair_of(packet));
+            prefetch(&network.receivers[packet.flow as usize]);
+        });
+        match network.station(packet.station) {
+            Hop::Port(link) => {
+                let link = usize::from(link);
+                if self.ports[link].arrive(now, packet) {
+                    self.send_at_once(hosts, now, link);
+                } else if self.ports[link].transmitter.is_free() {
+                    self.find_next_link();
+                }
+            }
+            Hop::Back(link) => self.cross_line_back(hosts, now, usize::from(link), packet),
+            Hop::Sink | Hop::Source => unreachable!("not a station"),
+        }
+    }
+
+    /// A link that was free takes the packet that has just come, if its queue lets one go.
+    fn send_at_once(&mut self, hosts: &mut Hosts, now: u64, link: usize) {
+        let sent = self.ports[link].send_next(now);
+        self.find_next_link();
+        if let Some(sent) = sent {
+            self.leave_port(hosts, link, sent);
+        }
+    }
+
+    /// Finds the link that is free first.
+    fn find_next_link(&mut self) {
+        let due = self.ports.iter().map(Port::due).zip(0..);
+        // Of two the one with the lower number.
+        (self.next_free, self.next_link) = due.min().unwrap_or((NEVER, 0));
+    }
+
+    /// A packet that left a port: data to its sink or the next link, an ACK to its source or on.
+    fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: Sent) {
+        let path = hosts.network.pair_of(&sent.packet).path;
+        match hosts.network.after_port(path, link) {
+            Hop::Sink => hosts.deliver(sent, |arrivals, agenda, returning| {
+                self.enter_way_back(arrivals, agenda, returning);
+            }),
+            hop => self.forward(hosts, sent.arrives_at, hop, sent.packet),
+        }
+    }
+
+    /// An ACK crosses a line back, where flows meet, and its source's access link as a rule.
+    fn cross_line_back(&mut self, hosts: &mut Hosts, now: u64, link: usize, ack: Packet) {
+        let at = self.lines_back[link].pass(now, ack.bytes);
+        let path = hosts.network.pair_of(&ack).path;
+        let hop = hosts.network.after_back(path, link);
+        self.forward(hosts, at, hop, ack);
+    }
+
+    /// A packet that left a station reaches the next one at `at`, or its source's access link.
+    fn forward(&mut self, hosts: &mut Hosts, at: u64, hop: Hop, packet: Packet) {
+        let network = &mut hosts.network;
+        match hop {
+            Hop::Port(_) | Hop::Back(_) => {
+                let station = network.number(hop);
+                hosts.arrivals.push(at, Packet { station, ..packet });
+            }
+            Hop::Source => {
+                let route = network.routes[packet.flow as usize];
+                let pair = &mut network.pairs[route.pair as usize];
+                let at = pair.wire.pass(&mut pair.ack_down, at, packet.bytes);
+                self.acks.push_on(usize::from(pair.class), at, packet);
+            }
+            Hop::Sink => unreachable!("data reaches its sink from a port"),
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! BBR as Linux runs it, version 1 (net/ipv4/tcp_bbr.c; Cardwell et al., "BBR: Congestion-Based
+//! Congestion Control", ACM Queue 14(5), 2016): it paces at the greatest delivery rate of ten
+//! round trips, keeps two products of that and the least round trip in flight, and answers
+//! neither loss nor marks.
+//!
+//! Arithmetic is the kernel's, in its units and with its rounding.
+
+use forebay_core::cast::whole_u32;
+use forebay_core::{Rate, Rng};
+
+use super::windowed_max::WindowedMax;
+use super::{first_rtt_ns, FullPipe, PriorWindow, Rounds};
+use crate::tcp::congestion::{
+    CongestionControl, CongestionEvent, DeliveryRate, Established, Growth, RateSample,
+    RecoveryState, WholeWindow,
+};
+use crate::tcp::Config;
+
+/// Of gains, as parts of 256.
+const UNIT: u64 = 256;
+/// Of bandwidth: packets per microsecond, times 2^24.
+const BW_SCALE: u32 = 24;
+const BW_UNIT: u64 = 1 << BW_SCALE;
+
+/// 2/ln 2: the least gain that doubles the rate in each round trip.
+const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
+const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
+const CWND_GAIN: u64 = UNIT * 2;
+/// A probe for more, its drain, and six round trips at the estimate.
+const CYCLE: [u64; 8] = [
+    UNIT * 5 / 4,
+    UNIT * 3 / 4,
+    UNIT,
+    UNIT,
+    UNIT,
+    UNIT,
+    UNIT,
+    UNIT,
+];
+/// A cycle begins in one of this many phases: not the one that drains.
+const FIRST_PHASES: f64 = 7.0;
+/// Window of the greatest bandwidth, in round trips: a cycle and two more.
+const BW_ROUNDS: u32 = 10;
+const MIN_RTT_WINDOW_MS: u64 = 10_000;
+const PROBE_RTT_MS: u64 = 200;
+const LEAST_CWND_PKTS: u32 = 4;
+/// Growth of the bandwidth in a round trip that says that the pipe is not full.
+const FULL_BW_GROWTH: u64 = UNIT * 5 / 4;
+/// Below this a segment is one packet.
+const LEAST_SEGMENTS_BYTES_PER_S: u64 = 1_200_000 / 8;
+const LARGEST_SEGMENT_BYTES: u64 = 65_536 - 1 - 320;
+const INITIAL_CWND_PKTS: u32 = 10;
+
+/// Of the greatest surplus of ACKs, in round trips; it counts for this long at most.
+const EXTRA_ACKED_ROUNDS: u32 = 5;
+const EXTRA_ACKED_US: u64 = 100_000;
+const EXTRA_ACKED_EPOCH_PKTS: u32 = 1 << 20;
+
+/// A policer is looked for over intervals of 4 to 16 round trips that lose a fifth.
+const POLICED_LEAST_ROUNDS: u32 = 4;
+const POLICED_LOSS: u64 = 50;
+/// Two intervals agree within an eighth, or within this many bytes per second.
+const POLICED_RATIO: u64 = UNIT / 8;
+const POLICED_BYTES_PER_S: u64 = 4000 / 8;
+/// A policer's rate is used for this many round trips.
+const POLICED_USE_ROUNDS: u32 = 48;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw,
+    ProbeRtt,
+}
+
+/// A search for a token-bucket policer (the kernel's `lt_bw`).
+#[derive(Clone, Debug, Default)]
+struct Policer {
+    sampling: bool,
+    /// In use as the bandwidth.
+    used: bool,
+    bw: u64,
+    rounds: u32,
+    since_ms: u64,
+    delivered_pkts: u64,
+    lost_pkts: u64,
+}
+
+/// How far ACKs run ahead of the bandwidth, which is room to send for while they pause.
+#[derive(Clone, Debug, Default)]
+struct ExtraAcked {
+    epoch_us: u64,
+    epoch_pkts: u32,
+    most_pkts: [u32; 2],
+    slot: usize,
+    rounds: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    window: WholeWindow,
+    payload_bytes: u64,
+    rng: Rng,
+    mode: Mode,
+    pacing_gain: u64,
+    cwnd_gain: u64,
+    bytes_per_s: u64,
+    bw: WindowedMax,
+    rounds: Rounds,
+    min_rtt_us: Option<u64>,
+    min_rtt_ms: u64,
+    cycle: usize,
+    cycle_us: u64,
+    full_pipe: FullPipe<u64>,
+    probe_rtt_until_ms: Option<u64>,
+    probe_rtt_round_done: bool,
+    idle_restart: bool,
+    packet_conservation: bool,
+    prior_window: PriorWindow,
+    policer: Policer,
+    extra_acked: ExtraAcked,
+}
+
+/// The kernel's counts of packets are of 32 bits.
+fn whole_pkts(pkts: u128) -> u32 {
+    u32::try_from(pkts).unwrap_or(u32::MAX)
+}
+
+/// Packets that a bandwidth delivers in a time.
+fn pkts_in(bw: u64, time_us: u64) -> u32 {
+    whole_pkts((u128::from(bw) * u128::from(time_us)) >> BW_SCALE)
+}
+
+impl Bbr {
+    /// The bandwidth in use.
+    fn bandwidth(&self) -> u64 {
+        match self.policer.used {
+            true => self.policer.bw,
+            false => self.bw.get(),
+        }
+    }
+
+    /// Bytes per second; one percent below what the bandwidth says, so that queues fall.
+    fn bytes_per_s_of(&self, bw: u64, gain: u64) -> u64 {
+        let scaled = u128::from((bw * self.payload_bytes * gain) >> 8) * 990_000;
+        u64::try_from(scaled >> BW_SCALE).unwrap_or(u64::MAX)
+    }
+
+    fn init_pacing_rate(&mut self, srtt_ns: u64) {
+        let rtt_us = (first_rtt_ns(srtt_ns) / 1000).max(1);
+        let bw = u64::from(self.window.cwnd) * BW_UNIT / rtt_us;
+        self.bytes_per_s = self.bytes_per_s_of(bw, HIGH_GAIN);
+    }
+
+    fn set_pacing_rate(&mut self, bw: u64, gain: u64) {
+        let rate = self.bytes_per_s_of(bw, gain);
+        if self.full_pipe.reached || rate > self.bytes_per_s {
+            self.bytes_per_s = rate;
+        }
+    }
+
+    /// Packets of the segments that the rate makes: a millisecond of it.
+    fn segment_pkts(&self) -> u32 {
+        let bytes = (self.bytes_per_s >> 10).min(LARGEST_SEGMENT_BYTES);
+        let pkts = whole_pkts((bytes / self.payload_bytes.max(1)).into());
+        pkts.max(self.least_segment_pkts()).min(127)
+    }
+
+    /// The product of bandwidth and delay with a gain, rounded up.
+    fn bdp_pkts(&self, bw: u64, gain: u64) -> u32 {
+        let Some(min_rtt_us) = self.min_rtt_us else {
+            return INITIAL_CWND_PKTS;
+        };
+        let product = u128::from(bw) * u128::from(min_rtt_us) * u128::from(gain);
+        whole_pkts((product >> 8).div_ceil(u128::from(BW_UNIT)))
+    }
+
+    /// Room for three segments on their way through the hosts, even for delayed ACKs.
+    fn with_segments(&self, pkts: u32) -> u32 {
+        let even = (pkts + 3 * self.segment_pkts() + 1) & !1;
+        match (self.mode, self.cycle) {
+            (Mode::ProbeBw, 0) => even + 2,
+            _ => even,
+        }
+    }
+
+    fn inflight_pkts(&self, bw: u64, gain: u64) -> u32 {
+        self.with_segments(self.bdp_pkts(bw, gain))
+    }
+
+    /// What will be in the network when pacing lets the next segment go.
+    fn in_network_pkts(&self, in_flight_pkts: u32, sample: &RateSample) -> u32 {
+        let delivered = pkts_in(self.bandwidth(), sample.pace_wait_ns / 1000);
+        let mut then = in_flight_pkts;
+        if self.pacing_gain > UNIT {
+            then += self.segment_pkts();
+        }
+        then.saturating_sub(delivered)
+    }
+
+    fn save_window(&mut self) {
+        self.prior_window
+            .save(self.window.cwnd, self.mode == Mode::ProbeRtt);
+    }
+
+    fn begin_cycle(&mut self, sample: &RateSample) {
+        self.mode = Mode::ProbeBw;
+        let skipped = whole_u32(self.rng.uniform() * FIRST_PHASES);
+        self.cycle = CYCLE.len() - 1 - skipped as usize;
+        self.next_phase(sample);
+    }
+
+    fn next_phase(&mut self, sample: &RateSample) {
+        self.cycle = (self.cycle + 1) % CYCLE.len();
+        self.cycle_us = sample.delivered_ns / 1000;
+    }
+
+    fn update_bandwidth(&mut self, rate: &DeliveryRate, sample: &RateSample) {
+        if self.rounds.update(rate, sample) {
+            self.packet_conservation = false;
+        }
+        self.detect_policer(sample, sample.lost_pkts > 0, rate.app_limited);
+        let bw = u64::from(rate.pkts) * BW_UNIT / (rate.interval_ns / 1000).max(1);
+        let bw = bw.min(u32::MAX.into());
+        // What the application held back tells only what the path can do at least.
+        if !rate.app_limited || bw >= self.bw.get() {
+            self.bw.update(BW_ROUNDS, self.rounds.count, bw);
+        }
+    }
+
+    fn begin_policer_interval(&mut self, sample: &RateSample) {
+        self.policer.since_ms = sample.delivered_ns / 1_000_000;
+        self.policer.delivered_pkts = sample.delivered_pkts;
+        self.policer.lost_pkts = sample.total_lost_pkts;
+        self.policer.rounds = 0;
+    }
+
+    fn reset_policer(&mut self, sample: &RateSample) {
+        self.policer = Policer::default();
+        self.begin_policer_interval(sample);
+    }
+
+    fn detect_policer(&mut self, sample: &RateSample, lost: bool, app_limited: bool) {
+        if self.policer.used {
+            if self.mode == Mode::ProbeBw && self.rounds.starts {
+                self.policer.rounds += 1;
+                if self.policer.rounds >= POLICED_USE_ROUNDS {
+                    self.reset_policer(sample);
+                    self.begin_cycle(sample);
+                }
+            }
+            return;
+        }
+        if !self.policer.sampling {
+            if !lost {
+                return;
+            }
+            self.begin_policer_interval(sample);
+            self.policer.sampling = true;
+        }
+        if app_limited {
+            return self.reset_policer(sample);
+        }
+        self.policer.rounds += u32::from(self.rounds.starts);
+        if self.policer.rounds < POLICED_LEAST_ROUNDS {
+            return;
+        }
+        if self.policer.rounds > 4 * POLICED_LEAST_ROUNDS {
+            return self.reset_policer(sample);
+        }
+        // An interval ends with a loss: the policer's tokens are used up.
+        if !lost {
+            return;
+        }
+        let lost_pkts = sample.total_lost_pkts - self.policer.lost_pkts;
+        let delivered_pkts = sample.delivered_pkts - self.policer.delivered_pkts;
+        if delivered_pkts == 0 || lost_pkts << 8 < POLICED_LOSS * delivered_pkts {
+            return;
+        }
+        let interval_ms = sample.delivered_ns / 1_000_000 - self.policer.since_ms;
+        if interval_ms < 1 {
+            return;
+        }
+        let bw = delivered_pkts * BW_UNIT / (interval_ms * 1000);
+        let before = self.policer.bw;
+        let apart = bw.abs_diff(before);
+        let agree = apart * UNIT <= POLICED_RATIO * before
+            || self.bytes_per_s_of(apart, UNIT) <= POLICED_BYTES_PER_S;
+        if before > 0 && agree {
+            self.policer.bw = (bw + before) / 2;
+            self.policer.used = true;
+            self.pacing_gain = UNIT;
+            self.policer.rounds = 0;
+        } else {
+            self.policer.bw = bw;
+            self.begin_policer_interval(sample);
+        }
+    }
+
+    fn update_extra_acked(&mut self, sample: &RateSample) {
+        let bw = self.bandwidth();
+        let cwnd = self.window.cwnd;
+        let extra = &mut self.extra_acked;
+        if self.rounds.starts {
+            extra.rounds += 1;
+            if extra.rounds >= EXTRA_ACKED_ROUNDS {
+                extra.rounds = 0;
+                extra.slot ^= 1;
+                extra.most_pkts[extra.slot] = 0;
+            }
+        }
+        let now_us = sample.delivered_ns / 1000;
+        let mut expected = pkts_in(bw, now_us.saturating_sub(extra.epoch_us));
+        let acked = sample.acked_pkts;
+        if extra.epoch_pkts <= expected || extra.epoch_pkts + acked >= EXTRA_ACKED_EPOCH_PKTS {
+            extra.epoch_pkts = 0;
+            extra.epoch_us = now_us;
+            expected = 0;
+        }
+        extra.epoch_pkts = (extra.epoch_pkts + acked).min(EXTRA_ACKED_EPOCH_PKTS - 1);
+        let ahead = (extra.epoch_pkts - expected).min(cwnd);
+        let most = &mut extra.most_pkts[extra.slot];
+        *most = ahead.max(*most);
+    }
+
+    fn extra_acked_pkts(&self) -> u32 {
+        if !self.full_pipe.reached {
+            return 0;
+        }
+        let limit = pkts_in(self.bandwidth(), EXTRA_ACKED_US);
+        self.extra_acked.most_pkts[0]
+            .max(self.extra_acked.most_pkts[1])
+            .min(limit)
+    }
+
+    #[inline(always)]
+    fn update_cycle(&mut self, sample: &RateSample) {
+        if self.mode != Mode::ProbeBw {
+            return;
+        }
+        let elapsed_us = (sample.delivered_ns / 1000).saturating_sub(self.cycle_us);
+        let full_length = self.min_rtt_us.is_some_and(|rtt_us| elapsed_us > rtt_us);
+        let bw = self.bw.get();
+        let in_network = || self.in_network_pkts(sample.prior_in_flight_pkts, sample);
+        let over = match self.pacing_gain.cmp(&UNIT) {
+            std::cmp::Ordering::Equal => full_length,
+            std::cmp::Ordering::Greater => {
+                full_length
+                    && (sample.lost_pkts > 0
+                        || in_network() >= self.inflight_pkts(bw, self.pacing_gain))
+            }
+            std::cmp::Ordering::Less => full_length || in_network() <= self.inflight_pkts(bw, UNIT),
+        };
+        if over {
+            self.next_phase(sample);
+        }
+    }
+
+    fn check_full_pipe(&mut self, app_limited: bool) {
+        if self.full_pipe.reached || !self.rounds.starts || app_limited {
+            return;
+        }
+        let bw = self.bw.get();
+        let grew = |before: &u64| bw >= (before * FULL_BW_GROWTH) >> 8;
+        self.full_pipe.update(bw, grew);
+    }
+
+    fn check_drain(&mut self, sample: &RateSample) {
+        let bw = self.bw.get();
+        if self.mode == Mode::Startup && self.full_pipe.reached {
+            self.mode = Mode::Drain;
+            self.window.ssthresh = self.inflight_pkts(bw, UNIT);
+        }
+        if self.mode == Mode::Drain
+            && self.in_network_pkts(sample.in_flight_pkts, sample) <= self.inflight_pkts(bw, UNIT)
+        {
+            self.begin_cycle(sample);
+        }
+    }
+
+    fn update_min_rtt(&mut self, sample: &RateSample) {
+        let now_ms = sample.now / 1_000_000;
+        let expired = now_ms > self.min_rtt_ms + MIN_RTT_WINDOW_MS;
+        // The ACK of a single packet may have been delayed.
+        let delayed = sample.acked_pkts == 1 && sample.prior_in_flight_pkts == 1;
+        if let Some(rtt_us) = sample.rtt_ns.map(|ns| ns / 1000) {
+            if self.min_rtt_us.is_none_or(|least| rtt_us < least) || expired && !delayed {
+                self.min_rtt_us = Some(rtt_us);
+                self.min_rtt_ms = now_ms;
+            }
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.mode = Mode::ProbeRtt;
+            self.save_window();
+            self.probe_rtt_until_ms = None;
+        }
+        if self.mode == Mode::ProbeRtt {
+            match self.probe_rtt_until_ms {
+                None if sample.in_flight_pkts <= LEAST_CWND_PKTS => {
+                    self.probe_rtt_until_ms = Some(now_ms + PROBE_RTT_MS);
+                    self.probe_rtt_round_done = false;
+                    self.rounds.begin(sample);
+                }
+                Some(until_ms) => {
+                    self.probe_rtt_round_done |= self.rounds.starts;
+                    if self.probe_rtt_round_done && now_ms > until_ms {
+                        self.end_probe_rtt(sample);
+                    }
+                }
+                None => {}
+            }
+        }
+        if sample.rate.is_some() {
+            self.idle_restart = false;
+        }
+    }
+
+    fn end_probe_rtt(&mut self, sample: &RateSample) {
+        self.min_rtt_ms = sample.now / 1_000_000;
+        self.window.cwnd = self.prior_window.restore(self.window.cwnd);
+        match self.full_pipe.reached {
+            true => self.begin_cycle(sample),
+            false => self.mode = Mode::Startup,
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBw if self.policer.used => (UNIT, CWND_GAIN),
+            Mode::ProbeBw => (CYCLE[self.cycle], CWND_GAIN),
+            Mode::ProbeRtt => (UNIT, UNIT),
+        };
+    }
+
+    /// Packet conservation in the first round trip of a recovery, slow start towards the target
+    /// after it, and back to the window of before at its end.
+    fn update_cwnd(&mut self, sample: &RateSample) {
+        let acked = sample.acked_pkts;
+        if acked > 0 {
+            let mut cwnd = self.window.cwnd.saturating_sub(sample.lost_pkts).max(1);
+            let (before, now) = (
+                self.prior_window.update(sample.recovery_state),
+                sample.recovery_state,
+            );
+            if now == RecoveryState::Recovery && before != RecoveryState::Recovery {
+                self.packet_conservation = true;
+                self.rounds.begin(sample);
+                cwnd = sample.in_flight_pkts + acked;
+            } else if before != RecoveryState::Open && now == RecoveryState::Open {
+                cwnd = self.prior_window.restore(cwnd);
+                self.packet_conservation = false;
+            }
+            if self.packet_conservation {
+                self.window.cwnd = cwnd.max(sample.in_flight_pkts + acked);
+            } else {
+                let bdp = self.bdp_pkts(self.bandwidth(), self.cwnd_gain);
+                let target = self.with_segments(bdp + self.extra_acked_pkts());
+                if self.full_pipe.reached {
+                    cwnd = (cwnd + acked).min(target);
+                } else if cwnd < target || sample.delivered_pkts < u64::from(INITIAL_CWND_PKTS) {
+                    cwnd += acked;
+                }
+                self.window.cwnd = cwnd.max(LEAST_CWND_PKTS);
+            }
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.window.cwnd = self.window.cwnd.min(LEAST_CWND_PKTS);
+        }
+    }
+}
+
+impl CongestionControl for Bbr {
+    type Window = WholeWindow;
+
+    const RATE_SAMPLES: bool = true;
+    const CONTROLS: bool = true;
+
+    fn new(config: &Config) -> Bbr {
+        Bbr {
+            window: WholeWindow::new(),
+            payload_bytes: u64::from(config.payload_bytes),
+            rng: Rng::new(0, "bbr"),
+            mode: Mode::Startup,
+            pacing_gain: HIGH_GAIN,
+            cwnd_gain: HIGH_GAIN,
+            bytes_per_s: 0,
+            bw: WindowedMax::default(),
+            rounds: Rounds::default(),
+            min_rtt_us: None,
+            min_rtt_ms: 0,
+            cycle: 0,
+            cycle_us: 0,
+            full_pipe: FullPipe::default(),
+            probe_rtt_until_ms: None,
+            probe_rtt_round_done: false,
+            idle_restart: false,
+            packet_conservation: false,
+            prior_window: PriorWindow::new(),
+            policer: Policer::default(),
+            extra_acked: ExtraAcked::default(),
+        }
+    }
+
+    fn window(&self) -> &WholeWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut WholeWindow {
+        &mut self.window
+    }
+
+    fn set_phase(&mut self, phase: f64) {
+        self.rng = Rng::new(phase.to_bits(), "bbr");
+    }
+
+    fn on_established(&mut self, start: &Established) {
+        self.window.cwnd = start.initial_pkts;
+        if start.srtt_ns > 0 {
+            self.min_rtt_us = Some(start.srtt_ns / 1000);
+        }
+        self.min_rtt_ms = start.now / 1_000_000;
+        self.extra_acked.epoch_us = start.now / 1000;
+        self.init_pacing_rate(start.srtt_ns);
+    }
+
+    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, app_limited: bool) {
+        if in_flight_pkts > 0 || !app_limited {
+            return;
+        }
+        // After a pause: no faster than the estimate, for the pipe may be empty.
+        self.idle_restart = true;
+        self.extra_acked.epoch_us = now / 1000;
+        self.extra_acked.epoch_pkts = 0;
+        if self.mode == Mode::ProbeBw {
+            self.set_pacing_rate(self.bandwidth(), UNIT);
+        }
+    }
+
+    fn on_rate(&mut self, sample: &RateSample) {
+        self.rounds.starts = false;
+        if let Some(rate) = &sample.rate {
+            self.update_bandwidth(rate, sample);
+            if sample.acked_pkts > 0 {
+                self.update_extra_acked(sample);
+            }
+        }
+        self.update_cycle(sample);
+        self.check_full_pipe(sample.rate.is_some_and(|rate| rate.app_limited));
+        self.check_drain(sample);
+        self.update_min_rtt(sample);
+        self.update_gains();
+        self.set_pacing_rate(self.bandwidth(), self.pacing_gain);
+        self.update_cwnd(sample);
+    }
+
+    /// [`Self::on_rate`] does all.
+    fn grow(&mut self, _growth: &Growth) {}
+
+    /// Keeps the threshold; only the window is noted, to go back to.
+    fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
+        self.save_window();
+        self.cwnd()
+    }
+
+    fn on_timeout(&mut self, _now: u64, _next: u32) {
+        self.prior_window.update(RecoveryState::Loss);
+        self.full_pipe.bw = 0;
+        self.rounds.starts = true;
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        Some(Rate::from_bps(self.bytes_per_s.saturating_mul(8)))
+    }
+
+    fn probes_rtt(&self) -> bool {
+        self.mode == Mode::ProbeRtt
+    }
+
+    fn least_segment_pkts(&self) -> u32 {
+        match self.bytes_per_s < LEAST_SEGMENTS_BYTES_PER_S {
+            true => 1,
+            false => 2,
+        }
+    }
+
+    fn undo(&mut self, _cwnd: f64, _ssthresh: f64) -> bool {
+        (self.full_pipe.bw, self.full_pipe.rounds) = (0, 0);
+        self.policer = Policer::default();
+        false
+    }
+}

@@ -1,0 +1,630 @@
+//! BBR, version 3 (draft-ietf-ccwg-bbr-02; sections below are its). It paces at a model of the
+//! path's bandwidth as version 1 does, and bounds what is in flight by the loss that it sees.
+//!
+//! Losses are judged as ACKs report them, by the packet that gives the ACK's delivery rate; the
+//! draft judges each lost packet (section 5.5.10.2). There is no answer to ECN.
+
+use forebay_core::cast::{whole_u32, whole_u64};
+use forebay_core::{Rate, Rng};
+
+use super::{first_rtt_ns, FullPipe, PriorWindow, Rounds};
+use crate::tcp::congestion::{
+    CongestionControl, CongestionEvent, DeliveryRate, Established, Growth, RateSample,
+    RecoveryState, WholeWindow,
+};
+use crate::tcp::Config;
+
+/// 4 ln 2: the least pacing gain that doubles delivery in each round (section 2.4).
+const STARTUP_PACING: f64 = 2.77;
+const DRAIN_PACING: f64 = 0.35;
+const CWND_GAIN: f64 = 2.0;
+const PROBE_UP_CWND_GAIN: f64 = 2.25;
+const PROBE_RTT_CWND_GAIN: f64 = 0.5;
+/// The rate stays this share below the model, so that queues fall (section 2.5).
+const PACING_MARGIN: f64 = 0.01;
+/// Losses above this share of what was in flight are too many (section 2.7).
+const LOSS_SHARE: f64 = 0.02;
+/// Factor of a bound that loss lowers.
+const BETA: f64 = 0.7;
+/// Share of the long-term bound that is left free for others while cruising.
+const HEADROOM: f64 = 0.15;
+const LEAST_CWND_PKTS: f64 = 4.0;
+const FULL_BW_GROWTH: f64 = 1.25;
+/// Loss events of a round that end Startup (section 5.3.1.3).
+const FULL_LOSS_EVENTS: u32 = 6;
+const MIN_RTT_WINDOW_NS: u64 = 10_000_000_000;
+const PROBE_RTT_INTERVAL_NS: u64 = 5_000_000_000;
+const PROBE_RTT_NS: u64 = 200_000_000;
+/// Time between two probes for bandwidth, drawn from this interval (section 5.3.3.5.3).
+const PROBE_WAIT_NS: [f64; 2] = [2e9, 3e9];
+/// Rounds after which Reno would have its window back: no flow waits for longer.
+const MOST_PROBE_ROUNDS: f64 = 63.0;
+/// Rounds that the greatest surplus of ACKs counts.
+const EXTRA_ACKED_ROUNDS: u32 = 10;
+/// Packets that Startup may always send.
+const INITIAL_PKTS: u64 = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    /// The four phases of a probe for bandwidth (section 5.3.3).
+    Down,
+    Cruise,
+    Refill,
+    Up,
+    ProbeRtt,
+}
+
+/// Rates are in packets per nanosecond, sizes in packets.
+#[derive(Clone, Debug)]
+pub struct Bbr3 {
+    window: WholeWindow,
+    payload_bytes: f64,
+    rng: Rng,
+    mode: Mode,
+    pacing_gain: f64,
+    cwnd_gain: f64,
+    pace: f64,
+
+    rounds: Rounds,
+
+    /// Greatest bandwidth of the last cycle and of the present one (section 5.5.5).
+    max_bw: [f64; 2],
+    /// Of this round.
+    bw_latest: f64,
+    delivered_latest: f64,
+    /// Bounds for a while after loss (section 5.5.10.3), and for long (section 5.5.10.2).
+    short_bw: f64,
+    short_pkts: f64,
+    long_pkts: f64,
+    lost_in_round: bool,
+    loss_events: u32,
+
+    /// Startup has found the bandwidth.
+    full: bool,
+    full_pipe: FullPipe<f64>,
+
+    min_rtt_ns: Option<u64>,
+    min_rtt_at_ns: u64,
+    recent_rtt_ns: u64,
+    recent_rtt_at_ns: u64,
+    probe_rtt_until_ns: Option<u64>,
+    probe_rtt_round_done: bool,
+
+    phase_at_ns: u64,
+    probe_wait_ns: u64,
+    rounds_since_probe: u64,
+    probe_up_rounds: u32,
+    /// ACKed packets for one more of the long-term bound, and those counted towards it.
+    probe_up_each: f64,
+    probe_up_acked: f64,
+    /// Loss now is that of a probe for bandwidth.
+    probe_samples: bool,
+
+    extra_acked_since_ns: u64,
+    extra_acked_epoch_pkts: f64,
+    /// Two slots of rounds, and the greatest surplus of each.
+    extra_acked: [(u32, f64); 2],
+
+    prior_window: PriorWindow,
+    idle_restart: bool,
+}
+
+fn bandwidth(rate: &DeliveryRate) -> f64 {
+    f64::from(rate.pkts) / rate.interval_ns.max(1) as f64
+}
+
+fn too_many_lost(rate: &DeliveryRate) -> bool {
+    f64::from(rate.lost_since_pkts) > LOSS_SHARE * f64::from(rate.in_flight_then_pkts)
+}
+
+impl Bbr3 {
+    fn max_bw(&self) -> f64 {
+        self.max_bw[0].max(self.max_bw[1])
+    }
+
+    /// The bandwidth in use (section 5.5.10.3).
+    fn bw(&self) -> f64 {
+        self.max_bw().min(self.short_bw)
+    }
+
+    fn bdp_pkts(&self, bw: f64, gain: f64) -> f64 {
+        self.min_rtt_ns
+            .map_or(10.0, |rtt_ns| gain * bw * rtt_ns as f64)
+    }
+
+    /// Packets of a segment: a millisecond at the pace (section 5.6.3).
+    fn segment_pkts(&self) -> f64 {
+        let least = f64::from(self.least_segment_pkts());
+        (self.pace * 1e6)
+            .floor()
+            .min(65_536.0 / self.payload_bytes)
+            .max(least)
+    }
+
+    /// Room for three segments, and two packets more where it probes (section 5.6.4.2).
+    fn quantize(&self, pkts: f64) -> f64 {
+        let room = pkts.max(3.0 * self.segment_pkts()).max(LEAST_CWND_PKTS);
+        room + if self.mode == Mode::Up { 2.0 } else { 0.0 }
+    }
+
+    fn inflight_pkts(&self, gain: f64) -> f64 {
+        self.quantize(self.bdp_pkts(self.max_bw(), gain))
+    }
+
+    fn inflight_with_headroom_pkts(&self) -> f64 {
+        let headroom = (HEADROOM * self.long_pkts).max(1.0);
+        match self.long_pkts.is_finite() {
+            true => (self.long_pkts - headroom).max(LEAST_CWND_PKTS),
+            false => f64::INFINITY,
+        }
+    }
+
+    /// The window of the model alone: what a round delivers, and what ACKs bring in lumps.
+    fn max_inflight_pkts(&self) -> f64 {
+        let extra_pkts = self.extra_acked[0].1.max(self.extra_acked[1].1);
+        self.quantize(self.bdp_pkts(self.bw(), self.cwnd_gain) + extra_pkts)
+    }
+
+    /// What a probe's loss may not take the bound below, times β (section 5.5.10.2).
+    fn target_pkts(&self) -> f64 {
+        self.bdp_pkts(self.bw(), 1.0).min(self.window.cwnd.into())
+    }
+
+    fn reset_short_term_bounds(&mut self) {
+        (self.short_bw, self.short_pkts) = (f64::INFINITY, f64::INFINITY);
+    }
+
+    fn init_pacing_rate(&mut self, srtt_ns: u64) {
+        let rtt_ns = first_rtt_ns(srtt_ns);
+        self.pace = STARTUP_PACING * f64::from(self.window.cwnd) / rtt_ns as f64;
+    }
+
+    fn set_pacing_rate(&mut self, gain: f64) {
+        let pace = gain * self.bw() * (1.0 - PACING_MARGIN);
+        if self.full || pace > self.pace {
+            self.pace = pace;
+        }
+    }
+
+    /// Rounds and bandwidth (sections 5.5.4 and 5.5.5).
+    fn update_bandwidth(&mut self, rate: &DeliveryRate, sample: &RateSample) {
+        if self.rounds.update(rate, sample) {
+            self.rounds_since_probe += 1;
+        }
+        let bw = bandwidth(rate);
+        if bw >= self.max_bw() || !rate.app_limited {
+            self.max_bw[1] = self.max_bw[1].max(bw);
+        }
+        self.bw_latest = self.bw_latest.max(bw);
+        self.delivered_latest = self.delivered_latest.max(rate.pkts.into());
+    }
+
+    /// Loss outside probes takes bandwidth and flight to what was delivered last, or to seven
+    /// tenths of what they were (section 5.5.10.3).
+    fn adapt_short_term_bounds(&mut self) {
+        if !self.rounds.starts {
+            return;
+        }
+        let probes = matches!(self.mode, Mode::Startup | Mode::Refill | Mode::Up);
+        if self.lost_in_round && !probes {
+            if self.short_bw.is_infinite() {
+                self.short_bw = self.max_bw();
+                self.short_pkts = self.window.cwnd.into();
+            }
+            self.short_bw = self.bw_latest.max(BETA * self.short_bw);
+            self.short_pkts = self.delivered_latest.max(BETA * self.short_pkts);
+        }
+        self.lost_in_round = false;
+    }
+
+    /// A probe's loss lowers the bound for long, and a probe without raises it (section
+    /// 5.5.10.2).
+    fn adapt_long_term_bound(&mut self, rate: &DeliveryRate, sample: &RateSample) {
+        let then = f64::from(rate.in_flight_then_pkts);
+        if too_many_lost(rate) {
+            if std::mem::take(&mut self.probe_samples) {
+                if !rate.app_limited {
+                    self.long_pkts = then.max(BETA * self.target_pkts());
+                }
+                if self.mode == Mode::Up {
+                    self.begin_down(sample);
+                }
+            }
+        } else if self.long_pkts.is_finite() {
+            self.long_pkts = self.long_pkts.max(then);
+            if self.mode == Mode::Up {
+                self.raise_long_term_bound(sample);
+            }
+        }
+    }
+
+    /// Growth that doubles each round, where the bound is in the way (section 5.3.3.6).
+    fn raise_long_term_bound(&mut self, sample: &RateSample) {
+        if f64::from(sample.prior_in_flight_pkts) < self.long_pkts.floor() {
+            return;
+        }
+        self.probe_up_acked += f64::from(sample.acked_pkts);
+        if self.probe_up_acked >= self.probe_up_each {
+            let more = (self.probe_up_acked / self.probe_up_each).floor();
+            self.probe_up_acked -= more * self.probe_up_each;
+            self.long_pkts += more;
+        }
+        if self.rounds.starts {
+            self.raise_slope();
+        }
+    }
+
+    fn raise_slope(&mut self) {
+        let growth = f64::from(1u32 << self.probe_up_rounds);
+        self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
+        self.probe_up_each = (f64::from(self.window.cwnd) / growth).max(1.0);
+    }
+
+    fn check_full_pipe(&mut self, app_limited: bool) {
+        if self.full_pipe.reached || !self.rounds.starts || app_limited {
+            return;
+        }
+        let bw = self.max_bw();
+        let grew = |before: &f64| bw >= FULL_BW_GROWTH * before;
+        self.full_pipe.update(bw, grew);
+        self.full |= self.full_pipe.reached;
+    }
+
+    /// Loss ends Startup too, and bounds what is in flight (section 5.3.1.3).
+    fn check_startup_loss(&mut self, sample: &RateSample) {
+        self.loss_events += u32::from(sample.lost_pkts > 0);
+        let many = sample.rate.as_ref().is_some_and(too_many_lost);
+        if self.mode == Mode::Startup
+            && many
+            && self.loss_events >= FULL_LOSS_EVENTS
+            && sample.recovery_state == RecoveryState::Recovery
+        {
+            self.full = true;
+            let bdp = self.bdp_pkts(self.max_bw(), 1.0);
+            self.long_pkts = bdp.max(self.delivered_latest);
+        }
+        if self.rounds.starts {
+            self.loss_events = 0;
+        }
+    }
+
+    fn update_mode(&mut self, sample: &RateSample) {
+        let in_flight = f64::from(sample.in_flight_pkts);
+        match self.mode {
+            Mode::Startup if self.full => self.mode = Mode::Drain,
+            Mode::Drain if in_flight <= self.inflight_pkts(1.0) => self.begin_down(sample),
+            Mode::Down | Mode::Cruise if self.time_to_probe(sample) => self.begin_refill(sample),
+            Mode::Down
+                if in_flight <= self.inflight_with_headroom_pkts()
+                    && in_flight <= self.inflight_pkts(1.0) =>
+            {
+                self.mode = Mode::Cruise;
+            }
+            // After a round the pipe is full, and the samples are those of the probe.
+            Mode::Refill if self.rounds.starts && self.rounds_since_probe > 0 => {
+                self.begin_up(sample);
+            }
+            Mode::Up if self.full_pipe.reached => self.begin_down(sample),
+            // While the bound is in the way, bandwidth cannot grow.
+            Mode::Up if f64::from(sample.prior_in_flight_pkts) >= self.long_pkts => {
+                self.full_pipe = FullPipe::from(self.bw_latest);
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives way: what the probe has queued drains (section 5.3.3.1).
+    fn begin_down(&mut self, sample: &RateSample) {
+        self.mode = Mode::Down;
+        self.phase_at_ns = sample.now;
+        self.rounds_since_probe = u64::from(self.rng.chance(0.5));
+        let [least, most] = PROBE_WAIT_NS;
+        self.probe_wait_ns = whole_u64(self.rng.uniform_in(least, most));
+        // A cycle is over, and its greatest bandwidth is the last one's.
+        if self.max_bw[1] > 0.0 {
+            self.max_bw = [self.max_bw[1], 0.0];
+        }
+        self.rounds.begin(sample);
+    }
+
+    fn begin_refill(&mut self, sample: &RateSample) {
+        self.mode = Mode::Refill;
+        self.reset_short_term_bounds();
+        self.probe_up_rounds = 0;
+        self.probe_up_acked = 0.0;
+        self.rounds_since_probe = 0;
+        self.rounds.begin(sample);
+    }
+
+    fn begin_up(&mut self, sample: &RateSample) {
+        self.mode = Mode::Up;
+        self.probe_samples = true;
+        self.full_pipe = FullPipe::from(self.bw_latest);
+        self.rounds.begin(sample);
+        self.raise_slope();
+    }
+
+    /// Two to three seconds after the last probe, or when Reno would have its window back (section
+    /// 5.3.3.5.3).
+    fn time_to_probe(&self, sample: &RateSample) -> bool {
+        let reno_rounds = self.target_pkts().min(MOST_PROBE_ROUNDS);
+        sample.now >= self.phase_at_ns + self.probe_wait_ns
+            || self.rounds_since_probe as f64 >= reno_rounds
+    }
+
+    /// The least round trip, and the dips that look for it (section 5.3.4).
+    fn update_min_rtt(&mut self, sample: &RateSample) {
+        let now = sample.now;
+        let expired = now > self.recent_rtt_at_ns + PROBE_RTT_INTERVAL_NS;
+        if let Some(rtt_ns) = sample.rtt_ns {
+            if rtt_ns < self.recent_rtt_ns || expired {
+                (self.recent_rtt_ns, self.recent_rtt_at_ns) = (rtt_ns, now);
+            }
+            let old = now > self.min_rtt_at_ns + MIN_RTT_WINDOW_NS;
+            if old
+                || self
+                    .min_rtt_ns
+                    .is_none_or(|least| self.recent_rtt_ns <= least)
+            {
+                self.min_rtt_ns = Some(self.recent_rtt_ns);
+                self.min_rtt_at_ns = self.recent_rtt_at_ns;
+            }
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.save_window();
+            self.mode = Mode::ProbeRtt;
+            self.probe_rtt_until_ns = None;
+            self.probe_samples = false;
+            self.rounds.begin(sample);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.run_probe_rtt(sample);
+        }
+        if sample.rate.is_some() {
+            self.idle_restart = false;
+        }
+    }
+
+    fn probe_rtt_pkts(&self) -> f64 {
+        self.bdp_pkts(self.bw(), PROBE_RTT_CWND_GAIN)
+            .max(LEAST_CWND_PKTS)
+    }
+
+    fn run_probe_rtt(&mut self, sample: &RateSample) {
+        let Some(until_ns) = self.probe_rtt_until_ns else {
+            if f64::from(sample.in_flight_pkts) <= self.probe_rtt_pkts() {
+                self.probe_rtt_until_ns = Some(sample.now + PROBE_RTT_NS);
+                self.probe_rtt_round_done = false;
+                self.rounds.begin(sample);
+            }
+            return;
+        };
+        self.probe_rtt_round_done |= self.rounds.starts;
+        if !self.probe_rtt_round_done || sample.now <= until_ns {
+            return;
+        }
+        self.recent_rtt_at_ns = sample.now;
+        self.window.cwnd = self.prior_window.restore(self.window.cwnd);
+        self.reset_short_term_bounds();
+        if self.full {
+            self.begin_down(sample);
+            self.mode = Mode::Cruise;
+        } else {
+            self.mode = Mode::Startup;
+        }
+    }
+
+    /// How far ACKs run ahead of the bandwidth (section 5.5.9).
+    fn update_extra_acked(&mut self, sample: &RateSample) {
+        let elapsed_ns = sample
+            .delivered_ns
+            .saturating_sub(self.extra_acked_since_ns);
+        let mut expected = self.bw() * elapsed_ns as f64;
+        if self.extra_acked_epoch_pkts <= expected {
+            (self.extra_acked_epoch_pkts, expected) = (0.0, 0.0);
+            self.extra_acked_since_ns = sample.delivered_ns;
+        }
+        self.extra_acked_epoch_pkts += f64::from(sample.acked_pkts);
+        let ahead = (self.extra_acked_epoch_pkts - expected).clamp(0.0, self.window.cwnd.into());
+        let slot = self.rounds.count / EXTRA_ACKED_ROUNDS;
+        let present = &mut self.extra_acked[usize::from(slot % 2 == 1)];
+        if present.0 != slot {
+            *present = (slot, 0.0);
+        }
+        if self.full {
+            present.1 = present.1.max(ahead);
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match self.mode {
+            Mode::Startup => (STARTUP_PACING, CWND_GAIN),
+            Mode::Drain => (DRAIN_PACING, CWND_GAIN),
+            Mode::Down => (0.9, CWND_GAIN),
+            Mode::Cruise | Mode::Refill => (1.0, CWND_GAIN),
+            Mode::Up => (1.25, PROBE_UP_CWND_GAIN),
+            Mode::ProbeRtt => (1.0, PROBE_RTT_CWND_GAIN),
+        };
+    }
+
+    fn save_window(&mut self) {
+        self.prior_window
+            .save(self.window.cwnd, self.mode == Mode::ProbeRtt);
+    }
+
+    /// Section 5.6.4.6, with the bounds of 5.6.4.7.
+    fn update_cwnd(&mut self, sample: &RateSample) {
+        let before = self.prior_window.update(sample.recovery_state);
+        if before != RecoveryState::Open && sample.recovery_state == RecoveryState::Open {
+            self.window.cwnd = self.prior_window.restore(self.window.cwnd);
+        }
+        let acked = sample.acked_pkts;
+        if acked > 0 {
+            let (most, cwnd) = (self.max_inflight_pkts(), self.window.cwnd);
+            self.window.cwnd = if self.full {
+                (cwnd + acked).min(whole_u32(most))
+            } else if f64::from(cwnd) < most || sample.delivered_pkts < INITIAL_PKTS {
+                cwnd + acked
+            } else {
+                cwnd
+            };
+        }
+        let long = match self.mode {
+            Mode::ProbeRtt => self
+                .probe_rtt_pkts()
+                .min(self.inflight_with_headroom_pkts()),
+            Mode::Cruise => self.inflight_with_headroom_pkts(),
+            _ => self.long_pkts,
+        };
+        let bound = whole_u32(long.min(self.short_pkts).max(LEAST_CWND_PKTS));
+        self.window.cwnd = self.window.cwnd.max(whole_u32(LEAST_CWND_PKTS)).min(bound);
+    }
+}
+
+impl CongestionControl for Bbr3 {
+    type Window = WholeWindow;
+
+    const RATE_SAMPLES: bool = true;
+    const CONTROLS: bool = true;
+
+    fn new(config: &Config) -> Bbr3 {
+        Bbr3 {
+            window: WholeWindow::new(),
+            payload_bytes: f64::from(config.payload_bytes.max(1)),
+            rng: Rng::new(0, "bbr3"),
+            mode: Mode::Startup,
+            pacing_gain: STARTUP_PACING,
+            cwnd_gain: CWND_GAIN,
+            pace: 0.0,
+            rounds: Rounds::default(),
+            max_bw: [0.0; 2],
+            bw_latest: 0.0,
+            delivered_latest: 0.0,
+            short_bw: f64::INFINITY,
+            short_pkts: f64::INFINITY,
+            long_pkts: f64::INFINITY,
+            lost_in_round: false,
+            loss_events: 0,
+            full: false,
+            full_pipe: FullPipe::default(),
+            min_rtt_ns: None,
+            min_rtt_at_ns: 0,
+            recent_rtt_ns: u64::MAX,
+            recent_rtt_at_ns: 0,
+            probe_rtt_until_ns: None,
+            probe_rtt_round_done: false,
+            phase_at_ns: 0,
+            probe_wait_ns: 0,
+            rounds_since_probe: 0,
+            probe_up_rounds: 0,
+            probe_up_each: f64::INFINITY,
+            probe_up_acked: 0.0,
+            probe_samples: false,
+            extra_acked_since_ns: 0,
+            extra_acked_epoch_pkts: 0.0,
+            extra_acked: [(0, 0.0); 2],
+            prior_window: PriorWindow::new(),
+            idle_restart: false,
+        }
+    }
+
+    fn window(&self) -> &WholeWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut WholeWindow {
+        &mut self.window
+    }
+
+    fn set_phase(&mut self, phase: f64) {
+        self.rng = Rng::new(phase.to_bits(), "bbr3");
+    }
+
+    fn on_established(&mut self, start: &Established) {
+        self.window.cwnd = start.initial_pkts;
+        (self.min_rtt_at_ns, self.recent_rtt_at_ns) = (start.now, start.now);
+        self.extra_acked_since_ns = start.now;
+        self.init_pacing_rate(start.srtt_ns);
+    }
+
+    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, app_limited: bool) {
+        if in_flight_pkts > 0 || !app_limited {
+            return;
+        }
+        // After a pause: no faster than the model, for the pipe may be empty.
+        self.idle_restart = true;
+        self.extra_acked_since_ns = now;
+        self.extra_acked_epoch_pkts = 0.0;
+        if !matches!(self.mode, Mode::Startup | Mode::Drain | Mode::ProbeRtt) {
+            self.set_pacing_rate(1.0);
+        }
+    }
+
+    fn on_rate(&mut self, sample: &RateSample) {
+        self.rounds.starts = false;
+        self.lost_in_round |= sample.lost_pkts > 0;
+        if let Some(rate) = &sample.rate {
+            self.update_bandwidth(rate, sample);
+            self.adapt_short_term_bounds();
+            self.update_extra_acked(sample);
+        }
+        self.check_full_pipe(sample.rate.is_some_and(|rate| rate.app_limited));
+        self.check_startup_loss(sample);
+        self.update_mode(sample);
+        if let Some(rate) = &sample.rate {
+            self.adapt_long_term_bound(rate, sample);
+            if self.rounds.starts {
+                // What arrives from now on is the next round's.
+                self.bw_latest = bandwidth(rate);
+                self.delivered_latest = rate.pkts.into();
+            }
+        }
+        self.update_min_rtt(sample);
+        self.update_gains();
+        self.set_pacing_rate(self.pacing_gain);
+        self.update_cwnd(sample);
+    }
+
+    /// [`Self::on_rate`] does all.
+    fn grow(&mut self, _growth: &Growth) {}
+
+    /// Keeps the threshold; only the window is noted, to go back to.
+    fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
+        self.save_window();
+        self.cwnd()
+    }
+
+    fn on_timeout(&mut self, _now: u64, _next: u32) {
+        self.prior_window.update(RecoveryState::Loss);
+        self.full_pipe = FullPipe::default();
+        self.lost_in_round = true;
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        let bps = self.pace * 1e9 * 8.0 * self.payload_bytes;
+        Some(Rate::from_bps(whole_u64(bps)))
+    }
+
+    fn probes_rtt(&self) -> bool {
+        self.mode == Mode::ProbeRtt
+    }
+
+    /// One packet below 1.2 Mbit/s (section 5.6.3).
+    fn least_segment_pkts(&self) -> u32 {
+        let bps = self.pace * 1e9 * 8.0 * self.payload_bytes;
+        if bps < 1.2e6 {
+            1
+        } else {
+            2
+        }
+    }
+
+    fn undo(&mut self, _cwnd: f64, _ssthresh: f64) -> bool {
+        self.full_pipe = FullPipe::default();
+        self.lost_in_round = false;
+        self.reset_short_term_bounds();
+        false
+    }
+}

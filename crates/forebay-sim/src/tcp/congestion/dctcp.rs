@@ -1,0 +1,138 @@
+//! DCTCP (RFC 8257) as Linux runs it (net/ipv4/tcp_dctcp.c): the window falls by half of the share
+//! of packets that were marked.
+
+use super::{AckSample, CongestionControl, CongestionEvent, Growth, Indication, WholeWindow};
+use crate::number::share_of;
+use crate::tcp::Config;
+
+/// One, as a share of packets.
+const WHOLE_SHARE: u32 = 1024;
+/// The gain g of the estimate, 1/16 (RFC 8257 section 4.2), as a shift.
+const GAIN_SHIFT: u32 = 4;
+
+#[derive(Clone, Debug)]
+pub struct Dctcp {
+    window: WholeWindow,
+    /// Estimate of the share of packets that are marked, in 1/1024 (RFC 8257 section 3.3).
+    alpha: u32,
+    /// Packets that arrived in this round trip, and marked ones among them.
+    delivered_pkts: u32,
+    ce_pkts: u32,
+    /// The round trip is over when this number is acknowledged.
+    round_end: u32,
+}
+
+impl Dctcp {
+    fn end_round(&mut self, next: u32) {
+        let fall = match self.alpha >> GAIN_SHIFT {
+            0 => self.alpha,
+            fall => fall,
+        };
+        let marked = (self.ce_pkts << (10 - GAIN_SHIFT)) / self.delivered_pkts.max(1);
+        self.alpha = (self.alpha - fall + marked).min(WHOLE_SHARE);
+        (self.delivered_pkts, self.ce_pkts) = (0, 0);
+        self.round_end = next;
+    }
+}
+
+impl CongestionControl for Dctcp {
+    type Window = WholeWindow;
+
+    fn new(_config: &Config) -> Dctcp {
+        Dctcp {
+            window: WholeWindow::new(),
+            // The first mark halves the window.
+            alpha: WHOLE_SHARE,
+            delivered_pkts: 0,
+            ce_pkts: 0,
+            round_end: 0,
+        }
+    }
+
+    fn window(&self) -> &WholeWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut WholeWindow {
+        &mut self.window
+    }
+
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.delivered_pkts += sample.delivered_pkts;
+        self.ce_pkts += sample.ce_pkts;
+        if sample.una >= self.round_end {
+            self.end_round(sample.next);
+        }
+    }
+
+    fn grow(&mut self, growth: &Growth) {
+        if let Some(acked) = self.window.slow_start(growth.acked_pkts) {
+            self.window.avoid_congestion(self.window.cwnd, acked);
+        }
+    }
+
+    fn on_congestion_event(&mut self, event: &CongestionEvent) -> f64 {
+        let cwnd = self.window.cwnd;
+        let fall = match event.indication {
+            Indication::Mark => share_of(cwnd, u64::from(self.alpha), u64::from(2 * WHOLE_SHARE)),
+            // A loss is one as for Reno (RFC 8257 section 3.5).
+            Indication::Loss | Indication::Timeout => cwnd - cwnd / 2,
+        };
+        self.window.lower((cwnd - fall).max(2))
+    }
+
+    fn on_timeout(&mut self, _now: u64, _next: u32) {
+        self.window.credit = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::testing::{ack_sample, reduced};
+
+    /// A round trip of 20 packets with this number marked.
+    fn round(flow: &mut Dctcp, ce_pkts: u32) {
+        let una = flow.round_end;
+        flow.on_ack(&AckSample {
+            una,
+            next: una + 20,
+            ..ack_sample(0, 0, 20, ce_pkts)
+        });
+    }
+
+    fn flow(cwnd: u32) -> Dctcp {
+        Dctcp {
+            window: WholeWindow {
+                cwnd,
+                ..WholeWindow::new()
+            },
+            alpha: WHOLE_SHARE,
+            delivered_pkts: 0,
+            ce_pkts: 0,
+            round_end: 1,
+        }
+    }
+
+    fn fall(flow: &mut Dctcp, indication: Indication) -> u32 {
+        reduced(flow, indication) as u32
+    }
+
+    #[test]
+    fn the_window_falls_by_half_the_share_of_marks() {
+        let mut w = flow(100);
+        assert_eq!(fall(&mut w, Indication::Mark), 50);
+        // A quarter of the packets, for long: alpha is 256 of 1024.
+        for _ in 0..100 {
+            round(&mut w, 5);
+        }
+        assert!((240..=272).contains(&w.alpha), "{}", w.alpha);
+        assert!((86..=89).contains(&fall(&mut w, Indication::Mark)));
+        assert_eq!(fall(&mut w, Indication::Loss), 50);
+        for _ in 0..100 {
+            round(&mut w, 0);
+        }
+        assert_eq!(w.alpha, 0);
+        assert_eq!(fall(&mut w, Indication::Mark), 100);
+    }
+}

@@ -1,0 +1,187 @@
+//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus-01): background transfers, which keep the queue
+//! below 60 ms and give way to all others.
+
+use std::collections::VecDeque;
+
+use super::{AckSample, CongestionControl, CongestionEvent, Growth, RealWindow, Window};
+use crate::tcp::Config;
+
+/// Queuing delay to keep below (section 4.1).
+const TARGET_NS: u64 = 60_000_000;
+/// The least round trip is that of ten minutes, noted by the minute (RFC 6817 section 2.4.2).
+const BASE_MINUTES: usize = 10;
+const MINUTE_NS: u64 = 60_000_000_000;
+/// The current round trip is the least of the last few (section 4.1).
+const CURRENT_SAMPLES: usize = 4;
+const LEAST_CWND_PKTS: f64 = 2.0;
+/// Slow start ends at this share of the target (section 4.3).
+const START_SHARE: f64 = 0.75;
+/// Constant of the multiplicative decrease (section 4.2).
+const DECREASE: f64 = 1.0;
+/// A slowdown rests for two round trips, and the next one comes after nine times the time that it
+/// took in all (section 4.4).
+const REST_ROUNDS: u64 = 2;
+const BETWEEN_SLOWDOWNS: u64 = 9;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Steady,
+    /// At the least window until this time, to see the path without its own queue.
+    Slowdown {
+        until_ns: u64,
+        since_ns: u64,
+    },
+    /// Back to the window from before.
+    SlowStart {
+        since_ns: u64,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Ledbat {
+    window: RealWindow,
+    /// Least round trip of each of the last minutes, the present one last.
+    base_ns: VecDeque<u64>,
+    minute: u64,
+    current_ns: VecDeque<u64>,
+    phase: Phase,
+    next_slowdown_ns: u64,
+    left_slow_start: bool,
+}
+
+impl Ledbat {
+    fn base_rtt_ns(&self) -> u64 {
+        self.base_ns.iter().copied().min().unwrap_or(0)
+    }
+
+    fn queuing_ns(&self) -> u64 {
+        let current = self.current_ns.iter().copied().min().unwrap_or(0);
+        current.saturating_sub(self.base_rtt_ns())
+    }
+
+    /// Slower growth where the round trip is short, for such a flow would else take more than
+    /// others (section 4.2).
+    fn gain(&self) -> f64 {
+        let base = self.base_rtt_ns().max(1) as f64;
+        1.0 / (2.0 * TARGET_NS as f64 / base).ceil().clamp(1.0, 16.0)
+    }
+
+    fn record_rtt(&mut self, now: u64, rtt_ns: u64) {
+        let minute = now / MINUTE_NS;
+        if self.base_ns.is_empty() || minute > self.minute {
+            self.minute = minute;
+            self.base_ns.push_back(rtt_ns);
+            if self.base_ns.len() > BASE_MINUTES {
+                self.base_ns.pop_front();
+            }
+        }
+        if let Some(least) = self.base_ns.back_mut() {
+            *least = rtt_ns.min(*least);
+        }
+        self.current_ns.push_back(rtt_ns);
+        if self.current_ns.len() > CURRENT_SAMPLES {
+            self.current_ns.pop_front();
+        }
+    }
+
+    fn begin_slowdown(&mut self, now: u64, srtt_ns: u64) {
+        self.window.ssthresh = self.window.cwnd;
+        self.window.cwnd = LEAST_CWND_PKTS;
+        self.phase = Phase::Slowdown {
+            until_ns: now + REST_ROUNDS * srtt_ns,
+            since_ns: now,
+        };
+    }
+
+    /// Slow start, with the gain; true while it goes on.
+    fn slow_start(&mut self, acked: f64) -> bool {
+        if self.window.cwnd >= self.window.ssthresh {
+            return false;
+        }
+        self.window.cwnd = (self.window.cwnd + self.gain() * acked).min(self.window.ssthresh);
+        true
+    }
+
+    /// A packet times the gain in a round trip, less what delay above the target takes; at most
+    /// half of the window in a round trip (section 4.2).
+    fn avoid_congestion(&mut self, acked: f64) {
+        let over = self.queuing_ns() as f64 / TARGET_NS as f64;
+        let cwnd = self.window.cwnd;
+        let change = match over <= 1.0 {
+            true => self.gain(),
+            false => (self.gain() - DECREASE * cwnd * (over - 1.0)).max(-cwnd / 2.0),
+        };
+        self.window.cwnd = (cwnd + change * acked / cwnd).max(LEAST_CWND_PKTS);
+    }
+}
+
+impl CongestionControl for Ledbat {
+    type Window = RealWindow;
+
+    fn new(config: &Config) -> Ledbat {
+        Ledbat {
+            window: RealWindow::new(config.window_pkts),
+            base_ns: VecDeque::new(),
+            minute: 0,
+            current_ns: VecDeque::new(),
+            phase: Phase::Steady,
+            next_slowdown_ns: u64::MAX,
+            left_slow_start: false,
+        }
+    }
+
+    fn window(&self) -> &RealWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut RealWindow {
+        &mut self.window
+    }
+
+    fn on_ack(&mut self, sample: &AckSample) {
+        if let Some(rtt_ns) = sample.rtt_ns {
+            self.record_rtt(sample.now, rtt_ns);
+        }
+        match self.phase {
+            Phase::Slowdown { until_ns, since_ns } if sample.now >= until_ns => {
+                self.phase = Phase::SlowStart { since_ns };
+            }
+            Phase::SlowStart { since_ns } if self.window.cwnd >= self.window.ssthresh => {
+                self.next_slowdown_ns = sample.now + BETWEEN_SLOWDOWNS * (sample.now - since_ns);
+                self.phase = Phase::Steady;
+            }
+            Phase::Steady if sample.now >= self.next_slowdown_ns => {
+                self.begin_slowdown(sample.now, sample.srtt_ns)
+            }
+            Phase::Steady | Phase::Slowdown { .. } | Phase::SlowStart { .. } => {}
+        }
+    }
+
+    fn grow(&mut self, growth: &Growth) {
+        let acked = f64::from(growth.acked_pkts);
+        if matches!(self.phase, Phase::Slowdown { .. }) {
+            return;
+        }
+        if !self.left_slow_start {
+            // Delay ends the first slow start before loss does; the first slowdown follows two
+            // round trips later (section 4.4).
+            let late = self.queuing_ns() as f64 > START_SHARE * TARGET_NS as f64;
+            if late || self.window.cwnd >= self.window.ssthresh {
+                self.left_slow_start = true;
+                self.window.ssthresh = self.window.cwnd;
+                self.next_slowdown_ns = growth.now + REST_ROUNDS * growth.srtt_ns;
+            }
+        }
+        if !self.slow_start(acked) {
+            self.avoid_congestion(acked);
+        }
+    }
+
+    fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
+        self.left_slow_start = true;
+        if self.next_slowdown_ns == u64::MAX {
+            self.next_slowdown_ns = 0;
+        }
+        self.window.lower(self.window.cwnd() / 2.0)
+    }
+}

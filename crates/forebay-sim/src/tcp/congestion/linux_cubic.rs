@@ -1,0 +1,337 @@
+//! CUBIC as Linux grows its window: RFC 9438's curve in whole packets, its Reno-friendly window
+//! always at α = 8/15, and HyStart, which ends slow start before the first loss.
+
+mod hystart;
+
+use forebay_core::cast::whole_u64;
+
+use super::{AckSample, CongestionControl, CongestionEvent, Established, Growth, WholeWindow};
+use crate::number::share_of;
+use crate::tcp::Config;
+use hystart::HyStart;
+
+/// Share of the window kept, in units of 1/1024 (0.7 in RFC 9438 section 4.6).
+const BETA: u64 = 717;
+/// C of RFC 9438 section 5.1, in units of 1/1024 packets per cubed second.
+const C: u64 = 410;
+/// The clock of the curve: 1024 ticks a second.
+const TICKS_PER_S: u64 = 1024;
+/// The curve is looked at again no sooner than this where the window stands.
+const REFRESH_NS: u64 = 1_000_000_000 / 32;
+/// And never twice in a tick of the kernel's clock (HZ = 1000).
+const CLOCK_NS: u64 = 1_000_000;
+
+#[derive(Clone, Debug)]
+pub struct LinuxCubic {
+    window: WholeWindow,
+    curve: Curve,
+    last_sent_ns: u64,
+    payload_bytes: u16,
+}
+
+/// Where the window stands on the cubic.
+#[derive(Clone, Debug)]
+struct Curve {
+    /// Packets acknowledged for one more of the window.
+    pkts_per_increase: u32,
+    /// Window before the last reduction, or less (fast convergence); zero before the first.
+    last_max: u32,
+    last_cwnd: u32,
+    last_ns: u64,
+    /// The plateau.
+    origin: u32,
+    /// From the epoch to the plateau.
+    k_ticks: u64,
+    epoch_ns: Option<u64>,
+    /// The window Reno would have, and packets acknowledged towards its next one.
+    reno: u32,
+    reno_credit: u32,
+    /// Least round trip; zero before the first.
+    delay_min_ns: u64,
+    hystart: HyStart,
+}
+
+fn ticks(ns: u64) -> u64 {
+    let ticks = u128::from(ns) * u128::from(TICKS_PER_S) / 1_000_000_000;
+    u64::try_from(ticks).expect("there are fewer ticks than nanoseconds")
+}
+
+impl Curve {
+    fn new(now: u64, next: u32) -> Curve {
+        Curve {
+            pkts_per_increase: 0,
+            last_max: 0,
+            last_cwnd: 0,
+            last_ns: 0,
+            origin: 0,
+            k_ticks: 0,
+            epoch_ns: None,
+            reno: 0,
+            reno_credit: 0,
+            delay_min_ns: 0,
+            hystart: HyStart::round(now, next),
+        }
+    }
+
+    fn threshold(&mut self, cwnd: u32) -> u32 {
+        self.epoch_ns = None;
+        // Fast convergence (RFC 9438 section 4.7).
+        self.last_max = match cwnd < self.last_max {
+            true => share_of(cwnd, 1024 + BETA, 2048),
+            false => cwnd,
+        };
+        share_of(cwnd, BETA, 1024).max(2)
+    }
+
+    /// How many packets must be acknowledged for one more of the window; `acked` just were.
+    #[inline(always)]
+    fn packets_per_increase(&mut self, cwnd: u32, acked: u32, now: u64) -> u32 {
+        self.reno_credit += acked;
+        if self.last_cwnd == cwnd && now - self.last_ns <= REFRESH_NS {
+            return self.pkts_per_increase;
+        }
+        self.update_increase(cwnd, acked, now);
+        self.pkts_per_increase
+    }
+
+    /// Finds anew how many packets must be acknowledged for one more of the window.
+    #[inline(never)]
+    fn update_increase(&mut self, cwnd: u32, acked: u32, now: u64) {
+        if self.epoch_ns.is_none() || now / CLOCK_NS != self.last_ns / CLOCK_NS {
+            self.last_cwnd = cwnd;
+            self.last_ns = now;
+            self.update_from_curve(cwnd, acked, now);
+        }
+        // The Reno-friendly window (RFC 9438 section 4.3): one packet for every 15/8 windows,
+        // above the last maximum as below it.
+        let reno_pkts_per_increase = (15 * cwnd / 8).max(1);
+        while self.reno_credit > reno_pkts_per_increase {
+            self.reno_credit -= reno_pkts_per_increase;
+            self.reno += 1;
+        }
+        if self.reno > cwnd {
+            self.pkts_per_increase = self.pkts_per_increase.min(cwnd / (self.reno - cwnd));
+        }
+        // At most half as much again in a round trip (section 4.4).
+        self.pkts_per_increase = self.pkts_per_increase.max(2);
+    }
+
+    fn update_from_curve(&mut self, cwnd: u32, acked: u32, now: u64) {
+        let epoch = *self.epoch_ns.get_or_insert_with(|| {
+            self.reno_credit = acked;
+            self.reno = cwnd;
+            self.origin = self.last_max.max(cwnd);
+            let below = f64::from(self.origin - cwnd);
+            // K, figure 2 of section 4.2.
+            self.k_ticks = whole_u64((below * 1024.0 / C as f64).cbrt() * TICKS_PER_S as f64);
+            now
+        });
+        // Where the curve is in a round trip, figure 1 of section 4.2.
+        let at = ticks(now - epoch + self.delay_min_ns);
+        let off = u128::from(at.abs_diff(self.k_ticks)).pow(3) * u128::from(C);
+        let change = u32::try_from(off >> 40).map_or(u32::MAX >> 2, |off| off.min(u32::MAX >> 2));
+        let target = match at < self.k_ticks {
+            true => self.origin - change.min(self.origin),
+            false => self.origin.saturating_add(change),
+        };
+        self.pkts_per_increase = match target > cwnd {
+            true => cwnd / (target - cwnd),
+            false => 100 * cwnd,
+        };
+        // Before the first loss nothing is known of the path: 5 % in a round trip at least.
+        if self.last_max == 0 {
+            self.pkts_per_increase = self.pkts_per_increase.min(20);
+        }
+    }
+}
+
+impl LinuxCubic {
+    /// Ends slow start where HyStart says so.
+    #[inline(never)]
+    fn watch_slow_start(&mut self, rtt_ns: u64, sample: &AckSample) {
+        let cwnd = self.window.cwnd;
+        let pkts = cwnd.max(sample.next - sample.una);
+        let bytes_per_s = self.bytes_per_s(pkts, sample.srtt_ns, self.payload_bytes);
+        let curve = &mut self.curve;
+        if curve
+            .hystart
+            .ends_slow_start(curve.delay_min_ns, cwnd, rtt_ns, bytes_per_s, sample)
+        {
+            self.window.ssthresh = cwnd;
+        }
+    }
+}
+
+impl CongestionControl for LinuxCubic {
+    type Window = WholeWindow;
+
+    fn new(config: &Config) -> LinuxCubic {
+        LinuxCubic {
+            payload_bytes: config.payload_bytes,
+            window: WholeWindow::new(),
+            curve: Curve::new(0, 0),
+            last_sent_ns: 0,
+        }
+    }
+
+    fn window(&self) -> &WholeWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut WholeWindow {
+        &mut self.window
+    }
+
+    fn on_established(&mut self, start: &Established) {
+        self.window.cwnd = start.initial_pkts;
+        self.curve = Curve::new(start.now, start.next);
+    }
+
+    fn on_sent(&mut self, now: u64, in_flight_pkts: u32, _app_limited: bool) {
+        // The curve stands still while nothing is sent.
+        if let (0, Some(epoch)) = (in_flight_pkts, &mut self.curve.epoch_ns) {
+            *epoch = (*epoch + (now - self.last_sent_ns)).min(now);
+        }
+        self.last_sent_ns = now;
+    }
+
+    #[inline(always)]
+    fn on_ack(&mut self, sample: &AckSample) {
+        let (size, curve) = (&self.window, &mut self.curve);
+        let Some(rtt_ns) = sample.rtt_ns else { return };
+        // Right after a recovery its queue is still there.
+        if curve
+            .epoch_ns
+            .is_some_and(|epoch| sample.now < epoch + 1_000_000_000)
+        {
+            return;
+        }
+        if curve.delay_min_ns == 0 || rtt_ns < curve.delay_min_ns {
+            curve.delay_min_ns = rtt_ns;
+        }
+        if !curve.hystart.done && size.in_slow_start() {
+            self.watch_slow_start(rtt_ns, sample);
+        }
+    }
+
+    #[inline(always)]
+    fn grow(&mut self, growth: &Growth) {
+        if let Some(acked) = self.window.slow_start(growth.acked_pkts) {
+            let cwnd = self.window.cwnd;
+            let each = self.curve.packets_per_increase(cwnd, acked, growth.now);
+            self.window.avoid_congestion(each, acked);
+        }
+    }
+
+    fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
+        let threshold = self.curve.threshold(self.window.cwnd);
+        self.window.lower(threshold)
+    }
+
+    fn on_timeout(&mut self, now: u64, next: u32) {
+        self.window.credit = 0;
+        self.curve = Curve::new(now, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Indication, NO_THRESHOLD};
+    use super::*;
+    use crate::tcp::testing::{self, ack_sample, MS};
+
+    fn fall(flow: &mut LinuxCubic) -> u32 {
+        testing::reduced(flow, Indication::Loss) as u32
+    }
+
+    /// Of a least round trip of 60 ms.
+    fn flow(cwnd: u32) -> LinuxCubic {
+        let mut curve = Curve::new(0, 0);
+        curve.delay_min_ns = 60 * MS;
+        LinuxCubic {
+            window: WholeWindow {
+                cwnd,
+                ..WholeWindow::new()
+            },
+            curve,
+            last_sent_ns: 0,
+            payload_bytes: 1448,
+        }
+    }
+
+    /// After a reduction from `prior`.
+    fn reduced(prior: u32) -> LinuxCubic {
+        let mut flow = flow(prior);
+        flow.window.cwnd = fall(&mut flow);
+        flow
+    }
+
+    /// Round trips until the window has grown to `to`, two packets an ACK.
+    fn rounds_to(to: u32, flow: &mut LinuxCubic, rtt_ns: u64) -> u64 {
+        let (mut now, mut rounds) = (0, 0);
+        while flow.window.cwnd < to {
+            rounds += 1;
+            let acks = u64::from(flow.window.cwnd / 2);
+            for _ in 0..acks {
+                now += rtt_ns / acks;
+                testing::grow(flow, now, 2, rtt_ns);
+            }
+        }
+        rounds
+    }
+
+    #[test]
+    fn a_window_falls_to_717_of_1024_and_converges_fast() {
+        let mut flow = flow(100);
+        assert_eq!((fall(&mut flow), flow.curve.last_max), (70, 100));
+        flow.window.cwnd = 70;
+        assert_eq!((fall(&mut flow), flow.curve.last_max), (49, 59));
+    }
+
+    #[test]
+    fn alpha_stays_below_reno_s_above_the_last_maximum() {
+        // From 14 packets: 20, the old maximum, is 6 windows of 15/8 round trips away, and the
+        // next 6 as many again; RFC 9438's α = 1 would take 6 round trips for those. The cubic
+        // itself needs 2.4 s to come back.
+        let mut flow = reduced(20);
+        let to_maximum = rounds_to(20, &mut flow, 60 * MS);
+        assert!((10..=13).contains(&to_maximum), "{to_maximum}");
+        let mut flow = reduced(20);
+        let beyond = rounds_to(26, &mut flow, 60 * MS) - to_maximum;
+        assert!((10..=13).contains(&beyond), "{beyond}");
+    }
+
+    #[test]
+    fn a_large_window_follows_the_cubic() {
+        // From 1000 packets the plateau is 9.09 s away; Reno's line would take longer.
+        let mut flow = reduced(1000);
+        let rounds = rounds_to(995, &mut flow, 100 * MS);
+        let at_s = rounds as f64 / 10.0;
+        // The last five packets of the rise take cbrt(5/C) = 2.3 s.
+        assert!((at_s - 6.8).abs() < 0.7, "{at_s}");
+    }
+
+    #[test]
+    fn slow_start_ends_when_the_round_trip_rises() {
+        let slow_start = |rtt_ms: u64| {
+            let mut flow = flow(40);
+            for ack in 0..9 {
+                // Too far apart for a train.
+                flow.on_ack(&ack_sample(ack * 3 * MS, rtt_ms * MS, 1, 0));
+            }
+            flow.window.ssthresh
+        };
+        // An eighth of 60 ms is 7.5 ms.
+        assert_eq!(slow_start(67), NO_THRESHOLD);
+        assert_eq!(slow_start(68), 40);
+    }
+
+    #[test]
+    fn the_curve_waits_while_nothing_is_sent() {
+        let mut flow = reduced(100);
+        flow.curve.packets_per_increase(70, 1, 5 * MS);
+        flow.on_sent(10 * MS, 1, false);
+        flow.on_sent(400 * MS, 0, false);
+        assert_eq!(flow.curve.epoch_ns, Some(395 * MS));
+    }
+}

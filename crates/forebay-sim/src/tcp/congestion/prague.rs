@@ -1,0 +1,215 @@
+//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP's answer to marks, made fit
+//! for the Internet with L4S (RFC 9330). It paces, grows while it answers marks, and gets the
+//! rate of a flow of 25 ms where its round trip is shorter.
+
+use super::{
+    AckSample, CongestionControl, CongestionEvent, Growth, Indication, RealWindow, Window,
+};
+use crate::tcp::Config;
+
+/// Gain g of the estimate of the share of marks (section 2.4.2).
+const GAIN: f64 = 1.0 / 16.0;
+/// Shorter round trips grow and fall as one of this length (section 2.4.4).
+const REFERENCE_RTT_NS: u64 = 25_000_000;
+const LEAST_CWND_PKTS: f64 = 2.0;
+
+#[derive(Clone, Debug)]
+pub struct Prague {
+    window: RealWindow,
+    /// Estimate of the share of packets that are marked (section 2.4.2).
+    alpha: f64,
+    /// Packets that arrived in this virtual round trip, and marked ones among them.
+    delivered_pkts: u32,
+    ce_pkts: u32,
+    /// The virtual round trip is over at this time, once this number is acknowledged.
+    round_end_ns: u64,
+    round_end: u32,
+    /// Until then a mark is part of a reduction that was made.
+    reduced_until_ns: u64,
+    /// What the last reduction for marks has left, to which a loss in it adds.
+    reduced_to: f64,
+    /// Marked packets among those of this ACK, which let nothing grow.
+    ack_ce_pkts: u32,
+}
+
+/// A round trip as it counts for growth and reductions: the reference at least.
+fn virtual_rtt_ns(srtt_ns: u64) -> u64 {
+    srtt_ns.max(REFERENCE_RTT_NS)
+}
+
+impl Prague {
+    fn in_slow_start(&self) -> bool {
+        self.window.cwnd < self.window.ssthresh
+    }
+
+    /// The estimate takes the share of marks of a virtual round trip.
+    fn end_round(&mut self, sample: &AckSample) {
+        if self.delivered_pkts > 0 {
+            let share = f64::from(self.ce_pkts) / f64::from(self.delivered_pkts);
+            self.alpha += GAIN * (share - self.alpha);
+        }
+        (self.delivered_pkts, self.ce_pkts) = (0, 0);
+        self.round_end = sample.next;
+        self.round_end_ns = sample.now + virtual_rtt_ns(sample.srtt_ns);
+    }
+
+    /// The window falls by half of the share of marks, once in a virtual round trip (section
+    /// 2.4.3).
+    fn answer_marks(&mut self, sample: &AckSample) {
+        if sample.now < self.reduced_until_ns {
+            return;
+        }
+        self.reduced_until_ns = sample.now + virtual_rtt_ns(sample.srtt_ns);
+        let cwnd = (self.window.cwnd * (1.0 - self.alpha / 2.0)).max(LEAST_CWND_PKTS);
+        self.reduced_to = cwnd / self.window.cwnd;
+        self.window.cwnd = cwnd;
+        self.window.ssthresh = cwnd;
+    }
+}
+
+impl CongestionControl for Prague {
+    type Window = RealWindow;
+
+    const ANSWERS_MARKS: bool = true;
+
+    fn new(config: &Config) -> Prague {
+        Prague {
+            window: RealWindow::new(config.window_pkts),
+            // The first mark halves the window.
+            alpha: 1.0,
+            delivered_pkts: 0,
+            ce_pkts: 0,
+            round_end_ns: 0,
+            round_end: 0,
+            reduced_until_ns: 0,
+            reduced_to: 1.0,
+            ack_ce_pkts: 0,
+        }
+    }
+
+    fn window(&self) -> &RealWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut RealWindow {
+        &mut self.window
+    }
+
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.delivered_pkts += sample.delivered_pkts;
+        self.ce_pkts += sample.ce_pkts;
+        self.ack_ce_pkts = sample.ce_pkts;
+        if sample.now >= self.round_end_ns && sample.una >= self.round_end {
+            self.end_round(sample);
+        }
+        if sample.ce_pkts > 0 {
+            self.answer_marks(sample);
+        }
+    }
+
+    /// A packet in a virtual round trip, for what arrived without a mark (section 2.4.3): a
+    /// short round trip grows by the square of its share of the virtual one, which gives its
+    /// rate the slope of a flow with the longer round trip.
+    fn grow(&mut self, growth: &Growth) {
+        let unmarked = f64::from(growth.acked_pkts.saturating_sub(self.ack_ce_pkts));
+        if self.in_slow_start() {
+            self.window.cwnd = (self.window.cwnd + unmarked).min(self.window.ssthresh);
+            return;
+        }
+        let share = growth.srtt_ns as f64 / virtual_rtt_ns(growth.srtt_ns) as f64;
+        self.window.cwnd += unmarked * share * share / self.window.cwnd;
+    }
+
+    /// A loss halves the window, what marks have taken in this round trip included (section
+    /// 2.4.3).
+    fn on_congestion_event(&mut self, event: &CongestionEvent) -> f64 {
+        let taken = match event.indication {
+            Indication::Loss => std::mem::replace(&mut self.reduced_to, 1.0).max(0.5),
+            Indication::Mark | Indication::Timeout => 1.0,
+        };
+        self.window.lower(self.window.cwnd / 2.0 / taken)
+    }
+
+    /// The window in a round trip, twice that in slow start (section 2.4.5).
+    fn bytes_per_s(&self, pkts: u32, srtt_ns: u64, payload_bytes: u16) -> f64 {
+        let ratio = if self.in_slow_start() { 2.0 } else { 1.0 };
+        let window = self.window.cwnd().max(f64::from(pkts));
+        ratio * window * f64::from(payload_bytes) * 1e9 / srtt_ns.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::testing::{ack_sample, config, grow, reduced, MS};
+
+    const RTT: u64 = 50 * MS;
+
+    fn flow(cwnd: f64) -> Prague {
+        let mut flow = Prague::new(&config());
+        flow.window.cwnd = cwnd;
+        flow.window.ssthresh = cwnd;
+        flow.alpha = 0.0;
+        flow
+    }
+
+    fn ack(flow: &mut Prague, now: u64, rtt_ns: u64, acked_pkts: u32, ce_pkts: u32) {
+        let una = (now / 1000) as u32;
+        flow.on_ack(&AckSample {
+            una,
+            next: una,
+            ..ack_sample(now, rtt_ns, acked_pkts, ce_pkts)
+        });
+        grow(flow, now, acked_pkts, rtt_ns);
+    }
+
+    #[test]
+    fn the_window_falls_by_half_the_share_of_marks() {
+        let mut w = flow(100.0);
+        let mut now = 0;
+        // A quarter of the packets, for long.
+        for _ in 0..200 {
+            now += RTT;
+            w.window.cwnd = 100.0;
+            ack(&mut w, now, RTT, 20, 5);
+        }
+        assert!((w.alpha - 0.25).abs() < 0.01, "{}", w.alpha);
+        now += RTT;
+        w.window.cwnd = 100.0;
+        ack(&mut w, now, RTT, 20, 5);
+        assert!((87.0..89.0).contains(&w.window.cwnd), "{}", w.window.cwnd);
+        // A second mark in the round trip changes nothing.
+        let cwnd = w.window.cwnd;
+        ack(&mut w, now + MS, RTT, 1, 1);
+        assert_eq!(w.window.cwnd, cwnd);
+    }
+
+    #[test]
+    fn a_short_round_trip_grows_as_one_of_25_ms() {
+        // Rates after a second: windows over round trips.
+        let rate_gain = |rtt_ms: u64| {
+            let mut w = flow(20.0);
+            for round in 1..=1000 / rtt_ms {
+                let acked = w.window.cwnd as u32;
+                ack(&mut w, round * rtt_ms * MS, rtt_ms * MS, acked, 0);
+            }
+            (w.window.cwnd - 20.0) / (rtt_ms as f64 / 1e3)
+        };
+        let (short, long) = (rate_gain(5), rate_gain(25));
+        assert!((short / long - 1.0).abs() < 0.1, "{short} {long}");
+    }
+
+    #[test]
+    fn a_loss_halves_what_was_there_before_the_marks() {
+        let mut w = flow(100.0);
+        w.alpha = 0.5;
+        w.on_ack(&AckSample {
+            next: 10,
+            rtt_ns: None,
+            ..ack_sample(MS, RTT, 0, 1)
+        });
+        assert_eq!(w.window.cwnd, 75.0);
+        let to = reduced(&mut w, Indication::Loss);
+        assert!((to - 50.0).abs() < 1e-9, "{to}");
+    }
+}

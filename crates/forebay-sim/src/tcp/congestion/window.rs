@@ -1,0 +1,162 @@
+//! The size of a window and its slow-start threshold: real numbers as in ns-2, or whole packets
+//! as in the Linux kernel.
+
+use forebay_core::cast::whole_u32;
+
+/// Window and threshold, in packets.
+pub trait Window {
+    fn cwnd(&self) -> f64;
+
+    fn set_cwnd(&mut self, pkts: f64);
+
+    fn ssthresh(&self) -> f64;
+
+    fn set_ssthresh(&mut self, pkts: f64);
+
+    /// Whole packets of the window.
+    #[inline]
+    fn cwnd_pkts(&self) -> u32 {
+        whole_u32(self.cwnd())
+    }
+
+    /// Whole packets of the threshold.
+    #[inline]
+    fn ssthresh_pkts(&self) -> u32 {
+        whole_u32(self.ssthresh())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct RealWindow {
+    pub cwnd: f64,
+    pub ssthresh: f64,
+}
+
+impl RealWindow {
+    /// One packet until the handshake is done: the SYN.
+    pub fn new(ssthresh_pkts: u32) -> RealWindow {
+        RealWindow {
+            cwnd: 1.0,
+            ssthresh: f64::from(ssthresh_pkts),
+        }
+    }
+
+    /// Lowers the threshold to whole packets; returns the window to go on with.
+    pub fn lower(&mut self, lowered_pkts: f64) -> f64 {
+        self.ssthresh = lowered_pkts.floor().max(2.0);
+        lowered_pkts
+    }
+}
+
+impl Window for RealWindow {
+    #[inline]
+    fn cwnd(&self) -> f64 {
+        self.cwnd
+    }
+
+    #[inline]
+    fn set_cwnd(&mut self, pkts: f64) {
+        self.cwnd = pkts;
+    }
+
+    #[inline]
+    fn ssthresh(&self) -> f64 {
+        self.ssthresh
+    }
+
+    #[inline]
+    fn set_ssthresh(&mut self, pkts: f64) {
+        self.ssthresh = pkts;
+    }
+}
+
+/// Threshold of [`WholeWindow`] before the first loss.
+pub const NO_THRESHOLD: u32 = u32::MAX >> 1;
+
+#[derive(Clone, Debug)]
+pub struct WholeWindow {
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    /// Packets acknowledged towards the next one of the window.
+    pub credit: u32,
+}
+
+impl WholeWindow {
+    /// One packet until the handshake is done: the SYN.
+    pub fn new() -> WholeWindow {
+        WholeWindow {
+            cwnd: 1,
+            ssthresh: NO_THRESHOLD,
+            credit: 0,
+        }
+    }
+
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// One packet for each acknowledged in slow start (RFC 3465 without its limit); returns how
+    /// many are left for congestion avoidance, if it goes on with that.
+    #[inline(always)]
+    pub fn slow_start(&mut self, acked: u32) -> Option<u32> {
+        if !self.in_slow_start() {
+            return Some(acked);
+        }
+        let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
+        let left = acked - (cwnd - self.cwnd);
+        self.cwnd = cwnd;
+        (left > 0).then_some(left)
+    }
+
+    /// One packet for every `each` acknowledged.
+    #[inline(always)]
+    pub fn avoid_congestion(&mut self, each: u32, acked: u32) {
+        // Credit from when more were asked for.
+        if self.credit >= each {
+            self.credit = 0;
+            self.cwnd += 1;
+        }
+        self.credit += acked;
+        self.cwnd += self.credit / each;
+        self.credit %= each;
+    }
+
+    /// Lowers the threshold; returns the window to go on with.
+    pub fn lower(&mut self, ssthresh: u32) -> f64 {
+        self.credit = 0;
+        self.ssthresh = ssthresh;
+        f64::from(ssthresh)
+    }
+}
+
+impl Window for WholeWindow {
+    #[inline]
+    fn cwnd(&self) -> f64 {
+        f64::from(self.cwnd)
+    }
+
+    #[inline]
+    fn set_cwnd(&mut self, pkts: f64) {
+        self.cwnd = whole_u32(pkts);
+    }
+
+    #[inline]
+    fn ssthresh(&self) -> f64 {
+        f64::from(self.ssthresh)
+    }
+
+    #[inline]
+    fn set_ssthresh(&mut self, pkts: f64) {
+        self.ssthresh = whole_u32(pkts);
+    }
+
+    #[inline]
+    fn cwnd_pkts(&self) -> u32 {
+        self.cwnd
+    }
+
+    #[inline]
+    fn ssthresh_pkts(&self) -> u32 {
+        self.ssthresh
+    }
+}

@@ -1,0 +1,424 @@
+//! TCP as the Linux kernel sends it (net/ipv4/tcp_input.c, tcp_output.c and tcp_timer.c of 6.18):
+//! a scoreboard, RACK and tail loss probes (RFC 8985), PRR (RFC 9937), F-RTO (RFC 5682), timeouts
+//! with a floor on the deviation, and delivery rates.
+//!
+//! Left out: undoing a reduction for what DSACKs or timestamps tell (the receiver sends no DSACK),
+//! SACK reneging, the restart after idle, and auto-tuned receive windows.
+
+mod prr;
+mod rack;
+mod rate;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod sequence_ring;
+mod transmit;
+
+use crate::tcp::congestion::{
+    AckSample, CongestionControl, Established, RateSample, RecoveryState,
+};
+use crate::tcp::connection::{Ack, Config, Connection, Step, NEVER};
+use crate::tcp::senders::Sender;
+use prr::Prr;
+use rack::Rack;
+use rate::RateSampler;
+use rtt::Rtt;
+use scoreboard::Scoreboard;
+
+/// Where the sender stands (the kernel's `icsk_ca_state`). The order matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum CaState {
+    Open,
+    /// Something is missing, but may be on its way.
+    Disorder,
+    /// The window is being reduced for a mark.
+    Cwr,
+    /// Packets are lost, and the window is being reduced.
+    Recovery,
+    /// After a timeout.
+    Loss,
+}
+
+/// What the one timer stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    None,
+    Retransmit,
+    /// Tail loss probe.
+    Probe,
+    /// What is late now is lost then.
+    Reordering,
+}
+
+/// What an ACK asks to send before new data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retransmit {
+    Nothing,
+    Lost,
+    /// F-RTO sends new data instead.
+    New,
+}
+
+/// A connection's sending state. Of its numbers `una`, `next`, `max_sent` and `limit` are those
+/// of every sender.
+#[derive(Clone, Debug)]
+pub struct Linux<C> {
+    connection: Connection,
+    congestion: C,
+    state: CaState,
+    scoreboard: Scoreboard,
+    rack: Rack,
+    prr: Prr,
+    rtt: Rtt,
+    /// Recovery, or a reduction, is over when this number is acknowledged.
+    high_seq: u32,
+    timer: Timer,
+    /// A probe is out: the next number when it was sent, and whether it repeats a packet.
+    probe: Option<(u32, bool)>,
+    /// Timeouts since anything new was acknowledged.
+    timeouts: u32,
+    syn_timeouts: u32,
+    /// F-RTO is looking whether the timeout came too early.
+    frto: bool,
+    /// Window and threshold to go back to if it did.
+    before_timeout: Option<(u32, u32)>,
+    /// Whether the window was in the way in the last round trip, and how much of it was used.
+    cwnd_limited: bool,
+    max_packets_out: u32,
+    cwnd_usage_seq: u32,
+    last_sent_ns: u64,
+    /// Where the window asks for rates.
+    rates: Option<Box<RateSampler>>,
+}
+
+/// What an ACK has said so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct AckReport {
+    /// Packets that have arrived, by number or by SACK.
+    delivered: u32,
+    /// The first unacknowledged packet moved on.
+    una_advanced: bool,
+    sacked: bool,
+    ece: bool,
+    /// A packet from before the timeout that was sent once has arrived.
+    first_copy: bool,
+    /// Packets newly marked lost, and whether some of them had been sent again.
+    lost: u32,
+    lost_copies: bool,
+    set_timer: bool,
+    /// Newly reported as marked.
+    ce_pkts: u32,
+    rtt_ns: Option<u64>,
+    prior_in_flight_pkts: u32,
+}
+
+impl<C: CongestionControl> Sender for Linux<C> {
+    fn new(config: &Config, phase: f64) -> Linux<C> {
+        let mut sender = Linux::<C>::new(Connection::new(), config);
+        sender.congestion.set_phase(phase);
+        sender
+    }
+
+    fn reset(&mut self, config: &Config, phase: f64) {
+        *self = Linux::new(self.connection.successor(), config);
+        self.congestion.set_phase(phase);
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    fn in_flight_pkts(&mut self) -> u32 {
+        self.scoreboard.in_flight()
+    }
+
+    fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
+        let before = self.connection.una;
+        if ack.next < before {
+            return;
+        }
+        if before == 0 {
+            return self.end_handshake(ack, step);
+        }
+        if self.scoreboard.packets_out() == 0 {
+            self.send_new(step);
+            return;
+        }
+        let ordinary =
+            self.state == CaState::Open && self.probe.is_none() && self.scoreboard.is_in_order();
+        let says_no_more =
+            ack.next > before && ack.blocks.is_empty() && !(ack.ece && step.config.ecn());
+        if !(ordinary && says_no_more && self.process_on_fast_path(ack, step)) {
+            self.process_on_slow_path(ack, step);
+            self.send_new(step);
+        } else if !self.send_new(step) {
+            // The timer of what was sent counts from now otherwise.
+            self.set_timer(step);
+        }
+    }
+
+    fn on_timer(&mut self, step: &mut Step) {
+        match self.timer {
+            Timer::None => self.connection.timer_due = NEVER,
+            Timer::Reordering => self.on_reordering_timer(step),
+            Timer::Probe => self.send_tail_loss_probe(step),
+            Timer::Retransmit => self.on_retransmission_timeout(step),
+        }
+    }
+
+    fn send(&mut self, step: &mut Step) {
+        self.send_new(step);
+    }
+
+    fn on_pace(&mut self, step: &mut Step) {
+        self.retransmit_lost(step);
+        self.send_new(step);
+    }
+}
+
+impl<C: CongestionControl> Linux<C> {
+    fn new(connection: Connection, config: &Config) -> Linux<C> {
+        Linux {
+            connection,
+            congestion: C::new(config),
+            state: CaState::Open,
+            scoreboard: Scoreboard::default(),
+            rack: Rack::default(),
+            prr: Prr::default(),
+            rtt: Rtt::default(),
+            high_seq: 0,
+            timer: Timer::None,
+            probe: None,
+            timeouts: 0,
+            syn_timeouts: 0,
+            frto: false,
+            before_timeout: None,
+            cwnd_limited: false,
+            max_packets_out: 0,
+            cwnd_usage_seq: 0,
+            last_sent_ns: 0,
+            rates: C::RATE_SAMPLES.then(Box::default),
+        }
+    }
+
+    fn reducing(&self) -> bool {
+        matches!(self.state, CaState::Cwr | CaState::Recovery)
+    }
+
+    /// Whether the window was what held the sender back (`tcp_is_cwnd_limited`).
+    #[inline(always)]
+    fn is_cwnd_limited(&self) -> bool {
+        let cwnd = self.congestion.cwnd_pkts();
+        self.cwnd_limited
+            || cwnd < self.congestion.ssthresh_pkts() && cwnd < 2 * self.max_packets_out
+    }
+
+    /// Tells the window how fast packets are delivered.
+    fn sample_rate(&mut self, report: &AckReport, step: &Step) {
+        let Some(rates) = &mut self.rates else {
+            return;
+        };
+        let total_lost_pkts = self.scoreboard.total_lost();
+        let min_rtt_ns = self.rtt.min_ns;
+        let rate = rates.sample(self.connection.una, step.now, min_rtt_ns, total_lost_pkts);
+        let (delivered_pkts, delivered_ns) = rates.delivered();
+        let in_flight_pkts = self.scoreboard.in_flight();
+        self.congestion.on_rate(&RateSample {
+            now: step.now,
+            rate,
+            acked_pkts: report.delivered,
+            ce_pkts: report.ce_pkts,
+            lost_pkts: report.lost,
+            rtt_ns: report.rtt_ns,
+            delivered_pkts,
+            delivered_ns,
+            total_lost_pkts,
+            prior_in_flight_pkts: report.prior_in_flight_pkts,
+            in_flight_pkts,
+            recovery_state: match self.state {
+                CaState::Recovery => RecoveryState::Recovery,
+                CaState::Loss => RecoveryState::Loss,
+                CaState::Open | CaState::Disorder | CaState::Cwr => RecoveryState::Open,
+            },
+            pace_wait_ns: self.connection.pacer.next_ns().saturating_sub(step.now),
+        });
+        if self.congestion.probes_rtt() {
+            rates.set_app_limited(in_flight_pkts);
+        }
+    }
+
+    /// The SYN is acknowledged.
+    fn end_handshake(&mut self, ack: &Ack, step: &mut Step) {
+        if ack.next == 0 {
+            return;
+        }
+        self.apply_ack(ack, step);
+        if let Some(rates) = &mut self.rates {
+            // The SYN tells no rate.
+            rates.sample(self.connection.una, step.now, u64::MAX, 0);
+        }
+        // The kernel forgives one lost SYN, and RFC 6298 section 5.7 none.
+        let initial_pkts = match self.syn_timeouts > 1 {
+            true => 1,
+            false => step.config.initial_window_pkts,
+        };
+        self.congestion.on_established(&Established {
+            now: step.now,
+            next: self.connection.next,
+            initial_pkts,
+            srtt_ns: self.rtt.srtt_ns,
+        });
+        self.timeouts = 0;
+        self.rearm_timeout(step);
+        self.send_new(step);
+    }
+
+    /// Takes an ACK that says nothing but that packets have arrived, each of them sent once and in
+    /// their order, outside of recovery: what [`Self::process_on_slow_path`] does then, and no more.
+    /// False, and nothing done, where it acknowledges what was not sent.
+    #[inline(always)]
+    fn process_on_fast_path(&mut self, ack: &Ack, step: &mut Step) -> bool {
+        let (now, una, next) = (step.now, ack.next, self.connection.next);
+        let delivered = una - self.connection.una;
+        let prior_in_flight_pkts = self.scoreboard.in_flight();
+        let Some((first_ns, last_ns)) = self.scoreboard.advance_in_order(una) else {
+            return false;
+        };
+        if C::RATE_SAMPLES {
+            if let Some(rates) = &mut self.rates {
+                rates.on_delivered_in_order(delivered, una - 1);
+            }
+        }
+        self.rack.advance_in_order(una - 1, last_ns, now);
+        self.connection.una = una;
+        self.timeouts = 0;
+        let rtt_ns = Some(now - last_ns);
+        self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
+        self.rtt
+            .update(now - first_ns, una, next, step.config.min_rto_ns);
+        self.congestion.on_ack(&AckSample {
+            now,
+            una,
+            next,
+            rtt_ns,
+            srtt_ns: self.rtt.srtt_ns,
+            delivered_pkts: delivered,
+            ce_pkts: ack.ce_pkts,
+        });
+        let report = AckReport {
+            delivered,
+            una_advanced: true,
+            ce_pkts: ack.ce_pkts,
+            rtt_ns,
+            prior_in_flight_pkts,
+            ..AckReport::default()
+        };
+        if C::RATE_SAMPLES {
+            self.sample_rate(&report, step);
+        }
+        if !C::CONTROLS && self.is_cwnd_limited() {
+            self.grow(delivered, step);
+        }
+        true
+    }
+
+    /// Takes an ACK, looks for losses and repairs them.
+    fn process_on_slow_path(&mut self, ack: &Ack, step: &mut Step) {
+        let mut report = self.apply_ack(ack, step);
+        self.process_probe_ack(&report, step);
+        let dubious = !report.una_advanced || report.sacked || report.ece;
+        let retransmit = match dubious || self.state != CaState::Open {
+            true => self.run_state_machine(&mut report, step),
+            false => Retransmit::Nothing,
+        };
+        if report.set_timer {
+            self.set_timer(step);
+        }
+        if C::RATE_SAMPLES {
+            self.sample_rate(&report, step);
+        }
+        self.update_cwnd(&report, step);
+        self.send_in_recovery(retransmit, step);
+    }
+
+    /// Takes what an ACK says: what has arrived, and how long it took.
+    fn apply_ack(&mut self, ack: &Ack, step: &mut Step) -> AckReport {
+        let (now, floor_ns) = (step.now, step.config.min_rto_ns);
+        let mut report = AckReport {
+            una_advanced: ack.next > self.connection.una,
+            ece: ack.ece && step.config.ecn(),
+            ce_pkts: ack.ce_pkts,
+            prior_in_flight_pkts: self.scoreboard.in_flight(),
+            ..AckReport::default()
+        };
+        let head_ns = self.scoreboard.head().map(|sent| sent.sent_ns);
+        // When the first and the last packet were sent that this ACK reports.
+        let (mut acked, mut sacked) = (None, None);
+        let (mut copy_acked, mut behind_pkts) = (false, 0);
+        let (rack, high, min_rtt_ns) = (&mut self.rack, self.high_seq, self.rtt.min_ns);
+        let rates = &mut self.rates;
+        self.scoreboard.update(ack, |delivery| {
+            report.delivered += 1;
+            report.sacked |= delivery.by_sack;
+            if let Some(rates) = rates {
+                rates.on_delivered(delivery.seq);
+            }
+            rack.advance(&delivery, now, min_rtt_ns);
+            let sent_ns = delivery.sent.sent_ns;
+            if delivery.sent.ever_retransmitted {
+                copy_acked |= !delivery.by_sack;
+                return;
+            }
+            behind_pkts = behind_pkts.max(delivery.behind_pkts);
+            report.first_copy |= delivery.seq < high;
+            let span = if delivery.by_sack {
+                &mut sacked
+            } else {
+                &mut acked
+            };
+            let (first_ns, _) = span.unwrap_or((sent_ns, sent_ns));
+            *span = Some((first_ns, sent_ns));
+        });
+        if behind_pkts > 0 {
+            self.rack.on_reordering(behind_pkts);
+        }
+        if report.una_advanced {
+            self.connection.una = ack.next;
+            self.timeouts = 0;
+        }
+        let Connection { una, next, .. } = self.connection;
+        // A packet sent once tells the round trip, first by number, then by SACK; failing both,
+        // the timestamp of the packet that moved the edge does, a copy as it may be.
+        let by_number = acked.filter(|_| !copy_acked);
+        let by_stamp = head_ns.filter(|_| report.una_advanced).map(|at| (at, at));
+        if let Some((first_ns, _)) = by_number.or(sacked).or(by_stamp) {
+            let last_ns = sacked
+                .or(by_number)
+                .or(by_stamp)
+                .map_or(first_ns, |span| span.1);
+            self.rtt.min_ns = self.rtt.min_ns.min(now - last_ns);
+            self.rtt.update(now - first_ns, una, next, floor_ns);
+            report.rtt_ns = Some(now - last_ns);
+        }
+        self.congestion.on_ack(&AckSample {
+            now,
+            una,
+            next,
+            rtt_ns: report.rtt_ns,
+            srtt_ns: self.rtt.srtt_ns,
+            delivered_pkts: report.delivered,
+            ce_pkts: ack.ce_pkts,
+        });
+        // A SACK moves the timer only if its packet was sent before the head was (last) sent:
+        // else a lost copy's timeout would be put off on and on.
+        report.set_timer = report.una_advanced
+            || match (sacked, self.scoreboard.head()) {
+                (Some((first_ns, _)), Some(head)) => first_ns < head.sent_ns,
+                _ => false,
+            };
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests;

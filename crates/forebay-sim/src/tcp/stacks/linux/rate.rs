@@ -1,0 +1,201 @@
+//! Delivery-rate samples, as the Linux kernel takes them (net/ipv4/tcp_rate.c;
+//! draft-cheng-iccrg-delivery-rate-estimation-02). Only for windows that ask for them.
+
+use super::sequence_ring::SequenceRing;
+use crate::number::count_u64;
+use crate::tcp::congestion::DeliveryRate;
+
+/// What was so when a packet was last sent.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    sent_ns: u64,
+    /// When the first packet of its flight was sent.
+    first_sent_ns: u64,
+    delivered_pkts: u64,
+    delivered_ns: u64,
+    lost_pkts: u64,
+    in_flight_pkts: u32,
+    app_limited: bool,
+}
+
+/// A rate is that of packets delivered between two: from when the earlier was delivered to now,
+/// or from when it was sent to when the later was, where that took longer.
+#[derive(Clone, Debug, Default)]
+pub struct RateSampler {
+    /// Packets delivered in all, and when the last was.
+    delivered_pkts: u64,
+    delivered_ns: u64,
+    first_sent_ns: u64,
+    /// Samples are the application's until more than this are delivered.
+    app_limited_until: Option<u64>,
+    /// Of the packets from the first unacknowledged one on.
+    stamps: SequenceRing<Stamp>,
+    /// The packet sent last of those that this ACK reports.
+    newest: Option<u32>,
+}
+
+impl RateSampler {
+    /// The application held the sender back.
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited_until.is_some()
+    }
+
+    /// Packets delivered in all, and when the last was.
+    pub fn delivered(&self) -> (u64, u64) {
+        (self.delivered_pkts, self.delivered_ns)
+    }
+
+    /// A packet is sent, new or again, behind these in flight; `idle` says that none is out, and
+    /// `lost_pkts` were lost so far.
+    #[inline(always)]
+    pub fn on_sent(&mut self, seq: u32, now: u64, idle: bool, in_flight_pkts: u32, lost_pkts: u64) {
+        if idle {
+            self.first_sent_ns = now;
+            self.delivered_ns = now;
+        }
+        let stamp = Stamp {
+            sent_ns: now,
+            first_sent_ns: self.first_sent_ns,
+            delivered_pkts: self.delivered_pkts,
+            delivered_ns: self.delivered_ns,
+            lost_pkts,
+            in_flight_pkts: in_flight_pkts + 1,
+            app_limited: self.app_limited_until.is_some(),
+        };
+        match self.stamps.get_mut(seq) {
+            Some(again) => *again = stamp,
+            None => self.stamps.push(stamp),
+        }
+    }
+
+    /// The application has no more data, with these packets in flight.
+    pub fn set_app_limited(&mut self, in_flight_pkts: u32) {
+        self.app_limited_until = Some(self.delivered_pkts + u64::from(in_flight_pkts));
+    }
+
+    /// An ACK reports a packet for the first time.
+    pub fn on_delivered(&mut self, seq: u32) {
+        self.delivered_pkts += 1;
+        let sent = |seq: u32| self.stamps.get(seq).map(|stamp| (stamp.sent_ns, seq));
+        if self.newest.is_none_or(|newest| sent(seq) > sent(newest)) {
+            self.newest = Some(seq);
+        }
+    }
+
+    /// An ACK reports these packets for the first time, and nothing else; each was sent once.
+    #[inline(always)]
+    pub fn on_delivered_in_order(&mut self, pkts: u32, last: u32) {
+        self.delivered_pkts += u64::from(pkts);
+        self.newest = Some(last);
+    }
+
+    /// The sample of an ACK, once what it reports is taken; none where it reports nothing, or an
+    /// interval shorter than any round trip.
+    #[inline(always)]
+    pub fn sample(
+        &mut self,
+        una: u32,
+        now: u64,
+        min_rtt_ns: u64,
+        lost_pkts: u64,
+    ) -> Option<DeliveryRate> {
+        let limited = self.app_limited_until;
+        self.app_limited_until = limited.filter(|until| self.delivered_pkts <= *until);
+        let newest = self
+            .newest
+            .take()
+            .and_then(|seq| self.stamps.get(seq))
+            .copied();
+        self.stamps.advance(una);
+        let newest = newest?;
+        self.delivered_ns = now;
+        self.first_sent_ns = newest.sent_ns;
+        let sending_ns = newest.sent_ns - newest.first_sent_ns;
+        let interval_ns = sending_ns.max(now - newest.delivered_ns);
+        (interval_ns >= min_rtt_ns).then_some(DeliveryRate {
+            pkts: u32::try_from(self.delivered_pkts - newest.delivered_pkts).ok()?,
+            interval_ns,
+            app_limited: newest.app_limited,
+            prior_delivered_pkts: newest.delivered_pkts,
+            in_flight_then_pkts: newest.in_flight_pkts,
+            lost_since_pkts: count_u64(lost_pkts - newest.lost_pkts),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const RTT: u64 = 20 * MS;
+
+    /// Packets 0 to 39 sent each ms from 0, and acknowledged a round trip later but for `lost`.
+    fn samples(lost: Option<u32>) -> Vec<Option<DeliveryRate>> {
+        let mut rates = RateSampler::default();
+        let mut samples = Vec::new();
+        for ms in 0..60u64 {
+            let now = ms * MS;
+            if let Some(seq) = ms.checked_sub(20).map(|seq| seq as u32) {
+                if Some(seq) != lost {
+                    rates.on_delivered(seq);
+                }
+                let una = lost.filter(|lost| seq >= *lost).unwrap_or(seq + 1);
+                samples.push(rates.sample(una, now, RTT, 0));
+            }
+            if ms < 40 {
+                rates.on_sent(ms as u32, now, ms == 0, 0, 0);
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn a_steady_flow_is_measured_at_its_rate() {
+        // From packet 20 on, which is the first sent after a delivery.
+        for sample in &samples(None)[21..] {
+            let sample = sample.unwrap();
+            assert_eq!(
+                sample.interval_ns,
+                u64::from(sample.pkts) * MS,
+                "{sample:?}"
+            );
+            assert!(!sample.app_limited);
+        }
+    }
+
+    #[test]
+    fn a_lost_packet_is_not_delivered() {
+        let samples = samples(Some(25));
+        assert_eq!(samples[25], None);
+        let after = samples[30].unwrap();
+        assert_eq!(u64::from(after.pkts + 1) * MS, after.interval_ns);
+    }
+
+    #[test]
+    fn acks_in_one_lump_do_not_raise_the_rate() {
+        let mut rates = RateSampler::default();
+        for ms in 0..10 {
+            rates.on_sent(ms as u32, ms * MS, ms == 0, 0, 0);
+        }
+        (0..10).for_each(|seq| rates.on_delivered(seq));
+        let sample = rates.sample(10, 9 * MS + RTT, RTT, 0).unwrap();
+        assert_eq!((sample.pkts, sample.interval_ns), (10, 9 * MS + RTT));
+    }
+
+    #[test]
+    fn what_the_application_holds_back_is_said() {
+        let mut rates = RateSampler::default();
+        rates.on_sent(0, 0, true, 0, 0);
+        rates.set_app_limited(1);
+        rates.on_delivered(0);
+        let sample = rates.sample(1, RTT, RTT, 0).unwrap();
+        assert!(!sample.app_limited);
+        rates.on_sent(1, RTT, true, 0, 0);
+        rates.on_delivered(1);
+        assert!(rates.sample(2, 2 * RTT, RTT, 0).unwrap().app_limited);
+        rates.on_sent(2, 2 * RTT, true, 0, 0);
+        rates.on_delivered(2);
+        assert!(!rates.sample(3, 3 * RTT, RTT, 0).unwrap().app_limited);
+    }
+}

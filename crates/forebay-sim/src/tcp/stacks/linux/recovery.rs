@@ -1,0 +1,203 @@
+//! The state machine of recovery, and what becomes of the window (net/ipv4/tcp_input.c).
+
+use super::prr::{Progress, Prr};
+use super::rack::DUP_THRESHOLD;
+use super::{AckReport, CaState, Linux, Retransmit};
+use crate::tcp::congestion::{CongestionControl, CongestionEvent, Growth, Indication};
+use crate::tcp::connection::Step;
+
+impl<C: CongestionControl> Linux<C> {
+    /// A probe that repeated a packet and is acknowledged along with later ones has repaired a
+    /// loss, which costs what a loss costs (RFC 8985 section 7.4).
+    pub(super) fn process_probe_ack(&mut self, report: &AckReport, step: &Step) {
+        let Some((end, repeats)) = self.probe else {
+            return;
+        };
+        let una = self.connection.una;
+        if una < end {
+            return;
+        }
+        if !repeats || (una == end && !report.una_advanced && !report.sacked) {
+            self.probe = None;
+        } else if una > end {
+            self.begin_reduction(Indication::Loss, step);
+            self.end_reduction();
+            self.try_keep_open();
+        }
+    }
+
+    /// The state machine (`tcp_fastretrans_alert`).
+    pub(super) fn run_state_machine(
+        &mut self,
+        report: &mut AckReport,
+        step: &mut Step,
+    ) -> Retransmit {
+        if report.ece {
+            self.before_timeout = None;
+        }
+        let una = self.connection.una;
+        let (state, high) = (self.state, self.high_seq);
+        // A reduction for a mark waits for one packet more, which carries CWR.
+        if state == CaState::Cwr && una > high || state == CaState::Recovery && una >= high {
+            self.end_reduction();
+            self.state = CaState::Open;
+        }
+        let mut retransmit = Retransmit::Nothing;
+        match self.state {
+            CaState::Recovery => {
+                self.detect_losses(report, step);
+                return Retransmit::Lost;
+            }
+            CaState::Loss => {
+                retransmit = self.process_loss(report, step);
+                self.detect_losses(report, step);
+                if self.state != CaState::Open && !report.lost_copies {
+                    return retransmit;
+                }
+            }
+            CaState::Open | CaState::Disorder | CaState::Cwr => {}
+        }
+        self.detect_losses(report, step);
+        if self.scoreboard.lost_out() > 0 {
+            self.enter_recovery(step);
+            return Retransmit::Lost;
+        }
+        if report.ece && !C::ANSWERS_MARKS && self.state < CaState::Cwr {
+            self.begin_reduction(Indication::Mark, step);
+            self.state = CaState::Cwr;
+        }
+        if self.state != CaState::Cwr {
+            self.try_keep_open();
+        }
+        retransmit
+    }
+
+    /// After a timeout (`tcp_process_loss`): F-RTO (RFC 5682 section 3.1), then slow start.
+    fn process_loss(&mut self, report: &AckReport, step: &Step) -> Retransmit {
+        let (una, next) = (self.connection.una, self.connection.next);
+        let recovered = una >= self.high_seq;
+        if self.frto {
+            if report.first_copy {
+                self.undo_timeout();
+                return Retransmit::Nothing;
+            }
+            if next > self.high_seq {
+                // Nothing old arrives behind the new packets: it is lost.
+                self.frto = report.una_advanced && !report.sacked;
+            } else if report.una_advanced && !recovered {
+                self.high_seq = next;
+                if self.has_new_data(step) {
+                    return Retransmit::New;
+                }
+                self.frto = false;
+            }
+        }
+        if recovered {
+            self.state = CaState::Open;
+            return Retransmit::Nothing;
+        }
+        Retransmit::Lost
+    }
+
+    fn detect_losses(&mut self, report: &mut AckReport, step: &Step) {
+        if !std::mem::take(&mut self.rack.advanced) || self.scoreboard.packets_out() == 0 {
+            return;
+        }
+        let copies = self.scoreboard.retrans_out();
+        let losses = self.detect(step.now);
+        report.lost += losses.lost_pkts;
+        report.lost_copies |= self.scoreboard.retrans_out() < copies;
+        if losses.wait_ns > 0 {
+            self.start_reordering_timer(losses.wait_ns, step);
+            report.set_timer = false;
+        }
+    }
+
+    pub(super) fn enter_recovery(&mut self, step: &Step) {
+        if !self.reducing() {
+            self.begin_reduction(Indication::Loss, step);
+        }
+        self.state = CaState::Recovery;
+    }
+
+    /// A reduction begins (`tcp_init_cwnd_reduction`).
+    fn begin_reduction(&mut self, indication: Indication, step: &Step) {
+        self.high_seq = self.connection.next;
+        self.probe = None;
+        self.prr = Prr::new(self.congestion.cwnd_pkts());
+        self.reduce_ssthresh(indication);
+        self.connection.cwr_pending = step.config.ecn();
+    }
+
+    pub(super) fn reduce_ssthresh(&mut self, indication: Indication) {
+        self.congestion.on_congestion_event(&CongestionEvent {
+            indication,
+            in_use_pkts: self.congestion.cwnd(),
+        });
+    }
+
+    fn end_reduction(&mut self) {
+        if C::CONTROLS {
+            return;
+        }
+        self.congestion
+            .set_cwnd(f64::from(self.congestion.ssthresh_pkts()));
+    }
+
+    fn try_keep_open(&mut self) {
+        let scoreboard = &self.scoreboard;
+        let missing = scoreboard.sacked_out() + scoreboard.lost_out() + scoreboard.retrans_out()
+            > 0
+            || scoreboard
+                .head()
+                .is_some_and(|sent| sent.ever_retransmitted);
+        let state = match missing {
+            true => CaState::Disorder,
+            false => CaState::Open,
+        };
+        if state != self.state {
+            self.state = state;
+            self.high_seq = self.connection.next;
+        }
+    }
+
+    /// Reduces the window, or lets it grow (`tcp_cong_control`).
+    pub(super) fn update_cwnd(&mut self, report: &AckReport, step: &Step) {
+        if C::CONTROLS {
+            return;
+        }
+        if self.reducing() {
+            return self.reduce(Progress {
+                delivered: report.delivered,
+                lost: report.lost,
+                una_advanced: report.una_advanced,
+            });
+        }
+        // Where packets come reordered, what SACKs say counts as well.
+        let reordered = self.rack.reordering_pkts > DUP_THRESHOLD && report.delivered > 0;
+        if (report.una_advanced || reordered) && self.is_cwnd_limited() {
+            self.grow(report.delivered, step);
+        }
+    }
+
+    /// Packets have arrived that let the window grow.
+    #[inline(always)]
+    pub(super) fn grow(&mut self, acked_pkts: u32, step: &Step) {
+        self.congestion.grow(&Growth {
+            now: step.now,
+            acked_pkts,
+            srtt_ns: self.rtt.srtt_ns,
+        });
+    }
+
+    /// One step of the proportional reduction.
+    pub(super) fn reduce(&mut self, progress: Progress) {
+        if C::CONTROLS {
+            return;
+        }
+        let (in_flight, ssthresh) = (self.scoreboard.in_flight(), self.congestion.ssthresh_pkts());
+        if let Some(cwnd) = self.prr.cwnd_after(progress, in_flight, ssthresh) {
+            self.congestion.set_cwnd(f64::from(cwnd));
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! A connection against ACKs written by hand, and RACK and PRR by themselves.
+
+use super::*;
+use crate::tcp::congestion::{CongestionEvent, Growth, LinuxReno, WholeWindow};
+use crate::tcp::connection::Segment;
+use crate::tcp::testing::{self, config, MS};
+
+use prr::Progress;
+use scoreboard::{Delivery, SentPacket};
+
+/// Of every packet that is not lost.
+const RTT: u64 = 60 * MS;
+
+/// A sender and what it has sent.
+struct Host<C = LinuxReno> {
+    config: Config,
+    tcp: Linux<C>,
+    now: u64,
+    sent: Vec<Segment>,
+}
+
+impl<C: CongestionControl> Host<C> {
+    /// Just after the handshake: packets 1 to 10 are out.
+    fn connected() -> Host<C> {
+        let config = config();
+        let mut host = Host {
+            tcp: Linux::new(Connection::new(), &config),
+            config,
+            now: 0,
+            sent: Vec::new(),
+        };
+        host.open();
+        assert_eq!(host.numbers(), [0]);
+        host.now = RTT;
+        host.ack(1, &[]);
+        assert_eq!(host.numbers(), (1..11).collect::<Vec<u32>>());
+        host
+    }
+
+    /// Offers endless data.
+    fn open(&mut self) {
+        self.tcp.connection.limit = u32::MAX;
+        self.step(|tcp, step| tcp.send(step));
+    }
+
+    fn step(&mut self, act: impl FnOnce(&mut Linux<C>, &mut Step)) {
+        let mut step = Step {
+            config: &self.config,
+            now: self.now,
+            out: &mut self.sent,
+            held: false,
+        };
+        act(&mut self.tcp, &mut step);
+    }
+
+    fn echo(&mut self, next: u32, blocks: &[(u32, u32)], ece: bool) {
+        let ack = Ack {
+            ece,
+            ..testing::ack(next, blocks)
+        };
+        self.step(|tcp, step| tcp.on_ack(&ack, step));
+    }
+
+    fn ack(&mut self, next: u32, blocks: &[(u32, u32)]) {
+        self.echo(next, blocks, false);
+    }
+
+    /// Lets the timer fire; returns how long that took.
+    fn fire(&mut self) -> u64 {
+        let due = self.tcp.connection.timer_due;
+        assert_ne!(due, NEVER);
+        let waited = due - self.now;
+        self.now = due;
+        self.step(|tcp, step| tcp.on_timer(step));
+        waited
+    }
+
+    /// Numbers sent since the last call.
+    fn numbers(&mut self) -> Vec<u32> {
+        self.sent.drain(..).map(|segment| segment.seq).collect()
+    }
+
+    fn window(&self) -> (u32, u32) {
+        (
+            self.tcp.congestion.cwnd_pkts(),
+            self.tcp.congestion.ssthresh_pkts(),
+        )
+    }
+}
+
+#[test]
+fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
+    let mut host: Host = Host::connected();
+    host.now += RTT;
+    // Packet 1 is lost; limited transmit answers the first two ACKs with a new packet each.
+    host.ack(1, &[(2, 3)]);
+    host.now += 2 * MS;
+    host.ack(1, &[(2, 4)]);
+    assert_eq!(host.numbers(), [11, 12]);
+    assert_eq!(host.tcp.state, CaState::Disorder);
+    host.now += 2 * MS;
+    host.ack(1, &[(2, 5)]);
+    assert_eq!(host.tcp.state, CaState::Recovery);
+    assert_eq!((host.numbers(), host.window().1), (vec![1], 5));
+    // Half as many packets leave as arrive.
+    let mut sent = Vec::new();
+    for end in 6..=11 {
+        host.ack(1, &[(2, end)]);
+        sent.extend(host.numbers());
+    }
+    assert_eq!(sent, [13, 14]);
+    // The hole is filled: the window is the threshold.
+    host.now += RTT;
+    host.ack(13, &[]);
+    assert_eq!((host.tcp.state, host.window()), (CaState::Open, (5, 5)));
+}
+
+#[test]
+fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
+    let mut host: Host = Host::connected();
+    host.tcp.connection.close();
+    host.now += RTT;
+    host.ack(9, &[(10, 11)]);
+    assert_eq!(host.tcp.timer, Timer::Reordering);
+    assert_eq!(host.numbers(), [0u32; 0]);
+    // Both were sent at the same time: 60/4 ms behind the round trip, and 2 ms.
+    assert_eq!(host.fire(), 17 * MS);
+    assert_eq!(
+        (host.numbers(), host.tcp.state),
+        (vec![9], CaState::Recovery)
+    );
+}
+
+#[test]
+fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
+    let mut host: Host = Host::connected();
+    host.now += RTT;
+    host.ack(1, &[(2, 11)]);
+    let sent = host.numbers();
+    assert_eq!(sent[0], 1);
+    let later = *sent.last().expect("new packets were sent as well");
+    assert!(later > 10, "{sent:?}");
+    // A round trip later a packet sent behind the copy arrives.
+    host.now += RTT;
+    host.ack(1, &[(2, 11), (later, later + 1)]);
+    assert_eq!(host.numbers()[0], 1);
+    assert_eq!(host.tcp.timeouts, 0);
+}
+
+#[test]
+fn a_lost_tail_is_probed_and_costs_a_window() {
+    let mut host: Host = Host::connected();
+    host.tcp.connection.close();
+    host.now += RTT;
+    host.ack(9, &[]);
+    // Packets 9 and 10 are lost. Two round trips and 2 ms: the probe repeats the last.
+    let srtt = host.tcp.rtt.srtt_ns;
+    assert_eq!(host.fire(), 2 * srtt + 2 * MS);
+    assert_eq!(host.numbers(), [10]);
+    // It shows that 9 is lost, without a timeout.
+    host.now += RTT;
+    host.ack(9, &[(10, 11)]);
+    let waited = host.tcp.timer == Timer::Reordering;
+    if waited {
+        host.fire();
+    }
+    assert_eq!(host.numbers(), [9]);
+    assert_eq!(host.tcp.timeouts, 0);
+}
+
+#[test]
+fn one_packet_in_flight_is_probed_later_for_its_ack_may_be_delayed() {
+    let mut host: Host = Host::connected();
+    host.tcp.connection.close();
+    host.now += RTT;
+    host.ack(10, &[]);
+    let tcp = &host.tcp;
+    let (want, rto) = (2 * tcp.rtt.srtt_ns + 200 * MS, tcp.rtt.rto_ns);
+    assert_eq!(host.fire(), want.min(rto));
+}
+
+#[test]
+fn with_data_to_send_the_probe_is_new() {
+    let mut host: Host = Host::connected();
+    host.fire();
+    assert_eq!(host.numbers(), [11]);
+    // One probe in an episode: what follows is the timeout, with everything lost but one packet.
+    host.fire();
+    assert_eq!(host.numbers(), [1]);
+    assert_eq!((host.tcp.state, host.window()), (CaState::Loss, (1, 5)));
+}
+
+#[test]
+fn after_a_timeout_slow_start_sends_what_is_lost() {
+    let mut host: Host = Host::connected();
+    host.fire();
+    let rto = host.tcp.rtt.rto_ns;
+    host.fire();
+    assert_eq!(host.tcp.rtt.rto_ns, 2 * rto);
+    host.numbers();
+    host.now += RTT;
+    // F-RTO tries new packets; their arrival behind a hole says that the loss was real.
+    host.ack(2, &[]);
+    assert_eq!(host.numbers(), [12, 13]);
+    host.now += RTT;
+    host.ack(2, &[(12, 14)]);
+    assert_eq!(host.numbers(), [2, 3]);
+    host.now += RTT;
+    host.ack(4, &[(12, 14)]);
+    assert_eq!(host.numbers(), [4, 5, 6, 7]);
+    assert_eq!(host.tcp.state, CaState::Loss);
+}
+
+#[test]
+fn a_timeout_that_was_too_early_is_undone() {
+    let mut host: Host = Host::connected();
+    host.fire();
+    host.fire();
+    host.numbers();
+    // The ACKs were late, not lost: packet 2 was never sent again.
+    host.ack(3, &[]);
+    assert_eq!(
+        (host.tcp.state, host.tcp.scoreboard.lost_out()),
+        (CaState::Open, 0)
+    );
+    assert!(host.window().0 >= 10);
+}
+
+#[test]
+fn a_mark_reduces_once_and_is_answered_with_cwr() {
+    let mut host: Host = Host::connected();
+    host.now += RTT;
+    host.echo(3, &[], true);
+    assert_eq!((host.tcp.state, host.window().1), (CaState::Cwr, 5));
+    let mut cwr = Vec::new();
+    for next in (5..=11).step_by(2) {
+        host.echo(next, &[], true);
+        cwr.extend(host.sent.drain(..).map(|segment| segment.cwr));
+    }
+    assert_eq!(host.window().1, 5);
+    assert_eq!(cwr.iter().filter(|cwr| **cwr).count(), 1);
+    assert!(cwr[0]);
+    host.now += RTT;
+    let next = host.tcp.connection.next;
+    host.ack(next, &[]);
+    // A window of packets at once: it grows by one again.
+    assert_eq!((host.tcp.state, host.window().0), (CaState::Open, 6));
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let mut host: Host = Host::connected();
+    host.tcp.connection.close();
+    host.now += RTT;
+    for next in [3, 5, 7] {
+        host.ack(next, &[]);
+    }
+    // 10 of 10 packets were in use in this round trip.
+    let (cwnd, _) = host.window();
+    assert_eq!(cwnd, 16);
+    // The application comes back with little.
+    let mut host: Host = Host::connected();
+    host.now += RTT;
+    host.tcp.connection.limit = 14;
+    host.ack(11, &[]);
+    assert_eq!((host.numbers(), host.window().0), (vec![11, 12, 13], 20));
+    host.now += RTT;
+    host.ack(14, &[]);
+    assert_eq!(host.window().0, 20);
+}
+
+#[test]
+fn lost_syns_are_sent_again_every_second() {
+    let config = config();
+    let mut host: Host = Host {
+        tcp: Linux::new(Connection::new(), &config),
+        config,
+        now: 0,
+        sent: Vec::new(),
+    };
+    host.open();
+    let waits: Vec<u64> = (0..7).map(|_| host.fire() / (1000 * MS)).collect();
+    assert_eq!(waits, [1, 1, 1, 1, 1, 2, 4]);
+    assert_eq!(host.numbers(), [0; 8]);
+    host.now += RTT;
+    host.ack(1, &[]);
+    assert_eq!(host.numbers(), [1]);
+}
+
+fn delivery(seq: u32, sent_ns: u64, ever_retransmitted: bool) -> Delivery {
+    Delivery {
+        seq,
+        sent: SentPacket {
+            sent_ns,
+            sacked: false,
+            lost: false,
+            retransmitted: ever_retransmitted,
+            ever_retransmitted,
+        },
+        by_sack: true,
+        behind_pkts: 0,
+    }
+}
+
+#[test]
+fn rack_takes_packets_in_the_order_in_which_they_were_sent() {
+    let mut scoreboard = Scoreboard::default();
+    for i in 0..4 {
+        scoreboard.push(i * MS);
+    }
+    let mut rack = Rack::default();
+    rack.advance(&delivery(2, 2 * MS, false), RTT + 2 * MS, RTT);
+    // 0 and 1 were sent before 2, but within the window of 1.5 ms 1 is not yet lost.
+    let now = RTT + 2 * MS;
+    let losses = rack.detect(&mut scoreboard, 3 * MS / 2, now);
+    assert_eq!((losses.lost_pkts, losses.wait_ns), (1, MS / 2));
+    assert_eq!(
+        (scoreboard.next_to_retransmit(), scoreboard.lost_out()),
+        (Some(0), 1)
+    );
+    let losses = rack.detect(&mut scoreboard, 3 * MS / 2, now + MS / 2);
+    assert_eq!((losses.lost_pkts, losses.wait_ns), (1, 0));
+    // Sent again, 0 is later than all: nothing says that its copy is lost.
+    scoreboard.mark_retransmitted(0, now, false);
+    assert_eq!(rack.detect(&mut scoreboard, 0, now + 2 * RTT).lost_pkts, 0);
+    // So fast an answer is to the first copy.
+    rack.advance(&delivery(0, now, true), now + RTT / 2, RTT);
+    assert_eq!(rack.rtt_ns, RTT);
+}
+
+#[test]
+fn reordering_makes_rack_wait() {
+    let mut rack = Rack::default();
+    let window = |rack: &Rack, recovering, sacked| rack.window_ns(recovering, sacked, RTT, 2 * RTT);
+    assert_eq!(window(&rack, false, 2), RTT / 4);
+    assert_eq!((window(&rack, false, 3), window(&rack, true, 1)), (0, 0));
+    rack.on_reordering(5);
+    assert_eq!(
+        (window(&rack, false, 3), window(&rack, true, 9)),
+        (RTT / 4, RTT / 4)
+    );
+    assert_eq!(rack.reordering_pkts, 5);
+}
+
+#[test]
+fn prr_sends_in_proportion_and_then_up_to_the_threshold() {
+    let progress = |una_advanced, lost| Progress {
+        delivered: 1,
+        lost,
+        una_advanced,
+    };
+    // 20 packets, threshold 14, 19 in flight: 7 leave for 10 that arrive.
+    let mut prr = Prr::new(20);
+    let mut in_flight = 19;
+    for _ in 0..10 {
+        let window = prr
+            .cwnd_after(progress(false, 0), in_flight, 14)
+            .expect("one arrived");
+        prr.out += window - in_flight;
+        in_flight = window - 1;
+    }
+    assert_eq!(prr.out, 7);
+    // Far below the threshold: one more than arrives while recovery makes progress.
+    let mut prr = Prr::new(20);
+    prr.out = 1;
+    assert_eq!(prr.cwnd_after(progress(true, 0), 3, 10), Some(5));
+    prr.out += 2;
+    assert_eq!(prr.cwnd_after(progress(true, 1), 3, 10), Some(4));
+    assert_eq!(
+        prr.cwnd_after(
+            Progress {
+                delivered: 0,
+                ..progress(true, 0)
+            },
+            3,
+            10
+        ),
+        None
+    );
+}
+
+#[test]
+fn the_timeout_has_a_floor_on_its_deviation() {
+    let mut rtt = Rtt::default();
+    for i in 0..50 {
+        rtt.update(RTT, i, i + 1, 200 * MS);
+    }
+    assert_eq!((rtt.srtt_ns, rtt.rto_ns), (RTT, RTT + 200 * MS));
+    rtt.update(460 * MS, 60, 61, 200 * MS);
+    // The deviation counts four times, at a quarter's weight.
+    let want = RTT + 50 * MS + 400 * MS;
+    assert!(rtt.rto_ns.abs_diff(want) < 1000, "{}", rtt.rto_ns);
+}
+
+#[test]
+fn blocks_join_and_report_each_packet_once() {
+    let mut scoreboard = Scoreboard::default();
+    for _ in 0..12 {
+        scoreboard.push(0);
+    }
+    let mut newly_reported = |blocks: &[(u32, u32)]| {
+        let mut seen = Vec::new();
+        let ack = testing::ack(1, blocks);
+        scoreboard.update(&ack, |delivery| {
+            seen.push((delivery.seq, delivery.behind_pkts))
+        });
+        seen
+    };
+    assert_eq!(
+        newly_reported(&[(8, 10), (3, 4)]),
+        [(3, 0), (8, 0), (9, 0), (0, 0)]
+    );
+    // 6 was overtaken by 9.
+    assert_eq!(newly_reported(&[(6, 10), (3, 4)]), [(6, 3), (7, 2)]);
+    assert_eq!(newly_reported(&[(2, 10)]), [(2, 7), (4, 5), (5, 4)]);
+    assert_eq!(newly_reported(&[(2, 10)]), []);
+    assert_eq!((scoreboard.sacked_out(), scoreboard.in_flight()), (8, 3));
+}
+
+#[test]
+fn a_paced_window_leaves_in_segments_over_the_round_trip() {
+    let mut host: Host = Host::connected();
+    host.config.pacing = true;
+    host.now += RTT;
+    // In slow start the window is 20 packets, which leave in half a round trip.
+    host.ack(11, &[]);
+    let segment_pkts = host.numbers().len() as u64;
+    assert_eq!(segment_pkts, 2);
+    let mut gaps = Vec::new();
+    let mut sent = segment_pkts;
+    while sent < 20 {
+        let before = host.now;
+        host.now = host.tcp.connection.pacer.next_ns();
+        host.step(|tcp, step| tcp.on_pace(step));
+        gaps.push(host.now - before);
+        sent += host.numbers().len() as u64;
+    }
+    assert_eq!(sent, 20);
+    // The smoothed round trip is still the first one's: twice 20 packets in 60 ms.
+    let gap_ns = segment_pkts * RTT / 40;
+    // What was not sent in the first round trip is made up for by half a gap.
+    assert_eq!(gaps[0], gap_ns / 2);
+    assert_eq!(gaps[1..], [gap_ns; 8]);
+    // The window is used up: nothing waits for the pacer.
+    host.now += RTT / 40;
+    host.step(|tcp, step| {
+        tcp.on_pace(step);
+        assert!(!step.held);
+    });
+    assert_eq!(host.numbers(), [0u32; 0]);
+}
+
+/// Reno's window, and what it is told of rates.
+struct Listening {
+    window: WholeWindow,
+    rates: Vec<RateSample>,
+}
+
+impl CongestionControl for Listening {
+    type Window = WholeWindow;
+    const RATE_SAMPLES: bool = true;
+
+    fn new(_config: &Config) -> Listening {
+        Listening {
+            window: WholeWindow::new(),
+            rates: Vec::new(),
+        }
+    }
+
+    fn window(&self) -> &WholeWindow {
+        &self.window
+    }
+
+    fn window_mut(&mut self) -> &mut WholeWindow {
+        &mut self.window
+    }
+
+    fn on_rate(&mut self, sample: &RateSample) {
+        self.rates.push(*sample);
+    }
+
+    fn grow(&mut self, growth: &Growth) {
+        self.window.slow_start(growth.acked_pkts);
+    }
+
+    fn on_congestion_event(&mut self, _event: &CongestionEvent) -> f64 {
+        self.window.lower(self.window.cwnd / 2)
+    }
+}
+
+#[test]
+fn a_window_that_asks_is_told_how_fast_packets_arrive() {
+    let mut host = Host::<Listening>::connected();
+    // The SYN tells nothing.
+    assert_eq!(host.tcp.congestion.rates, []);
+    let sample = |host: &Host<Listening>| *host.tcp.congestion.rates.last().unwrap();
+    let rate = |host: &Host<Listening>| sample(host).rate.unwrap();
+    host.now += RTT;
+    host.ack(3, &[(4, 5)]);
+    assert_eq!((rate(&host).pkts, rate(&host).interval_ns), (3, RTT));
+    let first = sample(&host);
+    assert_eq!((first.acked_pkts, first.lost_pkts), (3, 0));
+    assert_eq!((first.prior_in_flight_pkts, first.rtt_ns), (10, Some(RTT)));
+    assert_eq!((first.in_flight_pkts, first.delivered_pkts), (7, 4));
+    // 4 ms later 6 more, and packet 3 is lost.
+    host.now += 4 * MS;
+    host.ack(3, &[(4, 11)]);
+    assert_eq!(
+        (rate(&host).pkts, rate(&host).interval_ns),
+        (9, RTT + 4 * MS)
+    );
+    assert!(!rate(&host).app_limited);
+    assert_eq!(
+        (rate(&host).in_flight_then_pkts, rate(&host).lost_since_pkts),
+        (10, 1)
+    );
+    assert_eq!((sample(&host).acked_pkts, sample(&host).lost_pkts), (6, 1));
+    assert_eq!(
+        (sample(&host).total_lost_pkts, sample(&host).recovery_state),
+        (1, RecoveryState::Recovery)
+    );
+    // Packet 3's copy and what was sent after it come when the application has stopped.
+    host.tcp.connection.close();
+    host.now += RTT;
+    let next = host.tcp.connection.next;
+    host.ack(next, &[]);
+    assert!(!rate(&host).app_limited);
+    host.tcp.connection.limit = next + 2;
+    host.step(|tcp, step| tcp.send(step));
+    host.now += RTT;
+    host.ack(next + 2, &[]);
+    assert_eq!((rate(&host).pkts, rate(&host).app_limited), (2, true));
+}

@@ -1,0 +1,423 @@
+//! What a Linux sender sends and when: new data, lost packets, probes, and what its timer does.
+
+use forebay_core::cast::whole_u64;
+use forebay_core::Ecn;
+
+use super::prr::Progress;
+use super::rack::DetectedLosses;
+use super::rtt::INITIAL_RTO_NS;
+use super::{CaState, Linux, Retransmit, Timer};
+use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
+use crate::tcp::connection::{Config, Segment, Step, NEVER};
+
+/// Least time to wait for a probe or for a late packet.
+const LEAST_WAIT_NS: u64 = 2_000_000;
+/// The first timeouts of a SYN come at an even pace (`tcp_syn_linear_timeouts`).
+const EVEN_SYN_TIMEOUTS: u32 = 4;
+/// A segment is kept back only so soon after the last one.
+const DEFER_NS: u64 = 1_000_000;
+/// And only if the next ACK is this near, as the smoothed round trip says.
+const SOON_NS: u64 = 1_000_000;
+/// Largest segment before it is cut into packets.
+const LARGEST_SEGMENT_BYTES: u64 = 65_536;
+/// Part of the window that need not wait, as 1/n (`tcp_tso_win_divisor`).
+const WINDOW_PARTS: u32 = 3;
+
+impl<C: CongestionControl> Linux<C> {
+    /// The rate at which segments are sized, and leave where they are paced.
+    pub(super) fn bytes_per_s(&self, config: &Config) -> f64 {
+        let pkts = self
+            .congestion
+            .cwnd_pkts()
+            .max(self.scoreboard.packets_out());
+        self.congestion
+            .bytes_per_s(pkts, self.rtt.srtt_ns, config.payload_bytes)
+    }
+
+    /// A segment of this many packets has left.
+    fn pace(&mut self, pkts: u32, last: u32, step: &Step) {
+        if step.config.pacing {
+            let bytes_per_s = self.bytes_per_s(step.config);
+            let bytes = pkts * u32::from(step.config.payload_bytes);
+            let pacer = &mut self.connection.pacer;
+            pacer.sent(step.now, bytes, bytes_per_s, last);
+        }
+    }
+
+    pub(super) fn detect(&mut self, now: u64) -> DetectedLosses {
+        let recovering = self.state >= CaState::Recovery;
+        let (rtt, sacked_pkts) = (&self.rtt, self.scoreboard.sacked_out());
+        let window_ns = self
+            .rack
+            .window_ns(recovering, sacked_pkts, rtt.min_ns, rtt.srtt_ns);
+        self.rack.detect(&mut self.scoreboard, window_ns, now)
+    }
+
+    /// The timeout was too early: back to the window before it.
+    pub(super) fn undo_timeout(&mut self) {
+        self.scoreboard.unmark_lost();
+        if let Some((cwnd, ssthresh)) = self.before_timeout.take() {
+            if self.congestion.undo(f64::from(cwnd), f64::from(ssthresh)) {
+                self.connection.cwr_pending = false;
+            }
+        }
+        self.timeouts = 0;
+        self.state = CaState::Open;
+        self.rack.advanced = true;
+    }
+
+    /// The application has data that the receiver has room for.
+    pub(super) fn has_new_data(&self, step: &Step) -> bool {
+        self.connection.next < self.send_limit(step)
+    }
+
+    /// New packets may be sent below this number.
+    #[inline(always)]
+    fn send_limit(&self, step: &Step) -> u32 {
+        let room = self.connection.una.saturating_add(step.config.window_pkts);
+        self.connection.limit.min(room)
+    }
+
+    /// Sends new packets as far as the window lets it; whether it sent any.
+    #[inline(always)]
+    pub(super) fn send_new(&mut self, step: &mut Step) -> bool {
+        if self.connection.next >= self.connection.limit {
+            self.check_app_limited();
+            return false;
+        }
+        let before = self.connection.next;
+        let (cwnd, end) = (self.congestion.cwnd_pkts(), self.send_limit(step));
+        let starts_timer = self.scoreboard.packets_out() == 0 || self.timer == Timer::Probe;
+        let mut limited = true;
+        loop {
+            let in_flight = self.scoreboard.in_flight();
+            if in_flight >= cwnd {
+                break;
+            }
+            let first = self.connection.next;
+            if first >= end || self.connection.held(step) {
+                limited = false;
+                break;
+            }
+            // A segment of several packets waits or goes as one.
+            let quota = cwnd - in_flight;
+            let segment = self.segment_pkts(quota, step);
+            if quota < segment && self.defers_segment(quota, step) {
+                break;
+            }
+            let next = first + segment.min(quota).min(end - first);
+            while self.connection.next < next {
+                self.transmit(step);
+            }
+            self.pace(next - first, next - 1, step);
+        }
+        let sent = self.connection.next - before;
+        if sent > 0 || limited {
+            self.validate_cwnd(limited);
+        }
+        if sent > 0 {
+            if self.reducing() {
+                self.prr.out += sent;
+            }
+            if !self.schedule_tail_loss_probe(false, step) && starts_timer {
+                self.rearm_timeout(step);
+            }
+        }
+        self.check_app_limited();
+        sent > 0
+    }
+
+    /// Says where the application has nothing more to send, and not the window is in the way.
+    #[inline(always)]
+    fn check_app_limited(&mut self) {
+        if !C::RATE_SAMPLES {
+            return;
+        }
+        let in_flight = self.scoreboard.in_flight();
+        let waits = self.connection.next < self.connection.limit
+            || in_flight >= self.congestion.cwnd_pkts()
+            || self.scoreboard.lost_out() > self.scoreboard.retrans_out();
+        if let (Some(rates), false) = (&mut self.rates, waits) {
+            rates.set_app_limited(in_flight);
+        }
+    }
+
+    /// Packets in the segments that the stack makes: what the rate gives in about a millisecond,
+    /// more where the round trip is short (`tcp_tso_autosize`). Where not even the least segment has
+    /// room, that one is the answer.
+    #[inline(always)]
+    fn segment_pkts(&self, quota: u32, step: &Step) -> u32 {
+        if !step.config.gso {
+            return 1;
+        }
+        let least = self.congestion.least_segment_pkts();
+        if quota < least {
+            return least;
+        }
+        let mut bytes = whole_u64(self.bytes_per_s(step.config)) / 1024;
+        let halvings = self.rtt.min_ns / 1000 / 512;
+        if halvings < 32 {
+            bytes += LARGEST_SEGMENT_BYTES >> halvings;
+        }
+        let bytes = bytes.min(LARGEST_SEGMENT_BYTES);
+        let pkts = bytes / u64::from(step.config.payload_bytes.max(1));
+        u32::try_from(pkts).map_or(u32::MAX, |pkts| pkts.max(least))
+    }
+
+    /// Whether a segment cut short by the window waits for the next ACK, to go out whole
+    /// (`tcp_tso_should_defer`): not in recovery, only right behind another segment, and only if
+    /// that ACK is near or overdue.
+    #[inline(always)]
+    fn defers_segment(&self, quota: u32, step: &Step) -> bool {
+        let now = step.now;
+        if self.state >= CaState::Recovery
+            || now > self.last_sent_ns + DEFER_NS
+            || self.connection.limit - self.connection.next <= quota
+            || quota >= self.congestion.cwnd_pkts() / WINDOW_PARTS
+        {
+            return false;
+        }
+        let soon_ns = now + SOON_NS.min(self.rtt.srtt_ns / 2);
+        let head = self.scoreboard.head();
+        head.is_some_and(|head| head.sent_ns + self.rtt.srtt_ns <= soon_ns)
+    }
+
+    /// Notes whether the window was in the way, or how much of it was used in this round trip
+    /// (`tcp_cwnd_validate`; RFC 7661).
+    #[inline(always)]
+    fn validate_cwnd(&mut self, limited: bool) {
+        let out = self.scoreboard.packets_out();
+        if self.connection.una >= self.cwnd_usage_seq
+            || limited
+            || !self.cwnd_limited && out > self.max_packets_out
+        {
+            self.cwnd_limited = limited;
+            self.max_packets_out = out;
+            self.cwnd_usage_seq = self.connection.next;
+        }
+    }
+
+    /// Tells the window, and the sampler of rates, of a packet that is about to leave.
+    #[inline(always)]
+    fn record_sent(&mut self, seq: u32, now: u64) {
+        let in_flight = self.scoreboard.in_flight();
+        let mut app_limited = false;
+        if let (true, Some(rates)) = (C::RATE_SAMPLES, &mut self.rates) {
+            app_limited = rates.is_app_limited();
+            let idle = self.scoreboard.packets_out() == 0;
+            rates.on_sent(seq, now, idle, in_flight, self.scoreboard.total_lost());
+        }
+        self.congestion.on_sent(now, in_flight, app_limited);
+    }
+
+    /// Sends the next new packet; the timer is the caller's.
+    #[inline(always)]
+    fn transmit(&mut self, step: &mut Step) {
+        let now = step.now;
+        self.record_sent(self.connection.next, now);
+        self.scoreboard.push(now);
+        self.last_sent_ns = now;
+        step.out.push(Segment {
+            seq: self.connection.next,
+            cwr: std::mem::take(&mut self.connection.cwr_pending),
+            ecn: step.config.ect,
+        });
+        self.connection.next += 1;
+        self.connection.max_sent = self.connection.next;
+    }
+
+    /// Sends a packet again, as one that is not ECN-capable (RFC 3168 section 6.1.5).
+    fn retransmit(&mut self, seq: u32, probe: bool, step: &mut Step) {
+        let now = step.now;
+        self.record_sent(seq, now);
+        self.scoreboard.mark_retransmitted(seq, now, probe);
+        self.last_sent_ns = now;
+        step.out.push(Segment {
+            seq,
+            cwr: false,
+            ecn: Ecn::NotEct,
+        });
+        self.pace(1, seq, step);
+    }
+
+    pub(super) fn send_in_recovery(&mut self, retransmit: Retransmit, step: &mut Step) {
+        match retransmit {
+            Retransmit::Nothing => {}
+            Retransmit::Lost => self.retransmit_lost(step),
+            Retransmit::New => {
+                self.send_new(step);
+                if self.connection.next <= self.high_seq {
+                    self.frto = false;
+                    self.retransmit_lost(step);
+                }
+            }
+        }
+    }
+
+    /// Sends lost packets again as far as the window lets it.
+    pub(super) fn retransmit_lost(&mut self, step: &mut Step) {
+        let mut rearm = false;
+        while self.scoreboard.in_flight() < self.congestion.cwnd_pkts() {
+            let Some(seq) = self.scoreboard.next_to_retransmit() else {
+                break;
+            };
+            if self.connection.held(step) {
+                break;
+            }
+            self.retransmit(seq, false, step);
+            if self.reducing() {
+                self.prr.out += 1;
+            }
+            rearm |= seq == self.connection.una && self.timer != Timer::Reordering;
+        }
+        if rearm {
+            self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+        }
+    }
+
+    fn start_timer(&mut self, timer: Timer, after_ns: u64, step: &Step) {
+        self.timer = timer;
+        self.connection.timer_due = step.now + after_ns;
+    }
+
+    /// The probe's timer if there is to be one, else the timeout's.
+    pub(super) fn set_timer(&mut self, step: &mut Step) {
+        if !self.schedule_tail_loss_probe(true, step) {
+            self.rearm_timeout(step);
+        }
+    }
+
+    /// The timeout counts from now, or from when the head was sent where another timer ran.
+    pub(super) fn rearm_timeout(&mut self, step: &mut Step) {
+        let Some(head) = self.scoreboard.head() else {
+            self.timer = Timer::None;
+            self.connection.timer_due = NEVER;
+            return;
+        };
+        let rto_ns = self.rtt.rto_ns;
+        let after_ns = match self.timer {
+            Timer::Probe | Timer::Reordering => {
+                (head.sent_ns + rto_ns).saturating_sub(step.now).max(1000)
+            }
+            Timer::None | Timer::Retransmit => rto_ns,
+        };
+        self.start_timer(Timer::Retransmit, after_ns, step);
+    }
+
+    pub(super) fn start_reordering_timer(&mut self, wait_ns: u64, step: &Step) {
+        let after_ns = (wait_ns + LEAST_WAIT_NS).min(self.rtt.rto_ns);
+        self.start_timer(Timer::Reordering, after_ns, step);
+    }
+
+    /// Sets the timer of a tail loss probe (RFC 8985 section 7.2), if the state allows one;
+    /// `advancing` says that the timeout starts anew.
+    #[inline(always)]
+    fn schedule_tail_loss_probe(&mut self, advancing: bool, step: &Step) -> bool {
+        let Some(head) = self.scoreboard.head() else {
+            return false;
+        };
+        if !matches!(self.state, CaState::Open | CaState::Cwr) || self.connection.una == 0 {
+            return false;
+        }
+        let mut after_ns = match self.rtt.srtt_ns {
+            0 => INITIAL_RTO_NS,
+            // One packet's ACK may be delayed.
+            srtt_ns if self.scoreboard.packets_out() == 1 => 2 * srtt_ns + step.config.min_rto_ns,
+            srtt_ns => 2 * srtt_ns + LEAST_WAIT_NS,
+        };
+        let timeout_ns = match advancing {
+            true => self.rtt.rto_ns,
+            false => (head.sent_ns + self.rtt.rto_ns).saturating_sub(step.now),
+        };
+        if timeout_ns > 0 {
+            after_ns = after_ns.min(timeout_ns);
+        }
+        self.start_timer(Timer::Probe, after_ns, step);
+        true
+    }
+
+    /// What is late has been given its time (`tcp_rack_reo_timeout`).
+    pub(super) fn on_reordering_timer(&mut self, step: &mut Step) {
+        let losses = self.detect(step.now);
+        if losses.lost_pkts > 0 {
+            if self.state != CaState::Recovery {
+                self.enter_recovery(step);
+                self.reduce(Progress {
+                    delivered: 1,
+                    lost: losses.lost_pkts,
+                    una_advanced: false,
+                });
+            }
+            self.retransmit_lost(step);
+        }
+        if self.timer != Timer::Retransmit {
+            self.rearm_timeout(step);
+        }
+    }
+
+    /// A tail loss probe: a new packet, or the last one again (RFC 8985 section 7.3).
+    pub(super) fn send_tail_loss_probe(&mut self, step: &mut Step) {
+        if self.probe.is_none() && self.scoreboard.packets_out() > 0 {
+            let new = self.has_new_data(step);
+            if new {
+                self.transmit(step);
+                self.pace(1, self.connection.next - 1, step);
+                self.prr.out += u32::from(self.reducing());
+                let limited = self.scoreboard.in_flight() >= self.congestion.cwnd_pkts();
+                self.validate_cwnd(limited);
+            } else {
+                self.retransmit(self.scoreboard.end() - 1, true, step);
+            }
+            self.probe = Some((self.connection.next, !new));
+            self.timer = Timer::None;
+        }
+        self.rearm_timeout(step);
+    }
+
+    /// The retransmission timeout (`tcp_retransmit_timer`, `tcp_enter_loss`).
+    pub(super) fn on_retransmission_timeout(&mut self, step: &mut Step) {
+        let now = step.now;
+        if self.scoreboard.packets_out() == 0 {
+            return self.rearm_timeout(step);
+        }
+        if self.connection.una == 0 {
+            self.syn_timeouts += 1;
+            self.retransmit(0, true, step);
+            if self.syn_timeouts > EVEN_SYN_TIMEOUTS {
+                self.rtt.back_off();
+            }
+            return self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+        }
+        let (una, next) = (self.connection.una, self.connection.next);
+        let fresh = self.state < CaState::Recovery;
+        for seq in una..next {
+            let sent_ns = self.scoreboard.get(seq).map_or(0, |sent| sent.sent_ns);
+            if seq == una || !self.rack.is_recent(sent_ns, now) {
+                self.scoreboard.mark_lost(seq);
+            }
+        }
+        // Once for a window of data.
+        let again = self.state == CaState::Loss && self.timeouts == 0;
+        if self.state <= CaState::Disorder || self.high_seq <= una || again {
+            let (cwnd, ssthresh) = (self.congestion.cwnd_pkts(), self.congestion.ssthresh_pkts());
+            let threshold = match ssthresh {
+                NO_THRESHOLD => NO_THRESHOLD,
+                ssthresh => ssthresh.max(cwnd / 2 + cwnd / 4),
+            };
+            self.before_timeout = Some((cwnd, threshold));
+            self.reduce_ssthresh(Indication::Timeout);
+        }
+        let cwnd = self.scoreboard.in_flight() + 1;
+        self.congestion.set_cwnd(f64::from(cwnd));
+        self.congestion.on_timeout(now, next);
+        self.state = CaState::Loss;
+        self.high_seq = next;
+        self.probe = None;
+        self.connection.cwr_pending = step.config.ecn();
+        self.frto = fresh || self.timeouts > 0;
+        self.timeouts += 1;
+        self.retransmit(una, false, step);
+        self.rtt.back_off();
+        self.start_timer(Timer::Retransmit, self.rtt.rto_ns, step);
+    }
+}

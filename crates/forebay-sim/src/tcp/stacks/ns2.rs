@@ -1,0 +1,385 @@
+//! A sender as ns-2.35's one-way agents are, so that runs can be laid beside theirs. What they
+//! share is the agent; how they recover from loss is one file each.
+
+mod newreno;
+mod reno;
+mod rto;
+mod sack;
+
+pub use newreno::NewReno;
+pub use reno::Reno;
+pub use sack::Sack;
+
+use crate::tcp::congestion::{
+    AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,
+};
+use crate::tcp::connection::{Ack, Config, Connection, Segment, Step, NEVER};
+use crate::tcp::senders::Sender;
+use rto::RtoEstimator;
+
+/// Duplicate ACKs that trigger fast retransmit (RFC 5681 section 3.2).
+const DUP_ACKS: u32 = 3;
+
+/// The last thing that changed the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WindowAction {
+    None,
+    FastRetransmit,
+    /// A fast retransmit whose recovery has ended.
+    Recovered,
+    Timeout,
+    Ecn,
+}
+
+/// How an agent recovers from loss.
+pub trait LossRecovery: Default + Send {
+    /// Takes an ACK (its ECN echo is dealt with already) and sends what it allows.
+    fn on_ack<C: CongestionControl>(&mut self, agent: &mut Agent<C>, ack: &Ack, step: &mut Step);
+
+    /// Drops what is known of losses; the agent does the rest.
+    fn on_timeout<C: CongestionControl>(&mut self, _agent: &mut Agent<C>) {}
+
+    /// Sends what the window allows.
+    fn send<C: CongestionControl>(&mut self, agent: &mut Agent<C>, step: &mut Step) {
+        agent.send_window(step, u32::MAX);
+    }
+
+    /// Begins a new connection; `ns2_reset` keeps what ns-2's agents do not reset.
+    fn reset(&mut self, _ns2_reset: bool) {
+        *self = Self::default();
+    }
+}
+
+/// A connection's sending state, in two cache lines where recovery and window need little.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub struct Ns2<L, C> {
+    agent: Agent<C>,
+    loss: L,
+}
+
+/// What ns-2's agents share.
+#[derive(Clone, Debug)]
+pub struct Agent<C> {
+    connection: Connection,
+    congestion: C,
+    /// Loss below this number belongs to the last recovery (RFC 6582's `recover`, plus one).
+    recover: u32,
+    dup_acks: u32,
+    /// Window inflation during fast recovery.
+    inflation: u32,
+    /// The packet being timed, if any, and when it was sent (one per round trip, Karn).
+    timed: Option<u32>,
+    timed_at: u64,
+    rto: RtoEstimator,
+    action: WindowAction,
+    /// A SYN was lost: the window after the handshake is 1 (RFC 5681 section 3.1).
+    syn_lost: bool,
+    /// Whether the window was 1 at the last ECN reduction.
+    ecn_at_one: bool,
+}
+
+impl<L: LossRecovery, C: CongestionControl> Sender for Ns2<L, C> {
+    fn new(config: &Config, phase: f64) -> Ns2<L, C> {
+        Ns2 {
+            agent: Agent::new(Connection::new(), config, phase),
+            loss: L::default(),
+        }
+    }
+
+    fn reset(&mut self, config: &Config, phase: f64) {
+        self.loss.reset(config.ns2_reset);
+        let old = &self.agent;
+        let fresh = Agent::new(old.connection.successor(), config, phase);
+        self.agent = if config.ns2_reset {
+            // An unfinished recovery's inflation lets the new connection send before its
+            // handshake, and a packet still being timed makes its first round trip far too long.
+            Agent {
+                inflation: old.inflation,
+                syn_lost: old.syn_lost,
+                timed: old.timed.map(|_| 0),
+                timed_at: old.timed_at,
+                ..fresh
+            }
+        } else {
+            fresh
+        };
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        &mut self.agent.connection
+    }
+
+    #[inline(always)]
+    fn on_ack(&mut self, ack: &Ack, step: &mut Step) {
+        if ack.ece && step.config.ecn() {
+            self.agent.reduce_for_mark(ack.next, step);
+        }
+        if ack.next >= self.agent.connection.una {
+            self.loss.on_ack(&mut self.agent, ack, step);
+        }
+    }
+
+    /// The retransmission timer fired.
+    fn on_timer(&mut self, step: &mut Step) {
+        self.loss.on_timeout(&mut self.agent);
+        self.agent.on_timeout_expired(step);
+        self.loss.send(&mut self.agent, step);
+    }
+
+    fn send(&mut self, step: &mut Step) {
+        self.loss.send(&mut self.agent, step);
+    }
+}
+
+impl<C: CongestionControl> Agent<C> {
+    fn new(connection: Connection, config: &Config, phase: f64) -> Agent<C> {
+        Agent {
+            connection,
+            congestion: C::new(config),
+            recover: 1,
+            dup_acks: 0,
+            inflation: 0,
+            timed: None,
+            timed_at: 0,
+            rto: RtoEstimator::new(phase),
+            action: WindowAction::None,
+            syn_lost: false,
+            ecn_at_one: false,
+        }
+    }
+
+    fn on_timeout_expired(&mut self, step: &mut Step) {
+        self.dup_acks = 0;
+        self.inflation = 0;
+        self.congestion.set_cwnd(self.congestion.cwnd().max(1.0));
+        self.recover = self.connection.max_sent;
+        if self.connection.una == 0 {
+            self.syn_lost = true;
+        }
+        // Nothing in flight means nothing was lost: the window was below one packet (ECN).
+        let lost = self.connection.una < self.connection.max_sent;
+        if lost {
+            // On top of a reduction for ECN the threshold is not lowered again.
+            if self.action != WindowAction::Ecn {
+                self.reduce_ssthresh(Indication::Timeout, step.config);
+            }
+            self.rto.back_off(step.config.min_rto_ns);
+        }
+        self.congestion.set_cwnd(1.0);
+        self.congestion.on_timeout(step.now, self.connection.next);
+        self.connection.cwr_pending = true;
+        self.action = WindowAction::Timeout;
+        self.arm_timer(step);
+        self.timed = None;
+        // Go back to the first packet not acknowledged.
+        self.connection.next = self.connection.una;
+    }
+
+    /// Reduces the window once per window of data (RFC 3168 section 6.1.2).
+    fn reduce_for_mark(&mut self, ack_next: u32, step: &mut Step) {
+        if ack_next <= self.recover && self.action != WindowAction::Timeout {
+            return;
+        }
+        self.recover = self.connection.max_sent;
+        self.action = WindowAction::Ecn;
+        if self.congestion.cwnd() <= 1.0 {
+            // The window cannot shrink further: the timer does (RFC 3168 section 6.1.2).
+            if self.ecn_at_one {
+                self.rto.back_off(step.config.min_rto_ns);
+            }
+            self.ecn_at_one = true;
+        } else {
+            self.ecn_at_one = false;
+        }
+        self.reduce(Indication::Mark, step.config);
+    }
+
+    /// Takes an ACK of new data: sequence, round trip, timer.
+    #[inline(always)]
+    fn new_ack(&mut self, ack: &Ack, step: &mut Step) {
+        self.dup_acks = 0;
+        let delivered_pkts = ack.next - self.connection.una;
+        self.advance(ack.next);
+        let timed = self.timed.is_some_and(|timed| ack.next > timed);
+        if timed {
+            if !(self.ecn_at_one && ack.ece) {
+                self.rto.reset_backoff();
+                self.ecn_at_one = false;
+            }
+            self.timed = None;
+            self.rto.update(self.timed_at, step.now);
+        }
+        self.congestion.on_ack(&AckSample {
+            now: step.now,
+            una: self.connection.una,
+            next: self.connection.next,
+            rtt_ns: timed.then(|| step.now - self.timed_at),
+            srtt_ns: self.rto.srtt_ns(),
+            delivered_pkts,
+            ce_pkts: ack.ce_pkts,
+        });
+        self.arm_or_stop_timer(step);
+    }
+
+    /// Takes an ACK of new data outside recovery, and lets the window grow.
+    #[inline(always)]
+    fn new_ack_and_grow(&mut self, ack: &Ack, step: &mut Step) {
+        let acked_pkts = ack.next - self.connection.una;
+        self.new_ack(ack, step);
+        if !(ack.ece && step.config.ecn()) {
+            self.congestion.grow(&Growth {
+                now: step.now,
+                acked_pkts,
+                srtt_ns: self.rto.srtt_ns(),
+            });
+            self.ecn_at_one = false;
+        }
+        // The handshake ends here.
+        if self.connection.una == 1 {
+            let initial_pkts = match self.syn_lost {
+                true => 1,
+                false => step.config.initial_window_pkts,
+            };
+            self.congestion.on_established(&Established {
+                now: step.now,
+                next: self.connection.next,
+                initial_pkts,
+                srtt_ns: self.rto.srtt_ns(),
+            });
+        }
+    }
+
+    /// The pace at which packets leave.
+    #[inline(always)]
+    fn bytes_per_s(&self, config: &Config) -> f64 {
+        let srtt_ns = self.rto.srtt_ns();
+        let cwnd = self.congestion.cwnd_pkts();
+        self.congestion
+            .bytes_per_s(cwnd, srtt_ns, config.payload_bytes)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, una: u32) {
+        let connection = &mut self.connection;
+        connection.una = una;
+        connection.next = connection.next.max(una);
+    }
+
+    /// Packets that may be in flight.
+    #[inline(always)]
+    fn usable_pkts(&self, config: &Config) -> u32 {
+        (self.congestion.cwnd_pkts() + self.inflation).min(config.window_pkts)
+    }
+
+    /// Lowers the slow-start threshold for a loss or a mark; returns the window to go on with.
+    fn reduce_ssthresh(&mut self, indication: Indication, config: &Config) -> f64 {
+        let inflated = self.congestion.cwnd() + f64::from(self.inflation);
+        self.congestion.on_congestion_event(&CongestionEvent {
+            indication,
+            in_use_pkts: inflated.min(f64::from(config.window_pkts)),
+        })
+    }
+
+    /// Multiplicative decrease.
+    fn reduce(&mut self, indication: Indication, config: &Config) {
+        let lowered = self.reduce_ssthresh(indication, config);
+        self.congestion.set_cwnd(lowered);
+        self.connection.cwr_pending = true;
+    }
+
+    /// Sends new packets as far as window and application allow, at most `burst`.
+    #[inline(always)]
+    fn send_window(&mut self, step: &mut Step, burst: u32) {
+        let connection = &self.connection;
+        let end = connection
+            .una
+            .saturating_add(self.usable_pkts(step.config))
+            .min(connection.limit);
+        for _ in 0..burst {
+            if self.connection.next >= end || self.connection.held(step) {
+                break;
+            }
+            self.transmit(self.connection.next, step);
+            self.connection.next += 1;
+        }
+    }
+
+    /// Limited transmit: one new packet on each of the first two duplicate ACKs (RFC 3042).
+    #[inline(never)]
+    fn send_limited(&mut self, step: &mut Step) {
+        let Connection {
+            una, next, limit, ..
+        } = self.connection;
+        let in_flight = next - una;
+        let within = in_flight < self.congestion.cwnd_pkts() + self.dup_acks
+            && in_flight < step.config.window_pkts;
+        let may_send = step.config.limited_transmit && within && next < limit;
+        if may_send && !self.connection.held(step) {
+            self.transmit(next, step);
+            self.connection.next += 1;
+        }
+    }
+
+    /// Sends one packet, new or again.
+    #[inline(always)]
+    fn transmit(&mut self, seq: u32, step: &mut Step) {
+        let connection = &mut self.connection;
+        let nothing_in_flight = connection.una == connection.max_sent;
+        let in_flight_pkts = connection.max_sent - connection.una;
+        self.congestion.on_sent(step.now, in_flight_pkts, false);
+        step.out.push(Segment {
+            seq,
+            cwr: std::mem::take(&mut connection.cwr_pending),
+            ecn: step.config.ect,
+        });
+        if seq >= connection.max_sent {
+            connection.max_sent = seq + 1;
+            if self.timed.is_none() {
+                self.timed = Some(seq);
+                self.timed_at = step.now;
+            }
+        }
+        if nothing_in_flight || self.connection.timer_due == NEVER {
+            self.arm_timer(step);
+        }
+        if step.config.pacing {
+            let bytes_per_s = self.bytes_per_s(step.config);
+            let bytes = u32::from(step.config.payload_bytes);
+            let pacer = &mut self.connection.pacer;
+            pacer.sent(step.now, bytes, bytes_per_s, seq);
+        }
+    }
+
+    /// Restarts the timer and gives up the current measurement: a retransmission follows.
+    fn restart_timer(&mut self, step: &Step) {
+        self.arm_timer(step);
+        self.timed = None;
+    }
+
+    /// A partial ACK covers the packet being timed: it is not measured, but ends the backoff.
+    fn end_measurement(&mut self, ack_next: u32) {
+        if self.timed.is_some_and(|timed| ack_next > timed) {
+            self.timed = None;
+            self.rto.reset_backoff();
+        }
+    }
+
+    #[inline(always)]
+    fn arm_timer(&mut self, step: &Step) {
+        self.connection.timer_due = step.now + self.rto.timeout_ns(step.config.min_rto_ns);
+    }
+
+    #[inline(always)]
+    fn arm_or_stop_timer(&mut self, step: &Step) {
+        let connection = &mut self.connection;
+        // With nothing in flight and nothing to send there is nothing to time; with the window
+        // below one packet (ECN) only the timer lets the next one out.
+        let nothing = connection.una >= connection.max_sent && connection.next >= connection.limit;
+        if nothing && self.congestion.cwnd() >= 1.0 {
+            connection.timer_due = NEVER;
+        } else {
+            self.arm_timer(step);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The retransmission timer: round-trip estimate, timeout and backoff (RFC 6298), in the clock
+//! ticks of ns-2 and BSD.
+
+use forebay_core::cast::whole_u32;
+
+/// Grain of the round-trip clock.
+const TICK_NS: u64 = 10_000_000;
+/// Timeout before the first measurement, as in ns-2.35 (RFC 2988 section 2.1).
+const INITIAL_RTO_NS: u64 = 3_000_000_000;
+const MAX_RTO_NS: u64 = 60_000_000_000;
+
+/// Smoothed round-trip time and its deviation, as integers in ticks: srtt has 3 bits after the
+/// binary point, rttvar has 2.
+#[derive(Clone, Debug)]
+pub struct RtoEstimator {
+    srtt: i32,
+    rttvar: i32,
+    /// srtt + 4·rttvar, before floor and backoff.
+    base_ns: u64,
+    backoff: u32,
+    /// Phase of this host's clock; a measurement counts ticks, so the phase decides the rounding.
+    phase_ns: u32,
+}
+
+impl RtoEstimator {
+    /// `phase` in [0, 1) of a tick.
+    pub fn new(phase: f64) -> RtoEstimator {
+        RtoEstimator {
+            srtt: 0,
+            // ns-2's rttvar_init_ of 12 s matters only until the first measurement.
+            rttvar: 0,
+            base_ns: INITIAL_RTO_NS,
+            backoff: 1,
+            phase_ns: whole_u32(phase * TICK_NS as f64),
+        }
+    }
+
+    /// Takes the round trip of a packet sent once (Karn's rule is the caller's).
+    pub fn update(&mut self, sent_ns: u64, now_ns: u64) {
+        let into_tick = (sent_ns + u64::from(self.phase_ns)) % TICK_NS;
+        let ticks = ((now_ns - sent_ns + into_tick) / TICK_NS).max(1);
+        let ticks = i32::try_from(ticks).expect("a round trip takes less than 200 days");
+        if self.srtt == 0 {
+            self.srtt = ticks << 3;
+            self.rttvar = ticks << 1;
+        } else {
+            // RFC 6298 section 2.3 with alpha = 1/8, beta = 1/4.
+            let delta = ticks - (self.srtt >> 3);
+            self.srtt = (self.srtt + delta).max(1);
+            self.rttvar = (self.rttvar + delta.abs() - (self.rttvar >> 2)).max(1);
+        }
+        self.base_ns = u64::from((((self.rttvar << 3) + self.srtt) >> 3).cast_unsigned()) * TICK_NS;
+    }
+
+    /// Ends the backoff: new data was acknowledged that had been sent once.
+    pub fn reset_backoff(&mut self) {
+        self.backoff = 1;
+    }
+
+    /// Doubles the timeout (RFC 6298 section 5.5).
+    pub fn back_off(&mut self, min_rto_ns: u64) {
+        if self.backoff < 64 || self.timeout_ns(min_rto_ns) < MAX_RTO_NS {
+            self.backoff = self.backoff.saturating_mul(2);
+        }
+        if self.backoff > 8 {
+            // So far off that the estimate is not trusted: start afresh, as BSD does.
+            self.rttvar += self.srtt >> 3;
+            self.srtt = 0;
+        }
+    }
+
+    /// Smoothed round-trip time; zero before the first measurement.
+    #[inline]
+    pub fn srtt_ns(&self) -> u64 {
+        (u64::from(self.srtt.cast_unsigned()) * TICK_NS) >> 3
+    }
+
+    #[inline]
+    pub fn timeout_ns(&self, min_rto_ns: u64) -> u64 {
+        let floored = self.base_ns.max(min_rto_ns);
+        floored
+            .saturating_mul(u64::from(self.backoff))
+            .clamp(2 * TICK_NS, MAX_RTO_NS.max(min_rto_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn follows_rfc_6298_in_ticks() {
+        let mut rto = RtoEstimator::new(0.0);
+        assert_eq!(rto.timeout_ns(200 * MS), 3_000 * MS);
+        // First round trip of 100 ms: srtt 100, rttvar 50, timeout 300.
+        rto.update(0, 100 * MS);
+        assert_eq!(rto.timeout_ns(200 * MS), 300 * MS);
+        // The same again: rttvar 37.5 (in quarter ticks: 20 - 5 = 15), timeout 100 + 150.
+        rto.update(0, 100 * MS);
+        assert_eq!(rto.timeout_ns(200 * MS), 250 * MS);
+        assert_eq!(rto.timeout_ns(1_000 * MS), 1_000 * MS);
+    }
+
+    #[test]
+    fn the_phase_of_the_clock_decides_the_rounding() {
+        let ticks = |phase: f64| {
+            let mut rto = RtoEstimator::new(phase);
+            rto.update(0, 105 * MS);
+            rto.srtt >> 3
+        };
+        assert_eq!((ticks(0.0), ticks(0.6)), (10, 11));
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_a_minute() {
+        let mut rto = RtoEstimator::new(0.0);
+        rto.update(0, 100 * MS);
+        let mut seen = Vec::new();
+        for _ in 0..9 {
+            rto.back_off(200 * MS);
+            seen.push(rto.timeout_ns(200 * MS) / MS);
+        }
+        assert_eq!(
+            seen,
+            [600, 1200, 2400, 4800, 9600, 19200, 38400, 60000, 60000]
+        );
+        rto.reset_backoff();
+        assert_eq!(rto.timeout_ns(200 * MS), 300 * MS);
+    }
+}

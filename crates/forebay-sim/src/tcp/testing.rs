@@ -1,0 +1,76 @@
+//! What the tests of senders share: a configuration, ACKs and signs of congestion by hand.
+
+use forebay_core::Ecn;
+
+use super::congestion::{AckSample, CongestionControl, CongestionEvent, Growth, Indication};
+use super::connection::{Ack, Config};
+use super::receiver::AckPolicy;
+
+/// A millisecond.
+pub const MS: u64 = 1_000_000;
+
+/// A sender of Linux with packets of 1500 bytes.
+pub fn config() -> Config {
+    Config {
+        packet_bytes: 1500,
+        payload_bytes: 1448,
+        window_pkts: 1000,
+        initial_window_pkts: 10,
+        min_rto_ns: 200 * MS,
+        ect: Ecn::Ect0,
+        counts_marks: false,
+        pacing: false,
+        gso: true,
+        limited_transmit: true,
+        acks: AckPolicy {
+            delayed: true,
+            delay_ns: 40 * MS,
+            quick: 0,
+            counts_marks: false,
+            echoes_changes: false,
+        },
+        sack: true,
+        ns2_reset: false,
+    }
+}
+
+/// An ACK without marks.
+pub fn ack(next: u32, blocks: &[(u32, u32)]) -> Ack<'_> {
+    Ack {
+        next,
+        ece: false,
+        ce_pkts: 0,
+        blocks,
+    }
+}
+
+/// An ACK that reports packets, with a round trip that equals the smoothed one.
+pub fn ack_sample(now: u64, rtt_ns: u64, delivered_pkts: u32, ce_pkts: u32) -> AckSample {
+    AckSample {
+        now,
+        una: 0,
+        next: 0,
+        rtt_ns: Some(rtt_ns),
+        srtt_ns: rtt_ns,
+        delivered_pkts,
+        ce_pkts,
+    }
+}
+
+/// Packets arrive that let a window grow.
+pub fn grow(congestion: &mut impl CongestionControl, now: u64, acked_pkts: u32, srtt_ns: u64) {
+    congestion.grow(&Growth {
+        now,
+        acked_pkts,
+        srtt_ns,
+    });
+}
+
+/// The window, in packets, that a sign of congestion leaves of the present one.
+pub fn reduced(congestion: &mut impl CongestionControl, indication: Indication) -> f64 {
+    let in_use_pkts = congestion.cwnd();
+    congestion.on_congestion_event(&CongestionEvent {
+        indication,
+        in_use_pkts,
+    })
+}

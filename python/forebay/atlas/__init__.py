@@ -1,2 +1,0 @@
-"""The atlas: which law, where. `python -m forebay.atlas DIR` writes its page and its maps from the
-stored runs of `experiments/studies/atlas.toml`."""

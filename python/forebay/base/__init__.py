@@ -1,0 +1,1 @@
+"""What every other folder stands on: quantities, metrics, statistics, files, progress, signals."""

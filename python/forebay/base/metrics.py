@@ -1,0 +1,74 @@
+"""The metrics of a run: their names in words, their units, and how they are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import forebay._native as _native
+
+if TYPE_CHECKING:
+    from forebay._native import MeasureEntry
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How one metric is shown; a value times `scale` is in `unit`."""
+
+    name: str
+    title: str
+    unit: str
+    scale: float
+    doc: str
+
+    @staticmethod
+    def of(entry: MeasureEntry) -> Metric:
+        """A metric from its declaration in `forebay-trace`."""
+        return Metric(entry["name"], entry["title"], entry["unit"], entry["scale"], entry["doc"])
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+
+#: What a run took, and no two runs alike: it stands beside the metrics.
+COST = "user_cpu_s"
+
+METRICS = {entry["name"]: Metric.of(entry) for entry in _native.metrics() if entry["name"] != COST}
+
+#: Metrics of each class of a queue.
+CLASS_METRICS = {entry["name"]: Metric.of(entry) for entry in _native.class_metrics()}
+
+#: What a reader compares laws by; tables show these, and first what fits a narrow terminal.
+COMPARED = [
+    "goodput_bps",
+    "delay_p95_s",
+    "queue_mean_pkts",
+    "drop_rate",
+    "mark_rate",
+    "qacd_pkts",
+    "utilisation",
+    "queue_std_pkts",
+    "jain",
+]
+
+
+def with_interval(mean: float, half_width: float) -> str:
+    """`mean ± half_width`: the interval to two figures, the mean to the same place.
+
+    No more than five figures of the mean are written. An interval that is NaN (one seed) is
+    left out, and the mean has four figures; a mean that is NaN is a dash.
+    """
+    if math.isnan(mean):
+        return "–"
+    if math.isnan(half_width):
+        return f"{mean:#.4g}".rstrip(".") if mean else "0"
+    place = min(_place(half_width) - 1, _place(mean) - 1) if half_width else _place(mean) - 3
+    decimals = max(0, -max(place, _place(mean) - 4))
+    return f"{mean:.{decimals}f} ± {half_width:.{decimals}f}"
+
+
+def _place(value: float) -> int:
+    """Power of ten of the first figure."""
+    return math.floor(math.log10(abs(value))) if value else 0

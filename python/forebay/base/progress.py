@@ -1,0 +1,147 @@
+"""How far the runs are, on standard error: a bar on a terminal, a line that moves in a notebook, a
+line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the runs are: `fraction` of the simulated time, and runs that have ended."""
+
+    fraction: float
+    ended: int
+    runs: int
+    elapsed_s: float
+    #: what else there is to say, after the count
+    more: str = ""
+
+    @property
+    def left_s(self) -> float | None:
+        """Estimate of the time left; None before any progress."""
+        if self.fraction <= 0:
+            return None
+        return self.elapsed_s * (1 - self.fraction) / self.fraction
+
+
+#: Least time between two lines where there is no terminal.
+LINE_EVERY_S = 2.0
+#: A notebook, whose own bars would need ipywidgets; there a line is written over.
+NOTEBOOK, NOTEBOOK_EVERY_S = "ipykernel", 0.2
+
+
+@contextmanager
+def bar(
+    *, only_on_terminal: bool = False, what: str = "runs"
+) -> Iterator[Callable[[Progress], None]]:
+    """A function that shows the progress of `what` while the context lasts."""
+    console = _terminal()
+    if console is not None:
+        from rich import progress
+
+        shown = progress.Progress(
+            progress.TextColumn("{task.fields[runs]}"),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=True,
+        )
+        task = shown.add_task("", total=1.0, runs="", left="")
+
+        def update(now: Progress) -> None:
+            shown.update(task, completed=now.fraction, runs=_count(now, what), left=_left(now))
+
+        # A terminal that goes away must take no run with it.
+        with suppress(OSError):
+            shown.start()
+        try:
+            yield update
+        finally:
+            with suppress(OSError):
+                shown.stop()
+        return
+
+    last_s = 0.0
+    in_notebook = NOTEBOOK in sys.modules
+
+    def line(now: Progress) -> None:
+        nonlocal last_s
+        every_s = LINE_EVERY_S if not in_notebook else NOTEBOOK_EVERY_S
+        if (in_notebook or not only_on_terminal) and now.elapsed_s - last_s >= every_s:
+            last_s = now.elapsed_s
+            text = f"{_count(now, what)}, {100 * now.fraction:.0f} %, {_left(now)}".rstrip(", ")
+            # A notebook's cell has one line, which is written over.
+            _say(f"\r{text:60}" if in_notebook else f"{text}\n")
+
+    yield line
+    if in_notebook and last_s:
+        _say(f"\r{'':60}\r")
+
+
+@contextmanager
+def stages(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, Progress], None]]:
+    """As `bar`, for work in stages, each named by what it counts."""
+    stage, context, update = "", None, None
+    try:
+
+        def watch(what: str, now: Progress) -> None:
+            nonlocal stage, context, update
+            if what != stage:
+                if context is not None:
+                    context.__exit__(None, None, None)
+                stage, context = what, bar(only_on_terminal=only_on_terminal, what=what)
+                update = context.__enter__()
+            assert update is not None
+            update(now)
+
+        yield watch
+    finally:
+        if context is not None:
+            context.__exit__(None, None, None)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+def status(text: str) -> AbstractContextManager[object]:
+    """Shows on a terminal what takes a while."""
+    console = _terminal()
+    return nullcontext() if console is None else console.status(text)
+
+
+def _terminal() -> Console | None:
+    """A terminal, where something can move. Loads rich only if it may be one."""
+    if not sys.stderr.isatty():
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return console if console.is_terminal and not console.is_jupyter else None
+
+
+def _count(now: Progress, what: str) -> str:
+    return f"{now.ended} of {now.runs} {what}{now.more}"
+
+
+def _left(now: Progress) -> str:
+    """The estimate, no finer than it deserves."""
+    if now.left_s is None or now.elapsed_s < 1:
+        return ""
+    seconds = round(now.left_s)
+    if seconds < 90:
+        return f"about {seconds} s left"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"about {minutes} min left"
+    return f"about {minutes / 60:.1f} h left"

@@ -1,0 +1,209 @@
+"""Intervals and comparisons over seeds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Level of every interval, and of every test as 1 − LEVEL.
+LEVEL = 0.95
+
+
+def mean_and_interval(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % confidence interval (Student's t).
+
+    NaN values (a metric that does not apply) are left out. The half width is NaN for fewer
+    than two values, the mean for none.
+    """
+    x = np.asarray(values, dtype=float)
+    x = x[~np.isnan(x)]
+    if len(x) == 0:
+        return float("nan"), float("nan")
+    means, half_widths = means_and_intervals(x[np.newaxis])
+    return float(means[0]), float(half_widths[0])
+
+
+def means_and_intervals(
+    samples: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """As `mean_and_interval`, of each row of a matrix that has no NaN."""
+    means, count = samples.mean(axis=1), samples.shape[1]
+    if count == 1:
+        return means, np.full_like(means, np.nan)
+    # Equal values have none, though their mean may be rounded.
+    variances = np.where(np.ptp(samples, axis=1) == 0, 0.0, samples.var(axis=1, ddof=1))
+    return means, student_quantile(count - 1) * np.sqrt(variances / count)
+
+
+def difference_and_interval(
+    first: Sequence[float] | NDArray[np.float64], second: Sequence[float] | NDArray[np.float64]
+) -> tuple[float, float]:
+    """Mean of `first` less that of `second`, and half the width of its 95 % confidence interval.
+
+    Welch's t interval, for independent samples whose variances may differ (Welch 1947). NaN
+    values are left out. The half width is NaN where either has fewer than two values.
+    """
+    x, y = (np.asarray(values, dtype=float) for values in (first, second))
+    x, y = x[~np.isnan(x)], y[~np.isnan(y)]
+    if len(x) == 0 or len(y) == 0:
+        return float("nan"), float("nan")
+    difference = float(x.mean() - y.mean())
+    if len(x) == 1 or len(y) == 1:
+        return difference, float("nan")
+    # Squared standard errors of the two means.
+    a, b = _variance(x) / len(x), _variance(y) / len(y)
+    if a + b == 0:
+        return difference, 0.0
+    freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
+    quantile = student_quantile(freedom)
+    return difference, quantile * (a + b) ** 0.5
+
+
+def student_quantile(freedom: float) -> float:
+    """Quantile of Student's t that leaves out half of 1 − LEVEL on each side."""
+    from scipy import special  # a tenth of a second to load, which one seed does without
+
+    return float(special.stdtrit(freedom, (1 + LEVEL) / 2))
+
+
+def _variance(x: NDArray[np.float64]) -> float:
+    """Of a sample; zero for equal values, whose mean may be rounded."""
+    return 0.0 if np.ptp(x) == 0 else float(x.var(ddof=1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P values adjusted for their number by Holm's step-down method (Holm 1979)."""
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Two laws under one metric, over the seeds that both ran with."""
+
+    first: str
+    second: str
+    seeds: int
+    #: mean of first − second
+    difference: float
+    #: of a paired t-test, adjusted for the number of comparisons
+    p: float
+
+    @property
+    def significant(self) -> bool:
+        return self.p < 1 - LEVEL
+
+
+#: A law's values by its replicates: seeds, which give all laws the same flows and start times, or
+#: links on which each law ran.
+Values = Mapping[Any, float]
+
+
+def compare(by_law: Mapping[str, Values]) -> list[PairedDifference]:
+    """Compares every pair of laws, given metric values by law and seed.
+
+    A paired t-test over the common seeds, since one seed gives all laws the same flows and
+    start times; p values are adjusted for the number of pairs by Holm's method. Pairs with
+    fewer than two common seeds, or with values that are NaN, are left out.
+    """
+    return _holm_adjusted(itertools.combinations(by_law, 2), by_law)
+
+
+def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDifference]:
+    """Compares one law with each other, as `compare` does; only so many comparisons count.
+
+    `chosen` must not have been chosen by these values: see `best` for that.
+    """
+    return _holm_adjusted([(other, chosen) for other in by_law if other != chosen], by_law)
+
+
+def _holm_adjusted(
+    pairs: Iterable[tuple[str, str]], by_law: Mapping[str, Values]
+) -> list[PairedDifference]:
+    tested = [it for pair in pairs if (it := _paired(*pair, by_law)) is not None]
+    adjusted = holm([pair.p for pair in tested])
+    return [replace(pair, p=p) for pair, p in zip(tested, adjusted, strict=True)]
+
+
+def _paired(first: str, second: str, by_law: Mapping[str, Values]) -> PairedDifference | None:
+    """With the p of this comparison alone; None for fewer than two common seeds."""
+    a, b = by_law[first], by_law[second]
+    difference = np.array([a[seed] - b[seed] for seed in a if seed in b], dtype=float)
+    difference = difference[~np.isnan(difference)]
+    if len(difference) < 2:
+        return None
+    return PairedDifference(
+        first, second, len(difference), float(difference.mean()), _paired_t(difference)
+    )
+
+
+@dataclass(frozen=True)
+class Best:
+    """The law with the best mean, and whether its lead over each other law may be chance."""
+
+    #: from the best law to the worst
+    means: dict[str, float]
+    #: of the others: p of their distance to the best law, adjusted; 1 where there is no test
+    p: dict[str, float]
+
+    @property
+    def law(self) -> str:
+        return next(iter(self.means))
+
+    @property
+    def ties(self) -> list[str]:
+        """Laws over which the lead may be chance, in the order of their means."""
+        return [law for law, p in self.p.items() if p >= 1 - LEVEL]
+
+    @property
+    def behind(self) -> str | None:
+        """The best of those that are worse beyond chance."""
+        return next((law for law, p in self.p.items() if p < 1 - LEVEL), None)
+
+
+def best(by_law: Mapping[str, Values], *, more: bool) -> Best | None:
+    """The law with the best mean over its seeds, tested beside each other law; None without a law
+    that has a value. more: whether more is better.
+
+    Paired t-tests over the common seeds. The values that test the best law have also chosen it, so
+    that any pair of laws might have been the one that is looked at: to tell the farthest of m
+    others from it, its p counts m (m + 1) / 2 times, once for each pair of the laws that are left;
+    then the next with m − 1, as Holm's method steps down. So the chance is at most 5 % that any
+    lead is called real where there is none (docs/decisions/045).
+    """
+    means = {law: mean_and_interval(list(values.values()))[0] for law, values in by_law.items()}
+    ranked = sorted(
+        (law for law, mean in means.items() if mean == mean),
+        key=lambda law: -means[law] if more else means[law],
+    )
+    if not ranked:
+        return None
+    first, *others = ranked
+    alone = {law: pair.p if (pair := _paired(law, first, by_law)) else 1.0 for law in others}
+    p, largest = dict.fromkeys(others, 1.0), 0.0
+    for left, law in zip(
+        range(len(others), 0, -1), sorted(others, key=lambda law: alone[law]), strict=True
+    ):
+        largest = max(largest, min(1.0, left * (left + 1) / 2 * alone[law]))
+        p[law] = largest
+    return Best({law: means[law] for law in ranked}, p)
+
+
+def _paired_t(difference: NDArray[np.float64]) -> float:
+    """Two-sided p of a mean difference; without any spread it is 0, or 1 for no difference."""
+    if np.ptp(difference) == 0:
+        return 1.0 if difference[0] == 0 else 0.0
+    from scipy import special  # not scipy.stats, which takes half a second more to load
+
+    seeds = len(difference)
+    t = float(difference.mean()) / (float(difference.var(ddof=1)) / seeds) ** 0.5
+    return float(2 * special.stdtr(seeds - 1, -abs(t)))

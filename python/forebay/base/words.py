@@ -1,0 +1,58 @@
+"""Quantities and laws in words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from forebay.base import quantities
+
+if TYPE_CHECKING:
+    pass
+
+UNITS = {"p": "packets", "B": "bytes"}
+
+
+def quantity(text: str) -> str:
+    """ "30Mbit/s" as "30 Mbit/s", "800p" as "800 packets", "0.00002" as "2e-05"."""
+    match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*([A-Za-zµ/]*)", text)
+    if not match:
+        return text
+    number, unit = match.groups()
+    if "." in number:
+        number = repr(float(number))
+    # A space at which no line breaks.
+    return f"{number}\N{NO-BREAK SPACE}{UNITS.get(unit, unit)}".rstrip()
+
+
+def value(found: object) -> str:
+    """A parameter, as `quantity` writes texts."""
+    return quantity(quantities.plain(found))
+
+
+def time(seconds: float) -> str:
+    """ "15 ms" for 0.015."""
+    return quantity(quantities.time(seconds))
+
+
+def rate(bps: float) -> str:
+    """ "15 Mbit/s" for 15e6."""
+    return quantity(quantities.rate(bps))
+
+
+def buffer(pkts: int | None, size: int | None) -> str:
+    """A buffer that is bounded in packets or in bytes."""
+    return quantity(quantities.buffer(pkts, size))
+
+
+def delay(bounds_s: tuple[float, float]) -> str:
+    """Least and most, which may be the same: "20 ms to 200 ms"."""
+    return " to ".join(time(one) for one in dict.fromkeys(bounds_s))
+
+
+def short_time(seconds: float) -> str:
+    """A time of up to some seconds in the unit that reads best: "0.319 us", "4.85 ms", "1.2 s"."""
+    for unit, scale in [("s", 1.0), ("ms", 1e3)]:
+        if abs(seconds) * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"

@@ -1,0 +1,129 @@
+"""One call of a command: where it writes, what an interruption leaves, and how it ends.
+
+Each command says what it makes; what every command does besides stands here once.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from forebay.base import signals
+from forebay.cli.options import (
+    BAD_INPUT,
+    FAILED,
+    OutputOptions,
+    ReportOptions,
+    RunOptions,
+    open_page,
+)
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
+
+RESULTS = Path("results")
+
+
+def command_line() -> str:
+    """The command as it was called."""
+    return shlex.join(["forebay", *sys.argv[1:]])
+
+
+def repeating(name: str, *words: str, **options: object) -> str:
+    """A command line: lists are options that are given several times, None is left out."""
+    line = ["forebay", name, *words]
+    for option, value in options.items():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if each is not None:
+                line += [f"--{option}", str(each)]
+    return shlex.join(line)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What a command has been told of its output, checked before any time is spent."""
+
+    #: The folder; None where nothing is to be written.
+    folder: Path | None
+    #: Standard output is for programs: no table, no sentence.
+    as_json: bool
+    opens: bool = False
+
+    @classmethod
+    def begun(
+        cls, output: OutputOptions, default: str | None, command: str = "", **claim: Any
+    ) -> Invocation:
+        """Chooses `results/DEFAULT` where neither a folder nor JSON is asked for; nowhere if None.
+
+        command: the line that repeats this; with it, a folder that has the result of another
+        command is refused (`output_folder.claim`, which gets `claim`, too). Raises `ScenarioError`.
+        """
+        from forebay.base import output_folder
+        from forebay.figures import style
+
+        style.use(output.style)
+        folder = output.out
+        if folder is None and default is not None and not output.as_json:
+            folder = RESULTS / default
+        if folder is not None:
+            output_folder.check(folder)
+            if command:
+                force = isinstance(output, ReportOptions) and output.force
+                output_folder.claim(folder, command, force=force, **claim)
+        return cls(folder, output.as_json, isinstance(output, ReportOptions) and output.open_)
+
+    def store(self, runs: RunOptions) -> Store | None:
+        """The store of runs; without a folder none that nobody has asked for."""
+        from forebay.store import choice
+
+        return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
+
+    @contextmanager
+    def drawing(self, kept: str) -> Iterator[None]:
+        """While pages and figures are drawn: an interruption says what is kept."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            print(f"interrupted while drawing: {kept}", file=sys.stderr)
+            raise typer.Exit(signals.status()) from None
+
+    def tell(self, what: str, where: Path) -> None:
+        """Says where a page is."""
+        if not self.as_json:
+            print(f"{what}: {where}")
+
+    def show(self, page: Path) -> None:
+        """Opens a page, if that was asked for."""
+        if self.opens:
+            open_page(page)
+
+
+def stopped(
+    made: int,
+    wanted: int,
+    *,
+    interrupted: bool,
+    reported: bool,
+    by_input: bool = False,
+    what: str = "run",
+) -> typer.Exit:
+    """Says how many runs had finished when a command was stopped, and gives its exit.
+
+    by_input: what stopped it was in the input, such as a law in Python that failed.
+    """
+    print(
+        f"{'interrupted' if interrupted else 'stopped'}: {made} of {wanted} "
+        f"{what}{'' if wanted == 1 else 's'} had finished"
+        f"{' and are reported' if reported else ''}",
+        file=sys.stderr,
+    )
+    if interrupted:
+        return typer.Exit(signals.status())
+    return typer.Exit(BAD_INPUT if by_input else FAILED)

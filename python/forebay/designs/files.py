@@ -1,0 +1,55 @@
+"""The files of a design: the scenario, the numbers and the pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay.base import words
+from forebay.base.publication import publish
+from forebay.figures import loop_bands, loops
+from forebay.scenarios.builder import Law
+from forebay.theory.design.designed_law import Design
+from forebay.theory.design.pi_stabilising_set import RangeDesign
+
+if TYPE_CHECKING:
+    from forebay.base.publication import Content
+
+#: Of a design for a range: the law and the pictures.
+LAW, PICTURES = "law.toml", ("gains", "bode", "nichols", "step")
+
+
+def write(result: Design, out: Path) -> list[Path]:
+    """Writes a design for one link to `out`, and returns its files."""
+    contents: dict[str, Content] = {
+        f"{result.law}.toml": result.toml(),
+        "design.json": result.as_json(),
+    }
+    if result.loop is not None:
+        link = result.link
+        beside = f" and {link.l4s_flows:g} of L4S" if link.l4s_flows else ""
+        beside += f" of {link.senders}" if link.groups else ""
+        title = f"{result.law} for {words.quantity(link.rate)}, {link.flows:g} flows{beside}"
+        for name, draw in [
+            ("bode", loops.bode),
+            ("step", loops.step),
+            ("nyquist", loops.nyquist),
+            ("nichols", loops.nichols),
+            ("roots", loops.roots),
+        ]:
+            contents |= draw(result.loop, title).files(name)
+    return publish(out, contents)
+
+
+def write_range(found: RangeDesign, out: Path) -> list[Path]:
+    """Writes a design for a range of links to `out`, and returns its files."""
+    every, title = [*found.loops, *found.inside], f"{found.law} over the range"
+    figures = (
+        loops.regions(found),
+        loop_bands.bode(every, found.middle, title),
+        loop_bands.nichols(every, found.middle, title),
+        loop_bands.step(found.loops, found.middle, title),
+    )
+    contents: dict[str, Content] = {LAW: Law(found.law, found.params).text() + "\n"}
+    contents |= {f"{name}.png": one.png() for name, one in zip(PICTURES, figures, strict=True)}
+    return publish(out, contents)

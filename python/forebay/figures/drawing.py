@@ -1,0 +1,306 @@
+"""Static figures of sheets: what a page prints, and what `plot()` returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from forebay.figures import parts, style
+from forebay.figures.plot import Plot, styled
+from forebay.figures.sheet import Floats, Series, Sheet, Timeline
+from forebay.figures.style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Panels of shares side by side.
+COLUMNS = 3
+#: Height of a line of a legend in inches, and letters that a column of a paper has room for.
+LEGEND_LINE, ROOM_FOR_LEGEND = 0.16, 52
+
+
+@styled
+def draw(sheet: Sheet) -> Plot:
+    """A figure of a sheet."""
+    if sheet.timeline:
+        return _over_time(sheet, sheet.timeline)
+    if sheet.dots:
+        return _over_sweep(sheet)
+    if [panel.title for panel in sheet.panels] == [""]:
+        return _alone(sheet)
+    return _shares(sheet)
+
+
+def _over_time(sheet: Sheet, time: Timeline) -> Plot:
+    """A row for each panel on common axes: left the curves, or the first of the seeds; right how
+    often each value was seen with all of them."""
+    rows = len(sheet.panels)
+    figure = Plot(figsize=(10, 1.2 + (1.4 if sheet.bins else 1.5) * rows))
+    widths = [4 if style.printed() else 5, 1] if sheet.bins else [1]
+    grid = figure.subplots(
+        rows,
+        len(widths),
+        sharey=True,
+        sharex="col",
+        squeeze=False,
+        gridspec_kw={"width_ratios": widths},
+    )
+    for panel, (left, *right) in zip(sheet.panels, grid, strict=True):
+        title = panel.title
+        if right:
+            title += f", {panel.series[0].label}"
+            _histogram(right[0], sheet, time, panel.series)
+        for one in panel.series[:1] if right else panel.series:
+            _curve(left, one, time.steps, step=sheet.step)
+        for axes in (left, *right) if panel.target is not None else ():
+            axes.axhline(panel.target, **parts.TARGET)
+        for low, high in time.grey:
+            left.axvspan(low, high, **parts.UNMEASURED)
+        for change in time.changes:
+            left.axvline(change, **parts.CHANGE)
+        left.set_title(title)
+        left.yaxis.set_major_locator(MaxNLocator(4))
+    grid[0][0].set_xlim(sheet.x.range)
+    grid[0][0].set_ylim(sheet.y.range)
+    grid[-1][0].set_xlabel(sheet.x.heading)
+    if sheet.bins:
+        grid[-1][1].set_xlabel(f"Share{'' if style.printed() else f' of {sheet.counted}'} [%]")
+    lines = _legend_above(figure, _keys(sheet, time), 3 if sheet.legend else 9)
+    _lay_out_rows(figure, rows, sheet.y.heading, lines)
+    return figure
+
+
+def _curve(axes: Axes, one: Series, steps: int, *, step: bool) -> None:
+    """A curve or a band; a long curve as the mean of each step in the band from its least to its
+    greatest."""
+    colour = style.colour(one.look)
+    if step:
+        # A value holds from the end of the interval before to that of its own.
+        times = np.concatenate([[0.0], one.x])
+        if one.y is None:
+            assert one.low is not None and one.high is not None
+            low, high = (np.concatenate([values[:1], values]) for values in (one.low, one.high))
+            axes.fill_between(
+                times, low, high, step="pre", color=colour, alpha=one.alpha, linewidth=0
+            )
+            return
+        values = np.concatenate([one.y[:1], one.y])
+        axes.plot(times, values, color=colour, linewidth=one.width, drawstyle="steps-pre")
+        return
+    assert one.y is not None
+    if len(one.x) <= 2 * steps:
+        axes.plot(one.x, one.y, color=colour, linewidth=one.width)
+        return
+    times, low, mean, high = thinned(one.x, one.y.astype(float), steps)
+    axes.fill_between(times, low, high, step="post", color=colour, alpha=0.35, linewidth=0)
+    axes.step(times, mean, where="post", color=colour, linewidth=one.width)
+
+
+def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """At most so many steps of a curve: where each begins, its least, mean and greatest value."""
+    starts = np.arange(0, len(times), math.ceil(len(times) / steps))
+    low, high = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
+    known = ~np.isnan(values)
+    count = np.add.reduceat(known.astype(float), starts)
+    mean = np.full(len(starts), np.nan)
+    np.divide(np.add.reduceat(np.where(known, values, 0), starts), count, mean, where=count > 0)
+    # Each step includes the value before it, so that neighbours meet.
+    before = values[starts[1:] - 1]
+    low[1:], high[1:] = np.fmin(low[1:], before), np.fmax(high[1:], before)
+    return times[starts], low, mean, high
+
+
+def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Series]) -> None:
+    """Shares in percent, lying on its side so that it shares the axis of its values."""
+    assert sheet.y.range is not None
+    top = sheet.y.range[1]
+    every = [one.y for panel in sheet.panels for one in panel.series]
+    # Whole packets per bin, or bars would differ by how many lengths fall into each; but a mean
+    # over flows is no whole number.
+    bins = np.linspace(0, top, sheet.bins + 1)
+    if all(values is not None and values.dtype.kind in "iu" for values in every):
+        bins = np.arange(0, top + 1, math.ceil(top / sheet.bins)) - 0.5
+    start, end = time.counted
+    inside = [one.y[(one.x > start) & (one.x < end)] for one in series if one.y is not None]
+    values = np.concatenate(inside).astype(float)
+    values = values[~np.isnan(values)]
+    axes.hist(
+        values,
+        bins=list(bins),
+        weights=np.full(len(values), 100 / max(1, len(values))),
+        orientation="horizontal",
+        histtype="stepfilled",
+        color=style.colour(series[0].look),
+    )
+    if len(series) > 1:
+        axes.set_title(f"{len(series)} seeds")
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+
+
+def _keys(sheet: Sheet, time: Timeline) -> list[Line2D | Patch]:
+    """What a legend explains: traffic, the set-point, the grey, changes."""
+    keys: list[Line2D | Patch] = [
+        Line2D([], [], color=style.colour(look), label=text) for text, look in sheet.legend
+    ]
+    targets = {panel.target for panel in sheet.panels} - {None}
+    if targets:
+        value = f", {targets.pop():g} {sheet.y.unit}" if len(targets) == 1 else " of the law"
+        keys.append(Line2D([], [], label=f"set-point{value}", **parts.TARGET))
+    if time.grey:
+        keys.append(Patch(facecolor=parts.UNMEASURED["color"], label="not in the metrics"))
+    if time.changes and not sheet.legend:
+        keys.append(Line2D([], [], label="; ".join(time.says), **parts.CHANGE))
+    return keys
+
+
+def _legend_above(figure: Plot, keys: Sequence[Line2D | Patch], columns: int) -> int:
+    """A legend in the upper right corner; how many lines it has."""
+    if not keys:
+        return 0
+    columns = min(columns, len(keys))
+    letters = sum(len(str(key.get_label())) + 8 for key in keys)
+    if style.printed() and letters > ROOM_FOR_LEGEND * figure.get_figwidth() / 3.5:
+        columns = 1
+    width, height = figure.get_size_inches()
+    corner = (1 - 0.08 / width, 1 - 0.05 / height)
+    figure.legend(
+        handles=list(keys),
+        loc="upper right",
+        bbox_to_anchor=corner,
+        borderaxespad=0,
+        ncols=columns,
+    )
+    return math.ceil(len(keys) / columns)
+
+
+def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> None:
+    """Margins of panels below each other: matplotlib's own layout takes as long as the drawing,
+    and a report has many of these."""
+    width, height = figure.get_size_inches()
+    top, bottom, title = 0.58 if legend_lines else 0.3, 0.5, 0.36
+    left = 0.72
+    if style.printed():
+        top, bottom, title, left = top - 0.14, 0.36, 0.26, 0.5
+    top += LEGEND_LINE * max(0, legend_lines - 1)
+    room = (height - top - bottom - (rows - 1) * title) / rows
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - 0.2 / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        hspace=title / room,
+        wspace=0.12 if style.printed() else 0.07,
+    )
+    middle = (1 - top / height + bottom / height) / 2
+    figure.supylabel(label, fontsize=STYLE["font.size"], x=0.06 / width, y=middle, ha="left")
+
+
+def _steps(axes: Axes, one: Series) -> None:
+    assert one.y is not None
+    look: dict[str, Any] = {"color": style.colour(one.look), "linestyle": style.dash(one.look)}
+    axes.step(one.x, one.y, where="post", label=one.label, linewidth=one.width, **look)
+
+
+def _alone(sheet: Sheet) -> Plot:
+    """One panel of curves, with a legend beside it."""
+    # Matplotlib's own layout takes as long as the drawing.
+    figure = Plot(figsize=(10, 3.4), layout="constrained" if style.printed() else None)
+    axes = figure.subplots()
+    series = sheet.panels[0].series
+    if not style.printed():
+        longest = max((len(one.label) for one in series), default=0)
+        right = 1 - min(0.3, 0.06 + 0.0075 * longest)
+        figure.subplots_adjust(left=0.092, right=right, top=0.965, bottom=0.14)
+    for one in series:
+        _steps(axes, one)
+    percent_scale(axes, sheet.y.least or 0.0)
+    axes.set_xlabel(sheet.x.heading)
+    axes.set_ylabel(f"{sheet.y.label}\n(logarithmic)")
+    if series:
+        parts.legend_beside(axes)
+    return figure
+
+
+def percent_scale(axes: Axes, least: float) -> None:
+    """Waits from zero on, and shares in % of those that are longer, on a logarithmic axis."""
+    axes.set_yscale("log")
+    axes.set_ylim(least, 150)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g} %"))
+    axes.set_xlim(left=0)
+
+
+def _shares(sheet: Sheet) -> Plot:
+    """Panels of curves; with the same laws in each they have one legend."""
+    common = sheet.x.least is not None
+    figure, panels = parts.small_multiples(
+        len(sheet.panels), COLUMNS, 10, 2.8 if common else 3.2, sharex=common
+    )
+    last = len(panels) - min(COLUMNS, len(panels))
+    by_law = any("law" in one.tags for panel in sheet.panels for one in panel.series)
+    for place, (axes, panel) in enumerate(zip(panels, sheet.panels, strict=True)):
+        for one in panel.series:
+            _steps(axes, one)
+        axes.set_title(panel.title)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(parts.PLAIN)
+        if not by_law:
+            axes.legend(loc="upper left", fontsize=STYLE["font.size"] - 1)
+        if not common or place >= last:
+            axes.set_xlabel(sheet.x.heading)
+    if panels:
+        if common:
+            panels[0].set_xlim(left=sheet.x.least)
+        panels[0].set_ylim(sheet.y.range)
+        handles, labels = panels[0].get_legend_handles_labels()
+        if by_law and handles:
+            figure.legend(
+                handles,
+                labels,
+                loc="outside upper center" if style.printed() else "outside right upper",
+            )
+    parts.label_all(figure, y=sheet.y.heading)
+    return figure
+
+
+def _over_sweep(sheet: Sheet) -> Plot:
+    """A row for each panel: curves with marks, in bands that are their intervals."""
+    figure = Plot(figsize=(10, 0.7 + 2.6 * len(sheet.panels)), layout="constrained")
+    grid = figure.subplots(len(sheet.panels), 1, sharex=True, squeeze=False)
+    for (axes,), panel in zip(grid, sheet.panels, strict=True):
+        means: list[float] = []
+        for one in panel.series:
+            colour = style.colour(one.look)
+            if one.y is None:
+                assert one.low is not None and one.high is not None
+                axes.fill_between(
+                    one.x, one.low, one.high, color=colour, alpha=one.alpha, linewidth=0
+                )
+                continue
+            means += one.y.tolist()
+            axes.plot(
+                one.x,
+                one.y,
+                color=colour,
+                linestyle=style.dash(one.look),
+                marker=style.marker(one.look),
+                markersize=4,
+                linewidth=one.width,
+                label=one.label,
+            )
+        axes.set_ylabel(panel.y.heading if panel.y else "")
+        parts.telling_scale(axes, means)
+    bottom = grid[-1][0]
+    bottom.set_xlabel(sheet.x.heading)
+    if sheet.x.log:
+        bottom.set_xscale("log")
+    if sheet.x.ticks is not None:
+        bottom.set_xticks(*zip(*sheet.x.ticks, strict=True))
+        bottom.set_xticks([], minor=True)
+    parts.legend_beside(grid[0][0])
+    return figure

@@ -1,0 +1,1 @@
+"""Maps of stability: where a law is stable."""

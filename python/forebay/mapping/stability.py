@@ -1,0 +1,275 @@
+"""Where a law is stable: maps over the load and the RTT, or over the load and the rate.
+
+Theory decides every cell by counting how often the loop gain, with delay, sampler and hold exact,
+passes −1 on its left. Packet simulation, at a few points, says how much the queue moves.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import forebay._native as _native
+from forebay._native import ScenarioError
+from forebay.theory.loop import many_loops
+from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
+from forebay.theory.plant.plant import Plant
+from forebay.theory.plant.plants import WINDOWS, plant_on
+
+if TYPE_CHECKING:
+    from forebay.runs.experiment import Experiment
+    from forebay.store.store import Store
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Words = NDArray[np.str_]
+
+#: A simulation lasts this many settling times, and is measured after the first of them.
+SETTLED = 3.0
+SHORTEST_S = 30.0
+#: Why there is no equilibrium, by `LawModel.rest`.
+REASONS = {
+    "saturated": "TCP would need a probability of 1 or more",
+    "full": "beyond the buffer",
+    "jump": "the law's probability jumps past the one that TCP needs",
+    "empty": "the law signals more than TCP needs with an empty queue",
+    "unmodelled": "the law has no linear model there",
+    "small": "TCP would need a window below the least that it keeps",
+}
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map of one law. Columns go with `flows`, rows with `values`.
+
+    axis: "rtt" or "rate"; values in s (propagation, both ways) or bit/s.
+    gain_margin_db: least rise of the gain to −1; below 0 where the loop is unstable, nan where
+        there is no equilibrium.
+    stable: by the count.
+    rest: how the flows settle, as `LawModel.rest` has it: "linear" where there is an equilibrium.
+    oscillation: of simulated points (flows, value, standard deviation over mean of the queue).
+    simulated_s: how long each was simulated; settling_s: how long each would need, by theory.
+    windows: one of `WINDOWS`.
+    interrupted: whether Ctrl-C came while packets ran, so that it has none.
+    """
+
+    law: str
+    link: LoadedLink
+    axis: str
+    flows: Floats
+    values: Floats
+    gain_margin_db: Floats
+    stable: Flags
+    rest: Words
+    oscillation: Sequence[tuple[float, float, float]] = ()
+    simulated_s: float = 0.0
+    settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
+    windows: str = WINDOWS[0]
+    interrupted: bool = False
+
+    def counts(self) -> dict[str, int]:
+        """Cells that are stable, unstable, and without equilibrium by reason."""
+        there = self.rest == "linear"
+        found = {
+            "stable": int(self.stable.sum()),
+            "unstable": int((there & ~self.stable).sum()),
+        }
+        for how, words in REASONS.items():
+            number = int((self.rest == how).sum())
+            if number:
+                found[f"no equilibrium: {words}"] = number
+        return found
+
+    def unsettled(self, flows: float, value: float) -> str:
+        """A remark on a simulated point that needs longer than it was simulated."""
+        needs_s = self.settling_s.get((flows, value), 0.0)
+        if SETTLED * needs_s <= self.simulated_s:
+            return ""
+        return f" (which needs {needs_s:.0f} s to settle: this is its start)"
+
+    def verdict(self, flows: float, value: float) -> str:
+        """Theory's word on the cell nearest to a number of flows and an RTT or rate."""
+        column = int(np.abs(np.log(self.flows / flows)).argmin())
+        row = int(np.abs(np.log(self.values / value)).argmin())
+        if np.isnan(self.gain_margin_db[row, column]):
+            return f"no equilibrium ({REASONS[str(self.rest[row, column])]})"
+        return "stable" if self.stable[row, column] else "unstable"
+
+
+def stability_map(
+    law: str,
+    link: LoadedLink,
+    params: Sequence[tuple[str, str]],
+    flows: tuple[float, float],
+    axis: str,
+    values: tuple[float, float],
+    points: int = 200,
+    windows: str = WINDOWS[0],
+) -> Map:
+    """Theory's map on `points` × `points` cells, evenly spaced in the logarithm.
+
+    link: what the axes leave fixed. params: of the law, as texts. windows: one of `WINDOWS`.
+
+    Raises `ScenarioError` for a law or parameter that is wrong.
+    """
+    columns = np.geomspace(*flows, points)
+    rows = np.geomspace(*values, points)
+    rates_bps = [round(rate) for rate in rows] if axis == "rate" else [link.rate_bps] * points
+    links = [replace(link, rate=f"{rate_bps}bit/s") for rate_bps in rates_bps]
+    plants = [plant_on(each, law, params, windows) for each in links]
+    rtts = [link.rtt_s] * points if axis == "rate" else [float(value) for value in rows]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        lines = list(pool.map(_line, plants, rtts, [columns] * points))
+    rest = [how for found, _, _ in lines for how in found]
+    if set(rest) == {"unmodelled"}:
+        modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
+        raise ScenarioError(
+            f'law: found "{law}", which has no linear model with these parameters, allowed: '
+            f"{', '.join(modelled)}"
+        )
+    shape = (points, points)
+    return Map(
+        law,
+        link,
+        axis,
+        columns,
+        rows,
+        np.concatenate([margin for _, margin, _ in lines]).reshape(shape),
+        np.concatenate([stable for _, _, stable in lines]).reshape(shape),
+        np.array(rest).reshape(shape),
+        windows=windows,
+    )
+
+
+def _line(plant: Plant, rtt_s: float, flows: Floats) -> tuple[list[str], Floats, Flags]:
+    """How each number of flows rests at one RTT and rate, its margin and whether it is stable."""
+    line = plant.load_line(flows, rtt_s)
+    margin, stable = np.full(len(flows), np.nan), np.zeros(len(flows), bool)
+    for loads, terms in line.loops:
+        margin[loads], stable[loads] = many_loops.count_columns(terms, len(loads))
+    for i in map(int, np.flatnonzero(many_loops.is_near_edge(margin))):
+        loop = plant.loop_at(float(flows[i]), rtt_s)
+        assert loop is not None
+        margin[i], stable[i] = many_loops.exact(loop, margin[i])
+    return line.how, margin, stable
+
+
+def simulate(
+    drawn: Map,
+    params: Sequence[tuple[str, str]],
+    points: int = 5,
+    longest_s: float = 300.0,
+    store: Store | None = None,
+) -> Map:
+    """The map with `points` × `points` packet simulations on it, of long-lived Reno flows.
+
+    They last as long as the slowest of their cells that is stable needs to settle, by theory, and
+    twice that long again, within `longest_s`. What `store` has is taken from there.
+    """
+    from forebay.runs import experiment
+
+    flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
+    values = _inner(drawn.values, points)
+    if drawn.link.groups:
+        return _simulate_classes(drawn, params, flows, values, longest_s, store)
+    keys, unit = (["bottleneck.rate"], "bit/s")
+    if drawn.axis == "rtt":
+        keys, unit = [f"traffic.{i}.rtt" for i in range(2 if drawn.link.l4s_flows else 1)], "us"
+    scale = 1.0 if drawn.axis == "rate" else 1e6
+    texts = [f"{round(value * scale)}{unit}" for value in values]
+    link = drawn.link
+    if drawn.axis == "rtt":
+        # The bottleneck's own delay has to fit into the shortest RTT.
+        link = replace(link, rtt=f"{round(values[0] * 1e6)}us")
+    else:
+        link = replace(link, rate=f"{round(values[-1])}bit/s")
+    settling_s = {
+        (float(n), float(value)): _settling_s(drawn, params, n, value)
+        for n in flows
+        for value in values
+    }
+    duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
+    text = scenario_toml(
+        link,
+        drawn.law,
+        params,
+        "Oscillation",
+        link.target_pkts,
+        duration_s,
+        sweep={"traffic.0.flows": flows},
+    )
+    # A sweep varies its keys one by one, and here the RTTs of both classes go together.
+    experiments = [
+        (experiment.read(text, sets=[f"{key}={each}" for key in keys]), None, value)
+        for each, value in zip(texts, values, strict=True)
+    ]
+    found = _oscillations(experiments, store)
+    return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
+
+
+def _oscillations(
+    experiments: Sequence[tuple[Experiment, float | None, float]], store: Store | None
+) -> list[tuple[float, float, float]]:
+    """Flows, value, and standard deviation over mean of the queue, of every run of experiments that
+    are given with their flows, None where these are swept, and their value."""
+    from forebay.runs import execution
+
+    found = []
+    reads = [read for read, _, _ in experiments]
+    for number, done in execution.execute_all(reads, samples=False, store=store):
+        read, flows, value = experiments[number]
+        execution.check_whole(read, done)
+        for run in done.runs:
+            settings, mean = read.plan.points[run.point].settings, run.metrics["queue_mean_pkts"]
+            deviation = run.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
+            swept = settings["traffic.0.flows"] if flows is None else flows
+            found.append((float(swept), float(value), deviation))
+    return sorted(found)
+
+
+def _simulate_classes(
+    drawn: Map,
+    params: Sequence[tuple[str, str]],
+    flows: Sequence[int],
+    values: Sequence[float],
+    longest_s: float,
+    store: Store | None,
+) -> Map:
+    """`simulate` of classes of flows: a scenario for each point, as classes move together."""
+    from forebay.runs import experiment
+
+    at = [(float(n), float(value)) for n in flows for value in values]
+    settling_s = {one: _settling_s(drawn, params, *one) for one in at}
+    duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
+    experiments = []
+    for n, value in at:
+        link = drawn.link
+        rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
+        link = replace(link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
+        text = scenario_toml(link, drawn.law, params, "Oscillation", link.target_pkts, duration_s)
+        experiments.append((experiment.read(text), n, value))
+    found = _oscillations(experiments, store)
+    return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
+
+
+def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, value: float) -> float:
+    """Of the loop there; 0 for one that is not stable, or that is not."""
+    link = drawn.link
+    rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
+    here = replace(link, rate=f"{round(rate_bps)}bit/s")
+    loop = plant_on(here, drawn.law, params, drawn.windows).loop_at(flows, rtt_s)
+    return loop.settling_s if loop is not None and loop.stable else 0.0
+
+
+def _inner(axis: Floats, points: int) -> list[float]:
+    """Points within an axis that is even in the logarithm, half a step from its ends."""
+    low, high = math.log(axis[0]), math.log(axis[-1])
+    step = (high - low) / points
+    return [math.exp(low + (i + 0.5) * step) for i in range(points)]

@@ -1,0 +1,194 @@
+"""report.html: one page that works offline, with every figure in it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from forebay.base import quantities, words
+from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.pages import tables
+from forebay.pages.page_figures import PageFigure
+from forebay.pages.templates import html
+from forebay.runs import descriptions
+
+if TYPE_CHECKING:
+    from forebay._native import PointInfo
+    from forebay.figures.moving import MovingFigures
+    from forebay.pages.tables import Table
+    from forebay.runs.experiment_runs import Runs
+
+#: Figures beyond this many bytes, with the numbers of those that move, are not in the page but
+#: beside it.
+MOST_BYTES = 3_500_000
+#: Mean queue below which an idle direction has no figures: they would be empty.
+QUIET_PKTS = 0.5
+QUIET = "Hardly a packet waited here, so there are no figures."
+#: Points that have a section each.
+MOST_SECTIONS = 4
+
+
+@dataclass
+class Section:
+    """One point of the sweep: a table for each link, with its name where there are several, and of
+    its classes, where it has some."""
+
+    title: str
+    tables: list[tuple[str, Table]]
+    classes: list[tuple[str, Table]]
+    #: Common seeds of the tests, 0 where nothing could be tested; and what may be chance.
+    tested: int
+    chance: list[str]
+    #: why there are no figures, if there are none
+    quiet: str
+    figures: list[PageFigure]
+
+
+def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
+    """The figures over all points, and those of each point by its index.
+
+    Beyond `MOST_SECTIONS` points those of single points are left out.
+    """
+    from forebay.figures import sweeps
+
+    overviews = [
+        PageFigure(kind, partial(sweeps.content, result, kind), *sweeps.caption(result, kind))
+        for kind in sweeps.OVERVIEWS
+        if sweeps.shows(result, kind)
+    ]
+    by_point = {
+        i: list(_of_point(result, i, point)) for i, point in result.points() if not is_sweep(result)
+    }
+    return overviews, by_point
+
+
+def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[PageFigure]:
+    """The figures of a point; none of a link with nothing to show."""
+    from forebay.figures.kinds import KINDS
+
+    several = len(result.plan.points) > 1
+    where = (descriptions.point(point) or point.label) if several else ""
+    busy = [link for link in range(len(point.links)) if not _is_quiet(result, i, link)]
+    for name, kind in KINDS.items():
+        for link in busy:
+            if (link == 0 or kind.every_link) and kind.shows(result, i, link):
+                # An ASCII name, for links of any name.
+                file = name + (f"-{i + 1}" if several else "") + (f"-link-{link}" if link else "")
+                make = partial(kind.sheet, result, i, link)
+                yield PageFigure(file, make, *kind.caption(result, point, link), where)
+
+
+def _is_quiet(result: Runs, point: int, link: int) -> bool:
+    """Whether no packet left the link, or hardly any waited in an idle direction."""
+    seen = [one for law, _ in result.laws(point) for one in result.observed_at(point, law, link)]
+    if not any(sum(one.delay_packets) for one in seen):
+        return True
+    return point in result.experiment.idle and not any(
+        one.metrics["queue_mean_pkts"] >= QUIET_PKTS or one.metrics["drop_rate"] > 0 for one in seen
+    )
+
+
+def is_sweep(result: Runs) -> bool:
+    """Whether there are too many points for a section each: then one table has all of them."""
+    return len(list(result.points())) > MOST_SECTIONS
+
+
+def page(
+    result: Runs,
+    overviews: list[PageFigure],
+    by_point: dict[int, list[PageFigure]],
+    moving: MovingFigures,
+) -> str:
+    """The page, with the figures that have been rendered, and the numbers of those that move."""
+    plan, sweep = result.plan, is_sweep(result)
+    return html(
+        "report.html.j2",
+        title=plan.title or result.experiment.path,
+        source=plan.source,
+        partial=_partial(result),
+        description=descriptions.describe(result),
+        command=result.experiment.command,
+        scenario=result.experiment.text,
+        laws=plan.points[0].laws,
+        value=words.value,
+        all_metrics=METRICS.values(),
+        class_metrics=list(CLASS_METRICS.values()),
+        warnings=descriptions.warnings(result),
+        sections=[] if sweep else list(_sections(result, by_point)),
+        overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
+        seeds=result.seeds,
+        example=_single_point_command(result) if sweep else "",
+        overviews=overviews,
+        moving=moving,
+    )
+
+
+def summary_html(result: Runs) -> str:
+    """The tables alone, for a notebook."""
+    points = list(result.points())
+    return html(
+        "summary.html.j2",
+        title=result.plan.title,
+        partial=_partial(result),
+        warnings=descriptions.warnings(result),
+        sections=[
+            (descriptions.place(point, link), tables.laws_table(result, i, link))
+            for i, point in points[:MOST_SECTIONS]
+            for link in range(len(point.links))
+        ],
+        more=max(0, len(points) - MOST_SECTIONS),
+        seeds=result.seeds,
+    )
+
+
+def _partial(result: Runs) -> str:
+    """The missing or wrong part; empty for a whole result."""
+    if not result.partial:
+        return result.experiment.warning
+    count = result.experiment.runs
+    return f"Partial result: {len(result.runs)} of {count} runs finished before it was stopped."
+
+
+def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
+    for i, point in result.points():
+        links = [link.name if len(point.links) > 1 else "" for link in point.links]
+        classes = [(name, tables.classes_table(result, i, k)) for k, name in enumerate(links)]
+        yield Section(
+            descriptions.point(point) or "Metrics",
+            [(name, tables.laws_table(result, i, k)) for k, name in enumerate(links)],
+            [(name, table) for name, table in classes if table.rows],
+            *_tested(result, i),
+            "" if by_point[i] else QUIET,
+            by_point[i],
+        )
+
+
+def _single_point_command(result: Runs) -> str:
+    """The command whose report has the figures of the first point."""
+    _, point = next(result.points())
+    sets = [f"{key}={quantities.toml(value)}" for key, value in point.settings.items()]
+    options = [word for one in sets for word in ("--set", one)]
+    return f"{result.experiment.command} {shlex.join([*options, '--out', 'results/one-point'])}"
+
+
+def _tested(result: Runs, point: int) -> tuple[int, list[str]]:
+    """Common seeds of laws at a point, and pairs of which a difference may be chance."""
+    seeds, lines = 0, []
+    for name in result.compared():
+        comparisons = result.comparisons(point, name)
+        if not comparisons:
+            continue
+        seeds = max(seeds, *(one.seeds for one in comparisons))
+        pairs = [
+            f"{one.first} and {one.second} (p = {one.p:.3g})"
+            for one in comparisons
+            if not one.significant
+        ]
+        if len(pairs) == len(comparisons) > 1:
+            lines.append(f"{METRICS[name].title}: every pair of laws.")
+        elif pairs:
+            lines.append(f"{METRICS[name].title}: {', '.join(pairs)}.")
+    return seeds, lines

@@ -1,0 +1,199 @@
+"""The files of a result, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forebay._native import __version__
+from forebay.base import output_folder, quantities
+from forebay.base.metrics import COST
+from forebay.base.progress import Progress
+from forebay.base.publication import publication, publish, write
+from forebay.figures.sheet import Sheet
+from forebay.pages.page_figures import FIGURES, render_all
+
+if TYPE_CHECKING:
+    from forebay._native import Observed, Plan, Run
+    from forebay.runs.experiment import Experiment
+    from forebay.runs.experiment_runs import Runs
+
+REPORT = "report.html"
+NUMBERS, COSTS = "metrics.json", "costs.json"
+TABLES = ["metrics", "samples", "delays", "flows"]
+#: Tables that are written where they have rows.
+DETAILS = ["classes", "class_delays", "transfers", "goodput"]
+#: Every file that a result may have; a new one replaces or removes those of a former one.
+NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{it}.parquet" for it in TABLES + DETAILS)]
+
+
+def write_all(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
+    """Writes the tables, and with `report` the page and the figures, to the directory `out`.
+
+    It replaces or removes the files of a former result, and leaves other files in `out` alone.
+    """
+    output_folder.check(out)
+    write_tables(result, out)
+    if report:
+        write_report(result, out)
+
+
+def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
+    """Writes the numbers: what a result is, without its pictures. A former report goes."""
+    tables = {name: getattr(result, name) for name in TABLES + DETAILS}
+    shown = {
+        f"{name}.parquet": table
+        for name, table in tables.items()
+        if name in TABLES or not table.is_empty()
+    }
+    publish(out, {**shown, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
+
+
+def write_report(
+    result: Runs,
+    out: str | os.PathLike[str],
+    watch: Callable[[Progress], None] | None = None,
+) -> None:
+    """Draws the figures and writes the page beside the tables, which are there already.
+
+    `watch` hears of the progress. An interruption keeps the figures that were drawn.
+    """
+    from forebay.figures.moving import moving_figures
+    from forebay.pages import report
+
+    with publication(out, replaces=[REPORT, FIGURES], keep=FIGURES) as temporary:
+        (temporary / FIGURES).mkdir()
+        overviews, by_point = report.page_figures(result)
+        figures = [*overviews, *(one for some in by_point.values() for one in some)]
+        sheets = {one.name: one.content for one in figures}
+        moving = moving_figures({k: it for k, it in sheets.items() if isinstance(it, Sheet)})
+        room = report.MOST_BYTES - len(moving.numbers)
+        render_all(figures, temporary / FIGURES, watch, room)
+        page = report.page(result, overviews, by_point, moving)
+        write(temporary / REPORT, page)
+
+
+def is_current(result: Runs, out: Path) -> bool:
+    """Whether `out` has the tables and the page of these very numbers, drawn by this code: drawing
+    takes longer than most runs."""
+    try:
+        if (out / NUMBERS).read_text() != numbers(result):
+            return False
+        if not all((out / f"{table}.parquet").exists() for table in TABLES):
+            return False
+        return (out / REPORT).stat().st_mtime > _newest_code()
+    except OSError:
+        return False
+
+
+def _newest_code() -> float:
+    """When the package was last changed: a page that is older may look different now."""
+    package = Path(__file__).parents[1]
+    endings = {".py", ".so", ".j2", ".js", ".css"}
+    return max(file.stat().st_mtime for file in package.rglob("*") if file.suffix in endings)
+
+
+def numbers(result: Runs) -> str:
+    """The text of metrics.json."""
+    return json.dumps(as_json(result), indent=1) + "\n"
+
+
+def as_json(result: Runs) -> dict[str, Any]:
+    """The whole of metrics.json."""
+    plan = result.plan
+    return {
+        "forebay": __version__,
+        "title": plan.title,
+        "source": plan.source,
+        "command": result.experiment.command,
+        "inputs": inputs(result.experiment),
+        "partial": result.partial,
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "settings": plan.points[run.point].settings,
+                "seed": run.seed,
+                **_metrics(run),
+            }
+            for run in result.runs
+        ],
+    }
+
+
+def inputs(experiment: Experiment) -> str:
+    """A hash of the scenario and of the files that it names; the command has the rest."""
+    whole = json.dumps([experiment.text, experiment.files], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def has_more(out: Path, result: Runs) -> bool:
+    """Whether `out` already has more runs of the same inputs, which are the same bit by bit."""
+    try:
+        former = json.loads((out / NUMBERS).read_bytes())
+        return (
+            former["command"] == result.experiment.command
+            and former["inputs"] == inputs(result.experiment)
+            and former["forebay"] == __version__
+            and len(former["runs"]) > len(result.runs)
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def costs(result: Runs) -> dict[str, Any]:
+    """The whole of costs.json: what differs from call to call."""
+    plan = result.plan
+    return {
+        "elapsed_s": result.elapsed_s,
+        "runs": [
+            {
+                "law": plan.laws[run.law],
+                "point": plan.points[run.point].label,
+                "seed": run.seed,
+                COST: run.metrics[COST],
+            }
+            for run in result.runs
+        ],
+    }
+
+
+def line(plan: Plan, run: Run) -> str:
+    """A run as one line of JSON, as `forebay run --json` prints it."""
+    return json.dumps(
+        {
+            "law": plan.laws[run.law],
+            "point": plan.points[run.point].label,
+            "seed": run.seed,
+            **_metrics(run),
+            "costs": {COST: run.metrics[COST]},
+        }
+    )
+
+
+def _metrics(run: Run) -> dict[str, Any]:
+    """Metrics of the bottleneck and of its classes, and by name those of other links."""
+    links = {other.link: finite(other.metrics) for other in run.others}
+    of_links = {other.link: _classes(other) for other in run.others if other.classes}
+    found: dict[str, Any] = {"metrics": finite(run.metrics)}
+    if run.classes:
+        found["classes"] = _classes(run)
+    if links:
+        found["links"] = links
+    if of_links:
+        found["link_classes"] = of_links
+    return found
+
+
+def _classes(observed: Observed) -> dict[str, dict[str, float | None]]:
+    return {one.name: finite(one.metrics) for one in observed.classes}
+
+
+def finite(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics without costs. JSON has no NaN: a metric that does not apply is null."""
+    found: dict[str, float | None] = quantities.finite(metrics)
+    return {name: value for name, value in found.items() if name != COST}

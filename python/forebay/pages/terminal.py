@@ -1,0 +1,104 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from forebay.base import quantities, terminal_table, words
+from forebay.base.metrics import COST
+from forebay.base.terminal_table import Column, Group
+from forebay.pages import tables
+from forebay.runs import descriptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebay._native import ParamInfo, RegistryEntry
+    from forebay.runs.experiment_runs import Runs
+
+
+def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -> None:
+    """One table per entry, with meaning and range of each parameter; then a command to try."""
+    for law in entries:
+        heading = Text.assemble((law["name"], "bold cyan"), "  ", (law["title"], "bold"))
+        console.print(heading)
+        console.print(Text(law["source"], style="dim"))
+        if law["params"]:
+            terminal_table.show(
+                console, PARAMETERS, [Group([_row(param) for param in law["params"]])]
+            )
+        else:
+            console.print("no parameters\n")
+    console.print(Text.assemble("Try one:  ", (example, "bold")), soft_wrap=True)
+
+
+PARAMETERS = [
+    Column("parameter", left=True),
+    Column("default"),
+    Column("range", left=True),
+    Column("meaning", sentence=True),
+]
+
+
+def _row(param: ParamInfo) -> list[str]:
+    return [param["name"], _default(param), _range(param), param["doc"]]
+
+
+def _default(param: ParamInfo) -> str:
+    """As in a scenario, without the quotes: "200p", "6.25ms"."""
+    if param["default"] is None:
+        return "required"
+    if isinstance(param["default"], float) and not param["unit"]:
+        return f"{param['default']:g}"
+    return param["default_text"]
+
+
+def _range(param: ParamInfo) -> str:
+    unit = words.UNITS.get(param["unit"], param["unit"])
+    return quantities.interval(param["min"], param["max"], unit)
+
+
+def results(console: Console, result: Runs) -> None:
+    """Law × point and link: mean ± 95 % interval over the seeds; what a reader must know of it."""
+    points = list(result.points())
+    links = max(len(point.links) for _, point in points)
+    # One table, whose rows are named by point and law, reads better than one for each point.
+    if len(points) > 1 and links == 1 and points[0][1].settings:
+        table = tables.points_table(result)
+        heads, keys, groups = table.heads, table.keys, [Group(table.rows)]
+    else:
+        by_place = [
+            (descriptions.place(point, k), tables.laws_table(result, p, k, seeds=False))
+            for p, point in points
+            for k in range(len(point.links))
+        ]
+        heads, keys = ["law", *by_place[0][1].heads[1:]], 1
+        groups = [Group(table.rows, place) for place, table in by_place]
+    columns = [replace(Column.of(head), left=i == keys - 1) for i, head in enumerate(heads)]
+    console.print(Text(result.plan.title, style="bold"))
+    terminal_table.show(console, columns, groups, keys=keys)
+    note = (
+        f"mean ± half the 95 % confidence interval over {result.seeds} seeds"
+        if result.seeds > 1
+        else "one seed: no interval; --seeds 5 gives one"
+    )
+    console.print(Text(note, style="dim"))
+    for warning, command in descriptions.warnings(result):
+        console.print(Text(f"Warning: {warning}", style="yellow"))
+        if command:
+            # It must stay whole.
+            console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
+
+
+def cost(result: Runs) -> str:
+    """Cost of the runs."""
+    packets = sum(run.metrics["forwarded_packets"] for run in result.runs)
+    cpu_s = sum(run.metrics[COST] for run in result.runs)
+    return (
+        f"{len(result.runs)} runs, {packets / 1e6:.1f} million packets, in "
+        f"{result.elapsed_s:.1f} s ({cpu_s:.1f} s of processor time)"
+    )

@@ -1,0 +1,127 @@
+"""Papers replayed, from Python: `forebay.replay`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay._native import ScenarioError
+from forebay.base import progress
+from forebay.replays import claims, verdicts
+from forebay.runs import execution
+from forebay.store import choice
+
+if TYPE_CHECKING:
+    from forebay.base.progress import Progress
+    from forebay.replays.claims import Paper
+    from forebay.replays.verdicts import Planned, Verdict
+    from forebay.results.result import Result
+    from forebay.runs.experiment import Experiment
+    from forebay.store.store import Store
+
+#: Stands for every paper.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class ReplayedPaper:
+    """A paper's experiments, each with its results by reading, and its claims beside them."""
+
+    paper: Paper
+    experiments: Sequence[tuple[Planned, dict[str, Result], list[Verdict]]]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Those of every claim, in the paper's order."""
+        return [verdict for *_, judged in self.experiments for verdict in judged]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Papers whose experiments have been read and checked."""
+
+    papers: Sequence[Paper]
+    planned: Mapping[str, Sequence[Planned]]
+
+    @property
+    def readings(self) -> list[Experiment]:
+        """Every experiment that the claims need, under each variant."""
+        return [
+            reading
+            for experiments in self.planned.values()
+            for experiment in experiments
+            for reading in experiment.readings.values()
+        ]
+
+    def run(
+        self,
+        store: Store,
+        threads: int | None = None,
+        watch: Callable[[Progress], None] = lambda _: None,
+    ) -> Iterator[ReplayedPaper]:
+        """Makes the runs that `store` does not have, and judges paper after paper.
+
+        Raises `execution.RunFailedError`; what had finished is in the store, also after Ctrl-C.
+        """
+        # The longest first, so that no core is left with one of them at the end.
+        readings = sorted(self.readings, key=_longest, reverse=True)
+        for number, made in execution.execute_all(readings, threads, watch, store=store):
+            execution.check_whole(readings[number], made)
+        for paper in self.papers:
+            judged = []
+            for experiment in self.planned[paper.name]:
+                results = verdicts.results(experiment, store)
+                judged.append((experiment, results, verdicts.judge(paper, experiment, results)))
+            yield ReplayedPaper(paper, judged)
+
+
+def _longest(experiment: Experiment) -> float:
+    """Bits that its bottleneck can carry in its longest run."""
+    return max(point.duration_s * point.links[0].rate_bps for point in experiment.plan.points)
+
+
+def plan(
+    paper: str,
+    seeds: int | None = None,
+    sets: Mapping[str, str] | None = None,
+    experiments: Path | None = None,
+) -> Replay:
+    """Reads and checks what is to be replayed; arguments and errors as of `replay`.
+
+    experiments: the folder of the papers' experiments; Forebay's own if None.
+    """
+    papers = claims.papers(experiments)
+    chosen = [one for one in papers if paper in (ALL, one.name)]
+    if not chosen:
+        allowed = ", ".join([*(one.name for one in papers), ALL])
+        raise ScenarioError(f'PAPER: found "{paper}", allowed: {allowed}')
+    return Replay(
+        chosen, {one.name: verdicts.plan(one, seeds=seeds, sets=sets or {}) for one in chosen}
+    )
+
+
+def replay(
+    paper: str,
+    seeds: int | None = None,
+    sets: Mapping[str, str] | None = None,
+    threads: int | None = None,
+) -> list[ReplayedPaper]:
+    """Runs a paper's experiments, and lays what it published beside what comes of them.
+
+    paper: its name, such as "pd-red", or "all".
+    seeds: run with seeds 1 to `seeds`; as many as each experiment asks for if None.
+    sets: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
+    threads: threads to run on; all cores if None.
+
+    Raises `ScenarioError`, and `RunFailedError` for a run that fails.
+    """
+    wanted = plan(paper, seeds, sets)
+    # Claims need the samples of all runs, which are kept for this call alone.
+    with (
+        tempfile.TemporaryDirectory(prefix="forebay-") as folder,
+        progress.bar(only_on_terminal=True) as watch,
+    ):
+        return list(wanted.run(choice.at(folder), threads, watch))

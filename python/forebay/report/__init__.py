@@ -1,1 +1,0 @@
-"""Views of a result: tables, figures, pages, and the files that hold them."""

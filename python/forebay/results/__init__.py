@@ -1,0 +1,1 @@
+"""The result of an experiment: `forebay.run` and what it returns."""

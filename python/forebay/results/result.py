@@ -1,0 +1,66 @@
+"""The result of an experiment, with its figures, tables and report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forebay.runs.experiment_runs import Runs
+
+if TYPE_CHECKING:
+    from forebay.figures.plot import Plot
+
+
+# What draws is loaded when first asked for: matplotlib takes longer to load than most runs take.
+class Result(Runs):
+    """The runs of one experiment, in the order of points, laws and seeds.
+
+    Printed, and in a notebook, it shows its summary as a table.
+    """
+
+    def plot(self, kind: str = "queue", point: int = 0, link: int = 0) -> Plot:
+        """A figure: "queue", "loss", "delay", "classes", "flows" or "completion" of a link at a
+        point, "goodput", "qacd" or "load" over all.
+
+        point, link: indices in the plan; link 0 is the bottleneck. "classes" is empty where no
+        queue tells classes apart, and "completion" where no transfer was done.
+        """
+        from forebay.figures import kinds
+
+        return kinds.draw(self, kind, point, link)
+
+    def report(self, out: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Writes report.html, the figures, and the tables as Parquet and JSON to `out`.
+
+        force: replaces the result of another command, which is refused otherwise. Raises
+        `ScenarioError`.
+        """
+        from forebay.base import output_folder
+        from forebay.pages import result_files
+
+        output_folder.check(out, "report")
+        command, way = self.experiment.command, "force=True"
+        output_folder.claim(
+            Path(out), command, force=force, option="report", way=way, seeds=self.seeds
+        )
+        result_files.write_all(self, out)
+
+    def __str__(self) -> str:
+        """The table that `forebay run` prints."""
+        from rich.console import Console
+
+        from forebay.pages import terminal
+
+        screen = Console(width=120, highlight=False)
+        with screen.capture() as capture:
+            terminal.results(screen, self)
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        from forebay.pages import notebook, report
+
+        overviews, by_point = report.page_figures(self)
+        first = [*next(iter(by_point.values()), []), *overviews][:1]
+        images = [notebook.image(one.plot(), one.title) for one in first]
+        return report.summary_html(self) + "".join(images)

@@ -1,0 +1,200 @@
+"""Reading an experiment: a scenario file becomes a plan, which has been checked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import forebay._native as _native
+from forebay._native import ScenarioError
+from forebay.base import quantities
+from forebay.runs import automatic_gains
+from forebay.scenarios import names
+
+if TYPE_CHECKING:
+    from forebay._native import Plan
+    from forebay.base.quantities import Sets
+    from forebay.scenarios.python_laws import Prototype
+
+
+@dataclass(frozen=True)
+class Description:
+    """What was run: sentences on the links, one on each traffic, and the rest."""
+
+    link: str
+    traffic: list[str]
+    rest: str
+    #: on each link besides the bottleneck
+    others: list[str] = field(default_factory=list)
+
+
+#: Largest file that a scenario may name, in bytes: it is held in memory while it is read.
+LARGEST_FILE = 10**9
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A scenario that has been read and checked, with what was chosen on top of the file."""
+
+    plan: Plan
+    path: str
+    text: str
+    #: The command that makes the same runs.
+    command: str
+    #: What was run, in words; written from the plan where it is None.
+    description: Description | None = None
+    #: What a reader must know before the numbers.
+    warning: str = ""
+    #: Points with nothing to compare: an overview leaves them out.
+    idle: Sequence[int] = ()
+    #: Files that the scenario names, each with a hash of its contents.
+    files: dict[str, str] = field(default_factory=dict)
+    #: Lines on laws that were designed for the scenario.
+    designed: Sequence[str] = ()
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are to make."""
+        return len(self.plan.points) * len(self.plan.laws) * len(self.plan.seeds)
+
+
+#: A scenario file may have so many bytes; what never ends, such as /dev/zero, has more.
+MOST_BYTES = 16 << 20
+#: Stands for standard input.
+STDIN = "-"
+#: Name in errors of a scenario without a file.
+NO_FILE = "scenario"
+
+#: A file, "-" for standard input, TOML in a text of several lines, or its tables.
+Source = str | os.PathLike[str] | Mapping[str, Any]
+
+
+def read(
+    source: Source,
+    *,
+    laws: Sequence[str | Prototype] | None = None,
+    sets: Sets = (),
+    seeds: int | None = None,
+) -> Experiment:
+    """Reads and checks a scenario, whatever is to be made of it.
+
+    `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
+    file's; `sets` are set on top of it, and `seeds` is the number of seeds. Raises `ScenarioError`,
+    with one line that says what is wrong and what is allowed.
+    """
+    check_seeds(seeds)
+    name, text = text_of(source)
+    files: dict[str, str] = {}
+    read_beside = beside(name)
+
+    def read_and_note(file: str) -> bytes | None:
+        contents = read_beside(file)
+        if contents is not None:
+            files[file] = hashlib.sha256(contents).hexdigest()
+        return contents
+
+    pairs = quantities.set_pairs(sets)
+    plan = _native.plan(
+        text,
+        name,
+        sets=pairs,
+        laws=list(laws or ()),
+        seeds=seeds,
+        read=read_and_note,
+    )
+    # What is in no file can be given to standard input.
+    in_command = STDIN if name == NO_FILE else name
+    command = _command(in_command, laws or (), pairs, seeds)
+    shown = text.decode()
+    if plan.designed:
+        shown = automatic_gains.written(shown, plan.designed)
+    lines = [law.line for law in plan.designed]
+    return Experiment(plan, name, shown, command, files=files, designed=lines)
+
+
+def check_seeds(seeds: int | None) -> None:
+    """Refuses a number of seeds that is none. Raises `ScenarioError`."""
+    if seeds is not None and not 0 <= seeds < 2**32:
+        raise ScenarioError(f"--seeds: found {seeds}, allowed: a whole number of at least 1")
+
+
+def text_of(source: Source) -> tuple[str, bytes]:
+    """Name and text of a scenario; it may be an experiment's (`named`). Raises `ScenarioError`."""
+    if isinstance(source, Mapping):
+        from forebay.scenarios.builder import toml  # loads tomlkit
+
+        return NO_FILE, toml(source).encode()
+    name = os.fspath(source)
+    if "\n" in name:
+        return NO_FILE, name.encode()
+    try:
+        if name == STDIN:
+            text = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with names.path(name).open("rb") as file:
+                text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise names.missing(name, reason) from error
+    if len(text) > MOST_BYTES:
+        raise ScenarioError(
+            f"{name}: found more than {MOST_BYTES >> 20} MiB, allowed: a scenario file in TOML"
+        )
+    return name, text
+
+
+def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
+    """A reader of the files that a scenario at `path` names; None for what cannot be read.
+
+    The reader raises `ScenarioError` for a file that is too large.
+    """
+
+    folder = names.path(path).parent
+
+    def read(name: str) -> bytes | None:
+        file = folder / name
+        try:
+            # What is no file, such as a pipe, might never end.
+            if not file.is_file():
+                return None
+            size = file.stat().st_size
+            if size <= LARGEST_FILE:
+                return file.read_bytes()
+        except (OSError, ValueError):
+            return None
+        found = f"a file of {size / 1e9:.1f} GB"
+        allowed = (
+            f"at most {LARGEST_FILE / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
+        )
+        raise ScenarioError(f"{os.fspath(path)}: {name}: found {found}, allowed: {allowed}")
+
+    return read
+
+
+def _command(
+    path: str,
+    laws: Sequence[str | Prototype],
+    sets: Sequence[tuple[str, str]],
+    seeds: int | None,
+) -> str:
+    words = ["forebay", "run", path]
+    for law in laws:
+        words += ["--law", law if isinstance(law, str) else _where(law)]
+    for key, value in sets:
+        words += ["--set", f"{key}={value}"]
+    if seeds is not None:
+        words += ["--seeds", str(seeds)]
+    return shlex.join(words)
+
+
+def _where(prototype: Prototype) -> str:
+    name = getattr(prototype, "__name__", type(prototype).__name__)
+    module = sys.modules.get(getattr(prototype, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    return f"{Path(file).name if file else 'FILE.py'}:{name}"

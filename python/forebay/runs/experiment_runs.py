@@ -1,0 +1,320 @@
+"""The runs of one experiment, and frames of what they observed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from forebay.base import metrics, statistics
+from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.runs import steady_state
+from forebay.runs.table import EMPTY, Cell, RunTable
+from forebay.scenarios import axes
+
+if TYPE_CHECKING:
+    from forebay._native import ClassObserved, LawInfo, Observed, Plan, PointInfo, Run
+    from forebay.base.statistics import PairedDifference
+    from forebay.runs.execution import Execution
+    from forebay.runs.experiment import Experiment
+    from forebay.runs.steady_state import Finding
+
+
+class Runs:
+    """The finished runs of one experiment, in the order of points, laws and seeds."""
+
+    def __init__(self, experiment: Experiment, execution: Execution) -> None:
+        self.experiment = experiment
+        self.runs = execution.runs
+        self.elapsed_s = execution.elapsed_s
+        #: How many runs were in the store.
+        self.found = execution.found
+        self._groups: dict[tuple[int, int], list[Run]] = {}
+        for run in self.runs:
+            self._groups.setdefault((run.point, run.law), []).append(run)
+        #: How many seeds any law has finished at any point.
+        self.seeds = max((len(runs) for runs in self._groups.values()), default=0)
+        #: Whether runs are missing, because they were interrupted or one of them failed.
+        self.partial = len(self.runs) < experiment.runs
+
+    @property
+    def plan(self) -> Plan:
+        """What was to be run: title, source, laws, points, seeds."""
+        return self.experiment.plan
+
+    @property
+    def links(self) -> list[str]:
+        """Names of the links at any point, the bottleneck first."""
+        names = (link.name for point in self.plan.points for link in point.links)
+        return list(dict.fromkeys(names))
+
+    def runs_of(self, point: int, law: int) -> list[Run]:
+        """The runs of one law at one point, by their indices in the plan."""
+        return self._groups.get((point, law), [])
+
+    def observed_at(self, point: int, law: int, link: int) -> list[Observed]:
+        """What those runs observed at the link with this number; the bottleneck is 0."""
+        return [[run, *run.others][link] for run in self.runs_of(point, law)]
+
+    def points(self) -> Iterator[tuple[int, PointInfo]]:
+        """Points at which something finished, with their indices."""
+        seen = {point for point, _ in self._groups}
+        return ((i, point) for i, point in enumerate(self.plan.points) if i in seen)
+
+    def laws(self, point: int) -> Iterator[tuple[int, LawInfo]]:
+        """Laws with finished runs at a point, with their indices."""
+        laws = self.plan.points[point].laws
+        return ((i, law) for i, law in enumerate(laws) if (point, i) in self._groups)
+
+    @cached_property
+    def metrics(self) -> pl.DataFrame:
+        """A row per run and link: law, point, what the sweep set, seed, link, every metric.
+
+        Texts that the sweep set, such as "100ms", sort by their value.
+        """
+        rows = [(run, link) for run in self.runs for link in [run, *run.others]]
+        points = [self.plan.points[run.point] for run, _ in rows]
+        columns: dict[str, object] = {
+            "law": [self.plan.laws[run.law] for run, _ in rows],
+            "point": [point.label for point in points],
+        }
+        for key in self.plan.points[0].settings:
+            columns[key] = _settings_column([point.settings[key] for point in points])
+        columns["seed"] = pl.Series([run.seed for run, _ in rows], dtype=pl.UInt64)
+        columns["link"] = [link.link for _, link in rows]
+        for name in METRICS:
+            columns[name] = [link.metrics.get(name) for _, link in rows]
+        return self._keyed(pl.DataFrame(columns))
+
+    @cached_property
+    def costs(self) -> pl.DataFrame:
+        """A row per run: law, point, seed, and user_cpu_s, which no two calls have alike."""
+        columns = {
+            "law": [self.plan.laws[run.law] for run in self.runs],
+            "point": [self.plan.points[run.point].label for run in self.runs],
+            "seed": pl.Series([run.seed for run in self.runs], dtype=pl.UInt64),
+            metrics.COST: [run.metrics[metrics.COST] for run in self.runs],
+        }
+        return pl.DataFrame(columns).with_columns(*self._labels())
+
+    @cached_property
+    def warnings(self) -> list[tuple[Finding, int]]:
+        """What a reader must know of the means: see `forebay.runs.steady_state.warnings`."""
+        return steady_state.warnings(
+            (p, point, law, self.runs_of(p, i))
+            for p, point in self.points()
+            for i, law in self.laws(p)
+        )
+
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        """A row per sample of each link: law, point, seed, link, time_s and the trace's columns.
+
+        `p`, and what else a law reports of its inner state, is null where it reports none.
+        """
+        return self._table(lambda link: pl.DataFrame(link.samples))
+
+    @cached_property
+    def delays(self) -> pl.DataFrame:
+        """A row per bin of the queuing delay: its upper end delay_s, and packets in it."""
+        return self._table(
+            lambda link: pl.DataFrame({"delay_s": link.delay_s, "packets": link.delay_packets})
+        )
+
+    @cached_property
+    def flows(self) -> pl.DataFrame:
+        """A row per link and flow that crosses it: its traffic's index, and its goodput_bps."""
+        return self._table(
+            lambda link: pl.DataFrame(
+                {"traffic": link.flow_traffic, "goodput_bps": link.flow_goodput_bps}
+            )
+        )
+
+    @cached_property
+    def classes(self) -> pl.DataFrame:
+        """A row per link and class of its queue: every metric of the class."""
+        return self._of_classes(
+            lambda one: pl.DataFrame({name: [one.metrics[name]] for name in CLASS_METRICS})
+        )
+
+    @cached_property
+    def class_delays(self) -> pl.DataFrame:
+        """A row per class and bin of its queuing delay, as `delays`."""
+        return self._of_classes(
+            lambda one: pl.DataFrame({"delay_s": one.delay_s, "packets": one.delay_packets})
+        )
+
+    @cached_property
+    def transfers(self) -> pl.DataFrame:
+        """A row per link and transfer that was done: its traffic's index, packets, and time.
+
+        took_s is from the SYN to the last ACK.
+        """
+        return self._table(
+            lambda link: pl.DataFrame(
+                {
+                    "traffic": link.transfer_traffic,
+                    "packets": link.transfer_packets,
+                    "took_s": link.transfer_s,
+                }
+            )
+        )
+
+    @cached_property
+    def goodput(self) -> pl.DataFrame:
+        """A row per link, interval and flow: the interval's end time_s, and goodput_bps in it.
+
+        Traffic of few flows has a row for each `flow`, counted from 0; traffic of many has one for
+        each `quantile` over its flows. The other of both is null.
+        """
+        schema = {
+            "time_s": pl.Float64,
+            "traffic": pl.UInt32,
+            "flow": pl.UInt32,
+            "quantile": pl.Float64,
+            "goodput_bps": pl.Float32,
+        }
+
+        def rows(link: Observed) -> pl.DataFrame:
+            frames = [pl.DataFrame(schema=schema)]
+            for of in link.goodput:
+                for i, column in enumerate(of.columns):
+                    frame = pl.DataFrame({"goodput_bps": column}).with_row_index("row")
+                    frames.append(
+                        frame.select(
+                            ((pl.col("row") + 1) * of.interval_s).alias("time_s"),
+                            pl.lit(of.traffic, pl.UInt32).alias("traffic"),
+                            pl.lit(None if of.quantiles else i, pl.UInt32).alias("flow"),
+                            pl.lit(of.quantiles[i] if of.quantiles else None, pl.Float64).alias(
+                                "quantile"
+                            ),
+                            pl.col("goodput_bps"),
+                        )
+                    )
+            return pl.concat(frames)
+
+        return self._table(rows)
+
+    @cached_property
+    def table(self) -> RunTable:
+        """A row per run and link, with every metric."""
+        return RunTable(self.metrics)
+
+    @cached_property
+    def _cells(self) -> Mapping[tuple[Any, ...], Cell]:
+        return self.table.cell_of([*METRICS], "point", "link")
+
+    @cached_property
+    def _class_cells(self) -> Mapping[tuple[Any, ...], Cell]:
+        return RunTable(self.classes).cell_of([*CLASS_METRICS], "point", "link", "class")
+
+    def _place(self, point: int, law: int, link: int) -> tuple[str, str, str]:
+        info = self.plan.points[point]
+        return self.plan.laws[law], info.label, info.links[link].name
+
+    def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
+        """Mean and interval of a metric, by the indices of point, law and link."""
+        return self._cells.get((metric, *self._place(point, law, link)), EMPTY)
+
+    def class_names(self, point: int, law: int, link: int = 0) -> list[str]:
+        """The classes that packets left a queue in; none where that is one alone."""
+        classes = [
+            one for observed in self.observed_at(point, law, link) for one in observed.classes
+        ]
+        used = dict.fromkeys(one.name for one in classes if one.metrics["packet_share"] > 0)
+        return list(used) if len(used) > 1 else []
+
+    def class_cell(self, point: int, law: int, name: str, metric: str, link: int = 0) -> Cell:
+        """As `cell`, of the class with this name."""
+        return self._class_cells.get((metric, *self._place(point, law, link), name), EMPTY)
+
+    def summary(self) -> pl.DataFrame:
+        """A row per point, law, link and metric: mean, half width of the 95 % interval, seeds.
+
+        `ci95` is Student's t interval over the seeds; NaN for a single seed.
+        """
+        rows = [
+            {
+                "point": point.label,
+                "law": law.label,
+                "link": link.name,
+                "metric": name,
+                "mean": cell.mean,
+                "ci95": cell.half_width,
+                "seeds": cell.seeds,
+            }
+            for p, point in self.points()
+            for law_index, law in self.laws(p)
+            for k, link in enumerate(point.links)
+            for name in METRICS
+            for cell in [self.cell(p, law_index, name, k)]
+        ]
+        return self._keyed(pl.DataFrame(rows))
+
+    def compared(self) -> list[str]:
+        """Metrics worth a column: those that any run has, and marks only where there are some."""
+        links = [link for run in self.runs for link in [run, *run.others]]
+        return [
+            name
+            for name in metrics.COMPARED
+            if any(link.metrics[name] == link.metrics[name] for link in links)
+            and (name != "mark_rate" or any(link.metrics[name] > 0 for link in links))
+        ]
+
+    def comparisons(self, point: int, metric: str) -> list[PairedDifference]:
+        """Every pair of laws at a point, by the bottleneck: see `statistics.compare`."""
+        return statistics.compare(
+            {
+                law.label: {run.seed: run.metrics[metric] for run in self.runs_of(point, i)}
+                for i, law in self.laws(point)
+            }
+        )
+
+    def _keyed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """As Enum the labels sort in the order of the plan, and take little room."""
+        return frame.with_columns(
+            *self._labels(),
+            pl.col("link").cast(pl.Enum(self.links)),
+        )
+
+    def _labels(self) -> list[pl.Expr]:
+        laws = pl.Enum(self.plan.laws)
+        points = pl.Enum([point.label for point in self.plan.points])
+        return [pl.col("law").cast(laws), pl.col("point").cast(points)]
+
+    def _of_classes(self, rows_of: Callable[[ClassObserved], pl.DataFrame]) -> pl.DataFrame:
+        def rows(link: Observed) -> pl.DataFrame:
+            frames = [
+                rows_of(one).select(pl.lit(one.name).alias("class"), pl.all())
+                for one in link.classes
+            ]
+            # Of a law without classes, beside others that have some.
+            none = pl.DataFrame(schema={"class": pl.String})
+            return pl.concat(frames) if frames else none
+
+        return self._table(rows)
+
+    def _table(self, rows_of: Callable[[Observed], pl.DataFrame]) -> pl.DataFrame:
+        frames = []
+        for run in self.runs:
+            law = pl.lit(self.plan.laws[run.law]).alias("law")
+            point = pl.lit(self.plan.points[run.point].label).alias("point")
+            seed = pl.lit(run.seed, pl.UInt64).alias("seed")
+            for observed in [run, *run.others]:
+                link = pl.lit(observed.link).alias("link")
+                rows = rows_of(observed).select(law, point, seed, link, pl.all())
+                frames.append(self._keyed(rows))
+        return pl.concat(frames, how="diagonal")
+
+
+def _settings_column(values: list[object]) -> pl.Series:
+    """Numbers as they are; anything else as text, since a sweep may mix lists with texts."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return pl.Series(values=values, strict=False)
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    if (order := axes.sorted_texts(texts)) is not None:
+        return pl.Series(texts, dtype=pl.Enum(order))
+    return pl.Series(texts)

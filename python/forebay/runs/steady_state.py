@@ -1,0 +1,242 @@
+"""Whether a window of measurement holds a settled loop; if not, its means are of nothing."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from forebay._native import ScenarioError
+from forebay.base import quantities, registries
+from forebay.scenarios import design_command
+from forebay.scenarios.builder import Group
+
+if TYPE_CHECKING:
+    from forebay._native import LawInfo, PointInfo, Run, TrafficInfo
+    from forebay.theory.plant.loaded_link import LoadedLink
+
+#: A link is full, and a set-point missed, beyond these shares.
+FULL, MISSED = 0.9, 0.25
+#: A trend counts where the queue moves by this share of its mean, and by this many standard
+#: errors, over the window, which is cut into so many parts.
+MOVED, ERRORS, PARTS = 0.2, 3.0, 8
+#: Time constants of the slowest root that a start and a window must have: e⁻³ is 5 %.
+CONSTANTS = 3.0
+#: Pairs of point and law that the linear model is asked about.
+MOST_MODELS = 200
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with a law at a point."""
+
+    law: str
+    #: its index
+    point: int
+    #: the same for every finding of its kind
+    kind: str
+    text: str
+    #: a command that helps; empty where there is none
+    command: str = ""
+
+
+#: A law at a point, by its index, and its runs.
+Measured = tuple[int, "PointInfo", "LawInfo", Sequence["Run"]]
+
+
+def warnings(groups: Iterable[Measured]) -> list[tuple[Finding, int]]:
+    """Laws that were measured before they had settled, or that missed their set-point: for each
+    law and fault the first point, and at how many points it is so."""
+    by_kind: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    for found in _findings(groups):
+        by_kind[found.kind, found.law].append(found)
+    return [(some[0], len(some)) for some in by_kind.values()]
+
+
+def _findings(groups: Iterable[Measured]) -> Iterator[Finding]:
+    asked = 0
+    for p, point, law, runs in groups:
+        if trend := _trend(point, runs):
+            yield Finding(law.label, p, "trend", trend)
+        if missed := _missed(point, law, runs):
+            yield Finding(law.label, p, "missed", *missed)
+        if asked < MOST_MODELS and law.kind is not None:
+            asked += 1
+            if short := _short(point, law):
+                yield Finding(law.label, p, "short", short)
+
+
+def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
+    """A trend inside the window, over all seeds; empty without one, and where the scenario itself
+    changes within the window."""
+    start, end = point.measure_s
+    if any(start <= change.time_s < end for change in point.changes):
+        return ""
+    parts = [found for run in runs if (found := _parts(run, start, end)) is not None]
+    if not parts:
+        return ""
+    values = np.array(parts)
+    mean = float(values.mean())
+    times = np.arange(PARTS) - (PARTS - 1) / 2
+    slope = float((values.mean(axis=0) * times).sum() / (times**2).sum())
+    spread = values - values.mean() - slope * times
+    freedom = max(1, values.size - 2)
+    error = math.sqrt((spread**2).sum() / freedom / (len(parts) * (times**2).sum()))
+    # Short queues of a few packets always move by a large share.
+    moved = abs(slope) * (PARTS - 1)
+    if moved < max(MOVED * mean, 2.0) or abs(slope) < ERRORS * error:
+        return ""
+    first, last = values[:, 0].mean(), values[:, -1].mean()
+    return (
+        f"the queue still moves while it is measured, from {first:.0f} packets at first to "
+        f"{last:.0f} at last; measure later, or longer"
+    )
+
+
+def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None:
+    """Means of the queue over the parts of the window; None where it has too few samples."""
+    time_s = run.samples["time_s"]
+    inside = (time_s > start_s) & (time_s <= end_s)
+    queue = np.asarray(run.samples["queue_pkts"][inside], dtype=float)
+    rows = len(queue) // PARTS
+    if rows < 4:
+        return None
+    means: NDArray[np.float64] = queue[: rows * PARTS].reshape(PARTS, rows).mean(axis=1)
+    return means
+
+
+def _has_classes(run: Run) -> bool:
+    """Whether packets of several classes left: each waits in a queue of its own, and a set-point is
+    that of one of them."""
+    return sum(not math.isnan(one.metrics["delay_mean_s"]) for one in run.classes) > 1
+
+
+def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
+    """The set-point of a law that integrates the distance to it, on a full link, and the command
+    that designs the law for the link. Others, such as P and CoDel, rest elsewhere by design."""
+    target_pkts = law.target_pkts
+    if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
+        return None
+    if law.per_flow or any(_has_classes(run) for run in runs):
+        return None
+    queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
+    used = float(np.mean([run.metrics["utilisation"] for run in runs]))
+    if not used >= FULL or not abs(queue_pkts / target_pkts - 1) > MISSED:
+        return None
+    command = ""
+    load = _load(point)
+    # A design for several senders is more than a line.
+    if law.kind is not None and load is not None and len(load.senders) == 1:
+        link = point.links[0]
+        command, _ = design_command.command(
+            law.kind,
+            law.params,
+            rate_bps=link.rate_bps,
+            packet_bytes=load.packet_bytes,
+            rtt_s=load.rtt_s,
+            flows=load.flows,
+            target_pkts=target_pkts,
+            room_pkts=_room_pkts(point, load.packet_bytes),
+            buffer_pkts=link.buffer_pkts,
+            tcp=load.senders[0].tcp,
+        )
+    return f"mean queue {queue_pkts:.0f} packets, set-point {target_pkts:g}", command
+
+
+def _short(point: PointInfo, law: LawInfo) -> str:
+    """Whether the linear model needs longer to settle than the scenario waits or measures."""
+    load = _load(point)
+    start, end = point.measure_s
+    # Counted from the last time that the loop was disturbed.
+    began = max([change.time_s for change in point.changes if change.time_s < start], default=0.0)
+    if load is None or law.kind is None or any(change.aqm for change in point.changes):
+        return ""
+    if law.per_flow:
+        return ""
+    from forebay.theory.plant.plants import plant_on  # scipy takes a while to load
+
+    try:
+        loop = plant_on(_link(point, load), law.kind, law.params).loop_at(load.flows, load.rtt_s)
+    except ScenarioError:
+        return ""
+    if loop is None or not math.isfinite(loop.settling_s):
+        return ""
+    # `settling_s` is four time constants.
+    needed_s = loop.settling_s * CONSTANTS / 4
+    needed = quantities.time(float(f"{needed_s:.2g}"))
+    if start - began < needed_s:
+        return (
+            f"by the linear model its loop takes {needed} to settle, and measuring begins after "
+            f"{quantities.time(start - began)}"
+        )
+    if end - start < needed_s:
+        return (
+            f"by the linear model its loop takes {needed} to settle, longer than the "
+            f"{quantities.time(end - start)} that are measured"
+        )
+    return ""
+
+
+@dataclass(frozen=True)
+class _Load:
+    """Long-lived flows: how many, their mean RTT and packet, and a class for each sender."""
+
+    flows: float
+    rtt_s: float
+    packet_bytes: int
+    senders: tuple[Group, ...]
+
+
+def _load(point: PointInfo) -> _Load | None:
+    """As design and model take it; None where there is none, where data also waits elsewhere, or
+    where the plant does not have a sender."""
+    long = [one for one in point.traffic if one.kind == "ftp" and one.tcp is not None]
+    flows = sum(one.flows for one in long)
+    link = point.links[0]
+    if flows == 0 or len(point.links) > 1 or link.trace is not None:
+        return None
+    of_sender: dict[str, list[TrafficInfo]] = defaultdict(list)
+    for one in long:
+        name = registries.window_law(one.tcp, one.ecn != "off" and link.ecn)
+        if name is None:
+            return None
+        if one.flows:
+            of_sender[name].append(one)
+    groups = [
+        Group(name, sum(one.flows for one in some), quantities.time(_mean_rtt_s(some)))
+        for name, some in of_sender.items()
+    ]
+    packet_bytes = sum(one.flows * one.packet_bytes for one in long) / flows
+    return _Load(float(flows), _mean_rtt_s(long), round(packet_bytes), tuple(groups))
+
+
+def _mean_rtt_s(some: Sequence[TrafficInfo]) -> float:
+    total_s = sum(one.flows * sum(one.rtts_s) / len(one.rtts_s) for one in some)
+    return total_s / sum(one.flows for one in some)
+
+
+def _link(point: PointInfo, load: _Load) -> LoadedLink:
+    from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
+
+    plain = [one.tcp for one in load.senders] == [PLAIN]
+    return LoadedLink(
+        quantities.rate(point.links[0].rate_bps),
+        quantities.size(load.packet_bytes),
+        load.flows,
+        quantities.time(load.rtt_s),
+        1.0,
+        math.ceil(_room_pkts(point, load.packet_bytes)),
+        groups=() if plain else load.senders,
+    )
+
+
+def _room_pkts(point: PointInfo, packet_bytes: int) -> float:
+    link = point.links[0]
+    if link.buffer_pkts is not None:
+        return float(link.buffer_pkts)
+    return (link.buffer_bytes or 0) / packet_bytes

@@ -1,0 +1,1 @@
+"""The scenario file: names of experiments, samples of a sweep; scenarios and laws in Python."""

@@ -1,0 +1,75 @@
+"""Studies from Python: `forebay.study`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from forebay._native import ScenarioError
+from forebay.base import progress
+from forebay.runs.execution import cores
+from forebay.runs.experiment import Source
+from forebay.store import choice
+from forebay.store.designs import Designs
+from forebay.studies import growing, manifest
+from forebay.studies.points import Points
+from forebay.studies.shown import ShownStudy
+
+if TYPE_CHECKING:
+    from forebay.base.quantities import Sets
+    from forebay.studies.making import Engine
+
+
+def study(
+    scenario: Source,
+    *,
+    laws: Sequence[str] = (),
+    sets: Sets = (),
+    seeds: int | None = None,
+    store: str | os.PathLike[str] | None = None,
+    on: str = "threads",
+    threads: int | None = None,
+) -> ShownStudy:
+    """The runs of a study; those that the store does not have are made.
+
+    scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
+    as there. store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
+    on: "threads", "dask" for a cluster of this machine, or the address of a scheduler. threads: all
+    cores if None.
+
+    Raises `ScenarioError`, `KeyboardInterrupt` after Ctrl-C, `OSError` where the store is full, and
+    `RuntimeError` where a scheduler is gone; what has finished is kept.
+    """
+    # Looked into first, and written to once the scenario is known to be sound.
+    found = choice.of_study(store, look=True)
+    points = Points(scenario, laws=laws, sets=sets, seeds=seeds, kept=Designs(found))
+    found.check_writable()
+    with engine(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
+        grown = growing.grow(points, found, where, watch=lambda now, _: watch(now))
+    if grown.made.interrupted:
+        raise KeyboardInterrupt
+    if grown.made.error is not None:
+        raise grown.made.error
+    if grown.made.stopped:
+        raise RuntimeError(f"{grown.made.stopped}: the same call goes on")
+    manifest.of(points, found)
+    return ShownStudy(points, found, grown.seeds)
+
+
+def engine(on: str, threads: int | None) -> Any:
+    """A context with the engine of a name: "threads", "dask" or an address."""
+    from contextlib import nullcontext
+
+    from forebay.studies.threads import Threads
+
+    if on == "threads":
+        made: Engine = Threads(threads or cores())
+        return nullcontext(made)
+    if on != "dask" and "://" not in on:
+        raise ScenarioError(
+            f'--on: found "{on}", allowed: threads, dask, or a scheduler such as tcp://host:8786'
+        )
+    from forebay.studies import cluster
+
+    return cluster.cluster(on, threads)

@@ -1,0 +1,257 @@
+"""Makes the runs of a study that its store does not have."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+
+from forebay._native import ScenarioError
+from forebay.base import signals
+from forebay.base.progress import Progress
+from forebay.runs import memory
+from forebay.store.segments import again
+from forebay.studies import manifest
+from forebay.studies.threads import Done, Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from forebay.store.designs import Designs
+    from forebay.store.store import Store
+    from forebay.studies.points import Part, Points
+
+#: Runs of one task: seconds of work, and a part of the points ends with it.
+MOST_RUNS = 4000
+
+
+class Engine(Protocol):
+    """Where runs are made."""
+
+    def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
+        """What ends, as it does."""
+
+
+@dataclass
+class Made:
+    """What a call has done. Counts are of runs."""
+
+    wanted: int = 0
+    found: int = 0
+    made: int = 0
+    failed: int = 0
+    packets: float = 0.0
+    interrupted: bool = False
+    #: whether the time was spent before all were made
+    spent: bool = False
+    elapsed_s: float = 0.0
+    #: why no more can be made, and what the store's place said where it is that
+    stopped: str = ""
+    error: OSError | None = None
+    #: failures of this call, with how often each came
+    faults: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ended_early(self) -> str:
+        """Why it ended before all was made; empty where it did not."""
+        if self.stopped:
+            return self.stopped
+        if self.interrupted:
+            return "interrupted"
+        return "the budget is spent" if self.spent else ""
+
+    def count(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Counts runs that have ended, by their rows."""
+        for row in rows:
+            if row["link"]:
+                continue
+            if row.get("fault"):
+                self.failed += 1
+                why = row["fault"].splitlines()[-1]
+                self.faults[why] = self.faults.get(why, 0) + 1
+            else:
+                self.made += 1
+                self.packets += row["forwarded_packets"]
+
+    @property
+    def whole(self) -> bool:
+        return self.found + self.made + self.failed >= self.wanted
+
+
+def make(
+    points: Points,
+    store: Store,
+    engine: Engine,
+    *,
+    seeds: int | Mapping[str, int],
+    watch: Callable[[Progress, Made], None] | None = None,
+    budget_s: float | None = None,
+    limit_s: float | None = None,
+    retry: bool = False,
+    made: Made | None = None,
+) -> Made:
+    """Makes what is missing. Ctrl-C, the end of `budget_s`, an engine that is gone and a store that
+    is full keep what has been stored.
+
+    seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
+    retry: failed runs are made once more; else they stay failed.
+    """
+    start = time.monotonic()
+    done = made or Made()
+    done.found = 0
+    before = _there(store)
+    if retry:
+        before = before.filter(pl.col("fault").is_null())
+    tasks = Tasks(
+        points,
+        before,
+        seeds,
+        done,
+        limit_s,
+        manifest.load(points, store),
+        lambda table: manifest.save(points, store, table),
+    )
+    end = math.inf if budget_s is None else start + budget_s
+    with signals.held() as interrupted:
+
+        def stop() -> bool:
+            return bool(interrupted) or time.monotonic() >= end
+
+        writer = None
+        try:
+            with (
+                store.writer() as writer,
+                _keeping(points.kept) as designs,
+                closing(engine.make(tasks, stop)) as ended_runs,
+            ):
+                for some in ended_runs:
+                    done.count(some.rows)
+                    done.stopped = some.stopped or done.stopped
+                    writer.add_rows(some.rows)
+                    writer.tick()
+                    if designs:
+                        designs.tick()
+                    if watch:
+                        done.elapsed_s = time.monotonic() - start
+                        ended = done.found + done.made + done.failed
+                        # What is found takes no time, so that it counts for nothing of what is
+                        # left.
+                        rest = max(tasks.expected - done.found, 1)
+                        fraction = min(1.0, (done.made + done.failed) / rest)
+                        watch(Progress(fraction, ended, tasks.expected, done.elapsed_s), done)
+        except OSError as error:
+            if error.filename != store.address:
+                raise
+            # A full disk, say.
+            done.error, done.stopped = error, f"{error.filename}: {error.strerror}"
+            done.made -= writer.waiting if writer else 0
+        done.interrupted = bool(interrupted)
+    done.wanted = tasks.expected
+    over = done.interrupted or done.stopped or (tasks.ended and done.whole)
+    done.spent = not over and time.monotonic() >= end
+    done.elapsed_s = time.monotonic() - start
+    return done
+
+
+@contextmanager
+def _keeping(designs: Designs | None) -> Iterator[Designs | None]:
+    """What was designed is in the store at the end of the context."""
+    try:
+        yield designs
+    finally:
+        if designs:
+            designs.flush()
+
+
+@again
+def _there(store: Store) -> pl.DataFrame:
+    """The runs of a store."""
+    return store.scan().filter(pl.col("link") == 0).select("config", "seed", "fault").collect()
+
+
+class Tasks:
+    """The tasks of a study, made when an engine asks for the next; each run is in one task, also
+    where a law is the same at many points."""
+
+    def __init__(
+        self,
+        points: Points,
+        before: pl.DataFrame,
+        seeds: int | Mapping[str, int],
+        done: Made,
+        limit_s: float | None,
+        known: pl.DataFrame | None,
+        save: Callable[[pl.DataFrame], None],
+    ) -> None:
+        self.points, self.seeds, self.done, self.limit_s = points, seeds, done, limit_s
+        self.before = before.select("config", "seed")
+        self.known, self.save = known, save
+        self.seen: set[str] = set()
+        self.ended = False
+        #: how many runs there are: a guess until all points have been read
+        self.expected = points.configs * seeds if isinstance(seeds, int) else sum(seeds.values())
+
+    def __iter__(self) -> Iterator[Task]:
+        counted, listed = 0, []
+        for which in self.points.parts():
+            part = None
+            if self.known is None:
+                part = self.points.part(which)
+                configs = part.configs
+                if configs["config"].null_count():
+                    raise ScenarioError(
+                        "a study keeps its runs, and those of a prototype in Python cannot be kept"
+                    )
+                listed.append(configs)
+            else:
+                laws = len(self.points.laws)
+                configs = self.known.slice(which[0] * laws, len(which) * laws)
+            missing, wanted, twice = self._missing(configs)
+            counted += wanted
+            if isinstance(self.seeds, int):
+                self.expected -= twice * self.seeds
+            if missing:
+                yield from self._task(part or self.points.part(which), missing).split(MOST_RUNS)
+        self.expected = counted
+        self.ended = True
+        if listed:
+            self.save(pl.concat(listed))
+
+    def _missing(self, configs: pl.DataFrame) -> tuple[list[tuple[int, int, str, int]], int, int]:
+        """Point, law, digest and seed of what is to be made, how many runs there are, and how many
+        laws were there at an earlier point."""
+        rows = []
+        for row in configs.iter_rows():
+            if row[2] not in self.seen:
+                self.seen.add(row[2])
+                rows.append(row)
+        count = {
+            c: self.seeds if isinstance(self.seeds, int) else self.seeds.get(c, 0) for *_, c in rows
+        }
+        fresh = pl.DataFrame({"config": list(count)}, {"config": pl.String})
+        there = set(self.before.join(fresh, on="config", how="semi").iter_rows())
+        wanted = sum(count.values())
+        # Seed by seed: what is there after an interruption compares all laws.
+        missing = [
+            (point, law, config, seed)
+            for seed in range(1, max(count.values(), default=0) + 1)
+            for point, law, config in rows
+            if seed <= count[config] and (config, seed) not in there
+        ]
+        self.done.found += wanted - len(missing)
+        return missing, wanted, configs.height - len(rows)
+
+    def _task(self, part: Part, missing: list[tuple[int, int, str, int]]) -> Task:
+        memory.check(part.plan, 1, samples=False)
+        runs, facts = [], {}
+        for point, law, config, seed in missing:
+            at = point - part.first
+            runs.append((at, law, seed))
+            if (at, law) not in facts:
+                facts[at, law] = part.facts(point, law, config)
+        return Task(self.points.source, part.rows, part.gains, runs, facts, self.limit_s)

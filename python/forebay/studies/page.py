@@ -1,0 +1,76 @@
+"""The page of a study: one file that works offline."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from forebay._native import RESULTS_VERSION, __version__
+from forebay.base.metrics import METRICS
+from forebay.pages.templates import html as page_html
+from forebay.studies import pictures
+from forebay.studies.effects import Effect, effects
+
+if TYPE_CHECKING:
+    from forebay.studies.study import Study
+
+#: What the page compares laws by, and whether more of it is better.
+SHOWN = {"delay_p95_s": False, "goodput_bps": True, "utilisation": True}
+#: Pairs of axes that have maps; the others are a call away.
+MOST_PAIRS = 6
+
+
+def html(study: Study, command: str, *, partial: bool = False) -> str:
+    """The page, with every figure in it."""
+    axes = study.axes
+    varied = [key for key in axes if study.points.settings[key].n_unique() > 1]
+    pairs = list(combinations(varied, 2))
+    figures = []
+    several = len(study.points.laws) > 1
+    for metric, largest in SHOWN.items():
+        if study.cells(metric, *varied[:1]).is_empty():
+            continue
+        name = METRICS[metric].title
+        shown = []
+        if varied:
+            shown.append((f"{name} over each axis", pictures.response(study, metric)))
+        for x, y in pairs[:MOST_PAIRS]:
+            shown.append((f"{name} over {x} and {y}", pictures.heat(study, metric, x, y)))
+            if several:
+                best = pictures.winners(study, metric, x, y, largest=largest)
+                word = "most" if largest else "least"
+                shown.append((f"The law with the {word} {name[0].lower()}{name[1:]}", best))
+        if len(varied) > 2:
+            shown.append((f"{name} along every axis", pictures.parallel(study, metric)))
+        try:
+            shares: list[Effect] | None = effects(study, metric)
+        except ImportError:
+            shares = None
+        svgs = [(title, figure.svg(title)) for title, figure in shown]
+        figures.append((name, svgs, shares))
+    failures = study.failures()
+    frame = study.frame()
+    return page_html(
+        "study.html.j2",
+        title=study.points.title,
+        partial="Partial result: the budget was spent before all runs were made."
+        if partial
+        else "",
+        runs=f"{frame.select('point', 'law', 'seed').unique().height:,}",
+        points=f"{len(study.points):,}",
+        laws=study.points.laws,
+        axes=[
+            (pictures.title(study, key), f"{study.points.settings[key].n_unique():,}")
+            for key in axes
+        ],
+        command=command,
+        cite=f"forebay {__version__}, results version {RESULTS_VERSION}, study "
+        f"{study.points.digest}",
+        scenario=study.points.text,
+        figures=figures,
+        left_out=pairs[MOST_PAIRS:],
+        failures=[
+            (str(count), why.splitlines()[-1])
+            for why, count in sorted(failures.group_by("fault").len().iter_rows())
+        ],
+    )

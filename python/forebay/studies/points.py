@@ -1,0 +1,243 @@
+"""The points of a study, read in parts: a million of them would not fit into memory at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+import forebay._native as _native
+from forebay.base import quantities
+from forebay.runs import experiment
+from forebay.store import designs, keys
+from forebay.store.rows import Facts
+from forebay.studies.point_gains import PointGains
+
+if TYPE_CHECKING:
+    from forebay._native import Plan
+    from forebay.base.quantities import Sets
+    from forebay.store.designs import Designs
+    from forebay.studies.point_gains import Gains
+
+#: Points that are read at a time; fewer where each needs designs, so that runs begin soon.
+PART, DESIGNED = 500, 8
+
+#: A row for each law at each point.
+LISTED = {"point": pl.UInt32, "law": pl.UInt16, "config": pl.String}
+
+#: What a point sets, in the order of the sweep's keys.
+Row = list[object]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a study is of: a scenario with what was chosen on top of it. It can be pickled, and
+    another machine makes the same runs of it."""
+
+    name: str
+    text: bytes
+    sets: tuple[tuple[str, str], ...]
+    laws: tuple[str, ...]
+    #: files that the scenario names
+    files: tuple[tuple[str, bytes], ...]
+
+    def plan(self, rows: Sequence[Row], gains: Sequence[Gains], seeds: int | None) -> Plan:
+        """The plan of these points, with the numbers of laws that ask for them. Raises
+        `ScenarioError`."""
+        return _native.plan(
+            self.text,
+            self.name,
+            sets=list(self.sets),
+            laws=list(self.laws),
+            seeds=seeds,
+            read=dict(self.files).get,
+            rows=rows,
+            gains=gains,
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some points of a study that have been read: `first` is the number of its first one."""
+
+    first: int
+    rows: list[Row]
+    gains: list[Gains]
+    plan: Plan
+
+    @cached_property
+    def configs(self) -> pl.DataFrame:
+        """Point and law by their numbers in the whole study, and the digest of both."""
+        found = [
+            (self.first + point, law, config)
+            for point in range(len(self.plan.points))
+            for law, config in enumerate(keys.configs(self.plan, point))
+        ]
+        return pl.DataFrame(found, LISTED, orient="row")
+
+    def facts(self, point: int, law: int, config: str) -> Facts:
+        """What the store keeps of a run; `point` is its number in the whole study."""
+        return Facts.of(self.plan, point - self.first, law, config)
+
+
+class Points:
+    """Everything that a study runs, with `seeds` seeds each.
+
+    source, laws, sets, seeds: as `forebay.run` takes them. kept: the designs that a store has; new
+    ones go there.
+    """
+
+    def __init__(
+        self,
+        source: experiment.Source,
+        *,
+        laws: Sequence[str] = (),
+        sets: Sets = (),
+        seeds: int | None = None,
+        kept: Designs | None = None,
+    ) -> None:
+        experiment.check_seeds(seeds)
+        name, text = experiment.text_of(source)
+        pairs = quantities.set_pairs(sets)
+        files: dict[str, bytes] = {}
+        read_beside = experiment.beside(name)
+
+        def read(file: str) -> bytes | None:
+            contents = read_beside(file)
+            if contents is not None:
+                files[file] = contents
+            return contents
+
+        # A seed each: tasks say which they want.
+        self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=read)
+        contents = tuple(sorted(files.items()))
+        self.source = Source(name, text, tuple(pairs), tuple(laws), contents)
+        self._gains = PointGains(self.sweep, kept)
+        trial = self._trial()
+        # It says what is wrong with a scenario before anything runs.
+        first = self.source.plan(trial, [self.gains(0)] * len(trial), seeds)
+        self.laws, self.seeds = first.laws, len(first.seeds)
+        self.title, self.text, self.name = first.title or name, text.decode(), name
+        self.links = [link.name for link in first.points[0].links]
+
+    def __len__(self) -> int:
+        return len(self.sweep)
+
+    def _trial(self) -> list[Row]:
+        """The first point, and others with each word of the sweep, such as a file or a sender: a
+        number that suits no link is told when its point is read."""
+        first = self.sweep.row(0)
+        rows, place = [first], 0
+        for line, values in self.sweep.lists:
+            if any(_is_word(one) for row in values for one in row):
+                rows += [[*first[:place], *row, *first[place + len(line) :]] for row in values[1:]]
+            place += len(line)
+        return rows
+
+    @property
+    def keys(self) -> list[str]:
+        """What a point sets, in the order of its row."""
+        return self.sweep.keys
+
+    @property
+    def sampled(self) -> list[str]:
+        """The keys whose ranges are sampled."""
+        return [key for key, *_ in self.sweep.ranges]
+
+    @property
+    def designs(self) -> bool:
+        """Whether laws are designed for each point."""
+        return bool(self._gains.laws)
+
+    @property
+    def kept(self) -> Designs | None:
+        """Where designs are kept."""
+        return self._gains.kept if self.designs else None
+
+    @property
+    def designed(self) -> list[str]:
+        """The laws that are designed for each point."""
+        return self._gains.laws
+
+    @property
+    def configs(self) -> int:
+        """Laws at points; a law that the sweep leaves as it is counts at each."""
+        return len(self) * len(self.laws)
+
+    @cached_property
+    def digest(self) -> str:
+        """What the study is of; its seeds aside."""
+        sets = [f"{key}={value}" for key, value in self.source.sets]
+        whole = [self.text, sets, self.source.laws]
+        hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
+        for name, contents in self.source.files:
+            hash_.update(name.encode() + hashlib.sha256(contents).digest())
+        hash_.update((designs.version() if self.designs else _native.__version__).encode())
+        return hash_.hexdigest()
+
+    def parts(self) -> Iterator[range]:
+        """The numbers of the points in their order, some at a time."""
+        step = DESIGNED if self.designs else PART
+        for first in range(0, len(self), step):
+            yield range(first, min(first + step, len(self)))
+
+    def ready(self, which: Sequence[int]) -> bool:
+        """Whether these points need no more designs."""
+        return all(map(self._gains.ready, which))
+
+    def part(self, which: Sequence[int]) -> Part:
+        """These points; their numbers in the part go up from that of the first."""
+        rows, gains = list(map(self.row, which)), list(map(self.gains, which))
+        return Part(which[0], rows, gains, self.sweep.plan(rows, gains))
+
+    def row(self, index: int) -> Row:
+        """What a point sets, in the order of `keys`."""
+        return self.sweep.row(index)
+
+    def gains(self, index: int) -> Gains:
+        """The numbers of laws that ask for them at a point. Raises `ScenarioError`."""
+        return self._gains.gains(index)
+
+    @cached_property
+    def settings(self) -> pl.DataFrame:
+        """A row per point: its number, and what it sets; a quantity in its base unit."""
+        index = pl.int_range(len(self), dtype=pl.UInt32, eager=True)
+        columns = {"point": index}
+        stride = len(self)
+        for line, values in self.sweep.lists:
+            stride //= len(values)
+            for place, key in enumerate(line):
+                column = _column([row[place] for row in values])
+                columns[key] = column.gather((index // stride) % len(values))
+        if self.sampled:
+            rows = [self.row(i)[-len(self.sampled) :] for i in range(self.samples)]
+            for key, drawn in zip(self.sampled, zip(*rows, strict=True), strict=True):
+                columns[key] = _column(drawn).gather(index % self.samples)
+        return pl.DataFrame(columns)
+
+    @property
+    def samples(self) -> int:
+        return self.sweep.samples
+
+    def unit(self, key: str) -> str:
+        """The base unit of what a key is set to; empty for a number or a text."""
+        found = quantities.read(self.row(0)[self.keys.index(key)])
+        return found[1] if found else ""
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and quantities.read(value) is None
+
+
+def _column(values: Sequence[object]) -> pl.Series:
+    """Quantities in their base unit; as text where they are not all of one kind."""
+    found = [quantities.read(value) for value in values]
+    known = [one for one in found if one is not None]
+    if len(known) == len(values) and len({base for _, base in known}) == 1:
+        return pl.Series([value for value, _ in known], dtype=pl.Float64)
+    return pl.Series([value if isinstance(value, str) else json.dumps(value) for value in values])

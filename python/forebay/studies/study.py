@@ -1,0 +1,196 @@
+"""A study as a user holds it: its frame, and what is told by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import polars as pl
+
+from forebay.base import statistics
+from forebay.base.metrics import METRICS
+from forebay.runs.table import RunTable
+from forebay.store.segments import again
+from forebay.studies import manifest
+
+if TYPE_CHECKING:
+    from forebay._native import Plan, Run
+    from forebay.store.store import Store
+    from forebay.studies.points import Points
+
+#: An axis with more values is shown in so many parts.
+MOST_VALUES, PARTS = 24, 8
+
+
+class Study:
+    """The runs of a study that are in a store.
+
+    points: what was to be run. seeds: how many of each law at each point, or by its digest where
+    they differ. partial: whether points are left out whose laws are not designed yet.
+    """
+
+    def __init__(
+        self,
+        points: Points,
+        store: Store,
+        seeds: int | Mapping[str, int],
+        *,
+        partial: bool = False,
+    ) -> None:
+        self.points, self.store, self.seeds = points, store, seeds
+        self.partial = partial
+
+    @cached_property
+    def listed(self) -> pl.DataFrame:
+        """Point, law and digest of all that was to be run."""
+        return manifest.of(self.points, self.store, partial=self.partial)
+
+    @property
+    def axes(self) -> list[str]:
+        """The keys that the study varies."""
+        return self.points.keys
+
+    @again
+    def frame(self) -> pl.DataFrame:
+        """A row per run and link: point, law, each key that is varied in its base unit, seed,
+        link, and every metric. The same whatever made it, in which order, and how often it was
+        stopped."""
+        laws, links = self.points.laws, self._links()
+        found = self._joined(["link_name", *METRICS]).collect()
+        return found.select(
+            "point",
+            pl.col("law_")
+            .replace_strict(dict(enumerate(laws)), return_dtype=pl.Enum(laws))
+            .alias("law"),
+            *self.axes,
+            "seed",
+            pl.col("link_name").cast(pl.Enum(links)).alias("link"),
+            *METRICS,
+        )
+
+    @again
+    def _links(self) -> list[str]:
+        found = self._joined(["link_name"]).select("link_name").unique().collect()["link_name"]
+        return list(dict.fromkeys([*self.points.links, *sorted(found)]))
+
+    def _joined(self, columns: list[str]) -> pl.LazyFrame:
+        """The list of the study with these columns of its runs, in the order of points, laws,
+        seeds and links; `law_` is the number of the law."""
+        listed = self.listed.rename({"law": "law_"})
+        if isinstance(self.seeds, int):
+            listed = listed.with_columns(most=pl.lit(self.seeds, pl.UInt64))
+        else:
+            of = {"config": list(self.seeds), "most": list(self.seeds.values())}
+            listed = listed.join(
+                pl.DataFrame(of, {"config": pl.String, "most": pl.UInt64}), on="config"
+            )
+        runs = self.store.scan().filter(pl.col("fault").is_null())
+        runs = runs.select("config", "seed", "link", *columns)
+        return (
+            listed.lazy()
+            .join(runs, on="config")
+            .filter(pl.col("seed") <= pl.col("most"))
+            .join(self.points.settings.lazy(), on="point")
+            .sort("point", "law_", "seed", "link")
+        )
+
+    def runs(self) -> Iterator[tuple[Plan, Run]]:
+        """Every run that has ended, with the plan that its numbers are of; in the order of points,
+        laws and seeds."""
+        for which in self.points.parts():
+            if self.partial and not self.points.ready(which):
+                continue
+            part = self.points.part(which)
+            wanted = {
+                (point - part.first, law, seed): config
+                for point, law, config in part.configs.iter_rows()
+                for seed in range(1, self._seeds_of(config) + 1)
+            }
+            found = self.store.runs(wanted, samples=False)
+            # A stored run has the attributes of one that was just made.
+            yield from ((part.plan, cast("Run", found[key])) for key in sorted(found))
+
+    def _seeds_of(self, config: str) -> int:
+        return self.seeds if isinstance(self.seeds, int) else self.seeds.get(config, 0)
+
+    @again
+    def failures(self) -> pl.DataFrame:
+        """A row per run that failed: point, law, seed, and why."""
+        runs = self.store.scan().filter(pl.col("fault").is_not_null())
+        runs = runs.select("config", "seed", "fault")
+        names = dict(enumerate(self.points.laws))
+        found = self.listed.lazy().join(runs, on="config").sort("point", "law", "seed")
+        return found.select(
+            "point", pl.col("law").replace_strict(names, return_dtype=pl.String), "seed", "fault"
+        ).collect()
+
+    def table(self, metric: str, *, binned: bool) -> RunTable:
+        """A metric of the bottleneck in every run, with the axes.
+
+        binned: an axis with many values is cut into parts of equally many points.
+        """
+        rows = self._joined([metric])
+        if binned:
+            rows = rows.drop(self.axes).join(self._binned.lazy(), on="point")
+        names = dict(enumerate(self.points.laws))
+        law = pl.col("law_").replace_strict(names, return_dtype=pl.Enum(self.points.laws))
+        return RunTable(rows.filter(pl.col("link") == 0).with_columns(law=law))
+
+    @again
+    def by_seed(self, metric: str, *axes: str, binned: bool = True) -> pl.DataFrame:
+        """A metric of the bottleneck for each seed, averaged over the axes that are not named: law,
+        those axes, seed and the metric. Points at which it does not apply are left out."""
+        return self.table(metric, binned=binned).values(metric, *axes)
+
+    @again
+    def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
+        """A metric of the bottleneck over some axes: law, those axes, mean, ci95 and seeds.
+
+        Over the other axes it is averaged for each seed, and the interval is Student's t over
+        these averages; NaN for one seed. binned: as `table` has it.
+        """
+        return self.table(metric, binned=binned).cells(metric, *axes)
+
+    @again
+    def best(self, metric: str, *axes: str, more: bool) -> pl.DataFrame:
+        """The law with the best mean at each place of the axes, binned: see `RunTable.best`."""
+        return self.table(metric, binned=True).best(metric, *axes, more=more)
+
+    @property
+    def _binned(self) -> pl.DataFrame:
+        settings = self.points.settings
+        columns = []
+        for key in self.axes:
+            values = settings[key]
+            if values.dtype.is_numeric() and values.n_unique() > MOST_VALUES:
+                part = (values.rank("ordinal") - 1) * PARTS // len(values)
+                columns.append(pl.col(key).median().over(part))
+        return settings.with_columns(columns)
+
+    @again
+    def wide(self, metric: str, least: float, most: int) -> dict[str, int]:
+        """How many seeds each law at each point needs for an interval of `least` of its mean, at
+        most `most`; only those whose interval is too wide now.
+
+        The interval shrinks as one over the root of the seeds; no more than twice as many are
+        asked for at a time, since the deviation of few seeds is itself uncertain.
+        """
+        found = self._joined([metric]).filter(pl.col("link") == 0)
+        grouped = (
+            found.unique(["config", "seed"])
+            .group_by("config")
+            .agg(pl.col(metric).sort_by("seed").alias("values"))
+        )
+        needed = {}
+        for config, values in grouped.sort("config").collect().iter_rows():
+            mean, half = statistics.mean_and_interval(values)
+            if mean != mean or len(values) >= most:
+                continue
+            share = half / abs(mean) if mean else 0.0
+            if half != half or share > least:
+                wanted = 2 if half != half else len(values) * (share / least) ** 2
+                needed[config] = min(
+                    most, 2 * len(values), max(len(values) + 1, round(wanted + 0.5))
+                )
+        return needed

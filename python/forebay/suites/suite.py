@@ -1,0 +1,86 @@
+"""Suites from Python: `forebay.suite`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forebay.base import progress, registries
+from forebay.scenarios import python_laws
+from forebay.suites import running, scenarios
+
+if TYPE_CHECKING:
+    from forebay.base.progress import Progress
+    from forebay.base.quantities import Sets
+    from forebay.scenarios.python_laws import Prototype
+    from forebay.store.store import Store
+    from forebay.suites.results import Suite
+    from forebay.suites.scenarios import Link, Scenario, Settings
+
+#: Stands for every law that there is.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class PlannedSuite:
+    """A suite that has been read and checked: its scenarios with the laws under test."""
+
+    settings: Settings
+    link: Link
+    scenarios: Sequence[Scenario]
+
+    def run(
+        self,
+        threads: int | None = None,
+        watch: Callable[[Progress], None] | None = None,
+        store: Store | None = None,
+    ) -> Suite:
+        """Makes the runs that `store` does not have; see `suite`."""
+        return running.run(self.scenarios, threads, watch or (lambda _: None), store)
+
+
+def planned(
+    name: str,
+    laws: Sequence[str | Prototype] | None = None,
+    only: Sequence[str] | None = None,
+    link: str | None = None,
+    seeds: int | None = None,
+    sets: Sets = (),
+) -> PlannedSuite:
+    """Reads and checks a suite; arguments and errors as of `suite`."""
+    settings = scenarios.find(name)
+    everything = list(laws or ()) == [ALL]
+    chosen = list(registries.laws()) if everything else laws or settings.laws
+    at = settings.link if link is None else scenarios.link(link)
+    read = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
+    made = scenarios.plan(settings, settings.scenarios(only), read, at, seeds, sets)
+    return PlannedSuite(settings, at, made)
+
+
+def suite(
+    name: str,
+    laws: Sequence[str | Prototype] | None = None,
+    only: Sequence[str] | None = None,
+    link: str | None = None,
+    seeds: int | None = None,
+    threads: int | None = None,
+    sets: Sets = (),
+) -> Suite:
+    """Runs every scenario of a suite under every law, and returns its cases and averages.
+
+    name: a suite, such as "rfc7928".
+    laws: names of laws, ["all"], "FILE.py:CLASS", or classes like `forebay.Controller`; the suite's
+        if None.
+    only: names of scenarios to run alone, such as "5-1-friendly"; all if None.
+    link: another link, its rate and its delay one way, such as "50Mbit/s,20ms".
+    seeds: number of seeds, 1 to `seeds`; the suite's if None.
+    threads: threads to run on; all cores if None.
+    sets: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
+
+    An interruption, and a run that fails, stop the others; what had finished is in the result,
+    which says so (`interrupted`, `faults`). Raises `ScenarioError`.
+    """
+    made = planned(name, laws, only, link, seeds, sets)
+    with progress.bar(only_on_terminal=True) as watch:
+        return made.run(threads, watch)

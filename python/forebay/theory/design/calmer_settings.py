@@ -1,0 +1,151 @@
+"""What a design does about an interval that does not suit its link, and advises about a loop that
+amplifies too much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import forebay._native as _native
+from forebay._native import ScenarioError
+from forebay.base import registries
+from forebay.theory.design.designed_law import CalmerSetting, Design, design_once
+from forebay.theory.loop import margins
+from forebay.theory.loop.margins import CALM as CALM
+from forebay.theory.plant.loaded_link import LoadedLink
+
+#: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
+#: away: PI-PD's rule has the same bound.
+LONGEST = 0.25
+#: The share that a design takes instead.
+TAKEN = 0.2
+#: Factors on a goal, nearest first.
+LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
+
+
+def design_at_fitting_interval(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
+    """The design at the law's own interval; at one that suits the RTT where the rule has no gains
+    for the law's own, as with 6.25 ms on a path of 0.1 ms. Raises `ScenarioError`."""
+    try:
+        return design_once(law, link, given)
+    except ScenarioError:
+        own_s = None if "interval" in given else _own_interval_s(law)
+        rtt_s = link.rtt_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps
+        if own_s is None or own_s <= LONGEST * rtt_s:
+            raise
+        try:
+            made = design_once(law, link, {**given, "interval": _taken(law, rtt_s)})
+        except ScenarioError:
+            made = None
+        if made is None or made.loop is None or made.loop.interval_s is None or not made.stable:
+            raise
+        return replace(made, impossible_s=own_s)
+
+
+def with_interval(made: Design, given: Mapping[str, str]) -> Design:
+    """The design at an interval that suits the RTT, where the law's own does not and nobody has
+    asked for it."""
+    loop = made.loop
+    assert loop is not None
+    own_s = _own_interval_s(made.law)
+    if loop.interval_s is None or own_s is None or "interval" in given:
+        return made
+    rtt_s = made.point.rtt_s
+    # A rule that chooses the interval has thought of the RTT; other clocks sample no queue.
+    if abs(loop.interval_s - own_s) > 1e-6 * own_s or own_s <= LONGEST * rtt_s:
+        return made
+    taken = _taken(made.law, rtt_s)
+    try:
+        other = design_once(made.law, made.link, {**given, "interval": taken})
+    except ScenarioError:
+        return made
+    if other.loop is None or peak_of(other) > 0.95 * peak_of(made):
+        return made
+    return replace(other, published=loop)
+
+
+def calmer_setting(made: Design, given: Mapping[str, str]) -> CalmerSetting | None:
+    """None for a loop that is calm."""
+    peak = peak_of(made)
+    if peak <= CALM:
+        return None
+    for key, value in _tried(made, given):
+        settings = {**given, **_interval(made), key: value}
+        try:
+            other = design_once(made.law, _link(made, key, value), settings)
+        except ScenarioError:
+            continue
+        then = peak_of(other, CALM)
+        if then <= CALM and other.loop is not None:
+            return CalmerSetting(peak, key, value, then, other.loop)
+    return CalmerSetting(peak)
+
+
+def _link(made: Design, key: str, value: str) -> LoadedLink:
+    if key != "target":
+        return made.link
+    return replace(made.link, target_pkts=float(value.removesuffix("p")))
+
+
+def _tried(made: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Settings from the nearest on: the goal that slows the law, its other goals, its interval,
+    and the set-point."""
+    model = made.model()
+    values = {name: value for name, value, _ in model.goals}
+    slowed = model.slowed_by
+    if slowed is not None and slowed not in values:
+        values[slowed] = dict(made.params)[slowed]
+    for key in sorted(values, key=lambda key: key != slowed):
+        try:
+            now = float(given.get(key, values[key]))
+        except ValueError:
+            continue
+        for factor in LESS if key == slowed else (*LESS, *MORE):
+            yield key, f"{factor * now:.3g}"
+    if made.loop is not None and made.loop.interval_s is not None:
+        for share in (0.1, 0.05):
+            if share * made.point.rtt_s < 0.9 * made.loop.interval_s:
+                yield "interval", f"{1e3 * share * made.point.rtt_s:.2g}ms"
+    if "target" in dict(made.params):
+        for factor in (1.5, 2.0, 3.0, 4.0):
+            if factor * made.link.target_pkts < 0.9 * made.link.buffer_pkts:
+                yield "target", f"{factor * made.link.target_pkts:.4g}p"
+
+
+def _interval(made: Design) -> dict[str, str]:
+    """The interval of a design that has taken one, to stay."""
+    if made.published is None and made.impossible_s is None:
+        return {}
+    return {"interval": dict(made.params)["interval"]}
+
+
+def peak_of(made: Design, enough: float = math.inf) -> float:
+    """Of |1/(1 + L)|; infinite for a loop that is not stable. Above `enough` it is rough, and many
+    times quicker."""
+    if made.loop is None or not made.loop.stable:
+        return math.inf
+    if math.isfinite(enough):
+        return margins.peak(made.loop.terms, made.loop.grid, enough)
+    return made.loop.peak
+
+
+def _own_interval_s(law: str) -> float | None:
+    spec = _param(law, "interval")
+    if spec is None:
+        return None
+    own = spec["default"]
+    return own if isinstance(own, float) else _native.quantity("interval", own, "time")
+
+
+def _taken(law: str, rtt_s: float) -> str:
+    """A fifth of R, or the least that the law takes."""
+    spec = _param(law, "interval")
+    least_s = 0.0 if spec is None else spec["min"] or 0.0
+    return f"{1e3 * max(TAKEN * rtt_s, least_s):.2g}ms"
+
+
+def _param(law: str, param: str) -> Any:
+    return registries.parameter(law, param) if law in registries.laws() else None

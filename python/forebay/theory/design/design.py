@@ -1,0 +1,64 @@
+"""Designing a law for a link: from what is asked for to the design with its second thoughts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from forebay._native import ScenarioError
+from forebay.base import quantities
+from forebay.theory.design import calmer_settings
+from forebay.theory.design.designed_law import Design
+from forebay.theory.plant.loaded_link import PLAIN, LoadedLink, PerClass
+
+
+def design(
+    law: str,
+    rate: str,
+    flows: PerClass,
+    rtt: PerClass,
+    packet: str = "1000B",
+    target: str | None = None,
+    buffer: str | None = None,
+    sets: Mapping[str, Any] | None = None,
+    l4s_flows: float = 0.0,
+    tcp: PerClass = PLAIN,
+) -> Design:
+    """Designs a law for a link.
+
+    law: its name in `forebay laws`.
+    rate, packet, rtt: such as "15Mbit/s", "500B", "200ms"; rtt is propagation, both ways.
+    target: queue length or queuing delay to hold, such as "175p" or "40ms"; a quarter of the
+        bandwidth-delay product if None.
+        {"target": "175p"} in `sets` asks for the same.
+    buffer: such as "800p"; the bandwidth-delay product, or twice the target if that is more.
+    sets: what the design is asked for ({"beta": 0.3}), and parameters of the law that it leaves
+        alone ({"interval": "10ms"}).
+    l4s_flows: scalable flows beside the classic ones, under a law that couples both.
+    tcp: their sender: "reno" as published, "linux-reno", "cubic", "dctcp" or "prague".
+
+    Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
+    or "20ms,80ms"); one number of flows is divided equally among the classes.
+
+    A law without a design rule is analysed with its parameters as they are. Raises
+    `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
+    neither a design rule nor a linear model.
+    """
+    given = {key: quantities.plain(value) for key, value in (sets or {}).items()}
+    target = _one_target(target, given.pop("target", None))
+    link = LoadedLink.from_texts(rate, packet, flows, rtt, target, buffer, l4s_flows, tcp)
+    made = calmer_settings.design_at_fitting_interval(law, link, given)
+    if made.loop is None:
+        return made
+    made = calmer_settings.with_interval(made, given)
+    return replace(made, advice=calmer_settings.calmer_setting(made, given))
+
+
+def _one_target(option: str | None, param: str | None) -> str | None:
+    """The set-point, which may be given as an option or as a parameter, of any law."""
+    if option is not None and param is not None and option != param:
+        raise ScenarioError(
+            f'--set target: found "{param}" beside --target "{option}", allowed: one of them'
+        )
+    return option if param is None else param

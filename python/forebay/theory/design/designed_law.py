@@ -1,0 +1,466 @@
+"""A law designed for a link: operating point, gains, margins, and a file that runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.base import quantities, registries
+from forebay.base.suggestions import hint
+from forebay.theory.loop import expected_queue as expected
+from forebay.theory.loop import limit_cycle, margins
+from forebay.theory.loop.expected_queue import Expected
+from forebay.theory.loop.limit_cycle import LimitCycle
+from forebay.theory.loop.loop import Loop
+from forebay.theory.loop.margins import CALM, Margins
+from forebay.theory.loop.virtual_queue import RateLoop
+from forebay.theory.plant.ack_clocking import AckClockedEquilibrium, AckClockedPlant
+from forebay.theory.plant.classes_at_rest import CoupledEquilibrium, MixedEquilibrium
+from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
+from forebay.theory.plant.plant import Plant
+from forebay.theory.plant.plants import plant_on
+
+#: A rule is asked for at most so many times more or fewer flows of Reno; and halvings of the
+#: factor between what is calm and what is not.
+FARTHEST, CLOSER = 2.0**12, 5
+
+
+@dataclass(frozen=True)
+class CalmerSetting:
+    """A loop whose |1/(1 + L)| rises above what is calm, and the setting that brings it below.
+
+    peak: as it is. key, value: the setting; None where none of those tried does. then: the peak
+    with it; loop: the loop with it.
+    """
+
+    peak: float
+    key: str | None = None
+    value: str | None = None
+    then: float | None = None
+    loop: Loop | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def phase_deg(self) -> float | None:
+        """The phase margin with the setting."""
+        return None if self.loop is None else self.loop.margins.phase_deg
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "sensitivity_peak": self.peak,
+            "set": self.key and f"{self.key}={self.value}",
+            "sensitivity_peak_then": self.then,
+            "phase_deg_then": self.phase_deg,
+        }
+
+
+@dataclass(frozen=True)
+class Design:
+    """A designed law on its link.
+
+    gains: the designed numbers, under the papers' names.
+    params: the law's parameters, name and value as a text.
+    point: the network at the queue where the law settles.
+    loop: None for laws of rates, which have no loop of queue and probability.
+    published: the same law at the sampling interval that it has by itself, where that is too
+        long for the link's RTT and the design takes another.
+    impossible_s: that interval, where the rule has no gains for it at all.
+    advice: what would make a loop calmer that amplifies too much.
+    classes: both classes at rest, where there are L4S flows; `point` is then that of as many
+        flows of Reno as need the same probability.
+    senders: all of them at rest, where they are not Reno's of one RTT; `point` likewise.
+    """
+
+    law: str
+    link: LoadedLink
+    gains: dict[str, float]
+    params: list[tuple[str, str]]
+    notes: list[str]
+    point: OperatingPoint
+    loop: Loop | None
+    rates: RateLoop | None = None
+    published: Loop | None = None
+    impossible_s: float | None = None
+    advice: CalmerSetting | None = None
+    classes: CoupledEquilibrium | None = None
+    senders: MixedEquilibrium | None = None
+
+    @cached_property
+    def sawtooth(self) -> Loop | None:
+        """The same law with ACKs as the flows' clock and windows in sawteeth, which is nearer to
+        packets than the published plant of `loop`; None where such flows do not settle, for laws
+        of rates, and for flows other than Reno's with one RTT."""
+        if self.loop is None or self.classes is not None or self.senders is not None:
+            return None
+        return AckClockedPlant(self.model()).loop_at(self.link.flows, self.link.rtt_s)
+
+    @cached_property
+    def expected(self) -> Expected | None:
+        """How far TCP's own losses move the queue of `sawtooth`; None where that is none, or not
+        stable."""
+        return None if self.sawtooth is None else expected.expected(self.sawtooth)
+
+    @cached_property
+    def cycle(self) -> LimitCycle | None:
+        """How the queue of `sawtooth` swings where that is not stable."""
+        return None if self.sawtooth is None else limit_cycle.limit_cycle(self.sawtooth)
+
+    @property
+    def queue_pkts(self) -> float:
+        """Where the queue settles."""
+        if self.classes is not None:
+            return self.classes.queue_pkts
+        return self.held_pkts
+
+    @property
+    def window_pkts(self) -> float:
+        """Of a flow; the mean of several classes."""
+        if self.senders is None:
+            return self.point.window_pkts
+        classes = self.senders.classes
+        windows = sum(each.flows * each.window_pkts for each in classes)
+        return windows / sum(each.flows for each in classes)
+
+    @property
+    def held_pkts(self) -> float:
+        """The queuing delay that the law holds, as what the link sends in it."""
+        return self.link.target_pkts if self.loop is None else self.loop.model["queue_pkts"]
+
+    @property
+    def stable(self) -> bool:
+        """By the exact test: every root of the loop decays."""
+        return self._closed.stable
+
+    @property
+    def margins(self) -> Margins | None:
+        return None if self.loop is None else self.loop.margins
+
+    @property
+    def settling_s(self) -> float:
+        """4/|Re s| of the slowest root: 2 % of a disturbance are left."""
+        return self._closed.settling_s
+
+    @property
+    def _closed(self) -> Loop | RateLoop:
+        """The loop of the queue, or of the rates."""
+        closed = self.loop or self.rates
+        assert closed is not None
+        return closed
+
+    def as_json(self) -> dict[str, Any]:
+        """What `forebay design --json` prints; what is not finite is None."""
+        margins = self.margins
+        values: dict[str, Any] = {
+            "law": self.law,
+            "gains": {name: quantities.finite(gain) for name, gain in self.gains.items()},
+            "params": dict(self.params),
+            "operating_point": {
+                "window_pkts": self.window_pkts,
+                "probability": self.point.probability,
+                "rtt_s": self.point.rtt_s,
+                "queue_pkts": self.queue_pkts,
+            },
+            "classes": self.classes and self.classes.as_json(),
+            "senders": self.senders and self.senders.as_json(),
+            "margins": _margins(margins),
+            "crossover_rad_s": margins and quantities.finite(margins.crossover_rad_s),
+            "settling_s": quantities.finite(self.settling_s),
+            "stable": self.stable,
+            "interval_s": self.loop and self.loop.interval_s,
+            "at_published_interval": self.published
+            and {"interval_s": self.published.interval_s, "stable": self.published.stable}
+            | _margins(self.published.margins),
+            "advice": self.advice and self.advice.as_json(),
+            "sawtooth": self._sawtooth_json(),
+        }
+        return values
+
+    def _sawtooth_json(self) -> dict[str, Any] | None:
+        loop = self.sawtooth
+        if loop is None:
+            return None
+        rest = AckClockedEquilibrium.at_probability(loop.point.probability)
+        return {
+            "operating_point": {
+                "window_pkts": rest.window_pkts,
+                "probability": rest.probability,
+                "rtt_s": loop.point.rtt_s,
+                "queue_pkts": loop.model["queue_pkts"],
+            },
+            "margins": _margins(loop.margins),
+            "crossover_rad_s": quantities.finite(loop.margins.crossover_rad_s),
+            "settling_s": quantities.finite(loop.settling_s),
+            "stable": loop.stable,
+            "expected": self.expected and asdict(self.expected),
+            "limit_cycle": self.cycle and asdict(self.cycle),
+        }
+
+    def toml(self) -> str:
+        """A scenario with the designed law, ready for `forebay run`."""
+        title = f"{self.law} designed for {self.link.flows:g} flows"
+        target_pkts = self.queue_pkts
+        return f"# {self.law}.toml\n" + scenario_toml(
+            self.link, self.law, self.params, title, target_pkts
+        )
+
+    def commands(self) -> list[str]:
+        """Command lines that use the gains; the first runs the file of `toml`."""
+        name = f"{self.law}.toml"
+        sets = " ".join(f"--set {key}={value}" for key, value in self.params)
+        link = self.link
+        beside = f"--l4s-flows {link.l4s_flows:g} " if link.l4s_flows else ""
+        few, many = max(1, round(link.flows / 4)), max(2, round(link.flows * 4))
+        more = " ".join(
+            f"--set traffic.{i}.flows={max(1, round(4 * one.flows))}"
+            for i, one in enumerate(link.groups)
+        )
+        commands = [
+            f"forebay run {name}",
+            # A result is not replaced: this one has a place of its own.
+            f"forebay run {name} {more or f'--set traffic.0.flows={many}'} --seeds 5 "
+            f"--out results/{self.law}-{many}",
+        ]
+        if self.loop is not None:
+            rate, rtt = link.rate, f"{_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)}"
+            if len(link.groups) > 1:
+                beside = f"--tcp {link.senders} "
+                few_bps, rtt = round(link.rate_bps / 4), link.rtts
+                rate = f"{quantities.rate(few_bps)}..{quantities.rate(4 * link.rate_bps)}"
+            elif link.groups:
+                beside = f"--tcp {link.senders} "
+            commands.append(
+                f"forebay map {self.law} --rate {rate} --packet {link.packet} "
+                f"--flows {few}..{many} --rtt {rtt} --buffer {link.buffer_pkts}p {beside}{sets}"
+            )
+        return commands
+
+    def model(self) -> LawModel:
+        """The law with its parameters on the link."""
+        return self.link.model(self.law, self.params)
+
+    def among_flows(self) -> Plant:
+        """The same among the link's flows."""
+        return plant_on(self.link, self.law, self.params)
+
+
+def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
+    """A law designed for a link with these goals and parameters, without second thoughts. Raises
+    `ScenarioError`."""
+    names = [name for name, _, _ in link.model(law, []).goals]
+    _check_keys(law, names, given)
+    # What was set by hand stays, even where the rule has its own opinion.
+    by_hand = {key: value for key, value in given.items() if key not in names}
+    params = [*by_hand.items()]
+    if "target" in _params(law):
+        params.append(("target", f"{link.target_pkts:.12g}p"))
+    base, plant = link.model(law, params), plant_on(link, law, params)
+    wanted = _wanted_point(link, plant, base)
+    rule = wanted if plant.published else _as_reno(law, link, tuple(params)) or wanted
+    goals = [(key, value) for key, value in given.items() if key in names]
+    designed = base.design(rule, link.target_pkts, goals)
+    gains, notes, values = (
+        {},
+        ["The law has no design rule: these are its parameters as they are."],
+        {},
+    )
+    if designed is not None:
+        gains, notes, values = designed["gains"], designed["notes"], dict(designed["params"])
+        if not plant.published:
+            notes = [_asked_of_rule(rule, wanted), *notes]
+    shown = list((dict(params) | values | by_hand).items())
+    plant = plant_on(link, law, shown)
+    there = plant.equilibrium(link.flows, link.rtt_s)
+    if there is not None:
+        return Design(
+            law, link, gains, shown, notes, there.point, plant.loop(there),
+            classes=plant.coupled_classes(there), senders=plant.mixed_senders(there),
+        )  # fmt: skip
+    control = link.model(law, shown).rate_control
+    if control is not None and not plant.published:
+        raise ScenarioError(
+            f'--tcp: found "{link.senders}" with {law}, which acts on rates, allowed: reno with '
+            "one RTT"
+        )
+    if control is not None and designed is not None:
+        utilisation, k_p, k_i, k_d = control
+        capacity = base.capacity_pkts_per_s
+        rates = RateLoop(capacity, wanted.flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
+        return Design(law, link, gains, shown, notes, wanted, None, rates)
+    if designed is None and link.model(law, shown).linear(wanted) is None:
+        allowed = [
+            name
+            for name, entry in registries.laws().items()
+            if entry["has_rule"] or entry["modelled"]
+        ]
+        raise ScenarioError(
+            f'law: found "{law}", which has neither a design rule nor a linear model, allowed: '
+            f"{', '.join(allowed)}"
+        )
+    raise ScenarioError(_why_no_equilibrium(law, link, plant))
+
+
+def _wanted_point(link: LoadedLink, plant: Plant, base: LawModel) -> OperatingPoint:
+    """The point at the wanted queue, of as many flows of Reno as need the same probability: design
+    rules know these. Raises `ScenarioError` where that is 1 or more."""
+    flows = plant.reno_flows(link.flows, link.rtt_s, link.target_pkts)
+    capacity = base.capacity_pkts_per_s
+    wanted = OperatingPoint(flows, link.rtt_s + link.target_pkts / capacity, capacity)
+    if wanted.probability < 1:
+        return wanted
+    if not plant.published:
+        raise ScenarioError(
+            f"--flows: found {link.flows:g}, which need a probability of {wanted.probability:.3g}, "
+            "allowed: fewer, so that it is below 1"
+        )
+    most = 2**-0.5 * capacity * wanted.rtt_s
+    if link.l4s_flows:
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} beside {link.flows:g} of --flows, together "
+            f"as {flows:.3g} flows of Reno, allowed: fewer, so that it is at most {most:.3g} "
+            "with this rate, RTT and target"
+        )
+    raise ScenarioError(
+        f"--flows: found {flows:g}, allowed: at most {most:.3g} with this rate, RTT and "
+        "target; with windows below √2 packets no signal slows TCP down enough"
+    )
+
+
+@lru_cache(maxsize=1 << 10)
+def _as_reno(
+    law: str, link: LoadedLink, params: tuple[tuple[str, str], ...]
+) -> OperatingPoint | None:
+    """As how many flows of Reno a design rule sees this link, with the defaults of its goals: as
+    the most with which the loop of the link's own senders stays calm. None for a law that has no
+    rule or does not integrate, whose rule asks for the p at which it rests."""
+    base, per_s = link.model(law, params), link.rate_bps / (8 * link.packet_bytes)
+    rtt_s = link.rtt_s + link.target_pkts / per_s
+    known: dict[float, bool] = {}
+
+    def calm(flows: float) -> bool:
+        if flows not in known:
+            known[flows] = _peak(flows) <= CALM
+        return known[flows]
+
+    def _peak(flows: float) -> float:
+        point = OperatingPoint(flows, rtt_s, per_s)
+        try:
+            made = base.design(point, link.target_pkts, [])
+            assert made is not None
+            values = dict(params) | dict(made["params"]) | dict(params)
+            loop = plant_on(link, law, [*values.items()]).loop_at(link.flows, link.rtt_s)
+        except ScenarioError:
+            return math.inf
+        if loop is None or not loop.stable:
+            return math.inf
+        return margins.peak(loop.terms, loop.grid)
+
+    alike = plant_on(link, law, params).reno_flows(link.flows, link.rtt_s, link.target_pkts)
+    start = OperatingPoint(alike, rtt_s, per_s)
+    model = base.linear(start)
+    if model is None or not model["integrates"] or base.design(start, link.target_pkts, []) is None:
+        return None
+    # More flows of Reno have less gain: the rule then gives the law more.
+    good, bad, step = alike, alike, 2.0
+    while calm(good) and good < FARTHEST * alike:
+        bad = good * step
+        if not calm(bad):
+            break
+        good = bad
+    else:
+        while not calm(good):
+            good, bad = good / step, good
+            if good < alike / FARTHEST:
+                return None
+    for _ in range(CLOSER):
+        middle = math.sqrt(good * bad)
+        good, bad = (middle, bad) if calm(middle) else (good, middle)
+    return OperatingPoint(good, rtt_s, per_s)
+
+
+def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
+    """What a rule for Reno was asked."""
+    if rule is wanted:
+        return (
+            f"The law's rule knows Reno alone: it was asked for {wanted.flows:.3g} flows of Reno, "
+            "which need the same p0. Of those it says:"
+        )
+    return (
+        f"The law's rule knows Reno alone: it was asked for {rule.flows:.3g} flows of Reno, the "
+        f"most with which, by the usual goals, |1/(1 + L)| of the plant here is at most {CALM:g} "
+        f"({wanted.flows:.3g} need the same p0). Of those it says:"
+    )
+
+
+def _why_no_equilibrium(law: str, link: LoadedLink, plant: Plant) -> str:
+    """Why there is no operating point, in one line."""
+    how, queue_pkts, p = plant.settle(link.flows, link.rtt_s)
+    one = link.flows == 1
+    flows = f"{link.flows:g} flow{'' if one else 's'}"
+    need, settle = ("needs", "settles") if one else ("need", "settle")
+    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
+    if how == "small":
+        return (
+            f"--flows: found {link.flows:g}, whose windows would be below the least that "
+            f"{link.senders} keeps{at}, allowed: fewer"
+        )
+    if how == "saturated":
+        return (
+            f"--flows: found {link.flows:g}, which need a probability of {p:.3g}{at}, allowed: "
+            "fewer, so that it is below 1"
+        )
+    if how == "full":
+        return (
+            f'--buffer: found "{link.buffer_pkts}p", which overflows first: {flows} {settle}{at}, '
+            f'allowed: at least "{math.ceil(queue_pkts or 0)}p", fewer flows, or other parameters'
+        )
+    if how == "jump":
+        return (
+            f"law: found {law} with a jump of its probability{at}, past the {p:.3g} that {flows} "
+            f"{need}: it switches to and fro there, allowed: fewer flows, or other parameters"
+        )
+    if how == "empty":
+        return (
+            f"law: found {law} with a probability above the {p:.3g} that {flows} {need}, when the "
+            "queue is empty: the link runs dry, allowed: a lower --target, more flows, or other "
+            "parameters"
+        )
+    return (
+        f"law: found {law} without a linear model at any queue for {flows}, allowed: fewer flows "
+        "or other parameters"
+    )
+
+
+def _params(law: str) -> list[str]:
+    """The law's parameters; none of a law that is not known."""
+    known = registries.laws()
+    return [spec["name"] for spec in known[law]["params"]] if law in known else []
+
+
+def _check_keys(law: str, goals: list[str], given: Mapping[str, str]) -> None:
+    """Raises `ScenarioError` for a key that is neither a goal nor a parameter."""
+    allowed = [*goals, *(name for name in _params(law) if name not in goals)]
+    for key in given:
+        if key not in allowed:
+            raise ScenarioError(
+                f'--set: found "{key}", which {law} does not have, allowed: '
+                f"{', '.join(allowed)}{hint(key, allowed)}"
+            )
+
+
+def _margins(margins: Margins | None) -> dict[str, float | None]:
+    def value(name: str) -> float | None:
+        return None if margins is None else quantities.finite(getattr(margins, name))
+
+    return {
+        "phase_deg": value("phase_deg"),
+        "gain_db": value("gain_db"),
+        "delay_s": value("delay_s"),
+        "sensitivity_peak": value("sensitivity"),
+    }
+
+
+def _scaled(seconds: float, factor: float) -> str:
+    return f"{1e3 * seconds * factor:.4g}ms"

@@ -1,0 +1,372 @@
+"""Numbers of a law for the link that it stands on: the one place where a law that is only named
+gets its gains, set-point and sampling interval. `forebay link`, scenarios with `gains = "auto"` and
+suites ask here.
+
+A law is designed for the fewest flows and the longest RTT of what is expected, where its loop has
+the most gain and the most delay (Hollot et al. 2002, section IV), and is then slowed, or sampled
+more often, until the loop is calm: |1/(1 + L)| at most 2. Given numbers always win.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import forebay._native as _native
+from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.base import quantities, registries
+from forebay.theory.design import calmer_settings
+from forebay.theory.design.design import design
+from forebay.theory.design.designed_law import Design
+from forebay.theory.loop import disturbances
+from forebay.theory.plant.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
+
+#: Fewest long-lived flows that are assumed where nobody says how many there are.
+ASSUMED_FLOWS = 4.0
+#: Least window per flow to design for: below √2 packets no signal slows TCP down, and with fewer
+#: than four there is no fast retransmission.
+LEAST_WINDOW_PKTS = 4.0
+#: Most of the buffer that a set-point takes: the other half is for what it does not hold.
+MOST_OF_BUFFER = 0.5
+#: Buffers without a bound in packets, and very deep ones, hold no more than this many RTTs.
+MOST_RTTS = 50.0
+#: Steps until a loop is calm.
+ROUNDS = 10
+#: A set-point is at least so many standard deviations of the queue above empty.
+ABOVE_EMPTY = 2.5
+#: Largest deviation of the probability, as a share of its mean: one that falls to zero now and
+#: then, and cannot fall below, is higher on average, and the queue below its set-point.
+MOST_NOISE = 0.25
+#: Least share of a goal's default that this asks for: a loop that hardly acts helps nobody.
+SLOWEST = 0.15
+#: Goals that slow a rule down, of laws that name none.
+SLOWING = ("tuning", "beta")
+
+
+@dataclass(frozen=True)
+class OperatingRange:
+    """Where a law stands.
+
+    rtt_s: least and most propagation both ways. flows: fewest and most long-lived ones; None where
+    nobody knows. room_pkts: the buffer, in packets of packet_bytes. one_loop: whether the law
+    controls one queue of all flows. tcp: their sender, as of `forebay design --tcp`.
+    """
+
+    rate_bps: int
+    packet_bytes: int
+    rtt_s: tuple[float, float]
+    room_pkts: float
+    flows: tuple[float, float] | None = None
+    one_loop: bool = True
+    tcp: str = PLAIN
+
+    @property
+    def capacity_pkts_per_s(self) -> float:
+        return self.rate_bps / (8 * self.packet_bytes)
+
+    @property
+    def product_pkts(self) -> float:
+        """Of the capacity and the longest RTT."""
+        return self.capacity_pkts_per_s * self.rtt_s[1]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A law's numbers for its place.
+
+    params: those that were chosen, name and value as a text; given ones are not among them.
+    line: how, in a sentence. flows, target_pkts: what it was designed for; None without a design.
+    """
+
+    law: str
+    params: tuple[tuple[str, str], ...]
+    line: str
+    flows: tuple[float, float] | None = None
+    target_pkts: float | None = None
+    #: of the loop at what it was designed for
+    sensitivity: float | None = None
+    settling_s: float | None = None
+    design: Design | None = field(default=None, repr=False, compare=False)
+
+
+def fit(law: str, place: OperatingRange, given: Mapping[str, Any] | None = None) -> Fitted:
+    """The numbers of a law for its place, with `given` ones as they are.
+
+    Raises `ScenarioError` for an unknown law and a given number that is wrong.
+    """
+    texts = {key: quantities.plain(value) for key, value in (given or {}).items()}
+    return _fit(law, place, tuple(sorted(texts.items())))
+
+
+@lru_cache(maxsize=1 << 14)
+def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) -> Fitted:
+    """A study has each link with several senders."""
+    texts = dict(given)
+    buffer_pkts = place.room_pkts
+    model = LawModel(
+        law, list(texts.items()), place.rate_bps, place.packet_bytes, max(buffer_pkts, 1)
+    )
+    why = "has no design rule" if place.one_loop else "has a loop for each flow"
+    if place.one_loop:
+        try:
+            try:
+                found = _designed(law, place, texts, model)
+            except ScenarioError:
+                # What suits no other sender may suit Reno, whose rule it is.
+                place = replace(place, tcp=PLAIN)
+                found = _designed(law, place, texts, model)
+        except ScenarioError as error:
+            # A given number that no law takes was refused before.
+            found, why = None, f"is not designed ({error})"
+        if found is not None:
+            return found
+    return _scaled(law, place, texts, model, why)
+
+
+# --- with a rule --------------------------------------------------------------------------------
+
+
+def _designed(
+    law: str, place: OperatingRange, given: Mapping[str, str], model: LawModel
+) -> Fitted | None:
+    """By the law's own rule, made calm; None for a law without one."""
+    flows, target = _expected(law, place, given)
+    packets_s = place.capacity_pkts_per_s
+    target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
+    wanted = OperatingPoint(flows[0], place.rtt_s[1] + target_pkts / packets_s, packets_s)
+    if model.design(wanted, target_pkts, []) is None:
+        return None
+    # A design for the whole of a buffer of seconds is one for no buffer.
+    room_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
+    sets = {key: value for key, value in given.items() if key != "target"}
+    goals = {name for name, _, _ in model.goals}
+    # What may still be moved: a set-point that nobody has chosen, nor the law as a delay.
+    free = _own_set_point(law, given) != target
+
+    def made_with(target: str, sets: Mapping[str, str]) -> Design:
+        return design(
+            law,
+            quantities.rate(place.rate_bps),
+            flows[0],
+            quantities.time(place.rtt_s[1]),
+            quantities.size(place.packet_bytes),
+            target,
+            f"{math.floor(room_pkts)}p",
+            sets,
+            tcp=place.tcp,
+        )
+
+    made = made_with(target, sets)
+    for _ in range(ROUNDS):
+        key, value = _calmer(made, sets, free, MOST_OF_BUFFER * room_pkts)
+        if key is None or key in given:
+            break
+        before, made = made, made_with(*(_with(target, sets, key, value)))
+        if not made.stable and before.stable:
+            made = before
+            break
+        target, sets = _with(target, sets, key, value)
+        # Once: a slower loop moves the queue more, which would ask for more again.
+        free = free and key != "target"
+    # A delay that is the law's default follows the rate, if the rate changes.
+    kept = {*given, *goals} | ({"target"} if target == _own_set_point(law, {}) else set())
+    params = tuple((name, value) for name, value in made.params if name not in kept)
+    loop = made.loop
+    peak = None if loop is None else calmer_settings.peak_of(made)
+    peak = quantities.finite(peak)
+    return Fitted(
+        law,
+        params,
+        _line(law, place, flows, params, made, peak),
+        flows,
+        made.queue_pkts,
+        peak,
+        quantities.finite(made.settling_s),
+        made,
+    )
+
+
+def _with(target: str, sets: Mapping[str, str], key: str, value: str) -> tuple[str, dict[str, str]]:
+    if key == "target":
+        return value, dict(sets)
+    return target, {**sets, key: value}
+
+
+def _calmer(
+    made: Design, sets: Mapping[str, str], free: bool, most_pkts: float
+) -> tuple[str | None, str]:
+    """A goal, or the set-point, and another value for it, where the loop is not calm: it
+    amplifies, or TCP's own losses move the probability to zero or the queue to empty."""
+    better = made.advice
+    if better is not None and better.value is not None and (better.key != "target" or free):
+        return better.key, better.value
+    # How far losses move the queue is known of Reno.
+    if made.loop is None or not made.stable or made.senders is not None:
+        return None, ""
+    queue_pkts, share = disturbances.at_constant_load(made.loop)
+    target_pkts = made.link.target_pkts
+    needed_pkts = min(ABOVE_EMPTY * queue_pkts, most_pkts)
+    if free and target_pkts < 0.9 * needed_pkts and "target" in dict(made.params):
+        return "target", f"{_rounded(needed_pkts):g}p"
+    if share > MOST_NOISE:
+        model = made.model()
+        values = {name: value for name, value, _ in model.goals}
+        slowed = model.slowed_by
+        keys = [slowed] if slowed in values else [key for key in SLOWING if key in values]
+        for key in keys:
+            assert key is not None
+            now, slowest = float(sets.get(key, values[key])), SLOWEST * float(values[key])
+            if now > 1.01 * slowest:
+                return key, f"{max(slowest, 0.9 * now * MOST_NOISE / share):.3g}"
+    return None, ""
+
+
+def _expected(
+    law: str, place: OperatingRange, given: Mapping[str, str]
+) -> tuple[tuple[float, float], str]:
+    """Flows to design for, and the set-point as a text.
+
+    The set-point is a quarter of the product of capacity and RTT, at least five packets and what
+    leaves each flow a window of four; a delay that the law has by default stays where it fits.
+    At most half of the buffer, and then for fewer flows, if nobody gave their number.
+    """
+    product_pkts = place.product_pkts
+    most_pkts = MOST_OF_BUFFER * place.room_pkts
+    fewest, most = place.flows or (ASSUMED_FLOWS, ASSUMED_FLOWS)
+
+    def of(flows: float) -> float:
+        least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * flows - product_pkts)
+        return max(1.0, min(max(TARGET_SHARE * product_pkts, least), most_pkts))
+
+    own = _own_set_point(law, given)
+    target = own
+    if target is None:
+        target = f"{_rounded(of(fewest)):g}p"
+    target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
+    if own is not None and "target" not in given:
+        least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * fewest - product_pkts)
+        if not min(least, most_pkts) <= target_pkts <= most_pkts:
+            target = f"{_rounded(of(fewest)):g}p"
+            target_pkts = float(target.removesuffix("p"))
+    if place.flows is None:
+        # An assumption gives way to the link.
+        able = (product_pkts + target_pkts) / LEAST_WINDOW_PKTS
+        fewest = most = max(1.0, min(fewest, math.floor(able)))
+    return (fewest, most), target
+
+
+def _own_set_point(law: str, given: Mapping[str, str]) -> str | None:
+    """The set-point that was given, or a delay that is the law's default; None for a number of
+    packets, which is that of another link."""
+    if "target" in given:
+        text = given["target"]
+        return text if text[-1:].isalpha() else f"{text}p"
+    spec = registries.parameter(law, "target")
+    if spec is None or registries.law(law)["set_point"] != "target":
+        return None
+    default: object = spec["default"]
+    return default if isinstance(default, str) else None
+
+
+def _rounded(packets: float) -> float:
+    return float(round(packets)) if packets >= 2 else round(packets, 2)
+
+
+def _line(
+    law: str,
+    place: OperatingRange,
+    flows: tuple[float, float],
+    params: Sequence[tuple[str, str]],
+    made: Design,
+    peak: float | None,
+) -> str:
+    few, many = flows
+    count = (
+        f"{few:g} flow{'' if many == 1 else 's'}" if few == many else f"{few:g} to {many:g} flows"
+    )
+    if place.flows is None:
+        count = f"{few:g} flow{'' if few == 1 else 's'} or more (assumed)"
+    count += "" if place.tcp == PLAIN else f" of {place.tcp}"
+    rtt = _rtt(place)
+    words = f"{law} designed for {quantities.rate(place.rate_bps)}, {rtt}, {count}: "
+    words += _values(params) or "every number was given"
+    if made.loop is None:
+        return words
+    if peak is None:
+        return words + "; unstable by the linear model"
+    words += f"; S {peak:.2g}"
+    if peak > calmer_settings.CALM:
+        words += ", above 2: expect oscillation"
+    if math.isfinite(made.settling_s):
+        words += f", settles in {made.settling_s:.2g} s"
+    return words
+
+
+# --- without a rule -----------------------------------------------------------------------------
+
+
+def _scaled(
+    law: str, place: OperatingRange, given: Mapping[str, str], model: LawModel, why: str
+) -> Fitted:
+    """The defaults, with what does not fit the link by its authors' advice, and queues that the
+    buffer does not hold in proportion to it."""
+    chosen = {name: text for name, text in model.fitted(place.rtt_s[1]) if name not in given}
+    entry = registries.law(law)
+    queues = {}
+    for spec in entry["params"]:
+        name, default = spec["name"], spec["default"]
+        if spec["unit"] != "p" or name in given or name in chosen:
+            continue
+        text = default if isinstance(default, str) else f"{default:g}p"
+        queues[name] = _native.set_point_pkts(name, text, place.rate_bps, place.packet_bytes)
+    longest = max(queues.values(), default=0.0)
+    if longest > place.room_pkts:
+        share = MOST_OF_BUFFER * place.room_pkts / longest
+        chosen |= {name: f"{share * pkts:.4g}p" for name, pkts in queues.items() if pkts > 0}
+    params = tuple(chosen.items())
+    line = f"{law} {why}; its defaults"
+    if params:
+        line += f", with {_values(params)} for {quantities.rate(place.rate_bps)} and {_rtt(place)}"
+    return Fitted(law, params, line)
+
+
+def _values(params: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={_short(text)}" for name, text in params)
+
+
+def _short(text: str) -> str:
+    parts = re.fullmatch(r"([\d.]+(?:[eE][-+]?\d+)?)([a-zA-Z]*)", text)
+    return text if parts is None else f"{float(parts[1]):.4g}{parts[2]}"
+
+
+def _rtt(place: OperatingRange) -> str:
+    least, most = place.rtt_s
+    if least == most:
+        return quantities.time(most)
+    return f"{quantities.time(least)} to {quantities.time(most)}"
+
+
+# --- in a process of its own --------------------------------------------------------------------
+
+
+def answers(requests: Sequence[Any]) -> list[dict[str, Any]]:
+    """`fit` for each [law, place, given] as JSON has them; {"error": …} for one that is wrong."""
+    found: list[dict[str, Any]] = []
+    for law, place, given in requests:
+        flows = place["flows"]
+        there = {**place, "rtt_s": tuple(place["rtt_s"]), "flows": flows and tuple(flows)}
+        try:
+            found.append(asdict(replace(fit(law, OperatingRange(**there), given), design=None)))
+        except ScenarioError as error:
+            found.append({"error": str(error)})
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(answers(json.load(sys.stdin)), sys.stdout)

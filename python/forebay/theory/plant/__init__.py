@@ -1,0 +1,1 @@
+"""The plant: a link, its flows' windows, and where they settle under a law."""

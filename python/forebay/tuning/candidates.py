@@ -1,0 +1,193 @@
+"""Candidates for a range of links, and the goal that chooses among them.
+
+The file of each law declares its search space: axes, searched in the logarithm, and the parameters
+at a point on them. The search moves only the numbers that the papers' design rules set; the others
+keep their defaults. A law without a linear model has a short list of settings instead; only packets
+can judge them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from forebay._native import ScenarioError, SearchSpace
+from forebay.base import registries
+from forebay.base.registries import baseline
+from forebay.scenarios.builder import Law
+from forebay.tuning import local_models
+from forebay.tuning.ranges import Condition, Ranges
+
+T = TypeVar("T")
+Params = tuple[tuple[str, str], ...]
+
+#: Axes that are a set-point: a queue, or a delay.
+SET_POINTS = ("target", "delay")
+Point = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A goal of the user.
+
+    give_up: largest share of the goodput to give up, anywhere in the range.
+    least: the number to minimise under the worst condition, "delay_p95_s" or "deviation_s".
+    """
+
+    name: str
+    give_up: float
+    least: str
+
+
+GOALS = {
+    goal.name: goal
+    for goal in [
+        Goal("delay", 0.2, "delay_p95_s"),
+        Goal("balance", 0.1, "deviation_s"),
+        Goal("throughput", 0.05, "deviation_s"),
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A law with its parameters.
+
+    origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
+        parameters, "retargeted" for the papers' gains with a tuned set-point.
+    point: on the axes of its space, where it was searched.
+    local: the linear model under each condition; empty for a law without one.
+    keeps: whether it keeps the margins everywhere.
+    share: its set-point as a share of the one that the search gave.
+    """
+
+    law: str
+    label: str
+    params: Params
+    origin: str
+    point: Mapping[str, float] = field(default_factory=dict)
+    local: tuple[local_models.LocalModel | None, ...] = ()
+    keeps: bool = False
+    share: float = 1.0
+
+    @property
+    def table(self) -> Law:
+        """Its [[law]] of a scenario."""
+        return Law(self.law, self.params, self.label)
+
+
+@dataclass(frozen=True)
+class SearchAxis:
+    name: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Space:
+    """The search space of a law: axes, and the parameters at a point on them; no axes where a
+    region takes its place."""
+
+    law: str
+    axes: tuple[SearchAxis, ...]
+    native: SearchSpace
+
+    def params(self, point: Point) -> Params:
+        return _texts(self.native.params(self._values(point)))
+
+    def queue_pkts(self, point: Point, condition: Condition) -> float:  # noqa: ARG002
+        """About where the queue settles."""
+        return self.native.queue_pkts(self._values(point))
+
+    def adapted(self, point: Point, condition: Condition, flows: float) -> Params:
+        """The parameters that the law sets by itself, with this number of flows."""
+        return _texts(self.native.adapted(self._values(point), condition.plain, flows))
+
+    def local(
+        self, point: Point, ranges: Ranges, conditions: Sequence[Condition]
+    ) -> list[local_models.LocalModel | None]:
+        """The linear model of a point under each condition."""
+        fixed = self.params(point)
+
+        def params_at(condition: Condition, flows: float) -> Params:
+            return fixed + self.adapted(point, condition, flows) if self.axes else fixed
+
+        def about(condition: Condition) -> float:
+            return self.queue_pkts(point, condition)
+
+        return local_models.local_models_at(self.law, params_at, about, ranges, conditions)
+
+    def moved(self, point: Point, share: float) -> dict[str, float] | None:
+        """The point with `share` of its set-point; None for a space without an axis of it."""
+        for axis in self.axes:
+            if axis.name in SET_POINTS:
+                return {**point, axis.name: share * point[axis.name]}
+        return None
+
+    def _values(self, point: Point) -> list[float]:
+        return [point[axis.name] for axis in self.axes]
+
+
+def known(laws: Sequence[str]) -> list[str]:
+    """The laws asked for, or all. Raises `ScenarioError` for one that does not exist."""
+    names = list(registries.laws())
+    for law in laws:
+        if law not in names:
+            raise ScenarioError(f'--law: found "{law}", allowed: {", ".join(names)}')
+    return list(dict.fromkeys(laws)) or names
+
+
+def is_coupled(law: str) -> bool:
+    """Whether a law tells classic flows and those of L4S apart."""
+    return law in registries.laws() and registries.law(law)["coupled"]
+
+
+def space(law: str, ranges: Ranges) -> Space | None:
+    """The search space of a law; None for a law without a linear model, and for one that
+    tells these flows from others: its model here is that of classic ones."""
+    if is_coupled(law) and ranges.l4s:
+        return None
+    native = ranges.alike.space(law)
+    if native is None:
+        return None
+    return Space(law, tuple(SearchAxis(*axis) for axis in native.axes), native)
+
+
+def default(law: str) -> Candidate:
+    """A law with the papers' parameters."""
+    label = law if law == baseline()["name"] else f"{law} (papers)"
+    return Candidate(law, label, (), "default")
+
+
+def set_point(candidate: Candidate) -> Params:
+    """The parameter that has its set-point; none of a law of thresholds."""
+    key = registries.law(candidate.law)["set_point"]
+    return tuple((name, value) for name, value in candidate.params if name == key)
+
+
+def retargeted(chosen: Candidate) -> Candidate | None:
+    """The papers' gains with the set-point of a tuned law; None for a law without one."""
+    params = set_point(chosen)
+    if not params or params == chosen.params:
+        return None
+    return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
+
+
+def listed(law: str, ranges: Ranges) -> list[Candidate]:
+    """Settings of a law that only packets can judge; none for a law with a model."""
+    return [
+        Candidate(law, f"{law} {i}", _texts(params), "listed")
+        for i, params in enumerate(_distinct(ranges.native.listed(law)), 1)
+    ]
+
+
+def _distinct(settings: Sequence[T]) -> list[T]:
+    """Those of RTTs that are the same come twice."""
+    return [one for i, one in enumerate(settings) if one not in settings[:i]]
+
+
+def _texts(params: Sequence[tuple[str, float | str]]) -> Params:
+    """Values as a scenario and `--set` have them."""
+    # The space has rounded its numbers: where a small difference matters, to more digits.
+    return tuple((name, it if isinstance(it, str) else f"{it:.15g}") for name, it in params)

@@ -1,0 +1,204 @@
+"""The check: packets at the corners and in the middle, every candidate under the same seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import forebay._native as _native
+from forebay._native import ScenarioError
+from forebay.base.progress import Progress
+from forebay.runs import execution, experiment
+from forebay.runs.experiment import Experiment
+from forebay.scenarios.builder import Dumbbell, Value
+from forebay.theory.plant.senders import SENDERS
+from forebay.tuning.candidates import Candidate
+from forebay.tuning.ranges import Condition, Ranges
+
+if TYPE_CHECKING:
+    from forebay._native import Plan
+    from forebay.store.store import Store
+    from forebay.tuning.local_models import LocalModel
+
+#: Simulated time of a run, and start of the measurement: a law settles before it.
+DURATION_S, MEASURE_S = 60.0, 20.0
+#: Longest run on a recorded link.
+LONGEST_S = 140.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Checked:
+    """A candidate's runs: arrays with a row per condition and a column per seed, nan where missing.
+
+    deviation_s, delay_s: standard deviation and mean of the queuing delay over time.
+    delay_p95_s: 95 % of the packets wait less.
+    goodput: as a share of the link's rate; packets in order only.
+    """
+
+    candidate: Candidate
+    deviation_s: Floats
+    delay_s: Floats
+    delay_p95_s: Floats
+    goodput: Floats
+    utilisation: Floats
+
+    @property
+    def worst(self) -> int:
+        """The place with the largest deviation, over all seeds."""
+        return int(np.argmax(np.nanmean(self.deviation_s, axis=1)))
+
+    @property
+    def worst_s(self) -> Floats:
+        """The largest deviation under any condition, seed by seed."""
+        return np.asarray(self.deviation_s.max(axis=0), float)
+
+    @property
+    def complete(self) -> bool:
+        """Whether some seed ran under every condition."""
+        return bool(np.isfinite(self.deviation_s).any(axis=1).all())
+
+    def worst_of(self, values: Floats) -> float:
+        """The largest mean over the seeds, of any condition."""
+        return float(np.nanmean(values, axis=1).max())
+
+    def relative(self, best: Floats) -> Floats:
+        """Goodput under each condition as a share of `best`, over all seeds."""
+        return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
+
+    def locals(self, places: Sequence[Condition]) -> list[LocalModel | None]:
+        """The model at each place; None on a recorded link, which has no one model."""
+        there = {one.condition: one for one in self.candidate.local if one is not None}
+        return [there.get(place) for place in places]
+
+    def of(self, seeds: slice) -> Checked:
+        """The same with fewer seeds."""
+        return Checked(
+            self.candidate,
+            self.deviation_s[:, seeds],
+            self.delay_s[:, seeds],
+            self.delay_p95_s[:, seeds],
+            self.goodput[:, seeds],
+            self.utilisation[:, seeds],
+        )
+
+
+@dataclass
+class Check:
+    """Runs of several candidates; after an interruption, missing values are nan."""
+
+    checked: list[Checked]
+    interrupted: bool
+    faults: list[str] = field(default_factory=list)
+
+
+def scenario(
+    candidates: Sequence[Candidate], ranges: Ranges, title: str, condition: Condition | None = None
+) -> str:
+    """The scenario of a check as TOML, under one condition or at every corner."""
+    first = condition or ranges.swept[0]
+    sweep = _sweep(ranges) if condition is None else {}
+    fastest_bps = max(place.rate_bps for place in ranges.conditions)
+    if ranges.trace is not None:
+        fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
+    groups = () if ranges.plain else ranges.groups(first)
+    return Dumbbell(
+        title=title,
+        duration_s=duration_s(ranges),
+        measure_from_s=MEASURE_S,
+        rate=first.rate,
+        fastest_bps=fastest_bps,
+        delay_s=ranges.rtts_s[0] / 4,
+        buffer_pkts=ranges.buffer_pkts,
+        flows=first.flows,
+        packet=ranges.packet,
+        rtt=first.rtt,
+        laws=[candidate.table for candidate in candidates],
+        sweep=sweep,
+        groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in groups],
+        rate_trace=None if ranges.trace is None else ranges.trace.path,
+    ).text()
+
+
+def _sweep(ranges: Ranges) -> dict[str, Sequence[Value] | Sequence[Sequence[Value]]]:
+    """Rates, RTTs and numbers of flows, of all classes together."""
+    places, classes = ranges.swept, range(len(ranges.classes))
+    rates: list[Value] = list(dict.fromkeys(place.rate for place in places))
+    if not classes:
+        return {
+            "bottleneck.rate": rates,
+            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in places)),
+            "traffic.0.flows": list(dict.fromkeys(place.flows for place in places)),
+        }
+    rtts = dict.fromkeys(tuple(one.rtt for one in place.classes) for place in places)
+    flows = dict.fromkeys(tuple(round(o.flows) for o in place.classes) for place in places)
+    return {
+        "bottleneck.rate": rates,
+        ", ".join(f"traffic.{i}.rtt" for i in classes): [list(each) for each in rtts],
+        ", ".join(f"traffic.{i}.flows" for i in classes): [list(each) for each in flows],
+    }
+
+
+def duration_s(ranges: Ranges) -> float:
+    """Simulated time of a run: a recorded link is measured for all of its round, up to a limit."""
+    if ranges.trace is None:
+        return DURATION_S
+    return float(min(max(DURATION_S, MEASURE_S + ranges.trace.round_s), LONGEST_S))
+
+
+def runnable(candidate: Candidate, ranges: Ranges) -> str:
+    """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
+    try:
+        _plan(scenario([candidate], ranges, "", ranges.centre or ranges.swept[0]), candidate.label)
+    except ScenarioError as error:
+        return str(error).split(": ", 1)[1]
+    return ""
+
+
+def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
+    # The name of a trace is absolute.
+    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.beside("check.toml"))
+
+
+def check(
+    candidates: Sequence[Candidate],
+    ranges: Ranges,
+    seeds: int,
+    threads: int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    store: Store | None = None,
+) -> Check:
+    """Runs every candidate under every condition with seeds 1 to `seeds`; what `store` has is
+    taken from there.
+
+    Ctrl-C ends the check; it keeps the finished runs.
+    """
+    values = np.full((len(candidates), 5, len(ranges.places), seeds), np.nan)
+    interrupted, faults = False, list[str]()
+    conditions = [None] if ranges.centre is None else [None, ranges.centre]
+    parts = []
+    for condition in conditions:
+        text = scenario(candidates, ranges, "", condition)
+        parts.append(Experiment(_plan(text, "check.toml", seeds), "check.toml", text, ""))
+    for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
+        offset = 0 if conditions[number] is None else len(ranges.swept)
+        for run in made.runs:
+            where = offset + run.point
+            rate_bps = ranges.places[where].rate_bps
+            packet_s, metrics = 8 * ranges.packet_bytes / rate_bps, run.metrics
+            values[run.law, :, where, run.seed - 1] = [
+                metrics["queue_std_pkts"] * packet_s,
+                metrics["queue_mean_pkts"] * packet_s,
+                metrics["delay_p95_s"],
+                metrics["goodput_bps"] / rate_bps,
+                metrics["utilisation"],
+            ]
+        faults += [execution.fault_in_words(parts[number].plan, fault) for fault in made.faults]
+        interrupted = interrupted or made.interrupted
+    checked = [Checked(c, *values[i]) for i, c in enumerate(candidates)]
+    return Check(checked, interrupted, faults)

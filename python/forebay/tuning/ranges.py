@@ -1,0 +1,396 @@
+"""Ranges of rate, RTT and load that a law has to hold over, with their corners and middle."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+import forebay._native as _native
+from forebay._native import Conditions, ScenarioError
+from forebay.base import quantities
+from forebay.scenarios.builder import Group
+from forebay.theory.plant.equilibrium import FlowClasses
+from forebay.theory.plant.loaded_link import (
+    PLAIN,
+    LoadedLink,
+    check_senders,
+    class_count,
+    per_class,
+)
+from forebay.theory.plant.senders import SENDERS, Sender
+from forebay.tuning.recorded_link import RecordedLink
+
+T = TypeVar("T")
+
+#: Most flows of a range: runs with more packets take too long.
+MOST_FLOWS = 100_000
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One link with one load; rtt_s is propagation both ways, without queueing.
+
+    traced: whether the link is a recorded one, with `rate_bps` on average. classes: of the flows,
+    where they have senders or RTTs of their own; rtt_s is then the mean.
+    """
+
+    rate_bps: int
+    rtt_s: float
+    flows: int
+    traced: bool = False
+    classes: tuple[Group, ...] = ()
+
+    @property
+    def plain(self) -> tuple[int, float, int]:
+        return self.rate_bps, self.rtt_s, self.flows
+
+    @property
+    def rate(self) -> str:
+        """As a scenario has it."""
+        return quantities.rate(self.rate_bps)
+
+    @property
+    def rtt(self) -> str:
+        return f"{1e3 * self.rtt_s:.10g}ms"
+
+    def __str__(self) -> str:
+        rate = f"{1e-6 * self.rate_bps:.4g}\N{NO-BREAK SPACE}Mbit/s"
+        rate = f"the trace of {rate}" if self.traced else rate
+        each = dict.fromkeys(one.rtt_s for one in self.classes) or [self.rtt_s]
+        rtt = "/".join(f"{1e3 * one:.4g}" for one in each) + "\N{NO-BREAK SPACE}ms"
+        return f"{rate}, {rtt}, {self.flows}\N{NO-BREAK SPACE}flow{'s' if self.flows != 1 else ''}"
+
+
+@dataclass(frozen=True)
+class ClassRange:
+    """A class of flows over the ranges: its sender, and the ends of its RTT and of its number."""
+
+    tcp: str
+    rtts_s: tuple[float, float]
+    flows: tuple[int, int]
+
+    def at(self, rtt: float, flows: float) -> Group:
+        """From 0 at the low end to 1 at the high one, in the logarithm."""
+        rtt_s = _along(self.rtts_s, rtt)
+        rtt_s = float(f"{rtt_s:.3g}") if 0 < rtt < 1 else rtt_s
+        return Group(self.tcp, round(_along(self.flows, flows)), quantities.time(rtt_s))
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The ranges, each as (least, most), and the settings that all places share.
+
+    trace: a recorded link, whose rates the range has; packets then pass that link. tcp: sender of
+    all flows, by its name in `--tcp`, or of each class. classes: flows with senders or RTTs of
+    their own, none where all are alike; `rtts_s` is then of all, and `flows` their sum.
+    """
+
+    rates_bps: tuple[int, int]
+    rtts_s: tuple[float, float]
+    flows: tuple[int, int]
+    packet: str
+    packet_bytes: float
+    buffer_pkts: int
+    trace: RecordedLink | None = None
+    tcp: str = PLAIN
+    classes: tuple[ClassRange, ...] = ()
+
+    @staticmethod
+    def from_texts(
+        rate: str | None,
+        rtt: str,
+        flows: str,
+        packet: str = "1000B",
+        buffer: str | None = None,
+        trace: str | None = None,
+        tcp: str = PLAIN,
+    ) -> Ranges:
+        """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
+        Classes of flows have commas between them, as in "20ms,80ms" and "cubic,reno"; one number of
+        flows is divided equally.
+
+        buffer: such as "1250p"; the largest bandwidth-delay product if None.
+        trace: a file of a recorded link; the rates are its own where `rate` is None.
+
+        Raises `ScenarioError`.
+        """
+        classes = _classes(rtt, flows, tcp)
+        recorded = None if trace is None else RecordedLink.from_file(trace)
+        if rate is not None:
+            rates_bps = _bounds("--rate", rate, "rate")
+        elif recorded is not None:
+            rates_bps = float(recorded.low_bps), float(recorded.high_bps)
+        else:
+            raise ScenarioError("--rate: found none, allowed: a rate or a range, or --trace")
+        rtts_s = (
+            min(one.rtts_s[0] for one in classes),
+            max(one.rtts_s[1] for one in classes),
+        )
+        packet_bytes = _native.quantity("--packet", packet, "size")
+        if not packet_bytes >= 1:
+            raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
+        most_pkts = rates_bps[1] * rtts_s[1] / (8 * packet_bytes)
+        buffer_pkts = most_pkts if buffer is None else _native.quantity("--buffer", buffer, "queue")
+        if buffer is not None and buffer_pkts < 10:
+            raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
+        return Ranges(
+            (round(rates_bps[0]), round(rates_bps[1])),
+            rtts_s,
+            (sum(one.flows[0] for one in classes), sum(one.flows[1] for one in classes)),
+            packet,
+            packet_bytes,
+            max(10, math.ceil(buffer_pkts)),
+            recorded,
+            ",".join(one.tcp for one in classes)
+            if len({o.tcp for o in classes}) > 1
+            else classes[0].tcp,
+            classes if len(classes) > 1 else (),
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether all flows are those of the published plant."""
+        return self.tcp == PLAIN and not self.classes
+
+    @property
+    def senders(self) -> list[Sender]:
+        """Of all classes."""
+        return [SENDERS[name] for name in self.tcp.split(",")]
+
+    @property
+    def l4s(self) -> bool:
+        """Whether there are flows that live on marks of L4S."""
+        return any(one.ecn == "l4s" for one in self.senders)
+
+    def at(self, rate_bps: float, rtt: float, flows: float) -> Condition:
+        """A condition; rtt and flows from 0 at the low end to 1 at the high one, in the
+        logarithm."""
+        if self.classes:
+            groups = tuple(one.at(rtt, flows) for one in self.classes)
+            number = round(sum(one.flows for one in groups))
+            mean_s = sum(one.flows * one.rtt_s for one in groups) / number
+            return Condition(round(rate_bps), round(mean_s, 6), number, classes=groups)
+        rtt_s = _along(self.rtts_s, rtt)
+        return Condition(round(rate_bps), rtt_s, round(_along(self.flows, flows)))
+
+    @cached_property
+    def corners(self) -> list[Condition]:
+        """Every pair of ends, eight of three ranges; in the order of a scenario's sweep."""
+        return [
+            self.at(rate_bps, rtt, flows)
+            for rate_bps in _distinct(self.rates_bps)
+            for rtt, flows in self._ends()
+        ]
+
+    def _ends(self) -> list[tuple[float, float]]:
+        """Of the RTTs and of the flows, by their places."""
+        spans = self.classes or (ClassRange(self.tcp, self.rtts_s, self.flows),)
+        rtts = [0.0, 1.0] if any(low < high for low, high in (o.rtts_s for o in spans)) else [0.0]
+        flows = [0.0, 1.0] if self.flows[0] < self.flows[1] else [0.0]
+        return list(itertools.product(rtts, flows))
+
+    @property
+    def middle(self) -> Condition:
+        """The geometric means, to three figures."""
+        rate = float(f"{math.sqrt(math.prod(self.rates_bps)):.3g}")
+        found = self.at(rate, 0.5, 0.5)
+        return found if self.classes else replace(found, rtt_s=float(f"{found.rtt_s:.3g}"))
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """The corners, and the middle where it is another condition."""
+        if len(self.corners) == 1:
+            return self.corners
+        return [*self.corners, self.middle]
+
+    @property
+    def places(self) -> list[Condition]:
+        """Where packets run: under every condition; on a recorded link, with every pair of ends of
+        the others, and in their middle."""
+        return [*self.swept, *([] if self.centre is None else [self.centre])]
+
+    @property
+    def swept(self) -> list[Condition]:
+        """The places but the middle, in the order of a scenario's sweep."""
+        if self.trace is None:
+            return self.corners
+        there = (self.at(self.trace.mean_bps, *one) for one in self._ends())
+        return [replace(one, traced=True) for one in there]
+
+    @property
+    def centre(self) -> Condition | None:
+        """The middle, where it is another place."""
+        if len(self.swept) == 1:
+            return None
+        if self.trace is None:
+            return self.middle
+        return replace(self.middle, rate_bps=self.trace.mean_bps, traced=True)
+
+    @cached_property
+    def native(self) -> Conditions:
+        """As the registry of laws takes them."""
+        return Conditions(
+            [condition.plain for condition in self.conditions],
+            self.middle.plain,
+            round(self.packet_bytes),
+            float(self.buffer_pkts),
+        )
+
+    @cached_property
+    def alike(self) -> Conditions:
+        """With as many flows of Reno as need the same probability: gains depend on that, and the
+        axes of a search are made for Reno."""
+        if self.plain:
+            return self.native
+
+        def plain(one: Condition) -> tuple[int, float, int]:
+            flows = self.reno_flows(one, self.native.active_flows(one.plain, 0.0), 0.0)
+            return one.rate_bps, one.rtt_s, max(1, round(flows))
+
+        return Conditions(
+            [plain(one) for one in self.conditions],
+            plain(self.middle),
+            round(self.packet_bytes),
+            float(self.buffer_pkts),
+        )
+
+    def reno_flows(self, at: Condition, flows: float, queue_pkts: float) -> float:
+        """How many flows of Reno need the probability of these with this queue."""
+        if self.plain:
+            return flows
+        groups = self.groups(at)
+        total = sum(one.flows for one in groups)
+        here = FlowClasses(
+            tuple(SENDERS[one.tcp] for one in groups),
+            tuple(one.flows / total for one in groups),
+            tuple(one.rtt_s / at.rtt_s for one in groups),
+            self.capacity_pkts_per_s(at),
+        )
+        queue = np.array([queue_pkts])
+        p = here.probability(np.array([flows]), here.rtts_s(at.rtt_s, queue))
+        return float(here.alike(p, at.rtt_s, queue)[0])
+
+    def groups(self, at: Condition) -> tuple[Group, ...]:
+        """All flows of a place."""
+        return at.classes or (Group(self.tcp, at.flows, at.rtt),)
+
+    def link(self, at: Condition, flows: float) -> LoadedLink:
+        """The place as designs have it, with this many flows."""
+        groups = () if self.plain else self.groups(at)
+        scaled = tuple(replace(one, flows=one.flows * flows / at.flows) for one in groups)
+        return LoadedLink(at.rate, self.packet, flows, at.rtt, 1.0, self.buffer_pkts, groups=scaled)
+
+    def grid(self, points: int) -> list[Condition]:
+        """`points` along each range, evenly in the logarithm."""
+
+        def steps(some: bool) -> list[float]:
+            return [i / (points - 1) for i in range(points)] if some and points > 1 else [0.0]
+
+        ends = self._ends()
+        low, high = self.rates_bps
+        rates = [_along((low, high), share) for share in steps(low < high)]
+        rtts, flows = (steps(len({one[i] for one in ends}) > 1) for i in (0, 1))
+        every = (self.at(rate, rtt, n) for rate, rtt, n in itertools.product(rates, rtts, flows))
+        if self.classes:
+            return list(dict.fromkeys(every))
+        return list(dict.fromkeys(replace(one, rtt_s=round(one.rtt_s, 6)) for one in every))
+
+    def only(self, condition: Condition) -> Ranges:
+        """That condition alone, with the same buffer."""
+        rate_bps, rtt_s, flows = condition.rate_bps, condition.rtt_s, condition.flows
+        classes = tuple(
+            ClassRange(one.tcp, (one.rtt_s,) * 2, (round(one.flows),) * 2)
+            for one in condition.classes
+        )
+        each = [one.rtt_s for one in condition.classes] or [rtt_s]
+        return replace(
+            self,
+            rates_bps=(rate_bps,) * 2,
+            rtts_s=(min(each), max(each)),
+            flows=(flows,) * 2,
+            classes=classes,
+        )
+
+    def capacity_pkts_per_s(self, condition: Condition) -> float:
+        return condition.rate_bps / (8 * self.packet_bytes)
+
+    def __str__(self) -> str:
+        def span(bounds: tuple[float, float], scale: float, unit: str) -> str:
+            texts = [f"{scale * end:.4g}" for end in _distinct(bounds)]
+            return " to ".join(texts) + unit
+
+        each = [span(one.rtts_s, 1e3, "") for one in self.classes]
+        rtts = ", ".join(dict.fromkeys(each)) + " ms" if each else span(self.rtts_s, 1e3, " ms")
+        senders = list(dict.fromkeys(self.tcp.split(",")))
+        return (
+            f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {rtts}, {span(self.flows, 1, ' flows')}"
+            + ("" if senders == [PLAIN] else f" of {' and '.join(senders)}")
+        )
+
+
+def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
+    low, high = quantities.range_ends(key, text)
+    bounds = _native.quantity(key, low, kind), _native.quantity(key, high, kind)
+    _check(key, text, bounds)
+    return bounds
+
+
+def _classes(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
+    """As many as the longest of the lists has, where a list of one is of all."""
+    lists = {
+        key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
+    }
+    size = class_count(lists)
+    check_senders(lists["--tcp"])
+    counts = [_flows(one) for one in lists["--flows"]]
+    if len(counts) < size:
+        low, high = counts[0]
+        if low < size:
+            raise ScenarioError(
+                f'--flows: found "{flows}" for {size} classes, allowed: one for each, or more'
+            )
+        counts = list(zip(_divided(low, size), _divided(high, size), strict=True))
+    bounds = [_bounds("--rtt", one, "time") for one in lists["--rtt"]]
+    rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
+
+    senders, rtts_s = per_class(lists["--tcp"], size), per_class(rtts_s, size)
+    return tuple(
+        ClassRange(*one) for one in zip(senders, rtts_s, per_class(counts, size), strict=True)
+    )
+
+
+def _divided(number: int, parts: int) -> list[int]:
+    return [number // parts + (i < number % parts) for i in range(parts)]
+
+
+def _flows(text: str) -> tuple[int, int]:
+    bounds = []
+    for end in quantities.range_ends("--flows", text):
+        if not end.isdigit() or int(end) > MOST_FLOWS:
+            raise ScenarioError(
+                f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as '
+                "10..400"
+            )
+        bounds.append(int(end))
+    _check("--flows", text, (bounds[0], bounds[1]))
+    return bounds[0], bounds[1]
+
+
+def _along(bounds: tuple[float, float], share: float) -> float:
+    """From 0 at the low end to 1 at the high one, in the logarithm; the ends as they are."""
+    low, high = bounds
+    return high if share == 1 else low * (high / low) ** share
+
+
+def _check(key: str, text: str, bounds: tuple[float, float]) -> None:
+    if not 0 < bounds[0] <= bounds[1]:
+        raise ScenarioError(f'{key}: found "{text}", allowed: from less to more, above zero')
+
+
+def _distinct(bounds: tuple[T, T]) -> list[T]:
+    return list(dict.fromkeys(bounds))

@@ -1,0 +1,1 @@
+"""What only this project needs: generated pages, the site, the atlas."""

@@ -1,0 +1,2 @@
+"""The atlas: which law, where. `python -m tools.atlas DIR` writes its page and its maps from the
+stored runs of `experiments/studies/atlas.toml`."""

@@ -1,0 +1,46 @@
+"""Writes atlas.md and its maps into a folder, from the runs of the store.
+
+python -m tools.atlas docs
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from forebay._native import ScenarioError
+from forebay.store import choice
+from forebay.store.designs import Designs
+from forebay.studies.points import Points
+from tools.atlas import page
+
+SCENARIO = "studies/atlas"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.atlas", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the page goes, and its images/")
+    parser.add_argument("--store", help="where the runs are; results/.store by default")
+    parser.add_argument("--points", metavar="SAMPLE", help='of fewer points: "sobol 64"')
+    given = parser.parse_args()
+    sets = [f"sweep.points={given.points}"] if given.points else []
+    try:
+        store = choice.at(choice.named(given.store) or choice.DEFAULT)
+        points = Points(SCENARIO, sets=sets, kept=Designs(store))
+        written = page.write(points, store, given.folder, _command(given.points))
+    except (ScenarioError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    for path in written:
+        print(path)
+    return 0
+
+
+def _command(sample: str | None) -> str:
+    """What writes the page of this repository."""
+    return f'python -m tools.atlas --points "{sample}" docs' if sample else "make atlas"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""The maps of the atlas: who is best where, and where each law breaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from matplotlib.colors import LogNorm, Normalize, to_rgb
+from matplotlib.patches import Patch, Rectangle
+
+from forebay.figures import parts
+from forebay.figures.plot import Plot, styled
+from forebay.figures.style import COLOURS
+from tools.atlas import places
+from tools.atlas.places import FLOWS, RATE, RTT, Axis, BestInPart
+from tools.atlas.runs import LEAST_S, Runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Laws beyond those with a colour of their own.
+OTHER = "#999999"
+#: How much of a colour is left where the lead may be chance, and elsewhere.
+PALE, FULL = 0.25, 0.7
+IN_A_ROW = 5
+
+#: The maps of the best laws: across, up, and the axis whose thirds have a panel each.
+WINNERS = {
+    "atlas-rate-flows": (RATE, FLOWS, RTT),
+    "atlas-rate-rtt": (RATE, RTT, FLOWS),
+}
+#: Links of which a cell holds as many on average, or the cells are coarser.
+ENOUGH = 6
+Cells = dict[tuple[str, int], dict[tuple[int, int], BestInPart]]
+
+
+def axes_of(runs: Runs, name: str) -> tuple[Axis, Axis, Axis]:
+    """Across, up and by panel: in sixths where there are enough links, else in thirds."""
+    x, y, panel = WINNERS[name]
+    links = runs.points / runs.table["tcp"].n_unique()
+    fine = links >= ENOUGH * (len(x.edges) - 1) * (len(y.edges) - 1) * 3
+    return (x, y, panel) if fine else (x.thirds(), y.thirds(), panel)
+
+
+def cells(runs: Runs, x: Axis, y: Axis, panel: Axis) -> Cells:
+    """The best law of each cell, by sender and third of the axis that has the panels."""
+    return {
+        (str(tcp), third): {
+            at: places.best(rows) for at, rows in places.grid(of_third, x, y).items()
+        }
+        for (tcp,), of_tcp in runs.table.group_by("tcp", maintain_order=True)
+        for third, of_third in places.parts(of_tcp, panel.thirds())
+    }
+
+
+def colours(maps: dict[str, Cells]) -> dict[str, str]:
+    """A colour for each of the laws that are best most often, over all maps."""
+    count = Counter(
+        one.law
+        for some in maps.values()
+        for panel in some.values()
+        for one in panel.values()
+        if one.law is not None
+    )
+    # Of laws that are best as often the name decides, so that the same runs give the same colours.
+    first = sorted(count, key=lambda law: (-count[law], law))
+    return dict(zip(first, COLOURS[:6], strict=False))
+
+
+@styled
+def winners(found: Cells, x: Axis, y: Axis, panel: Axis, colour: dict[str, str]) -> Plot:
+    """A row of panels for each sender; each cell names the best law."""
+    senders = list(dict.fromkeys(tcp for tcp, _ in found))
+    bands = panel.thirds()
+    figure = Plot(figsize=(11.5, 3.4 * len(senders) + 0.5), layout="constrained")
+    grid = figure.subplots(len(senders), 3, squeeze=False, sharex=True, sharey=True)
+    for i, tcp in enumerate(senders):
+        for j in range(3):
+            axes: Axes = grid[i, j]
+            axes.set_title(f"{tcp}, {bands.part(j)}")
+            for at, one in found.get((tcp, j), {}).items():
+                _cell(axes, at, one, colour)
+            _ticks(axes, x, y)
+    parts.label_all(figure, f"{x.title} [{x.unit}]", _label(y))
+    used = {one.law for panel_ in found.values() for one in panel_.values()}
+    handles = [Patch(color=_shade(c, FULL), label=law) for law, c in colour.items() if law in used]
+    if used - {None, *colour}:
+        handles.append(Patch(color=_shade(OTHER, FULL), label="another law"))
+    pale = _shade(COLOURS[0], PALE)
+    handles.append(Patch(color=pale, label="pale: not alone, with + how many"))
+    figure.legend(handles=handles, loc="outside upper right", ncols=8)
+    return figure
+
+
+def _cell(axes: Axes, at: tuple[int, int], one: BestInPart, colour: dict[str, str]) -> None:
+    if one.law is None:
+        return
+    shade = _shade(colour.get(one.law, OTHER), PALE if one.alike else FULL)
+    axes.add_patch(Rectangle(at, 1, 1, facecolor=shade, edgecolor="white", linewidth=1))
+    text = f"{one.law}\n+{len(one.alike)}" if one.alike else one.law
+    axes.text(at[0] + 0.5, at[1] + 0.5, text, ha="center", va="center", fontsize=6.5)
+
+
+def _shade(colour: str, strength: float) -> tuple[float, float, float]:
+    """The colour on white; as a colour of its own, so that a legend shows the same."""
+    r, g, b = (1 - strength * (1 - part) for part in to_rgb(colour))
+    return r, g, b
+
+
+def _label(axis: Axis) -> str:
+    return axis.title if axis.unit == axis.title else f"{axis.title} [{axis.unit}]"
+
+
+def _ticks(axes: Axes, x: Axis, y: Axis, every: int = 1) -> None:
+    axes.set_xlim(0, len(x.edges) - 1)
+    axes.set_ylim(0, len(y.edges) - 1)
+    axes.set_xticks(range(0, len(x.edges), every), [x.number(e) for e in x.edges[::every]])
+    axes.set_yticks(range(0, len(y.edges), every), [y.number(e) for e in y.edges[::every]])
+    axes.grid(visible=False)
+
+
+def _mean_kept(rows: pl.DataFrame) -> float:
+    return 100 * float(np.mean(rows["kept"].to_numpy()))
+
+
+def _mean_delay(rows: pl.DataFrame) -> float:
+    """Geometric, in ms."""
+    delays = np.maximum(rows["delay_p95_s"].to_numpy(), LEAST_S)
+    return 1e3 * float(np.exp(np.mean(np.log(delays))))
+
+
+def breaks(runs: Runs) -> Plot:
+    """How much of the best goodput each law keeps; half of it and less look alike."""
+    label = "goodput [% of the best law's]"
+    return _of_laws(
+        runs, _mean_kept, Normalize(50, 100), label, "cividis", [50, 60, 70, 80, 90, 100]
+    )
+
+
+def delays(runs: Runs) -> Plot:
+    """How long packets wait under each law."""
+    label = "delay, 95th percentile [ms]"
+    # Bright is good here as in the other map.
+    return _of_laws(
+        runs, _mean_delay, LogNorm(1, 200), label, "cividis_r", [1, 3, 10, 30, 100, 200]
+    )
+
+
+@styled
+def _of_laws(
+    runs: Runs,
+    value: Callable[[pl.DataFrame], float],
+    norm: Any,
+    label: str,
+    colours: str,
+    ticks: list[int],
+) -> Plot:
+    """A map of rate and flows for each law, over round trips and senders."""
+    figure, panels = parts.small_multiples(
+        len(runs.laws), IN_A_ROW, 10, 1.75, more=0.6, sharex=True
+    )
+    tables = []
+    for law in runs.laws:
+        table = np.full((len(FLOWS.edges) - 1, len(RATE.edges) - 1), np.nan)
+        of_law = runs.table.filter(pl.col("law") == law)
+        for (i, j), rows in places.grid(of_law, RATE, FLOWS).items():
+            table[j, i] = value(rows)
+        tables.append(table)
+    bar = parts.heat_maps(
+        figure,
+        panels,
+        tables,
+        runs.laws,
+        norm=norm,
+        label=label,
+        places=lambda axes: _ticks(axes, RATE, FLOWS, every=2),
+        colours=colours,
+        shrink=0.6,
+    )
+    bar.set_ticks(ticks, labels=[f"{tick}" for tick in ticks], minor=False)
+    bar.ax.minorticks_off()
+    parts.label_all(figure, "rate [Mbit/s]", "flows")
+    return figure

@@ -1,0 +1,327 @@
+"""The page of the atlas."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from forebay._native import RESULTS_VERSION
+from forebay.base.publication import publish
+from forebay.pages.templates import markdown as page_markdown
+from forebay.runs.steady_state import FULL, MISSED
+from forebay.store.store import Store
+from forebay.studies.effects import effects
+from forebay.studies.points import Points
+from forebay.studies.study import Study
+from tools.atlas import maps, places
+from tools.atlas.places import FLOWS, RATE, RTT, WINDOW, Axis
+from tools.atlas.runs import AXES, KEEPS_UP, LEAST_S, METRICS, Runs
+
+#: A law is near the best one where packets wait at most this many times as long.
+NEAR = 2.0
+#: Laws that are named in a list of those alike; the others are counted.
+NAMED = 3
+#: Packets: with less no fast retransmission mends a loss, and a signal hardly slows TCP down.
+SMALL = 4.0
+#: A law that keeps up at a smaller share of the places is named as one that does not.
+MOSTLY = 0.5
+IMAGES = "images"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line of the first table: a part of the range of windows under a sender."""
+
+    window: str
+    tcp: str
+    links: int
+    law: str
+    alike: str
+    delay: str
+    drops: str
+    behind: str
+    single: str
+
+
+def write(points: Points, store: Store, folder: Path, command: str) -> list[Path]:
+    """Writes atlas.md and its maps into `folder`, and returns them. `command` does it again.
+    Raises `ValueError` where the store has no run of it."""
+    from tools.atlas.runs import read
+
+    runs = read(points, store)
+    axes = {name: maps.axes_of(runs, name) for name in maps.WINNERS}
+    found = {name: maps.cells(runs, *of) for name, of in axes.items()}
+    colours = maps.colours(found)
+    figures = {name: maps.winners(found[name], *of, colours) for name, of in axes.items()}
+    figures |= {"atlas-goodput": maps.breaks(runs), "atlas-delay": maps.delays(runs)}
+    drawn = {f"{name}.png": figure.png() for name, figure in figures.items()}
+    text = markdown(runs, Study(points, store, 1), found, command)
+    return [*publish(folder, {"atlas.md": text}), *publish(folder / IMAGES, drawn)]
+
+
+def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: str) -> str:
+    """The text of the page; `command` writes it."""
+    near = places.near(runs.table, NEAR).sort("near", "law", descending=[True, False])
+    single = near.filter(~pl.col("law").is_in(runs.per_flow))
+    every = [one for some in found.values() for panel in some.values() for one in panel.values()]
+    seen = [one for one in every if one.law is not None]
+    return page_markdown(
+        "atlas.md.j2",
+        runs=runs,
+        results=RESULTS_VERSION,
+        wanted=study.points.configs,
+        sobol=study.points.samples,
+        partial=runs.points < len(study.points),
+        command=command,
+        points=len(study.points),
+        keeps_up=_percent(KEEPS_UP),
+        near_factor=f"{NEAR:g}",
+        least_ms=f"{1e3 * LEAST_S:g}",
+        full=_percent(FULL),
+        missed=_percent(MISSED),
+        all_round=_leaders(near),
+        all_round_single=_leaders(single) if single["law"][0] != near["law"][0] else [],
+        parts=_parts(runs),
+        alone=_percent(sum(not one.alike for one in seen) / len(seen)) if seen else "",
+        cells=len(seen),
+        laws=_laws(runs, near),
+        windows=[_window(WINDOW, i) for i in range(len(WINDOW.edges) - 1)],
+        idle=_by_window(runs, pl.col("utilisation") < FULL, runs.laws),
+        missing=_by_window(runs, pl.col("missed"), runs.integrating),
+        matter=(matter := _matter(study)),
+        most=_most(matter, study),
+        delay_axes=[f"delay: {name}" for name in _axes(study)],
+        use_axes=[f"use: {name}" for name in _axes(study)],
+        shares=_shares(runs),
+        per_cell=round(sum(one.points for one in seen) / len(seen)) if seen else 0,
+        measured=f"{study.points.part([0]).plan.points[0].duration_s:g} s",
+        late=_late(study),
+        same=_same(runs),
+        cpu_h=f"{runs.cpu_s / 3600:.2g}",
+        two_cores=f"{runs.cpu_s / 120:.0f}",
+        rate=_ends(RATE),
+        rtt=_ends(RTT),
+        flows=_ends(FLOWS),
+    )
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Something else that a reader may want, and who gives it."""
+
+    what: str
+    text: str
+
+
+def _shares(runs: Runs) -> list[Wish]:
+    """Fairness, use of the link and few losses, of the laws that keep up at most places."""
+    means = runs.table.group_by("law", maintain_order=True).agg(
+        pl.col("jain").mean(), (pl.col("kept") >= KEEPS_UP).mean().alias("up")
+    )
+    jain = means.sort("jain", "law", descending=[True, False]).select("law", "jain").rows()
+    own = [(law, value) for law, value in jain if law not in runs.per_flow]
+    up = means.sort("up", "law", descending=[True, False]).select("law", "up").rows()
+
+    small = (
+        runs.table.filter(pl.col("window_pkts") < SMALL)
+        .group_by("law", maintain_order=True)
+        .agg(pl.col("drop_rate").median(), pl.col("delay_p95_s").median())
+        .sort("drop_rate", "law")
+        .head(NAMED)
+    )
+
+    def few(values: list[tuple[str, float]], text: Callable[[float], str]) -> str:
+        return ", ".join(f"{law} ({text(value)})" for law, value in values[:NAMED])
+
+    def index(value: float) -> str:
+        return f"{value:.3f}"
+
+    return [
+        Wish(
+            "Equal shares",
+            f"by the mean of Jain's index {few(jain, index)}; with one queue for all flows "
+            f"{few(own, index)}",
+        ),
+        Wish(
+            "All of the link", f"{few(up, _percent)} keep up at the most places, whatever the wait"
+        ),
+        Wish(
+            f"Few drops where windows are below {SMALL:g} packets",
+            ", ".join(
+                f"{law} ({100 * drops:.0f} % and a wait of {_ms(delay)} ms)"
+                for law, drops, delay in small.rows()
+            )
+            + "; medians",
+        ),
+        *(
+            [
+                Wish(
+                    "Links left idle",
+                    f"{few(idle, _percent)} keep up at less than half of the places",
+                )
+            ]
+            if (idle := [(law, share) for law, share in reversed(up) if share < MOSTLY])
+            else []
+        ),
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _ends(axis: Axis) -> str:
+    return f"{axis.number(axis.edges[0])} to {axis.number(axis.edges[-1])} {axis.unit}"
+
+
+def _window(axis: Axis, index: int) -> str:
+    low, high = axis.edges[index : index + 2]
+    if low == 0:
+        return f"below {high:g}"
+    return f"above {low:g}" if high == float("inf") else f"{low:g} to {high:g}"
+
+
+def _leaders(near: pl.DataFrame) -> list[tuple[str, str]]:
+    """The laws that are near the best one most often, and how often."""
+    return [(str(law), _percent(share)) for law, share in near.select("law", "near").head(3).rows()]
+
+
+def _parts(runs: Runs) -> list[Part]:
+    single = [law for law in runs.laws if law not in runs.per_flow]
+    found = []
+    for i, rows in places.parts(runs.table, WINDOW):
+        for (tcp,), of_tcp in rows.group_by("tcp", maintain_order=True):
+            one = places.best(of_tcp)
+            if one.law is None:
+                continue
+            drops = float(of_tcp.filter(pl.col("law") == one.law)["drop_rate"].median() or 0.0)  # type: ignore[arg-type]
+            own = places.best(of_tcp, single)
+            found.append(
+                Part(
+                    _window(WINDOW, i),
+                    str(tcp),
+                    one.points,
+                    one.law,
+                    _list(one.alike),
+                    _ms(one.delay_s),
+                    f"{100 * drops:.2g} %",
+                    f"{one.behind} ({_ms(one.behind_s)} ms)" if one.behind else "–",
+                    f"{own.law} ({_ms(own.delay_s)} ms)",
+                )
+            )
+    return found
+
+
+def _list(laws: tuple[str, ...]) -> str:
+    more = len(laws) - NAMED
+    return ", ".join([*laws[:NAMED], *([f"{more} more"] if more > 0 else [])]) or "–"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g}"
+
+
+def _laws(runs: Runs, near: pl.DataFrame) -> list[list[str]]:
+    """The table of laws, from the one that is near the best most often."""
+    rows = []
+    for law, kept_up, share, is_best in near.select("law", "kept_up", "near", "best").rows():
+        of_law = runs.table.filter(pl.col("law") == law)
+        median = {
+            name: float(of_law[name].median() or 0.0)  # type: ignore[arg-type]
+            for name in ("delay_p95_s", "goodput", "jain", "drop_rate")
+        }
+        rows.append(
+            [
+                str(law) + ("\\*" if law in runs.designed else ""),
+                *(f"{100 * one:.0f}" for one in (share, is_best, kept_up)),
+                _ms(median["delay_p95_s"]),
+                f"{100 * median['goodput']:.1f}",
+                f"{median['jain']:.3f}",
+                f"{100 * median['drop_rate']:.2g}",
+                str(runs.failed.get(str(law), 0)),
+            ]
+        )
+    return rows
+
+
+def _by_window(runs: Runs, what: pl.Expr, laws: list[str]) -> list[list[str]]:
+    """For each law the share of points at which something is so, in all and by window."""
+    parts = dict(places.parts(runs.table, WINDOW))
+    rows = []
+    for law in laws:
+        shares = [_share(runs.table, law, what)]
+        for i in range(len(WINDOW.edges) - 1):
+            shares.append(_share(parts[i], law, what) if i in parts else "–")
+        rows.append([law, *shares])
+    return rows
+
+
+def _share(table: pl.DataFrame, law: str, what: pl.Expr) -> str:
+    found = table.filter(pl.col("law") == law).select(what.alias("so"))["so"].drop_nulls()
+    return f"{100 * found.sum() / len(found):.0f}" if len(found) else "–"
+
+
+def _axes(study: Study) -> list[str]:
+    return [AXES[key].split("_")[0] for key in study.axes]
+
+
+def _matter(study: Study) -> list[list[str]]:
+    """A row for each law: the first index of each axis, on the delay and on the goodput."""
+    metrics = ("delay_p95_s", "utilisation")
+    found = {
+        metric: {(one.law, one.axis): one.first for one in effects(study, metric)}
+        for metric in metrics
+    }
+    return [
+        [
+            law,
+            *(
+                f"{found[metric][law, axis]:.2f}" if (law, axis) in found[metric] else "–"
+                for metric in metrics
+                for axis in study.axes
+            ),
+        ]
+        for law in study.points.laws
+    ]
+
+
+def _most(matter: list[list[str]], study: Study) -> str:
+    """For how many laws each axis explains most of the delay."""
+    names = _axes(study)
+    count: dict[str, int] = {}
+    for _, *values in matter:
+        known = {n: float(v) for n, v in zip(names, values, strict=False) if v != "–"}
+        if known:
+            largest = max(known, key=lambda name: known[name])
+            count[largest] = count.get(largest, 0) + 1
+    order = sorted(count, key=lambda name: -count[name])
+    return ", ".join(f"{name} for {count[name]} laws" for name in order)
+
+
+def _same(runs: Runs) -> list[tuple[str, str]]:
+    """Pairs of laws that did the same to the bit at every point."""
+    found = {
+        law: runs.table.filter(pl.col("law") == law).select("point", *METRICS) for law in runs.laws
+    }
+    return [(a, b) for a, b in itertools.combinations(runs.laws, 2) if found[a].equals(found[b])]
+
+
+def _late(study: Study) -> list[str]:
+    """Laws that begin to tune themselves when the run has ended."""
+    plan = study.points.part([0]).plan
+    duration_s = plan.points[0].duration_s
+    return [
+        law.label
+        for law in plan.points[0].laws
+        if _seconds(dict(law.params).get("tune_after", 0.0)) >= duration_s
+    ]
+
+
+def _seconds(value: object) -> float:
+    from forebay import _native
+
+    return _native.quantity("tune_after", value, "time") if isinstance(value, str) else float(value)  # type: ignore[arg-type]

@@ -1,0 +1,146 @@
+"""Parts of the map, and the law that is best in each.
+
+Best is a short wait without an idle link: of the laws that keep up, the one with the shortest 95th
+percentile of the queuing delay. In a part of the map the delays of its points are compared as
+logarithms, law by law at the same point, since a law's delay spans three decades over them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from forebay.runs.table import RunTable
+from tools.atlas.runs import KEEPS_UP, LEAST_S
+
+#: Fewest points of which a part of the map says anything.
+FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column of the table, cut at `edges`, in the base unit."""
+
+    column: str
+    title: str
+    unit: str
+    #: a value times `scale` is in `unit`
+    scale: float
+    edges: tuple[float, ...]
+
+    def part(self, index: int) -> str:
+        low, high = self.edges[index : index + 2]
+        return f"{self.number(low)} to {self.number(high)} {self.unit}".rstrip()
+
+    def number(self, value: float) -> str:
+        return (
+            f"{value * self.scale:.2g}" if value * self.scale < 100 else f"{value * self.scale:.0f}"
+        )
+
+    def thirds(self) -> Axis:
+        """The same in three parts."""
+        step = (len(self.edges) - 1) // 3
+        return Axis(self.column, self.title, self.unit, self.scale, self.edges[::step])
+
+    def index(self, values: pl.Series) -> np.ndarray:
+        """The part of each value; the ends belong to the outer ones."""
+        found = np.searchsorted(self.edges[1:-1], values.to_numpy(), side="right")
+        return np.asarray(found, dtype=np.int64)
+
+
+def _log(low: float, high: float, parts: int) -> tuple[float, ...]:
+    return tuple(float(edge) for edge in np.geomspace(low, high, parts + 1))
+
+
+RATE = Axis("rate_bps", "rate", "Mbit/s", 1e-6, _log(1e6, 1e9, 6))
+RTT = Axis("rtt_s", "round trip", "ms", 1e3, _log(5e-3, 0.3, 6))
+FLOWS = Axis("flows", "flows", "flows", 1, _log(1, 1000, 6))
+#: Window of each flow that fills the link and no queue: below about four packets no law can ask
+#: for less (RFC 5681 section 3.2 needs three duplicate ACKs).
+WINDOW = Axis(
+    "window_pkts", "window", "packets", 1, (0.0, 1.0, 4.0, 16.0, 64.0, 256.0, float("inf"))
+)
+
+
+@dataclass(frozen=True)
+class BestInPart:
+    """The best law of a part of the map. law: None where too few points are there.
+
+    alike: laws over which its lead may be chance, by `forebay.base.statistics.best` over the
+    points, in the order of their delays. delay_s: geometric mean. behind: the next law that is
+    worse beyond chance.
+    """
+
+    law: str | None
+    points: int
+    alike: tuple[str, ...] = ()
+    delay_s: float = float("nan")
+    kept: float = float("nan")
+    behind: str = ""
+    behind_s: float = float("nan")
+
+
+def best(table: pl.DataFrame, laws: Sequence[str] | None = None) -> BestInPart:
+    """Of the rows of a part of the map."""
+    if laws is not None:
+        table = table.filter(pl.col("law").is_in(list(laws)))
+    points = table["point"].n_unique()
+    if points < FEWEST:
+        return BestInPart(None, points)
+    kept = dict(table.group_by("law").agg(pl.col("kept").mean()).iter_rows())
+    # Where no law keeps up at all points, the one that does best.
+    least = min(KEEPS_UP, max(kept.values()))
+    delays = RunTable(
+        table.with_columns(log_delay=pl.col("delay_p95_s").clip(lower_bound=LEAST_S).log()),
+        replicate="point",
+    )
+    found = delays.best_of("log_delay", [law for law in kept if kept[law] >= least], more=False)
+    assert found is not None
+    return BestInPart(
+        found.law,
+        points,
+        tuple(found.ties),
+        math.exp(found.means[found.law]),
+        kept[found.law],
+        found.behind or "",
+        math.exp(found.means[found.behind]) if found.behind else math.nan,
+    )
+
+
+def grid(table: pl.DataFrame, x: Axis, y: Axis) -> dict[tuple[int, int], pl.DataFrame]:
+    """The rows of each cell, by its place along x and y."""
+    placed = table.with_columns(
+        pl.Series("x_", x.index(table[x.column])), pl.Series("y_", y.index(table[y.column]))
+    )
+    return {
+        (int(i), int(j)): rows for (i, j), rows in placed.group_by("x_", "y_", maintain_order=True)
+    }
+
+
+def parts(table: pl.DataFrame, axis: Axis) -> list[tuple[int, pl.DataFrame]]:
+    """The rows of each part of an axis that has any."""
+    places = pl.Series("x_", axis.index(table[axis.column]))
+    return [
+        (i, table.filter(places == i)) for i in range(len(axis.edges) - 1) if (places == i).any()
+    ]
+
+
+def near(table: pl.DataFrame, factor: float) -> pl.DataFrame:
+    """For each law: `kept_up`, the share of points at which it keeps up, `near`, at which its delay
+    is then at most `factor` of the shortest of the laws that keep up, and `best`, at which no
+    law's is shorter."""
+    delay = pl.col("delay_p95_s").clip(lower_bound=LEAST_S)
+    up = pl.col("kept") >= KEEPS_UP
+    judged = table.with_columns(delay.alias("delay"), up.alias("up")).with_columns(
+        pl.when("up").then("delay").min().over("point").alias("shortest")
+    )
+    ratio = pl.col("delay") / pl.col("shortest")
+    return judged.group_by("law", maintain_order=True).agg(
+        pl.col("up").mean().alias("kept_up"),
+        (pl.col("up") & (ratio <= factor)).mean().alias("near"),
+        (pl.col("up") & (ratio <= 1)).mean().alias("best"),
+    )

@@ -1,0 +1,171 @@
+"""Two versions of Forebay side by side: what each command prints, and every number of its pages.
+
+    python -m tools.compare_versions OTHER
+
+runs the same commands in this checkout and in OTHER, each with its own built module (`make run`
+builds it), and names every difference. It is for changes that must move no number: exit status 1
+says that some did. Times and addresses of files differ from run to run and are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+ROOT = Path(__file__).parents[1]
+SHORT = ("--set", "duration=8s", "--set", 'measure=["3s", "8s"]', "--set", "at=[]")
+
+#: Commands whose output is compared; what one writes to OUT is compared, too.
+COMMANDS: list[tuple[str, ...]] = [
+    ("laws", "--json"),
+    ("queues", "--json"),
+    ("schema",),
+    ("experiments", "--json"),
+    ("explain", "target"),
+    ("cite", "pi-pd/load"),
+    ("run", "pi-pd/load", "--seeds", "2", "--json", *SHORT),
+    ("run", "pi-pd/load", "--seeds", "3", "--out", "OUT", *SHORT),
+    ("run", "pd-red/constant", "--seeds", "1", "--json", *SHORT),
+    ("run", "e-avq/two-bottlenecks-q2", "--seeds", "1", "--json"),
+    ("run", "rfc7928/9-1-mix", "--law", "fq-codel", "--law", "dualpi2", "--seeds", "1", "--json"),
+    ("run", "arrivals/uplink", "--seeds", "1", "--json"),
+    ("suite", "rfc7928", "--scenario", "7-1-web", "--law", "pi-pd", "--law", "fq-codel",
+     "--seeds", "2", "--out", "OUT"),
+    ("suite", "rfc7928", "--scenario", "5-1-friendly", "--law", "pie", "--law", "codel",
+     "--seeds", "2", "--json"),
+    ("fluid", "fluid/load-step", "--law", "pi", "--json"),
+    ("fluid", "fluid/load-step", "--compare", "--law", "red", "--seeds", "1", "--json"),
+    *(
+        ("design", law, "--rate", rate, "--flows", flows, "--rtt", rtt, "--tcp", tcp, "--json")
+        for law, tcp in [("pi", "reno"), ("red", "cubic"), ("pie", "cubic"), ("pi2", "dctcp"),
+                         ("pi-pd", "reno"), ("rem", "linux-reno"), ("stpi", "reno")]
+        for rate, flows, rtt in [("15Mbit/s", "60", "200ms"), ("100Mbit/s", "30", "40ms")]
+    ),
+    ("design", "pi", "--rate", "5..50Mbit/s", "--flows", "10..80", "--rtt", "40..200ms", "--json"),
+    ("design", "dualpi2", "--rate", "50Mbit/s", "--flows", "10", "--rtt", "30ms", "--l4s-flows",
+     "5", "--json"),
+    ("design", "pi", "--rate", "50Mbit/s", "--flows", "10,20", "--rtt", "20ms,80ms", "--json"),
+    ("map", "pi", "--rate", "15Mbit/s", "--flows", "10..300", "--rtt", "20..400ms", "--points",
+     "30", "--simulate", "2", "--json"),
+    ("map", "red", "--rate", "15Mbit/s", "--flows", "10..300", "--rtt", "20..400ms", "--points",
+     "30", "--simulate", "0", "--tcp", "cubic", "--json"),
+    ("tune", "--rate", "20Mbit/s", "--rtt", "100ms", "--flows", "5..10", "--law", "pi", "--seeds",
+     "2", "--json"),
+    ("replay", "pd-red", "--seeds", "1", "--json"),
+]  # fmt: skip
+
+#: Keys and lines that tell of time or of the machine.
+UNSTEADY = ("user_cpu_s", "elapsed_s", "file", "command", "forebay")
+TOLD_TIME = re.compile(r"\b(in|took|of) [\d.]+ (s|min)\b|CPU|/tmp/\S+")
+#: Relative difference that rounding of another order of sums may make.
+ROUNDING = 1e-9
+
+
+class Text(HTMLParser):
+    """The words of a page, without its scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.skipped = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:  # noqa: ARG002
+        self.skipped += tag in ("script", "style", "svg")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.skipped -= tag in ("script", "style", "svg")
+
+    def handle_data(self, data: str) -> None:
+        if not self.skipped:
+            self.words += data.split()
+
+
+def output(checkout: Path, command: tuple[str, ...]) -> dict[str, Any]:
+    """What a command prints, its exit status, and what it writes, by file."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["out" if word == "OUT" else word for word in command]
+        environment = os.environ | {
+            "PYTHONPATH": str(checkout / "python"),
+            "FOREBAY_STORE": f"{folder}/store",
+            "COLUMNS": "120",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "forebay.cli", *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        found: dict[str, Any] = {"status": done.returncode, "stderr": lines(done.stderr)}
+        found["stdout"] = [parsed(line) for line in lines(done.stdout)]
+        out = Path(folder) / "out"
+        for file in sorted(out.rglob("*")) if out.exists() else ():
+            name = str(file.relative_to(out))
+            if file.suffix == ".json":
+                found[name] = parsed(file.read_text())
+            elif file.suffix == ".html":
+                page = Text()
+                page.feed(file.read_text())
+                found[name] = page.words
+            elif file.is_file():
+                found[name] = "there"
+    return found
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not TOLD_TIME.search(line)]
+
+
+def parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    """Each place in which two values differ, with both."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            if key not in UNSTEADY:
+                yield from differences(old.get(key), new.get(key), f"{where}/{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from differences(a, b, f"{where}/{i}")
+    elif isinstance(old, float | int) and isinstance(new, float | int):
+        if abs(old - new) > ROUNDING * max(abs(old), abs(new)):
+            yield f"{where}: {old} -> {new}"
+    elif old != new:
+        yield f"{where}: {str(old)[:90]} -> {str(new)[:90]}"
+
+
+def main(
+    other: Annotated[Path, typer.Argument(help="The checkout of the other version.")],
+    only: Annotated[str, typer.Option(help="Only commands with this in them.")] = "",
+    most: Annotated[int, typer.Option(help="Differences that are shown of a command.")] = 5,
+) -> None:
+    chosen = [command for command in COMMANDS if only in " ".join(command)]
+    same = 0
+    for command in chosen:
+        found = list(differences(output(other, command), output(ROOT, command)))
+        same += not found
+        print(f"{'same' if not found else f'{len(found)} differ'}: forebay {' '.join(command)}")
+        for line in found[:most]:
+            print(f"    {line}")
+    print(f"{same} of {len(chosen)} commands give the same")
+    raise typer.Exit(same < len(chosen))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,19 @@
+"""Writes every page into the folder named on the command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tools.docs import pages
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    for name, text in pages().items():
+        (folder / name).write_text(text)
+        print(folder / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""What is in every Parquet file: its rows, and its columns with their units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forebay.pages.tables import markdown_table
+
+#: A column: name, unit, meaning.
+Column = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class File:
+    """A table of a result."""
+
+    name: str
+    #: What a row stands for.
+    row: str
+    columns: Sequence[Column]
+    #: What else there is to say.
+    more: str = ""
+
+
+TRAFFIC: Column = ("traffic", "", "index of the `[[traffic]]`, from 0")
+CLASS: Column = ("class", "", "name of the class")
+DELAYS: list[Column] = [
+    ("delay_s", "s", "upper end of the bin"),
+    ("packets", "packets", "how many waited so long, within `measure`"),
+]
+
+#: In each file of `forebay run` and `forebay link`.
+KEYS: list[Column] = [
+    ("law", "", "label of the law"),
+    ("point", "", "label of the point of the sweep; empty without a sweep"),
+    ("seed", "", "seed of the run"),
+    ("link", "", "name of the link"),
+]
+
+#: Inner values that laws and queues report: name, unit, meaning. A law has some of them.
+REPORTED: list[Column] = [
+    ("p", "1", "probability to signal a packet"),
+    (
+        "in_flight_pkts",
+        "packets",
+        "with `windows = true`: of a mean flow of `ftp`, at the bottleneck",
+    ),
+    ("p_root", "1", "`pi2`, `dualpi2`: its root, which the controller moves"),
+    ("p_coupled", "1", "`dualpi2`: the coupled probability of the L4S queue"),
+    ("average", "packets", "RED's kind: average queue"),
+    ("max_p", "1", "RED's kind: probability at `max_th`"),
+    ("capacity_pkts_per_s", "packets/s", "`stpi`, `stred`: estimate of the link's rate"),
+    (
+        "load",
+        "1",
+        "`stpi`, `stred`: estimate of N/(RC): flows, of the packets that they have under way",
+    ),
+    ("flows", "flows", "`stpi`, `stred`: estimate of the number of flows"),
+    ("price", "1", "`rem`: the price"),
+    ("virtual_queue_bytes", "bytes", "`avq`, `e-avq`: backlog of the virtual queue"),
+    ("virtual_capacity_bps", "bit/s", "`avq`, `e-avq`: rate of the virtual queue"),
+    ("arrival_bps", "bit/s", "`e-avq`: rate of arrivals"),
+    ("gain", "1", "`e-avq`: gain of its neuron"),
+    ("w_1", "1", "`e-avq`: weight of the error"),
+    ("w_2", "1", "`e-avq`: weight of its change"),
+    ("w_3", "1", "`e-avq`: weight of the change's change"),
+    ("delay", "s", "`codel`, `pie`: the law's own reading of the queuing delay"),
+    ("count", "packets", "`codel`, `cobalt`: signals since it began to signal"),
+    ("signalling", "0 or 1", "`codel`, `cobalt`: whether it signals"),
+    ("busy_queues", "queues", "`fq`: queues with packets"),
+    ("new_queues", "queues", "`fq`: queues in the list of new ones"),
+    ("low_packets", "packets", "`dualpi2`: backlog of the L4S queue"),
+    ("sparse_queues", "queues", "`cake`: flows that are sparse"),
+    ("bulk_queues", "queues", "`cake`: flows that are bulk"),
+]
+
+SAMPLES: list[Column] = [
+    ("time_s", "s", "end of the interval of `sample`"),
+    ("queue_pkts", "packets", "backlog at that time"),
+    ("queue_bytes", "bytes", "backlog at that time"),
+    ("arrivals", "packets", "that came in the interval, dropped ones among them"),
+    ("early_drops", "packets", "dropped as a signal of the law"),
+    ("forced_drops", "packets", "dropped outright by the law or the queue"),
+    ("overflow_drops", "packets", "dropped because the buffer was full"),
+    ("marks", "packets", "CE-marked"),
+    ("departed_bytes", "bytes", "that left in the interval"),
+    ("capacity_bits", "bit", "that the link could have carried in the interval"),
+]
+
+#: Of `forebay run` and `forebay link`; `metrics` and `classes` have the metrics too.
+FILES = [
+    File("metrics", "a run and link", [], "a column for each key of the sweep, and each metric"),
+    File(
+        "samples",
+        "an interval of `sample`, at a link",
+        SAMPLES,
+        "what the law and its queue report of themselves, below",
+    ),
+    File("delays", "a bin of the queuing delay, at a link", DELAYS),
+    File(
+        "flows",
+        "a flow, at a link that it crosses",
+        [TRAFFIC, ("goodput_bps", "bit/s", "in-order data of the flow, within `measure`")],
+    ),
+    File("classes", "a class of a queue", [CLASS], "each metric of a class, above"),
+    File("class_delays", "a class and a bin of its queuing delay", [CLASS, *DELAYS]),
+    File(
+        "transfers",
+        "a transfer that was done within `measure`",
+        [
+            TRAFFIC,
+            ("packets", "packets", "size of the transfer"),
+            ("took_s", "s", "from the SYN to the last ACK"),
+        ],
+    ),
+    File(
+        "goodput",
+        "an interval, and a flow or a quantile over flows",
+        [
+            ("time_s", "s", "end of the interval"),
+            TRAFFIC,
+            ("flow", "", "index of the flow, from 0, in traffic of up to 20 flows; else null"),
+            ("quantile", "1", "share of the flows that got less, in larger traffic; else null"),
+            ("goodput_bps", "bit/s", "in-order data in the interval"),
+        ],
+    ),
+]
+
+#: Of `forebay validate`.
+VALIDATE = [
+    File(
+        "metrics",
+        "a run",
+        [
+            ("scenario", "", "file of the scenario"),
+            ("side", "", "`simulated` or `real`"),
+            *KEYS[:3],
+            ("void", "", "whether the machine was late, so that the run does not count"),
+        ],
+        "each metric, and `short_goodput_bps`, the goodput of the short transfers, in bit/s",
+    ),
+    File(
+        "delays",
+        "a run and a bin of its queuing delay",
+        [
+            ("scenario", "", "file of the scenario"),
+            ("side", "", "`simulated` or `real`"),
+            *KEYS[:2],
+            ("run", "", "number of the run, from 1"),
+            *DELAYS,
+        ],
+    ),
+]
+
+#: Of `forebay map`.
+MAP = File(
+    "map",
+    "a cell of the map",
+    [
+        ("flows", "flows", "number of flows"),
+        ("rtt_s", "s", "RTT; where `--rate` is a range, `rate_bps` in bit/s"),
+        ("gain_margin_db", "dB", "gain margin; null where there is no equilibrium"),
+        ("stable", "", "whether the loop is stable; null where there is no equilibrium"),
+        ("rest", "", "where the queue rests"),
+    ],
+)
+
+
+def sections() -> str:
+    """The part of the page of metrics that is about files."""
+    return HEAD.format(keys=_columns(KEYS)) + "\n".join(
+        [
+            *(_section(file) for file in FILES),
+            "### What laws report\n\nColumns of `samples.parquet`; null under a law that has no "
+            f"such value.\n\n{_columns(REPORTED)}",
+            VALIDATE_HEAD,
+            *(_section(file, " of `forebay validate`") for file in VALIDATE),
+            _section(MAP, " of `forebay map`"),
+        ]
+    )
+
+
+def _section(file: File, of: str = "") -> str:
+    more = f"\n{'And' if file.columns else 'It has'} {file.more}.\n" if file.more else ""
+    columns = f"\n{_columns(file.columns)}" if file.columns else ""
+    return f"### `{file.name}.parquet`{of}\n\nA row for {file.row}.\n{columns}{more}"
+
+
+def _columns(columns: Sequence[Column]) -> str:
+    rows = ([f"`{name}`", unit, meaning] for name, unit, meaning in columns)
+    return markdown_table(["column", "unit", "meaning"], rows)
+
+
+HEAD = """
+## Tables
+
+Parquet, in the folder of `--out` of `forebay run` and `forebay link`. Numbers are in the unit of
+their column: shares of 1, not percent. `classes`, `class_delays`, `transfers` and `goodput` are
+written where they have rows. In each file a row begins with
+
+{keys}
+"""
+
+VALIDATE_HEAD = """\
+### Of other commands
+
+These do not begin with the columns above.
+"""

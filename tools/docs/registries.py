@@ -1,0 +1,66 @@
+"""The pages of the laws and of the queue disciplines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from forebay import _native
+from forebay.pages.tables import bounds, markdown_table
+
+if TYPE_CHECKING:
+    from forebay._native import RegistryEntry
+
+
+def _sections(entries: Iterable[RegistryEntry]) -> str:
+    """A section for each entry of a registry, with its parameters."""
+    sections = [
+        f"## `{law['name']}`\n\n{law['title']}.\n\nSource: {law['source']}.\n\n"
+        + (
+            markdown_table(
+                ["parameter", "unit", "default", "range", "meaning"],
+                (
+                    [
+                        f"`{p['name']}`",
+                        p["unit"],
+                        p["default_text"],
+                        bounds(p["min"], p["max"]),
+                        p["doc"],
+                    ]
+                    for p in law["params"]
+                ),
+            )
+            if law["params"]
+            else "It has no parameters.\n"
+        )
+        for law in entries
+    ]
+    return "\n".join(sections)
+
+
+def laws() -> str:
+    """The laws."""
+    head = (
+        "# The laws\n\n"
+        "Written from the declarations by `make docs`; `forebay laws` prints the same.\n"
+        "A range is in the unit of its row; `p` is packets. To *signal* a packet is to mark it\n"
+        "where it is ECN-capable and its queue marks, and to drop it elsewhere.\n"
+        "[new-law.md](new-law.md) tells how to add a law, [references.md](references.md) has the\n"
+        "sources in full.\n\n"
+    )
+    return head + _sections(_native.laws())
+
+
+def queues() -> str:
+    """The queue disciplines."""
+    head = (
+        "# The queue disciplines\n\n"
+        "Written from the declarations by `make docs`; `forebay queues` prints the same.\n\n"
+        "A discipline holds the packets of a queue, and acts on the verdicts of its laws. A law "
+        "names\n"
+        "its discipline in a [scenario](scenario.md), and `fifo` is the default:\n\n"
+        '```toml\n[[law]]\nkind  = "pi"\n'
+        'queue = "priority"                       # or { kind = "priority", dscp = 46 }\n```\n\n'
+        "[new-queue.md](new-queue.md) tells how to add a discipline.\n\n"
+    )
+    return head + _sections(_native.queues())

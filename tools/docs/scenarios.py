@@ -1,0 +1,300 @@
+"""The page of the scenario file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forebay import _native
+from forebay.pages.tables import bounds, markdown_table
+from tools.docs import examples
+
+if TYPE_CHECKING:
+    from forebay._native import KeyInfo
+
+
+SCENARIO = """\
+# The scenario file
+
+Written from the declarations by `make docs`. `forebay schema` prints a JSON Schema for
+editors. A range is in seconds, bit/s, bytes or packets, as the key has it.
+
+A whole scenario: three loads of one link under two laws.
+
+```toml
+# loads.toml
+duration = "20s"
+
+[bottleneck]
+rate   = "10Mbit/s"
+buffer = "200p"
+
+[[traffic]]
+kind  = "ftp"
+flows = 10
+rtt   = ["40ms", "80ms"]
+
+[[law]]
+kind   = "pi"
+target = "50p"
+
+[[law]]
+kind = "droptail"
+
+[sweep]
+"traffic.ftp.flows" = [5, 10, 20]
+```
+
+```console
+$ forebay run loads.toml --seeds 2
+```
+
+"""
+
+#: Text after the keys of a section.
+MORE = {
+    "link": examples.LINK,
+    **{f"traffic ({kind})": text for kind, text in examples.TRAFFIC.items()},
+    "law": """\
+All other keys are parameters of the law: [laws.md](laws.md). [queues.md](queues.md) lists the
+queues.
+""",
+    "at": """\
+```toml
+[[at]]
+time = "10s"
+set  = { "bottleneck.rate" = "5Mbit/s", "traffic.ftp.flows" = 20 }
+```
+""",
+}
+
+SWEEP = """\
+## `[sweep]`
+
+Each line has a key and a list of its values. Every combination of values is a point. Every law runs
+at every point with every seed.
+
+```toml
+[sweep]
+"bottleneck.rate"                  = ["10Mbit/s", "20Mbit/s"]
+"traffic.ftp.flows, law.pi.target" = [[5, "30p"], [10, "50p"], [20, "80p"]]
+```
+
+That is six points. To change keys together, write them in one line with commas between them, and
+give each point a list with one value per key.
+
+Keys are paths, as in `--set` and `[[at]]`:
+
+| path | key |
+| --- | --- |
+| `duration` | at the top |
+| `bottleneck.rate` | of the bottleneck |
+| `link.N.buffer` | of a `[[link]]` |
+| `traffic.N.flows` | of a `[[traffic]]` |
+| `law.N.target` | of a `[[law]]` |
+
+N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label,
+the kind is the label: "ftp", and "ftp 2" for a second one.
+
+Keys that name the experiment cannot be swept: `title`, `source` and `seeds` at the top, `name`,
+`kind` and `label` elsewhere. `--set` replaces the sweep of its key. There are at most 10,000
+points.
+
+A range stands for a list:
+
+| range | its values |
+| --- | --- |
+| `"1..100Mbit/s log 7"` | seven, each the same factor from the next |
+| `"20..300ms lin 4"` | four, each the same distance from the next |
+| `"1..1000 log 7"` | whole numbers, since both ends are; "1.0..1000 log 7" has others |
+
+A unit belongs to both ends where the first has none. Values between the ends have four figures.
+Ranges without a number of steps are sampled together:
+
+```toml
+[sweep]
+points            = "sobol 256 seed 1"      # or "latin 100"
+"bottleneck.rate" = "1..100Mbit/s log"
+"traffic.0.rtt"   = "20..300ms"
+```
+
+That is 256 points: a scrambled Sobol sequence, whose number is a power of 2, or a Latin hypercube
+(`scipy.stats.qmc`). Lists in the same sweep are crossed with the sample, which varies fastest; what
+is drawn twice is one point. `--set sweep.points="sobol 8"` draws another number, and a key that
+`--set` fixes is drawn no more. Of sweeps with more points than 10,000 [`forebay study`](studies.md)
+makes the runs.
+"""
+
+SENDERS = """
+## Senders
+
+Values of `tcp`:
+
+{table}
+The first three follow ns-2.35, clock ticks included; [fidelity.md](fidelity.md) compares them with
+its runs.
+
+The senders of Linux follow `net/ipv4` of the kernel; [reality.md](reality.md) compares them with
+real flows:
+
+- **Losses**: RACK and tail loss probes (RFC 8985) find them, also losses of retransmissions.
+- **The window** is in whole packets. After a loss or a mark it falls to its threshold over a round
+  trip, by PRR (RFC 9937, formerly RFC 6937). It grows by packets acknowledged, with delayed ACKs or
+  without, and only where it limited the sender (RFC 7661).
+- **Timeouts**: every ACK gives a sample (RFC 7323). `min_rto` is the least value of the deviation's
+  term, so a timeout is never shorter than the smoothed RTT plus `min_rto`. After a timeout, F-RTO
+  (RFC 5682) checks whether it came too early; then follows slow start from one packet.
+- **CUBIC** keeps 717/1024 of its window on a loss. Its Reno-friendly window grows by 8/15 of a
+  packet per round trip at any size (RFC 9438, section 4.3, has 1 above the last maximum). HyStart
+  ends slow start when the round trip has risen or ACKs come in a train.
+- **Segments** of several packets wait for up to an ACK until they are whole, as with TSO.
+
+They leave out undo by DSACK and timestamps, the restart after idle and auto-tuned receive windows.
+For the receiver of Linux, set `delayed_ack = true`, `ack_delay = "40ms"` and `quick_acks = 16`;
+`header = "52B"` is the size of its packets' headers.
+
+"dctcp", "bbr", "bbr3", "prague" and "ledbat++" have the recovery of Linux. "dctcp" and "prague"
+read counts of marked packets, with `ecn = true` as with `"l4s"`; Prague is meant for `"l4s"`.
+"bbr" paces at the greatest delivery rate of ten round trips and answers no loss; "bbr3" bounds
+what is in flight by the loss that it sees. The BBRs do not answer marks. "ledbat++" keeps the
+queuing delay below 60 ms and gives way to all others. With `"l4s"`, every other sender treats new
+marks in the count as an echo, once per round trip.
+
+With `pacing = true` a sender spreads its segments: after the first ten packets they leave at twice
+the window per smoothed round trip in slow start, and at 1.2 times it afterwards, as with
+`net.ipv4.tcp_pacing_ss_ratio` and `tcp_pacing_ca_ratio`. BBR and Prague always pace, at rates of
+their own. Linux's senders send at least two packets at a time unless `gso = false`, ns-2's one.
+[new-sender.md](new-sender.md) tells how to add a sender.
+"""
+
+
+def scenario() -> str:
+    """A section for each part of a scenario file, with its keys."""
+    keys: dict[str, list[KeyInfo]] = {}
+    declared = _native.keys()
+    for key in declared:
+        keys.setdefault(key["section"], []).append(key)
+    shared = _shared(keys)
+    sections = []
+    for name in sorted(keys, key=_place):
+        sections.append(_section(_title(name), keys[name], shared, name, MORE.get(name, "")))
+        if name == "traffic":
+            sections += [
+                _section(one.title, one.keys, [], name, "")
+                for one in shared
+                if one.title.startswith(_title(name))
+            ]
+    senders = markdown_table(
+        ["`tcp`", "recovery", "growth"],
+        ([f'"{it["name"]}"', it["recovery"], it["growth"]] for it in _native.senders()),
+    )
+    return SCENARIO + "\n".join([*sections, SWEEP]) + SENDERS.format(table=senders)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Keys that several parts of a file have alike; the page has them once."""
+
+    #: The section that has them.
+    title: str
+    keys: list[KeyInfo]
+    #: The parts that refer to it.
+    parts: frozenset[str]
+
+
+def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
+    """Keys of the bottleneck in links, of all flows, of all TCP senders, and of their sizes."""
+    like: dict[frozenset[str], list[KeyInfo]] = {}
+    for key in (key for of_part in keys.values() for key in of_part):
+        parts = frozenset(part for part in keys if any(_alike(key, it) for it in keys[part]))
+        if not any(_alike(key, it) for it in like.setdefault(parts, [])):
+            like[parts].append(key)
+
+    def of(title: str, wanted: Callable[[frozenset[str]], bool], parts: Iterable[str]) -> Shared:
+        found = [key for those, some in like.items() if wanted(those) for key in some]
+        return Shared(title, found, frozenset(parts))
+
+    def having(name: str) -> frozenset[str]:
+        return frozenset(part for part in keys if any(key["name"] == name for key in keys[part]))
+
+    of_links = frozenset({"bottleneck", "link"})
+    # Arrivals have a label, too, and no number of flows.
+    flows = having("flows")
+    return [
+        of(_title("bottleneck"), lambda those: those == of_links, {"link"}),
+        of("`[[traffic]]`: keys of all flows", lambda those: those >= flows, flows),
+        of("`[[traffic]]`: keys of TCP", lambda those: those == having("tcp"), having("tcp")),
+        of(
+            "`[[traffic]]`: keys of sizes",
+            lambda those: those == having("shape"),
+            having("shape"),
+        ),
+    ]
+
+
+def _alike(one: KeyInfo, other: KeyInfo) -> bool:
+    return {**one, "section": ""} == {**other, "section": ""}
+
+
+def _section(title: str, keys: list[KeyInfo], shared: list[Shared], part: str, more: str) -> str:
+    """Its table of keys, and where it has more keys."""
+    others = [one for one in shared if part in one.parts]
+    known = [key for one in others for key in one.keys]
+    own = [key for key in keys if not any(_alike(key, it) for it in known)]
+    rows = [
+        [
+            f"`{key['name']}`",
+            "required" if key["required"] else (key["default"] or ""),
+            key["allowed"],
+            bounds(key["min"], key["max"]),
+            key["doc"],
+        ]
+        # `kind` comes first: it decides the other keys.
+        for key in sorted(own, key=lambda key: key["name"] != "kind")
+    ]
+    body = markdown_table(["key", "default", "allowed", "range", "meaning"], rows) if rows else ""
+    also = [
+        f"[{_plain(one.title)}](#{_anchor(one.title)})"
+        + (f": {_names(one.keys)}" if part == "link" else "")
+        for one in others
+    ]
+    refers = f"{'And the' if rows else 'The'} keys of {_listed(also)}.\n" if also else ""
+    return f"## {title}\n\n" + "\n".join(text for text in (body, refers, more) if text)
+
+
+def _names(keys: list[KeyInfo]) -> str:
+    return ", ".join(f"`{key['name']}`" for key in keys)
+
+
+def _plain(title: str) -> str:
+    """What a link to a section says."""
+    return title.partition(": keys of ")[2] or title
+
+
+def _anchor(title: str) -> str:
+    """As pages on the web make it of a heading."""
+    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -_")
+    return kept.replace(" ", "-")
+
+
+def _listed(texts: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+#: Parts of a scenario as a reader meets them.
+ORDER = ["", "bottleneck", "link", "traffic", "law", "at"]
+
+
+def _place(name: str) -> tuple[int, bool]:
+    """Where a section stands; the keys of every traffic before those of one kind."""
+    part, _, kind = name.partition(" ")
+    return ORDER.index(part), bool(kind)
+
+
+def _title(name: str) -> str:
+    part, _, kind = name.partition(" ")
+    if not part:
+        return "At the top"
+    title = f"`[{part}]`" if part == "bottleneck" else f"`[[{part}]]`"
+    return f'{title} of `kind = "{kind.strip("()")}"`' if kind else title

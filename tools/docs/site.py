@@ -1,0 +1,225 @@
+"""The documentation as a site: `make site` writes it into `site/`.
+
+The pages are those of the repository, where they stand, so that their links serve on a forge as
+well. They are copied beside each other, with the pages that are written from declarations; MkDocs
+with the theme Material makes the site of them (docs/decisions/010). What a page links to, such as a
+source file, is copied as text.
+
+    python -m tools.docs.site [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tools.docs import commands, python
+
+ROOT = Path(__file__).parents[2]
+#: Of the pages that only the site has, each from the declarations.
+GENERATED = {"docs/cli.md": commands.page, "docs/python.md": python.page}
+#: Pages outside docs/.
+HOME = "README.md"
+OUTSIDE = [HOME, "ARCHITECTURE.md", "CHANGELOG.md"]
+
+#: Sections of the site and what is in them, in order: a page, or all of a folder. A page that is
+#: not there is left out, and one that is in no section comes last.
+SECTIONS: dict[str, list[str]] = {
+    "Start": ["docs/install.md", "docs/tutorials/"],
+    "How to": [
+        *("docs/howto/", "docs/studio.md", "docs/notebook.md", "docs/studies.md", "docs/link.md"),
+        *("docs/tune.md", "docs/arrivals.md", "docs/prototypes.md", "docs/new-law.md"),
+        *("docs/new-queue.md", "docs/new-sender.md", "docs/new-measure.md", "docs/gym.md"),
+        "docs/capi.md",
+    ],
+    "Gallery": ["docs/gallery.md"],
+    "Reference": [
+        *("docs/cli.md", "docs/scenario.md", "docs/laws.md", "docs/queues.md", "docs/metrics.md"),
+        *("docs/python.md", "docs/exit-status.md", "docs/theory.md", "docs/fluid.md"),
+        *("docs/glossary.md", "docs/references.md"),
+    ],
+    "Evidence": [
+        *("docs/atlas.md", "docs/papers.md", "docs/replay.md", "docs/rfc7928.md"),
+        "docs/fidelity.md",
+        *("docs/fidelity-linux.md", "docs/differences.md", "docs/reality.md"),
+        *("docs/reality-modern.md", "experiments/"),
+    ],
+    "Inside": ["ARCHITECTURE.md", "docs/decisions/", "CHANGELOG.md"],
+}
+
+LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)]*)?(\))")
+CONSOLE = re.compile(r"^```console\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+#: What the theme's search needs where the site is opened as files, and where it would take it from.
+WORKER, WORKER_OUTSIDE = (
+    "assets/javascripts/iframe-worker.js",
+    "https://unpkg.com/iframe-worker/shim",
+)
+#: What a browser shows as it is.
+SHOWN = {".md", ".png", ".svg", ".jpg"}
+
+
+def stage(folder: Path) -> list[str]:
+    """Copies every page and what they link to into `folder`; the names of the pages."""
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in _sources()}
+    texts |= {name: page() for name, page in GENERATED.items()}
+    for directory in ("docs/decisions", "experiments"):
+        texts.setdefault(f"{directory}/README.md", _listing(directory, texts))
+    linked: set[Path] = set()
+    for name, text in texts.items():
+        page = folder / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(_linked(name, text, set(texts), linked), encoding="utf-8")
+    for source in sorted(linked):
+        copy = folder / _beside(source.relative_to(ROOT))
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, copy)
+    return sorted(texts)
+
+
+def _sources() -> list[str]:
+    """Every page of the repository."""
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").rglob("*.md")]
+    return [*OUTSIDE, *(page.relative_to(ROOT).as_posix() for page in sorted(pages))]
+
+
+def _beside(path: Path) -> Path:
+    """Where a linked file is in the site: source files get an ending that browsers show."""
+    return path if path.suffix in SHOWN else path.with_name(f"{path.name}.txt")
+
+
+def _linked(name: str, text: str, pages: set[str], linked: set[Path]) -> str:
+    """The text with its links as the site has them; `linked` gets the files that it needs."""
+    at = ROOT / name
+
+    def replace(match: re.Match[str]) -> str:
+        target, anchor = match[2], match[3] or ""
+        if "://" in target or target.startswith("mailto:"):
+            return match[0]
+        path = (at.parent / target).resolve()
+        if not path.is_relative_to(ROOT):
+            return match[0]
+        inside = path.relative_to(ROOT).as_posix()
+        if path.is_dir():
+            if f"{inside}/README.md" in pages:
+                return f"{match[1]}{target.rstrip('/')}/README.md{anchor}{match[4]}"
+            path = next(iter(sorted(path.glob("*.toml"))), path)
+            target = f"{target.rstrip('/')}/{path.name}"
+            inside = path.relative_to(ROOT).as_posix()
+        if inside in pages or not path.is_file():
+            return f"{match[1]}{target}{anchor}{match[4]}"
+        linked.add(path)
+        return f"{match[1]}{_beside(Path(target)).as_posix()}{match[4]}"
+
+    return CONSOLE.sub(_without_prompts, LINK.sub(replace, text))
+
+
+def _without_prompts(block: re.Match[str]) -> str:
+    """Commands without the prompt, which the site's button would copy with them."""
+    lines = block[1].splitlines()
+    if not all(line.startswith("$ ") for line in lines):
+        return block[0]
+    return "\n".join(["```sh", *(line.removeprefix("$ ") for line in lines), "```"])
+
+
+def _listing(directory: str, texts: dict[str, str]) -> str:
+    """A page for a folder without one: what is in it."""
+    lines = [f"# {Path(directory).name.capitalize()}", ""]
+    for name, text in texts.items():
+        if name.startswith(f"{directory}/"):
+            lines.append(f"- [{_title(text)}]({name.removeprefix(f'{directory}/')})")
+    if directory == "experiments":
+        scenarios = sorted((ROOT / directory).glob("*/*.toml"))
+        lines += ["", "The files:", ""]
+        lines += [
+            f"- [{path.relative_to(ROOT / directory)}]({path.relative_to(ROOT / directory)})"
+            for path in scenarios
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _title(text: str) -> str:
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return re.sub(r"[`*]", "", heading[1]) if heading else "Untitled"
+
+
+def nav(names: Sequence[str], folder: Path) -> list[dict[str, object]]:
+    """The sections with the pages that are there."""
+    left = dict.fromkeys(name for name in names if name != HOME)
+
+    def entries(wanted: str) -> Iterator[object]:
+        if wanted.endswith("/"):
+            inside = [name for name in names if name.startswith(wanted) and name in left]
+            found = sorted(inside, key=lambda name: (not name.endswith("README.md"), name))
+            first = f"{wanted}README.md"
+            title = _title((folder / first).read_text("utf-8")) if first in left else wanted
+            for name in found:
+                del left[name]
+            if found:
+                yield {title: found}
+        elif wanted in left:
+            del left[wanted]
+            yield wanted
+
+    # At the top, or the theme would not know it for the home page.
+    sections: list[dict[str, object]] = [{"Forebay": HOME}] if HOME in names else []
+    for section, pages in SECTIONS.items():
+        inside = [entry for wanted in pages for entry in entries(wanted)]
+        if inside:
+            sections.append({section: inside})
+    if left:
+        sections.append({"More": list(left)})
+    return sections
+
+
+def build(out: Path) -> None:
+    """Makes the site in `out`. Raises `CalledProcessError` where a link or an anchor is broken."""
+    folder = ROOT / ".make" / "site"
+    shutil.rmtree(folder, ignore_errors=True)
+    pages = folder / "pages"
+    names = stage(pages)
+    settings = {
+        "INHERIT": str(ROOT / "docs" / "mkdocs.yml"),
+        "docs_dir": str(pages),
+        "site_dir": str(out.resolve()),
+        "nav": nav(names, pages),
+    }
+    file = folder / "mkdocs.yml"
+    # JSON is YAML.
+    file.write_text(json.dumps(settings, indent=1), encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", file],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # decision 010 knows
+        check=True,
+    )
+    _alone(out)
+
+
+def _alone(out: Path) -> None:
+    """Makes the theme load the worker of its search from beside it, and not from outside."""
+    shutil.copyfile(ROOT / "docs" / "vendor" / "iframe-worker.js", out / WORKER)
+    for page in out.rglob("*.html"):
+        up = "../" * (len(page.relative_to(out).parts) - 1)
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(WORKER_OUTSIDE, f"{up}{WORKER}"), encoding="utf-8")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m tools.docs.site")
+    arguments.add_argument("--out", type=Path, default=Path("site"))
+    out = arguments.parse_args().out
+    try:
+        build(out)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
+    print(f"Site: {out / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()
