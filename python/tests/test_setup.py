@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,9 @@ def bare(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in CALLED.split():
-        found = shutil.which(name)
+        # A version manager's shim of Python needs more than these.
+        found = sys._base_executable if name == "python3" else shutil.which(name)
         assert found, name
-        # A shim asks for its own folder; Python is called by its whole name.
         (folder / name).write_text(f'#!/bin/sh\nexec {found} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
@@ -48,7 +49,7 @@ def bare(tmp_path: Path) -> Path:
 def setup(bare: Path, *words: object, **env: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["/bin/sh", SETUP, *map(str, words)],
-        env={"PATH": str(bare), "PYENV_ROOT": os.environ.get("PYENV_ROOT", ""), "HOME": "/nowhere"}
+        env={"PATH": str(bare), "HOME": "/nowhere"}
         | {name: str(value) for name, value in env.items()},
         capture_output=True,
         text=True,

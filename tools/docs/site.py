@@ -180,7 +180,7 @@ def nav(names: Sequence[str], folder: Path) -> list[dict[str, object]]:
 
 def build(out: Path) -> None:
     """Makes the site in `out`. Raises `CalledProcessError` where a link or an anchor is broken."""
-    folder = ROOT / ".make" / "site"
+    folder = ROOT / ".make" / "staged-site"
     shutil.rmtree(folder, ignore_errors=True)
     pages = folder / "pages"
     names = stage(pages)
