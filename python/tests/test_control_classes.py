@@ -192,7 +192,7 @@ def test_l4s_flows_alone_may_saturate() -> None:
         "dualpi2",
         [("target", "15ms")],
     )
-    how, _, p = law.settle(2, 0.030)
+    how, _, p, _ = law.settle(2, 0.030)
     assert how == "saturated"
     assert p is not None
     assert p >= 1
