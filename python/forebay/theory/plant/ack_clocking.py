@@ -30,7 +30,7 @@ import numpy as np
 from forebay._native import FlowModel, LawModel
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Terms
-from forebay.theory.plant.plant import Equilibrium, PlantMethods
+from forebay.theory.plant.plant import Equilibrium, Plant
 
 #: E[W²]/(2E[W]²) of flows at different points of their sawtooth (`SPREAD` in
 #: crates/forebay-fluid).
@@ -73,7 +73,7 @@ class AckClockedEquilibrium:
 
 
 @dataclass(frozen=True)
-class AckClockedPlant(PlantMethods):
+class AckClockedPlant(Plant):
     """A law on a link with such flows.
 
     The point of an equilibrium is that of as many flows as need its probability by the

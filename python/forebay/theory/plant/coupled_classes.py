@@ -31,9 +31,9 @@ from forebay._native import FlowModel, ScenarioError
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Terms
 from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.classes_at_rest import CoupledEquilibrium
+from forebay.theory.plant.classes_at_rest import CoupledClass, CoupledEquilibrium
 from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.plant import Equilibrium, PlantMethods
+from forebay.theory.plant.plant import Equilibrium, Plant
 
 if TYPE_CHECKING:
     from forebay._native import LawModel, LinearModel, OperatingPoint
@@ -52,7 +52,7 @@ class DelayLoop(Loop):
 
 
 @dataclass(frozen=True)
-class CoupledPlant(PlantMethods):
+class CoupledPlant(Plant):
     """A law among classic flows and a number of L4S flows beside them.
 
     law: as it is. bare: the same with a set-point of zero, whose model is without the age of the
@@ -110,15 +110,14 @@ class CoupledPlant(PlantMethods):
         point, model = equilibrium
         queue_s = model["queue_pkts"] / point.capacity_pkts_per_s
         root = math.sqrt(point.probability)
+        l4s_flows = self.l4s_flows
+        classic_flows = point.flows - l4s_flows * self.weight(point.rtt_s, queue_s)
+        p_l = self.coupling * root
         return CoupledEquilibrium(
             root,
             self.coupling,
-            point.flows - self.l4s_flows * self.weight(point.rtt_s, queue_s),
-            self.l4s_flows,
-            math.sqrt(2) / root,
-            2 / (self.coupling * root),
-            point.rtt_s,
-            self._rtt_s(point.rtt_s, queue_s),
+            CoupledClass(classic_flows, math.sqrt(2) / root, point.rtt_s, point.probability),
+            CoupledClass(l4s_flows, 2 / p_l, self._rtt_s(point.rtt_s, queue_s), p_l),
             queue_s * self._left_pkts_per_s(point, queue_s),
         )
 
@@ -135,13 +134,13 @@ class CoupledPlant(PlantMethods):
         classic, scalable = [], []
         for equilibrium in equilibria:
             point, model = equilibrium
-            here = self.coupled_classes(equilibrium)
-            capacity, root = point.capacity_pkts_per_s, here.root
+            rest = self.coupled_classes(equilibrium)
+            capacity, root = point.capacity_pkts_per_s, rest.root
             age_s = model["queue_pkts"] / capacity
             # The law's model is of p'² by packets at the link's rate: 2p'/C of p' by delay.
             unit = capacity / (2 * root) / self._left_pkts_per_s(point, age_s)
-            n_c, w_c, r_c = here.classic_flows, here.window_classic_pkts, here.rtt_classic_s
-            w_l, r_l = here.window_l4s_pkts, here.rtt_l4s_s
+            n_c, w_c, r_c = rest.classic.flows, rest.classic.window_pkts, rest.classic.rtt_s
+            w_l, r_l = rest.l4s.window_pkts, rest.l4s.rtt_s
             classic.append((unit * n_c / r_c * w_c**2 * root / r_c, r_c + age_s))
             g = ESTIMATE_GAIN / r_l
             scalable.append(

@@ -29,7 +29,7 @@ from forebay.theory.loop.frequency_response import Complexes, Terms
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.classes_at_rest import ClassEquilibrium, MixedEquilibrium
 from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.plant import Equilibrium, Floats, PlantMethods
+from forebay.theory.plant.plant import Equilibrium, Floats, Plant
 from forebay.theory.plant.senders import SENDERS, Motion, Sender
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class MixedLoop(Loop):
 
 
 @dataclass(frozen=True)
-class MixedPlant(PlantMethods):
+class MixedPlant(Plant):
     """A law on a link with these classes, scaled to any number of flows and any mean RTT.
 
     shares: of the flows. ratios: of each RTT to the mean.

@@ -1,6 +1,6 @@
 """What designs, maps and searches ask of any plant: where flows settle under a law, and their loop.
 
-Four fulfil it: `published` has flows of Reno with one RTT, `coupled_classes` flows of L4S beside
+Four are one: `published` has flows of Reno with one RTT, `coupled_classes` flows of L4S beside
 them, `mixed_senders` any senders and RTTs, `ack_clocking` Reno with ACKs as the clock.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,41 +52,9 @@ class LoadLine:
     loops: list[tuple[Rows, Terms]]
 
 
-class Plant(Protocol):
-    """Flows on a link with a law."""
-
-    @property
-    def published(self) -> bool:
-        """Whether the flows are those of which design rules know: Reno's with one RTT, and flows of
-        L4S in the place of some."""
-
-    def reno_flows(self, flows: float, propagation_s: float, queue_pkts: float) -> float:
-        """How many flows of Reno need the probability of these with this queue."""
-
-    def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
-        """Where the flows settle; None where they do not."""
-
-    def settle(self, flows: float, propagation_s: float) -> Settling:
-        """How the flows settle, or why they do not."""
-
-    def loop(self, equilibrium: Equilibrium) -> Loop:
-        """The loop there."""
-
-    def loop_at(self, flows: float, propagation_s: float) -> Loop | None:
-        """The loop where the flows settle; None where they do not."""
-
-    def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
-        """The loops of several numbers of flows."""
-
-    def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium | None:
-        """Classic and L4S flows at rest, where there are both."""
-
-    def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:
-        """All classes of flows at rest, where they are not Reno's with one RTT."""
-
-
-class PlantMethods:
-    """What is the same for all plants, and what most do not have."""
+class Plant:
+    """Flows on a link with a law. A kind of flows says how they answer (`flow_model`), and where
+    their loop is not that of Reno as published, its `terms`."""
 
     law: LawModel
 
@@ -97,13 +65,17 @@ class PlantMethods:
 
     @property
     def published(self) -> bool:
+        """Whether the flows are those of which design rules know: Reno's with one RTT, and flows of
+        L4S in the place of some."""
         return True
 
     def reno_flows(self, flows: float, propagation_s: float, queue_pkts: float) -> float:
+        """How many flows of Reno need the probability of these with this queue."""
         capacity = self.law.capacity_pkts_per_s
         return self.flow_model.reno_flows(flows, propagation_s, queue_pkts, capacity)
 
     def settle(self, flows: float, propagation_s: float) -> Settling:
+        """How the flows settle, or why they do not."""
         return self._settle_all([flows], propagation_s)[0]
 
     def _settle_all(self, flows: Sequence[float], propagation_s: float) -> list[Settling]:
@@ -117,6 +89,7 @@ class PlantMethods:
         return Equilibrium(point, model)
 
     def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
+        """Where the flows settle; None where they do not."""
         return self.settle(flows, propagation_s).equilibrium
 
     def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
@@ -124,13 +97,16 @@ class PlantMethods:
         return frequency_response.terms(equilibria)
 
     def loop(self, equilibrium: Equilibrium) -> Loop:
+        """The loop there."""
         return Loop(*equilibrium, self.terms([equilibrium]))
 
     def loop_at(self, flows: float, propagation_s: float) -> Loop | None:
+        """The loop where the flows settle; None where they do not."""
         there = self.equilibrium(flows, propagation_s)
         return None if there is None else self.loop(there)
 
     def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
+        """The loops of several numbers of flows."""
         settled = self._settle_all(flows.tolist(), propagation_s)
         kinds: dict[Hashable, list[int]] = {}
         for i, (*_, there) in enumerate(settled):
@@ -142,8 +118,10 @@ class PlantMethods:
         ]
         return LoadLine([each.how for each in settled], loops)
 
-    def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium | None:  # noqa: ARG002
+    def coupled_classes(self, _equilibrium: Equilibrium) -> CoupledEquilibrium | None:
+        """Classic and L4S flows at rest, where there are both."""
         return None
 
-    def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:  # noqa: ARG002
+    def mixed_senders(self, _equilibrium: Equilibrium) -> MixedEquilibrium | None:
+        """All classes of flows at rest, where they are not Reno's with one RTT."""
         return None

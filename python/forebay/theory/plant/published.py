@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forebay._native import FlowModel, LawModel
-from forebay.theory.plant.plant import PlantMethods
+from forebay.theory.plant.plant import Plant
 
 
 @dataclass(frozen=True)
-class PublishedPlant(PlantMethods):
+class PublishedPlant(Plant):
     """A law among such flows."""
 
     law: LawModel
