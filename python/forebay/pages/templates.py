@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,14 @@ def template(name: str) -> Template:
         "level": f"{100 * LEVEL:.0f} %",
         "quantity": words.quantity,
     }
-    environment.filters["marked"] = marked
+    environment.filters |= {
+        "marked": marked,
+        "digits": lambda number, count: f"{number:.{count}g}",
+        "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
+        "or_unlimited": lambda number, unit: (
+            f"{number:.1f}{unit}" if math.isfinite(number) else "unlimited"
+        ),
+    }
     return environment.get_template(name)
 
 
