@@ -31,7 +31,7 @@ from forebay.links import run as run_link
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
 from forebay.validation import page, transfers
-from forebay.validation.comparison import METRICS, Comparison, Row, Side, compare
+from forebay.validation.comparison import METRICS, Row, Side, ValidatedScenario, compare
 from forebay.validation.mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.validation.real import Attempt, Attempts
 from forebay.validation.transfers import Mice, Web
@@ -285,7 +285,7 @@ def test_a_verdict_says_whether_the_runs_are_enough_for_it(
 
 def both_ways(
     folder: Path, text: str, goodput: float = 1.0, void: Sequence[str] = ()
-) -> Comparison:
+) -> ValidatedScenario:
     """The simulator beside itself, with a share of the goodput as if it were measured."""
     one = read(folder, text)
     simulated = Result(one, execution.execute(one))
