@@ -92,7 +92,6 @@ def link(
     """
     from forebay.base import output_folder
     from forebay.links.settings import OPTIONS, designed
-    from forebay.pages import result_files
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
@@ -146,13 +145,14 @@ def link(
         sys.stdout.flush()
     if observed.capture_failed:
         _say(f"{pcap}: {observed.capture_failed}")
-    from forebay.links import outcome
+    from forebay.links.outcome import Outcome
+    from forebay.pages import result_files
 
-    found = outcome.outcome_of_run(wanted, words, server, observed)
-    _tell(found, words[0], out, quiet=quiet)
-    if out is not None and found.measured:
+    outcome = Outcome(wanted, words, server, observed)
+    _tell(outcome, out, quiet=quiet)
+    if out is not None and outcome.measured:
         try:
-            found.write(out, report=not no_report)
+            outcome.write(out, report=not no_report)
         except KeyboardInterrupt:
             print("interrupted: no report is left", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
@@ -160,22 +160,23 @@ def link(
             _say(str(out if no_report else out / result_files.REPORT))
         if open_ and not no_report:
             open_page(out / result_files.REPORT)
-    raise typer.Exit(found.status or 0)
+    raise typer.Exit(outcome.status or 0)
 
 
-def _tell(found: Outcome, program: str, out: Path | None, *, quiet: bool) -> None:
+def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
     """Says how a run went; exits where its program was not started."""
     from forebay.links import process, summary
 
-    if found.not_started is not None:
-        line, status = process.why_not_started(found.not_started, program)
+    observed = outcome.observed
+    if observed.not_started is not None:
+        line, status = process.why_not_started(observed.not_started, outcome.command[0])
         print(line, file=sys.stderr)
         raise typer.Exit(status)
-    if found.server_status:
-        _say(f"the server ended with status {found.server_status}")
-    for reason in found.void:
+    if observed.server_status:
+        _say(f"the server ended with status {observed.server_status}")
+    for reason in outcome.void:
         _say(f"VOID: {reason}")
-    for line in () if quiet else summary.lines(found, out):
+    for line in () if quiet else summary.lines(outcome, out):
         _say(line)
 
 
