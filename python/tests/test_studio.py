@@ -24,7 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 import forebay
 from forebay import _native
 from forebay.base import registries
-from forebay.guide.starter import Starter
+from forebay.guide import starter
 from forebay.studio import gains, packets, state, theory
 from forebay.studio.scenario import BaseScenario
 from forebay.studio.theory_process import Abandoned, TheoryProcess
@@ -565,7 +565,7 @@ def test_it_fits_and_axe_finds_nothing_serious(
 
 
 def test_a_file_with_designed_gains_and_ranges_opens(tmp_path: Path) -> None:
-    text = Starter.for_options("x.toml").text().replace("# [sweep]", "[sweep]")
+    text = starter.scenario("x.toml").replace("# [sweep]", "[sweep]")
     file = tmp_path / "x.toml"
     file.write_text(
         text.replace('# "traffic.ftp.flows" = [5, 20, 80]', '"traffic.ftp.flows" = "5..80 log 3"')

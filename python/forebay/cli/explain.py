@@ -7,23 +7,19 @@ from typing import Annotated
 import typer
 
 from forebay.cli import completion
+from forebay.cli.declaration import with_options
 from forebay.cli.options import console
 
 #: So many in full; more stand in a table, each with its first sentence.
 IN_FULL = 3
 
 
-def explain(
-    key: Annotated[
-        str,
-        typer.Argument(
-            help="Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.",
-            metavar="KEY",
-            autocompletion=completion.explained,
-        ),
-    ],
-) -> None:
-    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place."""
+@with_options
+def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explained)], /) -> None:
+    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place.
+
+    key KEY: Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.
+    """
     from rich.text import Text
 
     from forebay.base import terminal_table

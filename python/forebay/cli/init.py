@@ -8,56 +8,41 @@ from typing import Annotated
 import typer
 
 from forebay._native import ScenarioError
-from forebay.cli import completion
+from forebay.cli.declaration import with_options
+from forebay.cli.options import Laws
 
 
+@with_options
 def init(
-    file: Annotated[
-        Path, typer.Argument(help="File to write; - prints it.", metavar="[FILE]")
-    ] = Path("my-link.toml"),
-    rate: Annotated[
-        str | None, typer.Option(help="Rate of the link; 20Mbit/s if it is left out.")
-    ] = None,
-    rtt: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Round-trip time without a queue; 40ms and 80ms if it is left out. "
-            "May be given several times.",
-            metavar="TIME",
-        ),
-    ] = None,
-    flows: Annotated[
-        int | None, typer.Option(help="Number of long downloads; 20 if it is left out.", min=1)
-    ] = None,
-    buffer: Annotated[
-        str | None,
-        typer.Option(
-            help="Buffer size, such as 200p or 64kB; a bandwidth-delay product if it is left out.",
-            metavar="SIZE",
-        ),
-    ] = None,
-    law: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--law",
-            "--aqm",
-            help="A law of `forebay laws`; pi, codel and droptail if none is named. "
-            "May be given several times.",
-            metavar="KIND",
-            autocompletion=completion.laws,
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    file: Path = Path("my-link.toml"),
+    /,
+    *,
+    rate: str | None = None,
+    rtt: list[str] | None = None,
+    flows: Annotated[int | None, typer.Option(min=1)] = None,
+    buffer: str | None = None,
+    law: Laws = None,
+    force: bool = False,
 ) -> None:
-    """Write a commented scenario to start from."""
-    from forebay.guide.starter import Starter
+    """Write a commented scenario to start from.
+
+    file [FILE]: File to write; - prints it.
+    rate: Rate of the link; 20Mbit/s if it is left out.
+    rtt TIME: Round-trip time without a queue; 40ms and 80ms if it is left out.
+    flows: Number of long downloads; 20 if it is left out.
+    buffer SIZE: Buffer size, such as 200p or 64kB; a bandwidth-delay product if it is left out.
+    law: A law of `forebay laws`; pi, codel and droptail if none is named.
+    force: Replace a file that is there.
+    """
+    from forebay.guide import starter
     from forebay.runs import experiment
 
-    name = "my-link.toml" if str(file) == experiment.STDIN else file.name
-    text = Starter.for_options(name, rate, rtt, flows, buffer, law).text()
+    printed = str(file) == experiment.STDIN
+    name = "my-link.toml" if printed else file.name
+    text = starter.scenario(name, rate, rtt, flows, buffer, law)
     # What is written runs: whatever is wrong with an option is said before.
     experiment.read(text)
-    if str(file) == experiment.STDIN:
+    if printed:
         print(text, end="")
         return
     if file.is_dir():

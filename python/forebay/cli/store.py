@@ -6,11 +6,10 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.cli.declaration import with_options
 from forebay.cli.options import StoreAt, console
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 HELP = "Look into the store of runs, and tidy it up."
 
 
-def ls(store: StoreAt = None) -> None:
+@with_options
+def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
     from forebay.base import terminal_table
     from forebay.base.terminal_table import Cell, Column, Group
@@ -38,13 +38,12 @@ def ls(store: StoreAt = None) -> None:
     terminal_table.show(terminal, columns, [Group(rows)])
 
 
-def show(
-    run: Annotated[
-        str | None, typer.Argument(help="First letters of a run's config.", metavar="CONFIG")
-    ] = None,
-    store: StoreAt = None,
-) -> None:
-    """Show the laws and links of the stored runs, or all that is known of one."""
+@with_options
+def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
+    """Show the laws and links of the stored runs, or all that is known of one.
+
+    run CONFIG: First letters of a run's config.
+    """
     import polars as pl
 
     from forebay.base import terminal_table
@@ -82,29 +81,25 @@ def show(
         )
 
 
-def prune(
-    store: StoreAt = None,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="Remove the samples, too, and keep the metrics.")
-    ] = False,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Forget the runs that failed: they are run again.")
-    ] = False,
-) -> None:
-    """Remove the runs of other versions, whose numbers are no longer those of this one."""
+@with_options
+def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False) -> None:
+    """Remove the runs of other versions, whose numbers are no longer those of this one.
+
+    samples: Remove the samples, too, and keep the metrics.
+    failed: Forget the runs that failed: they are run again.
+    """
     from forebay.store import parts
 
     freed = parts.prune(_store(store), samples=samples, failed=failed)
     print(f"{_size(max(freed, 0))} freed")
 
 
-def export(
-    file: Annotated[
-        Path, typer.Argument(help="A file that ends in .parquet or .csv.", metavar="FILE")
-    ],
-    store: StoreAt = None,
-) -> None:
-    """Write every run of the present version into one table."""
+@with_options
+def export(file: Path, /, *, store: StoreAt = None) -> None:
+    """Write every run of the present version into one table.
+
+    file FILE: A file that ends in .parquet or .csv.
+    """
     import polars as pl
 
     from forebay.base import output_folder

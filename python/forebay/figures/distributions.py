@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay.figures.sheet import Floats, Panel, Scale, Series, Sheet
-from forebay.runs import descriptions
 
 if TYPE_CHECKING:
-    from forebay._native import ClassObserved, Observed, PointInfo
+    from forebay._native import ClassObserved, Observed
     from forebay.runs.experiment_runs import Runs
 
 #: Of a logarithmic axis; a wait that is shorter is none to a reader.
@@ -128,33 +127,6 @@ def took_s(result: Runs, point: int, law: int, link: int, kind: int) -> Floats:
     """Times that the transfers of one traffic took under a law, sorted."""
     seen = result.observed_at(point, law, link)
     return np.sort(np.concatenate([one.transfer_s[one.transfer_traffic == kind] for one in seen]))
-
-
-def delay_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Queuing delay{descriptions.at_link(point, link)}",
-        "Share of packets that waited longer than the time on the axis, "
-        f"{descriptions.measured_over(result, point, one='the same seed')}. A curve further left "
-        "means less delay; it crosses 1 % at the 99th percentile.",
-    )
-
-
-def classes_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Queuing delay by class{descriptions.at_link(point, link)}",
-        "Share of the packets of each class that waited no longer than the time on the axis, "
-        f"{descriptions.measured_over(result, point)}. Laws under which all packets are of one "
-        "class are left out.",
-    )
-
-
-def completions_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Completion of transfers{descriptions.at_link(point, link, 'across')}",
-        "Share of the transfers that took no longer than the time on the axis, from the SYN to the "
-        f"last ACK; those that were done {descriptions.measured_over(result, point)}. A curve "
-        "further left means faster transfers.",
-    )
 
 
 def _cumulated(observed: Sequence[Observed] | Sequence[ClassObserved]) -> tuple[Floats, Floats]:

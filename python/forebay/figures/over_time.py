@@ -157,60 +157,19 @@ def steps(result: Runs) -> int:
     return max(120, min(MOST_STEPS, ALL_STEPS // curves))
 
 
-def queue_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    rows = round(point.duration_s / point.sample_s)
-    most = steps(result)
-    thinned = (
-        f" In print, the curve is the mean of every {-(-rows // most)} samples, in a band from "
-        "their least to their greatest."
-        if rows > 2 * most
-        else ""
-    )
+def about_queue(result: Runs, point: PointInfo, link: int) -> str:
+    """What else stands below a figure of the queue."""
     place = point.links[link]
-    dashed = (
-        " The dashed line is the set-point; a law that holds it has a narrow hump there."
-        if any(target_pkts(point, law, place) is not None for law in point.laws)
-        else ""
-    )
-    always = f" This link is always under {place.law.label}." if place.law else ""
-    return (
-        f"Queue length over time{descriptions.at_link(point, link)}",
-        f"Left: the backlog every {1e3 * point.sample_s:g} ms, with the first seed. "
-        f"Right: how often each length was seen {_seen(result, point)}.{dashed}{thinned}{always}",
-    )
-
-
-def loss_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Loss rate over time{descriptions.at_link(point, link)}",
-        "Left: packets dropped of those that arrived, in every "
-        f"{loss_interval_s(point):g} s, with the first seed. Right: how often each "
-        f"rate was seen {_seen(result, point)}. A wide spread means bursts of loss.",
-    )
-
-
-def windows_caption(result: Runs, point: PointInfo, _link: int) -> tuple[str, str]:
-    return (
-        "Packets in flight over time",
-        f"Left: what a flow of ftp has sent and not had acknowledged, every "
-        f"{1e3 * point.sample_s:g} ms, the mean over all that have data, with the first seed. "
-        f"Right: how often each number was seen {_seen(result, point)}.",
-    )
-
-
-def goodput_caption(_result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Goodput per flow over time{descriptions.at_link(point, link, 'across')}",
-        "In-order data of each flow, by the time when it left the last queue, with the first seed. "
-        "Traffic of up to 20 flows has a curve for each; of more, the median over its flows, in "
-        "bands that hold the middle half and nine tenths of them. Peaks outside the measurement "
-        "are cut off.",
-    )
-
-
-def _seen(result: Runs, point: PointInfo) -> str:
-    """The window and the seeds of a spread beside a curve."""
-    return descriptions.measured_over(result, point, one="the same seed")
+    text = ""
+    if any(target_pkts(point, law, place) is not None for law in point.laws):
+        text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
+    rows, most = round(point.duration_s / point.sample_s), steps(result)
+    if rows > 2 * most:
+        text += (
+            f" In print, the curve is the mean of every {-(-rows // most)} samples, in a band from "
+            "their least to their greatest."
+        )
+    return text + (f" This link is always under {place.law.label}." if place.law else "")
 
 
 def _packets(

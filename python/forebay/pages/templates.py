@@ -33,6 +33,7 @@ def template(name: str) -> Template:
         "web": web.text,
         "version": __version__,
         "level": f"{100 * LEVEL:.0f} %",
+        "words": words,
         "quantity": words.quantity,
     }
     environment.filters |= {
