@@ -34,7 +34,7 @@ def template(name: str) -> Template:
         "level": f"{100 * LEVEL:.0f} %",
         "quantity": words.quantity,
     }
-    environment.filters["marked"] = marked
+    environment.filters |= {"marked": marked, "time_in_words": words.time}
     return environment.get_template(name)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import quantities
+from forebay.base.output_folder import reason_of
 from forebay.runs import automatic_gains
 from forebay.scenarios import names
 
@@ -140,8 +141,7 @@ def text_of(source: Source) -> tuple[str, bytes]:
             with names.path(name).open("rb") as file:
                 text = file.read(MOST_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise names.missing(name, reason) from error
+        raise names.missing(name, reason_of(error)) from error
     if len(text) > MOST_BYTES:
         raise ScenarioError(
             f"{name}: found more than {MOST_BYTES >> 20} MiB, allowed: a scenario file in TOML"

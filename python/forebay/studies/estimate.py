@@ -60,14 +60,14 @@ class Estimate:
 
 def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
     """Looks at some points chosen at random (the same each time), and tries some runs of them."""
-    most = DESIGNED if points.designs else LOOKED_AT
+    most = DESIGNED if points.gains.laws else LOOKED_AT
     chosen = random.Random(1).sample(range(len(points)), min(most, len(points)))
     # With the list of a study in its store nothing needs to be designed again.
     known = None if store is None else manifest.load(points, store)
     start = time.process_time()
     part = points.part(chosen)
     took_s = time.process_time() - start
-    design_s = took_s / len(chosen) if points.designs and known is None else 0.0
+    design_s = took_s / len(chosen) if points.gains.laws and known is None else 0.0
     configs = part.configs["config"].drop_nulls()
     seeds, stored, run_s, row_bytes = points.seeds, 0, None, float(ROW_BYTES)
     if store is not None:

@@ -15,6 +15,7 @@ from forebay._native import ScenarioError
 from forebay.base import signals
 from forebay.base.progress import Progress
 from forebay.runs import memory
+from forebay.store.rows import law_at_point
 from forebay.store.segments import again
 from forebay.studies import manifest
 from forebay.studies.threads import Done, Task
@@ -126,13 +127,13 @@ def make(
         try:
             with (
                 store.writer() as writer,
-                _keeping(points.kept) as designs,
+                _keeping(points.gains.kept) as designs,
                 closing(engine.make(tasks, stop)) as ended_runs,
             ):
                 for some in ended_runs:
                     done.count(some.rows)
                     done.stopped = some.stopped or done.stopped
-                    writer.add_rows(some.rows)
+                    writer.rows += some.rows
                     writer.tick()
                     if designs:
                         designs.tick()
@@ -248,10 +249,10 @@ class Tasks:
 
     def _task(self, part: Part, missing: list[tuple[int, int, str, int]]) -> Task:
         memory.check(part.plan, 1, samples=False)
-        runs, facts = [], {}
+        runs, laws = [], {}
         for point, law, config, seed in missing:
             at = point - part.first
             runs.append((at, law, seed))
-            if (at, law) not in facts:
-                facts[at, law] = part.facts(point, law, config)
-        return Task(self.points.source, part.rows, part.gains, runs, facts, self.limit_s)
+            if (at, law) not in laws:
+                laws[at, law] = law_at_point(part.plan, at, law, config)
+        return Task(self.points.source, part.rows, part.gains, runs, laws, self.limit_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -99,7 +99,7 @@ class Study:
         """Every run that has ended, with the plan that its numbers are of; in the order of points,
         laws and seeds."""
         for which in self.points.parts():
-            if self.partial and not self.points.ready(which):
+            if self.partial and not self.points.gains.ready(which):
                 continue
             part = self.points.part(which)
             wanted = {
@@ -108,8 +108,7 @@ class Study:
                 for seed in range(1, self._seeds_of(config) + 1)
             }
             found = self.store.runs(wanted, samples=False)
-            # A stored run has the attributes of one that was just made.
-            yield from ((part.plan, cast("Run", found[key])) for key in sorted(found))
+            yield from ((part.plan, found[key]) for key in sorted(found))
 
     def _seeds_of(self, config: str) -> int:
         return self.seeds if isinstance(self.seeds, int) else self.seeds.get(config, 0)
