@@ -40,17 +40,11 @@ duration = "2s"
 measure  = ["1s", "2s"]
 seeds    = 2
 
-[bottleneck]
-rate   = "10Mbit/s"
-delay  = "5ms"
-buffer = "100p"
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
 
-[[traffic]]
-kind   = "ftp"
-flows  = 5
-packet = "1000B"
-rtt    = "40ms"
-start  = { uniform = ["0s", "1s"] }
+traffic = [
+    { kind = "ftp", flows = 5, packet = "1000B", rtt = "40ms", start = { uniform = ["0s", "1s"] } },
+]
 
 [[law]]
 kind   = "red"

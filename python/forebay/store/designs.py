@@ -42,9 +42,9 @@ def version() -> str:
     return hash_.hexdigest()
 
 
-def digest(**inputs: object) -> str:
+def digest(inputs: Mapping[str, object]) -> str:
     """Of what a design depends on."""
-    text = json.dumps(inputs, sort_keys=True, default=str)
+    text = json.dumps(dict(inputs), sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import polars as pl
 
@@ -136,12 +136,18 @@ def again(read: Callable[P, T]) -> Callable[P, T]:
 
 
 class Pending:
-    """New rows of a table, which `write` gets now and then."""
+    """New rows of a table, which `write` gets now and then, and at the end of a context."""
 
     def __init__(self, write: Callable[[list[dict[str, Any]]], None]) -> None:
         self.rows: list[dict[str, Any]] = []
         self._write = write
         self._written_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
 
     def tick(self) -> None:
         """Writes what has waited long enough."""

@@ -172,11 +172,8 @@ class Store(Segments):
     @contextmanager
     def writer(self) -> Iterator[Writer]:
         """Takes finished runs; what it has taken is in the store at the end of the context."""
-        writer = Writer(self)
-        try:
+        with Writer(self) as writer:
             yield writer
-        finally:
-            writer.flush()
         self.put_together()
 
     def check_marked(self) -> None:

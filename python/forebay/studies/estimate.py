@@ -16,7 +16,7 @@ from forebay.studies import manifest
 
 if TYPE_CHECKING:
     from forebay.store.store import Store
-    from forebay.studies.points import Part, Points
+    from forebay.studies.points import Points, PointsPart
 
 #: Points that are looked at where there are more, and time for a trial. Fewer where each needs
 #: designs, which take about a second.
@@ -104,7 +104,7 @@ def _row_bytes(store: Store) -> float:
     return sum(sizes.values()) / count if count else 0.0
 
 
-def _trial(points: Points, part: Part, threads: int) -> float | None:
+def _trial(points: Points, part: PointsPart, threads: int) -> float | None:
     """Seconds of a core for a run: some are begun, and given up after a moment."""
     batch = part.plan.start(threads, samples=False)
     runs = len(part.plan.points) * len(points.laws)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Numbers of laws at a point: of each its number in the file, and its parameters.
 Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
+#: What of a request decides a design.
+OF_LAW = ("kind", "given", "per_flow")
+OF_LINK = ("rate_bps", "packet_bytes", "rtt_s", "room_pkts", "flows", "tcp")
 
 
 class PointGains:
@@ -70,14 +73,4 @@ class PointGains:
 
 
 def _digest(request: GainsRequest) -> str:
-    return designs.digest(
-        law=request.kind,
-        given=request.given,
-        per_flow=request.per_flow,
-        rate_bps=request.rate_bps,
-        packet_bytes=request.packet_bytes,
-        rtt_s=request.rtt_s,
-        room_pkts=request.room_pkts,
-        flows=request.flows,
-        tcp=request.tcp,
-    )
+    return designs.digest({name: getattr(request, name) for name in OF_LAW + OF_LINK})

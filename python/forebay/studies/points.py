@@ -61,7 +61,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Part:
+class PointsPart:
     """Some points of a study that have been read: `first` is the number of its first one."""
 
     first: int
@@ -98,19 +98,10 @@ class Points:
     ) -> None:
         experiment.check_seeds(seeds)
         name, text = experiment.text_of(source)
-        pairs = quantities.set_pairs(sets)
-        files: dict[str, bytes] = {}
-        read_beside = experiment.beside(name)
-
-        def read(file: str) -> bytes | None:
-            contents = read_beside(file)
-            if contents is not None:
-                files[file] = contents
-            return contents
-
+        pairs, files = quantities.set_pairs(sets), experiment.FilesBeside(name)
         # A seed each: tasks say which they want.
-        self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=read)
-        contents = tuple(sorted(files.items()))
+        self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
+        contents = tuple(sorted(files.found.items()))
         self.source = Source(name, text, tuple(pairs), tuple(laws), contents)
         #: numbers of the laws that ask for them
         self.gains = PointGains(self.sweep, kept)
@@ -167,10 +158,10 @@ class Points:
         for first in range(0, len(self), step):
             yield range(first, min(first + step, len(self)))
 
-    def part(self, which: Sequence[int]) -> Part:
+    def part(self, which: Sequence[int]) -> PointsPart:
         """These points; their numbers in the part go up from that of the first."""
         rows, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
-        return Part(which[0], rows, gains, self.sweep.plan(rows, gains))
+        return PointsPart(which[0], rows, gains, self.sweep.plan(rows, gains))
 
     @cached_property
     def settings(self) -> pl.DataFrame:
