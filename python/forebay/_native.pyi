@@ -522,7 +522,14 @@ class Run(Observed):
     `point` and `law` are indices into the plan.
     """
 
-    def __init__(self, point: int, law: int, seed: int, observed: Observed) -> None: ...
+    def __init__(
+        self,
+        point: int,
+        law: int,
+        seed: int,
+        observed: Observed,
+        others: Sequence[Observed] = ...,
+    ) -> None: ...
     point: int
     law: int
     seed: int

@@ -42,9 +42,7 @@ title    = "Three flows"
 duration = "4s"
 measure  = ["2s", "4s"]
 seeds    = 2
-[bottleneck]
-rate   = "15Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "15Mbit/s", buffer = "100p" }
 [[traffic]]
 kind   = "ftp"
 flows  = 3

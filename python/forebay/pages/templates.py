@@ -38,6 +38,7 @@ def template(name: str) -> Template:
     }
     environment.filters |= {
         "marked": marked,
+        "time_in_words": words.time,
         "digits": lambda number, count: f"{number:.{count}g}",
         "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
         "or_unlimited": lambda number, unit: (

@@ -177,7 +177,7 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
 
 def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
     # The name of a trace is absolute.
-    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.beside("check.toml"))
+    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.FilesBeside("check.toml"))
 
 
 def check(
