@@ -76,60 +76,58 @@ def _table(result: Design) -> Table:
     if closer is not None:
         table.columns[1].header = "as published"
         table.add_column("sawtooth", justify="right")
-    for name, gain in result.gains.items():
-        table.add_row(name, f"{gain:.5g}")
-    for name, form, value, of in _of_loops(result):
-        beside = "" if closer is None else _finite(of(closer), form)
-        table.add_row(name, _finite(value, form), beside)
-    for name, text in _of_classes(result):
-        table.add_row(name, text)
-    if result.loop is not None and result.loop.interval_s is not None:
-        table.add_row("sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms")
-    if result.expected is not None:
-        expected = result.expected
-        table.add_row("queue's deviation", "", f"{expected.deviation_pkts:.3g} packets")
-        table.add_row("p's deviation", "", f"{100 * expected.share:.0f} %")
-        table.add_row("goodput", "", f"{100 * expected.goodput:.4g} %")
-    if result.cycle is not None:
-        table.add_row("swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets")
-        table.add_row("every", "", f"{result.cycle.period_s:.3g} s")
-    yes = {True: "yes", False: "no"}
-    table.add_row("stable", yes[result.stable], "" if closer is None else yes[closer.stable])
+    for row in _rows(result, closer):
+        table.add_row(*row)
     return table
 
 
-def _of_loops(result: Design) -> Iterator[tuple[str, str, float, Callable[[Loop], float]]]:
-    """Rows that a loop of another plant has, too: name, format, number, and how a loop says it."""
-    point, margins = result.point, result.margins
+def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
+    """Name, number, and that of the closer loop."""
+
+    def both(
+        name: str, form: str, value: float, of: Callable[[Loop], float]
+    ) -> tuple[str, str, str]:
+        return name, _finite(value, form), _finite(of(closer), form) if closer else ""
 
     def window_pkts(loop: Loop) -> float:
         return float(AckClockedEquilibrium.at_probability(loop.point.probability).window_pkts)
 
-    if result.senders is None:
-        yield "window W0", "{:.4g} packets", point.window_pkts, window_pkts
-    yield "probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability
-    if result.senders is None:
-        yield "RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s
-    yield "queue", "{:.4g} packets", result.queue_pkts, lambda loop: loop.model["queue_pkts"]
-    if margins is not None:
-        for name, form, of in MARGINS:
-            yield name, form, of(margins), lambda loop, of=of: of(loop.margins)  # type: ignore[misc]
-    yield "settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s
-
-
-def _of_classes(result: Design) -> Iterator[tuple[str, str]]:
-    """What classes of flows have at rest."""
-    for each in result.senders.classes if result.senders else ():
+    for name, gain in result.gains.items():
+        yield name, f"{gain:.5g}"
+    point, mixed, coupled = result.point, result.senders, result.classes
+    if mixed is None:
+        yield both("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
+    for each in mixed.classes if mixed else ():
         name = f"{each.flows:g} of {each.tcp}, {1e3 * each.propagation_s:g} ms"
         yield name, f"{each.window_pkts:.4g} packets in {1e3 * each.rtt_s:.4g} ms"
-    both = result.classes
-    if both is not None:
-        yield "p'", f"{both.root:.4g}"
-        yield "k p' of L4S", f"{both.l4s.probability:.4g}"
-        yield "window of L4S", f"{both.l4s.window_pkts:.4g} packets"
-        yield "rate, classic", f"{both.classic.rate_pkts_per_s:.4g} packets/s"
-        yield "rate, L4S", f"{both.l4s.rate_pkts_per_s:.4g} packets/s"
-        yield "L4S to classic", f"{both.ratio:.4g}"
+    yield both("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
+    if coupled is not None:
+        yield "p'", f"{coupled.root:.4g}"
+        yield "k p' of L4S", f"{coupled.l4s.probability:.4g}"
+        yield "window of L4S", f"{coupled.l4s.window_pkts:.4g} packets"
+        yield "rate, classic", f"{coupled.classic.rate_pkts_per_s:.4g} packets/s"
+        yield "rate, L4S", f"{coupled.l4s.rate_pkts_per_s:.4g} packets/s"
+        yield "L4S to classic", f"{coupled.ratio:.4g}"
+    if mixed is None:
+        yield both("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
+    queue_pkts = result.queue_pkts
+    yield both("queue", "{:.4g} packets", queue_pkts, lambda loop: loop.model["queue_pkts"])
+    if result.loop is not None and result.loop.interval_s is not None:
+        yield "sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms"
+    for name, form, of in MARGINS if result.margins else ():
+        assert result.margins is not None
+        value = of(result.margins)
+        yield both(name, form, value, lambda loop, of=of: of(loop.margins))  # type: ignore[misc]
+    yield both("settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s)
+    if result.expected is not None:
+        yield "queue's deviation", "", f"{result.expected.deviation_pkts:.3g} packets"
+        yield "p's deviation", "", f"{100 * result.expected.share:.0f} %"
+        yield "goodput", "", f"{100 * result.expected.goodput:.4g} %"
+    if result.cycle is not None:
+        yield "swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets"
+        yield "every", "", f"{result.cycle.period_s:.3g} s"
+    yes = {True: "yes", False: "no"}
+    yield "stable", yes[result.stable], yes[closer.stable] if closer else ""
 
 
 def _show_law(console: Console, law: str, params: Sequence[tuple[str, str]]) -> None:
