@@ -73,6 +73,11 @@ class Candidate:
     fastest: bool = False
 
     @property
+    def first_label(self) -> str:
+        """Its label before its set-point was moved."""
+        return self.searched_as or self.label
+
+    @property
     def settings(self) -> str:
         """Its parameters in a line; empty for the defaults."""
         return ", ".join(f"{name} = {value}" for name, value in self.params)

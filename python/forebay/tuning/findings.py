@@ -116,20 +116,19 @@ def _set_points(tuning: Outcome, chosen: Checked) -> list[Findings]:
     """Of the chosen law, those next to the choice that no other beats, by their goodput; one where
     no other was tried. "fastest": with the largest integral of the calm set."""
     least = f"worst_{tuning.goal.least}"
-    tried: dict[tuple[object, ...], Findings] = {}
-    for one in tuning.screened:
-        if one.candidate.searched_as == chosen.candidate.searched_as:
-            row = _candidate(one, tuning)
-            row |= {"set_point": _set_point(one.candidate), "fastest": one.candidate.fastest}
-            told = ("set_point", "goodput_of_best", "worst_delay_p95_s", "worst_deviation_s")
-            tried.setdefault((*(row[key] for key in told), row["fastest"]), row)
+    tried = [
+        _candidate(one, tuning)
+        | {"set_point": _set_point(one.candidate), "fastest": one.candidate.fastest}
+        for one in tuning.screened
+        if one.candidate.first_label == chosen.candidate.first_label
+    ]
     # With more goodput, and less of the goal's number.
     good = [
         row
-        for row in tried.values()
+        for row in tried
         if not any(
             other["goodput_of_best"] > row["goodput_of_best"] and other[least] < row[least]
-            for other in tried.values()
+            for other in tried
         )
     ]
     good.sort(key=lambda row: row["goodput_of_best"])
