@@ -56,6 +56,17 @@ def tune(
         list[str] | None,
         options.laws("Choose from this law; all of `forebay laws` if none is given."),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        options.sets("Set a key of the packet runs, such as bottleneck.ecn=true."),
+    ] = None,
+    gains: Annotated[
+        str,
+        typer.Option(
+            help="What the laws beside the choice have: paper, or auto for what their design "
+            "rules give for the ranges."
+        ),
+    ] = "paper",
     tcp: Tcp = "reno",
     packet: Packet = "1000B",
     buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
@@ -79,7 +90,7 @@ def tune(
     with progress.stages() as watch:
         result = tuning.tune(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, made.threads, trace,
-            tcp, watch=watch, store=call.store(made),
+            tcp, set_ or (), gains, watch=watch, store=call.store(made),
         )  # fmt: skip
     told = result.findings()
     if out is not None and result.searched:

@@ -164,15 +164,17 @@ def duration_s(ranges: Ranges) -> float:
 def runnable(candidate: Candidate, ranges: Ranges) -> str:
     """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
     try:
-        _plan(scenario([candidate], ranges, "", ranges.centre or ranges.swept[0]), candidate.label)
+        text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
+        _plan(text, candidate.label, ranges)
     except ScenarioError as error:
         return str(error).split(": ", 1)[1]
     return ""
 
 
-def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
+def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
     # The name of a trace is absolute.
-    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.beside("check.toml"))
+    read, sets = experiment.beside("check.toml"), list(ranges.sets)
+    return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=read)
 
 
 def check(
@@ -194,7 +196,7 @@ def check(
     parts = []
     for condition in conditions:
         text = scenario(candidates, ranges, "", condition)
-        parts.append(Experiment(_plan(text, "check.toml", seeds), "check.toml", text, ""))
+        parts.append(Experiment(_plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
     for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
         offset = 0 if conditions[number] is None else len(ranges.swept)
         for run in made.runs:

@@ -19,6 +19,7 @@ from forebay.tuning import calm_regions
 from forebay.tuning.candidates import Candidate, set_point
 from forebay.tuning.check import best_of_laws
 from forebay.tuning.local_models import SENSITIVITY, counted
+from forebay.tuning.outcome import REFERENCES
 
 if TYPE_CHECKING:
     from forebay.tuning.check import Checked
@@ -51,7 +52,10 @@ def findings(tuning: Outcome) -> Findings:
             "buffer_pkts": ranges.buffer_pkts,
             "tcp": ranges.tcp,
             "trace": ranges.trace and vars(ranges.trace),
+            "sets": dict(ranges.sets),
         },
+        "gains": tuning.gains,
+        "reference": REFERENCES[tuning.gains],
         "choice": _choice(tuning, chosen) if chosen else None,
         "places": _places(tuning),
         "worst_deviation_s": None,

@@ -14,6 +14,7 @@ from forebay.base.publication import publication, publish, write
 from forebay.pages.page_figures import PageFigure, render_all
 from forebay.pages.templates import html
 from forebay.tuning import check, findings
+from forebay.tuning.outcome import REFERENCES
 
 if TYPE_CHECKING:
     from forebay.tuning.outcome import Outcome
@@ -57,7 +58,7 @@ def scenarios(tuning: Outcome) -> dict[str, str]:
     chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
     finalists = [chosen, *(one.candidate for one in tuning.tested[1:])]
     title = f"{law}, tuned"
-    beside = f"{title}, beside the papers' defaults"
+    beside = f"{title}, beside {REFERENCES[tuning.gains]}"
     return {
         LAW: f"# {LAW}\n" + check.scenario([chosen], ranges, title, ranges.middle),
         CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, beside),
@@ -81,9 +82,10 @@ def commands(tuning: Outcome, out: Path) -> list[str]:
     """Command lines that run the chosen law: in the middle, and at all corners beside the rest."""
     if tuning.chosen is None:
         return []
+    sets = [word for key, value in tuning.ranges.sets for word in ("--set", f"{key}={value}")]
     return [
-        shlex.join(["forebay", "run", str(out / LAW)]),
-        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3"]),
+        shlex.join(["forebay", "run", str(out / LAW), *sets]),
+        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3", *sets]),
     ]
 
 

@@ -16,6 +16,7 @@ from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
+from forebay.tuning.outcome import REFERENCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,7 @@ MARKS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
     "listed": ("^", COLOURS[2], True, "without a model, a few settings"),
-    "default": ("s", COLOURS[1], False, "the papers' defaults"),
+    "default": ("s", COLOURS[1], False, "papers' or designed"),
 }
 CHOSEN: dict[str, Any] = {
     "marker": "*",
@@ -100,7 +101,7 @@ def places(tuning: Outcome) -> Plot:
             "s" if plain else "|",
             color=COLOURS[1] if plain else "#999999",
             markersize=5 if plain else 9,
-            label=reference["short_title"] if plain else "the papers' defaults",
+            label=reference["short_title"] if plain else REFERENCES[tuning.gains],
         )
     for row, values, local in zip(rows, mine.deviation_s, mine.locals(where), strict=True):
         _interval(axes, row, values, "#000000", label=f"{mine.candidate.law}, tuned", **CHOSEN)
@@ -154,7 +155,8 @@ def defaults(tuning: Outcome) -> Plot:
     # The layout underestimates the width of the names beside the axis.
     figure.set_layout_engine("constrained", w_pad=0.15)
     axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
-    axes.set_title("Chosen law and the papers' defaults (hollow: the difference may be chance)")
+    reference = REFERENCES[tuning.gains]
+    axes.set_title(f"Chosen law beside {reference} (hollow: may be chance)")
     return figure
 
 
@@ -271,7 +273,7 @@ KINDS = {
     ),
     "defaults": Kind(
         defaults,
-        "The papers' defaults",
+        "Other laws",
         "The largest deviation at any place, seed by seed: mean and 95 % confidence interval. "
         "Beside it the mean difference to the chosen law, p of the paired test, and the goodput "
         "at the worst place, as a share of the best candidate's there.",

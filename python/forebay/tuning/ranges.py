@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ import numpy as np
 import forebay._native as _native
 from forebay._native import Conditions, ScenarioError
 from forebay.base import quantities
+from forebay.base.quantities import Sets
 from forebay.scenarios.builder import Group
 from forebay.theory.plant.equilibrium import FlowClasses
 from forebay.theory.plant.loaded_link import (
@@ -28,6 +30,11 @@ from forebay.tuning.recorded_link import RecordedLink
 
 T = TypeVar("T")
 
+#: Keys of a scenario that the ranges set themselves, and those of laws.
+OWN_KEYS = (
+    r"bottleneck\.(rate|rate_trace|buffer)|traffic\.\d+\.(rtt|flows|packet|tcp)|"
+    r"(law|sweep|duration|measure|seeds)\b.*"
+)
 #: Most flows of a range: runs with more packets take too long.
 MOST_FLOWS = 100_000
 
@@ -87,7 +94,8 @@ class Ranges:
     """The ranges of rates, as (least, most), and of each class of flows; and the settings that all
     places share.
 
-    trace: a recorded link, whose rates the range has; packets then pass that link.
+    trace: a recorded link, whose rates the range has; packets then pass that link. sets: keys of
+    the scenarios that packets run in, and their values.
     """
 
     rates_bps: tuple[int, int]
@@ -96,6 +104,7 @@ class Ranges:
     packet_bytes: float
     buffer_pkts: int
     trace: RecordedLink | None = None
+    sets: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def from_texts(
@@ -106,6 +115,7 @@ class Ranges:
         buffer: str | None = None,
         trace: str | None = None,
         tcp: str = PLAIN,
+        sets: Sets = (),
     ) -> Ranges:
         """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
         Classes of flows have commas between them, as in "20ms,80ms" and "cubic,reno"; one number of
@@ -135,7 +145,13 @@ class Ranges:
                 raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
         rates_bps = round(low), round(high)
         room_pkts = max(10, math.ceil(buffer_pkts))
-        return Ranges(rates_bps, spans, packet, packet_bytes, room_pkts, recorded)
+        pairs = quantities.set_pairs(sets)
+        for key, _ in pairs:
+            if re.fullmatch(OWN_KEYS, key):
+                raise ScenarioError(
+                    f"--set: found {key}, allowed: keys of the runs that no other option has"
+                )
+        return Ranges(rates_bps, spans, packet, packet_bytes, room_pkts, recorded, tuple(pairs))
 
     @property
     def rtts_s(self) -> tuple[float, float]:

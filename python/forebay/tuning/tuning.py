@@ -17,6 +17,7 @@ import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import progress, quantities, registries, statistics
 from forebay.base.progress import Progress
+from forebay.base.quantities import Sets
 from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import calm_regions
 from forebay.tuning import candidates as known
@@ -31,7 +32,7 @@ from forebay.tuning.check import (
     runnable,
 )
 from forebay.tuning.local_models import keeps
-from forebay.tuning.outcome import Outcome
+from forebay.tuning.outcome import REFERENCES, Outcome
 from forebay.tuning.parallel_search import search_all
 from forebay.tuning.ranges import Ranges
 
@@ -122,6 +123,8 @@ def tune(
     threads: int | None = None,
     trace: str | None = None,
     tcp: str = PLAIN,
+    sets: Sets = (),
+    gains: str = "paper",
     *,
     watch: Watch | None = None,
     store: Store | None = None,
@@ -139,6 +142,9 @@ def tune(
     laws: names to choose from; all if empty.
     packet: usual size. buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
+    sets: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
+    gains: what the laws beside the choice have, "paper" for those of their papers, or "auto" for
+        what their design rules give for the ranges.
     watch: hears of the progress; a terminal shows it if None.
     store: has runs that were made before, and keeps those that are made.
 
@@ -149,9 +155,11 @@ def tune(
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp)
+    if gains not in REFERENCES:
+        raise ScenarioError(f'--gains: found "{gains}", allowed: {", ".join(REFERENCES)}')
+    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
     names = _laws(laws, ranges)
-    tuning = Tuning(ranges, GOALS[goal], names, seed)
+    tuning = Tuning(ranges, GOALS[goal], names, seed, gains)
     if watch is not None:
         _Search(tuning, threads, watch, store).run(seeds)
         return tuning
@@ -206,7 +214,7 @@ class _Search:
             return
         wanted = self._runnable(
             [
-                *map(known.default, self._names),
+                *map(self._reference, self._names),
                 *tuning.searched,
                 *(one for law in self._names for one in known.listed(law, tuning.ranges)),
             ]
@@ -222,6 +230,12 @@ class _Search:
         again = known.retargeted(finalists[0])
         finalists += [again] if again is not None and not runnable(again, tuning.ranges) else []
         self._test(finalists, seeds)
+
+    def _reference(self, law: str) -> Candidate:
+        """What the choice is tested beside."""
+        if self.tuning.gains == "paper":
+            return known.default(law)
+        return known.designed(law, self.tuning.ranges)
 
     @property
     def _names(self) -> list[str]:
