@@ -15,7 +15,9 @@ from forebay.base.metrics import with_interval
 from forebay.base.registries import baseline
 from forebay.pages.templates import paragraphs
 from forebay.theory.design import pi_forms
+from forebay.theory.design.pi_stabilising_set import SLOW
 from forebay.tuning import calm_regions
+from forebay.tuning.calm_regions import Region
 from forebay.tuning.candidates import Candidate, set_point
 from forebay.tuning.check import best_of_laws
 from forebay.tuning.local_models import SENSITIVITY, counted
@@ -257,10 +259,13 @@ def _one_set(tuning: Outcome) -> Findings | None:
     )
     if best is None:
         return None
-    candidate, ranges = best.candidate, tuning.ranges
-    gains = calm_regions.one_set(candidate, ranges)
-    if gains is None:
+    candidate = best.candidate
+    space = calm_regions.space_of(candidate, tuning.ranges)
+    own = space.own(candidate.point) if isinstance(space, Region) else []
+    if not own:
         return None
+    most_at, most, _ = max(own, key=lambda place_gains: place_gains[1].k_i)
+    times = most.k_i / candidate.point["k_i"]
     scheduled = best_of_laws(
         [
             one
@@ -275,10 +280,10 @@ def _one_set(tuning: Outcome) -> Findings | None:
     return {
         "law": candidate.law,
         "params": dict(candidate.params),
-        "k_i": gains.k_i,
-        "suffices": gains.suffices,
-        "times": gains.times,
-        "most_at": str(gains.most[0]),
+        "k_i": candidate.point["k_i"],
+        "suffices": times <= SLOW,
+        "times": times,
+        "most_at": str(most_at),
         "scheduled": sorted(
             (_candidate(one, tuning) for one in scheduled),
             key=lambda told: float(told["worst_deviation_s"]),
@@ -288,10 +293,10 @@ def _one_set(tuning: Outcome) -> Findings | None:
                 "rate_bps": place.rate_bps,
                 "rtt_s": place.rtt_s,
                 "flows": place.flows,
-                "params": dict(calm_regions.own_params(candidate, own, ranges)),
-                **vars(own),
+                "params": dict(params),
+                **vars(gains),
             }
-            for place, own in gains.own
+            for place, gains, params in own
         ],
     }
 

@@ -138,7 +138,12 @@ def defaults(tuning: Outcome) -> Plot:
     for row, one in enumerate(against, 1):
         colour = COLOURS[0] if one.difference_s > 0 else COLOURS[1]
         filling = colour if one.significant else "white"
-        look = {"marker": "o", "color": colour, "markerfacecolor": filling, "markersize": 5}
+        look: dict[str, Any] = {
+            "marker": "o",
+            "color": colour,
+            "markerfacecolor": filling,
+            "markersize": 5,
+        }
         _interval(axes, row, one.other.worst_s, colour, **look)
         names.append(one.other.candidate.label)
         notes.append(
@@ -204,29 +209,17 @@ def _name(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]) -
         one = tuning.screened[i]
         if (one.candidate.law, _mark(one)) in named:
             continue
-        for offset, side in [
-            ((6, 3), "left"),
-            ((-6, 3), "right"),
-            ((6, -9), "left"),
-            ((-6, -9), "right"),
-        ]:
+        look: dict[str, Any] = {"fontsize": 7, "color": MARKS[_mark(one)][1]}
+        look |= {"fontweight": "bold"} if one is tuning.chosen else {}
+        for by in [(6, 3), (-6, 3), (6, -9), (-6, -9)]:
+            look["ha"] = "left" if by[0] > 0 else "right"
             text: Text = axes.annotate(
-                one.candidate.law,
-                (x[i], y[i]),
-                xytext=offset,
-                textcoords="offset points",
-                ha=side,
-                fontsize=7,
-                color=MARKS[_mark(one)][1],
-                fontweight="bold" if one is tuning.chosen else "normal",
+                one.candidate.law, (x[i], y[i]), by, textcoords="offset points", **look
             )
             box = text.get_window_extent()
             inside = axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 and box.y0 >= axes.bbox.y0
-            if (
-                inside
-                and not any(box.overlaps(other) for other in boxes)
-                and not any(box.contains(*point) for point in placed)
-            ):
+            covers = any(box.overlaps(other) for other in boxes)
+            if inside and not covers and not any(box.contains(*point) for point in placed):
                 boxes.append(box)
                 named.add((one.candidate.law, _mark(one)))
                 break
