@@ -83,7 +83,7 @@ class Checked:
         there = {one.condition: one for one in self.candidate.local if one is not None}
         return [there.get(place) for place in places]
 
-    def of(self, seeds: slice) -> Checked:
+    def with_seeds(self, seeds: slice) -> Checked:
         """The same with fewer seeds."""
         arrays = {one.name: getattr(self, one.name) for one in fields(self)[1:]}
         return replace(self, **{name: array[:, seeds] for name, array in arrays.items()})

@@ -21,13 +21,13 @@ from forebay.tuning.calm_regions import Region
 from forebay.tuning.candidates import Candidate, set_point
 from forebay.tuning.check import best_of_laws
 from forebay.tuning.local_models import SENSITIVITY, counted
-from forebay.tuning.outcome import REFERENCES
+from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from forebay.tuning.check import Checked
     from forebay.tuning.local_models import LocalModel
-    from forebay.tuning.outcome import Against, Outcome
     from forebay.tuning.ranges import Condition
+    from forebay.tuning.state import Against, TuningState
 
 #: A part of what is told, by name.
 Findings = dict[str, Any]
@@ -36,7 +36,7 @@ Findings = dict[str, Any]
 BESIDE = 2
 
 
-def findings(tuning: Outcome) -> Findings:
+def findings(tuning: TuningState) -> Findings:
     """Everything that a tuning tells; numbers may be infinite, or nan where they are not known."""
     chosen, ranges = tuning.chosen, tuning.ranges
     told: Findings = {
@@ -82,7 +82,7 @@ def findings(tuning: Outcome) -> Findings:
     return told
 
 
-def _candidate(one: Checked, tuning: Outcome) -> Findings:
+def _candidate(one: Checked, tuning: TuningState) -> Findings:
     share = one.relative(tuning.best)
     places = tuning.ranges.places
     return {
@@ -101,7 +101,7 @@ def _candidate(one: Checked, tuning: Outcome) -> Findings:
     }
 
 
-def _choice(tuning: Outcome, chosen: Checked) -> Findings:
+def _choice(tuning: TuningState, chosen: Checked) -> Findings:
     """The chosen law over the seeds that chose it, what its model says, and its set-points.
 
     odd_rtt: the round trip that a self-tuning law takes for its own, where it is none of the
@@ -118,7 +118,7 @@ def _choice(tuning: Outcome, chosen: Checked) -> Findings:
     }
 
 
-def _set_points(tuning: Outcome, chosen: Checked) -> list[Findings]:
+def _set_points(tuning: TuningState, chosen: Checked) -> list[Findings]:
     """Of the chosen law, those next to the choice that no other beats, by their goodput; one where
     no other was tried. "fastest": with the largest integral of the calm set."""
     least = f"worst_{tuning.goal.least}"
@@ -150,7 +150,7 @@ def _set_point(candidate: Candidate) -> str:
     return f"{candidate.share:g} times the search's own"
 
 
-def _margins(tuning: Outcome, local: Sequence[LocalModel | None]) -> Findings | None:
+def _margins(tuning: TuningState, local: Sequence[LocalModel | None]) -> Findings | None:
     """What the linear model says of the chosen law.
 
     few_flows, long_rtt: whether the tightest corner has the fewest flows of the range, the longest
@@ -212,7 +212,7 @@ def _model(local: LocalModel) -> Findings:
     }
 
 
-def _places(tuning: Outcome) -> list[Findings]:
+def _places(tuning: TuningState) -> list[Findings]:
     """A row per place: the model's numbers and the packets' for the chosen law."""
     one = tuning.tested[0] if tuning.tested else tuning.chosen
     if one is None:
@@ -234,7 +234,7 @@ def _places(tuning: Outcome) -> list[Findings]:
     return rows
 
 
-def _inside(tuning: Outcome) -> Findings | None:
+def _inside(tuning: TuningState) -> Findings | None:
     """The place between the corners with the least margin."""
     if tuning.inside is None:
         return None
@@ -247,7 +247,7 @@ def _inside(tuning: Outcome) -> Findings | None:
     }
 
 
-def _one_set(tuning: Outcome) -> Findings | None:
+def _one_set(tuning: TuningState) -> Findings | None:
     """Of the best PI by the goal's number that keeps its margins, and its gains; the chosen law
     before others. "scheduled": the best of laws whose gains follow the load by themselves."""
     goal = tuning.goal
@@ -301,7 +301,7 @@ def _one_set(tuning: Outcome) -> Findings | None:
     }
 
 
-def _rivals(tuning: Outcome) -> Findings:
+def _rivals(tuning: TuningState) -> Findings:
     """What the searches found, and of other laws those with the least and the largest deviation.
     "broken": laws without any gains that keep their margins."""
     searched: dict[str, list[Candidate]] = {}
@@ -319,7 +319,7 @@ def _rivals(tuning: Outcome) -> Findings:
     }
 
 
-def _rival(tuning: Outcome, one: Checked) -> Findings:
+def _rival(tuning: TuningState, one: Checked) -> Findings:
     """With how long it takes at its slowest place; None without a linear model."""
     there = [local for local in one.candidate.local if local is not None]
     slowest = max(there, key=lambda local: local.loop.settling_s, default=None)
@@ -329,7 +329,7 @@ def _rival(tuning: Outcome, one: Checked) -> Findings:
     }
 
 
-def _against(row: Against, tuning: Outcome) -> Findings:
+def _against(row: Against, tuning: TuningState) -> Findings:
     deviation_s, ci95_s = statistics.mean_and_interval(row.other.worst_s)
     return _candidate(row.other, tuning) | {
         "seeds": row.seeds,
@@ -343,7 +343,7 @@ def _against(row: Against, tuning: Outcome) -> Findings:
     }
 
 
-def _test(tuning: Outcome) -> Findings:
+def _test(tuning: TuningState) -> Findings:
     """The test of the choice with other seeds."""
     mine = tuning.tested[0]
     deviation_s, ci95_s = statistics.mean_and_interval(mine.worst_s)

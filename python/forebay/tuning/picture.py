@@ -16,14 +16,14 @@ from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
-from forebay.tuning.outcome import REFERENCES
+from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
     from forebay.tuning.check import Checked, Floats
-    from forebay.tuning.outcome import Outcome
+    from forebay.tuning.state import TuningState
 
 #: Marker, colour, filled and label by the origin of a candidate.
 MARKS: dict[str, tuple[str, str, bool, str]] = {
@@ -52,7 +52,7 @@ def _mark(one: Checked) -> str:
 
 
 @styled
-def trade(tuning: Outcome) -> Plot:
+def trade(tuning: TuningState) -> Plot:
     """Queuing delay and its deviation against goodput, each at its worst place, as screened."""
     screened = tuning.screened
     panels = [
@@ -85,7 +85,7 @@ def trade(tuning: Outcome) -> Plot:
 
 
 @styled
-def places(tuning: Outcome) -> Plot:
+def places(tuning: TuningState) -> Plot:
     """Deviation of the delay under each condition: chosen, predicted, defaults, as tested."""
     mine, *others = tuning.tested
     where = tuning.ranges.places
@@ -125,7 +125,7 @@ def places(tuning: Outcome) -> Plot:
 
 
 @styled
-def defaults(tuning: Outcome) -> Plot:
+def defaults(tuning: TuningState) -> Plot:
     """Worst deviation of the chosen law and of the papers' defaults, and what they lose."""
     mine, *_ = tuning.tested
     against = sorted(tuning.against(), key=lambda row: float(np.nanmean(row.other.worst_s)))
@@ -173,7 +173,7 @@ def _interval(axes: Axes, row: float, values_s: Floats, colour: str, **mark: Any
     return mean
 
 
-def _scatter(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]) -> None:
+def _scatter(axes: Axes, tuning: TuningState, x: Sequence[float], y: Sequence[float]) -> None:
     for name, (marker, colour, filled, words) in MARKS.items():
         at = [i for i, one in enumerate(tuning.screened) if _mark(one) == name]
         if at:
@@ -192,7 +192,7 @@ def _scatter(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]
         axes.plot([x[i]], [y[i]], label="chosen", zorder=5, **CHOSEN)
 
 
-def _name(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]) -> None:
+def _name(axes: Axes, tuning: TuningState, x: Sequence[float], y: Sequence[float]) -> None:
     """Names beside the points, the most telling first, as long as they do not overlap."""
     front, least = [], math.inf
     for i in sorted(range(len(x)), key=lambda i: (x[i], y[i])):
@@ -226,7 +226,7 @@ def _name(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]) -
             text.remove()
 
 
-def _goodput(one: Checked, tuning: Outcome) -> str:
+def _goodput(one: Checked, tuning: TuningState) -> str:
     return f"{100 * one.relative(tuning.best).min():.0f} %"
 
 
@@ -237,11 +237,11 @@ def _p(p: float) -> str:
 
 
 @dataclass(frozen=True)
-class Kind:
+class TuningPicture:
     """A picture of a tuning. of_test: whether it shows the test of the chosen law, and not what was
     screened."""
 
-    draw: Callable[[Outcome], Plot]
+    draw: Callable[[TuningState], Plot]
     title: str
     #: with {seeds} for those of the test
     caption: str
@@ -249,7 +249,7 @@ class Kind:
 
 
 KINDS = {
-    "trade": Kind(
+    "trade": TuningPicture(
         trade,
         "Delay against goodput",
         "Every candidate at its own worst place (a corner of the ranges, or their middle), with "
@@ -257,14 +257,14 @@ KINDS = {
         "Candidates above the grey area meet the goal.",
         of_test=False,
     ),
-    "places": Kind(
+    "places": TuningPicture(
         places,
         "Corner by corner",
         "Standard deviation of the queuing delay over time, mean of {seeds} seeds; the line "
         "through the star is its 95 % confidence interval. The diamond is the prediction of the "
         "linear model from TCP's own losses at constant load.",
     ),
-    "defaults": Kind(
+    "defaults": TuningPicture(
         defaults,
         "Other laws",
         "The largest deviation at any place, seed by seed: mean and 95 % confidence interval. "

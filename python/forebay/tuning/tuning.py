@@ -32,9 +32,9 @@ from forebay.tuning.check import (
     runnable,
 )
 from forebay.tuning.local_models import keeps
-from forebay.tuning.outcome import REFERENCES, Outcome
 from forebay.tuning.parallel_search import search_all
 from forebay.tuning.ranges import Ranges
+from forebay.tuning.state import REFERENCES, TuningState
 
 if TYPE_CHECKING:
     from forebay.figures.plot import Plot
@@ -62,7 +62,7 @@ GRID = 5
 Watch = Callable[[str, Progress], None]
 
 
-class Tuning(Outcome):
+class Tuning(TuningState):
     """The outcome of a tuning, which draws and explains itself."""
 
     def plot(self, kind: str = "trade") -> Plot:
@@ -198,7 +198,7 @@ def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
 class _Search:
     """The stages of a tuning, which they fill in."""
 
-    tuning: Outcome
+    tuning: TuningState
     threads: int | None
     watch: Watch
     store: Store | None
@@ -312,7 +312,7 @@ class _Search:
     def _test(self, finalists: Sequence[Candidate], seeds: int) -> None:
         """Runs the chosen law and others with seeds that took no part in the choice."""
         done = self._check(finalists, SCREENING_SEEDS + seeds, "test runs")
-        tested = [one.of(slice(SCREENING_SEEDS, None)) for one in done.checked]
+        tested = [one.with_seeds(slice(SCREENING_SEEDS, None)) for one in done.checked]
         if not tested[0].complete:
             return
         self.tuning.tested = [one for one in tested if one.complete]
@@ -336,12 +336,12 @@ class _Search:
             self.tuning.inside = tight, done.checked[0]
 
 
-def _goodput(one: Checked, tuning: Outcome) -> float:
+def _goodput(one: Checked, tuning: TuningState) -> float:
     """At the worst place, as a share of the best candidate's."""
     return float(one.relative(tuning.best).min())
 
 
-def _others(tuning: Outcome) -> list[Checked]:
+def _others(tuning: TuningState) -> list[Checked]:
     """Candidates of laws other than the chosen one that keep their margins and can be moved."""
     assert tuning.chosen is not None
     law = tuning.chosen.candidate.law
@@ -349,7 +349,7 @@ def _others(tuning: Outcome) -> list[Checked]:
     return [one for one in able if one.candidate.law != law]
 
 
-def _next(tuning: Outcome) -> list[Checked]:
+def _next(tuning: TuningState) -> list[Checked]:
     """Of other laws, the best candidates with goodput to spare, as the goal has them; a law without
     a model that is best now cannot be moved itself."""
     spare = 1 - tuning.goal.give_up + SPARE * tuning.goal.give_up
@@ -357,7 +357,7 @@ def _next(tuning: Outcome) -> list[Checked]:
     return best_of_laws(able, lambda one: one.number_of(tuning.goal))[:NEXT]
 
 
-def _misses(tuning: Outcome) -> list[Checked]:
+def _misses(tuning: TuningState) -> list[Checked]:
     """Of other laws, the candidate that comes closest to the goal's goodput, if it is better than
     the chosen law in the goal's number; the closest laws first."""
     goal, chosen = tuning.goal, tuning.chosen
@@ -371,7 +371,7 @@ def _misses(tuning: Outcome) -> list[Checked]:
 
 
 def _moved(
-    tuning: Outcome, one: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
+    tuning: TuningState, one: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
 ) -> list[Candidate]:
     """A candidate at other set-points, those that keep its margins and are not tried yet."""
     ranges = tuning.ranges
@@ -416,7 +416,7 @@ def _moved(
     return moved
 
 
-def _choose(tuning: Outcome) -> None:
+def _choose(tuning: TuningState) -> None:
     """Chooses the candidate with the least of the goal's number that keeps margins and goodput.
 
     A law without a model has no margins to keep. With so few seeds a goodput at the limit is below

@@ -38,7 +38,7 @@ class Against:
 
 
 @dataclass(repr=False)
-class Outcome:
+class TuningState:
     """What a tuning has found so far, and at its end.
 
     screened: every candidate, with few seeds. chosen: None where nothing could be compared.
