@@ -194,10 +194,7 @@ def _quantile_s(run: Run, share: float) -> float:
 
 def _rounded(values: NDArray[Any], digits: int) -> list[float | None]:
     """For JSON, which knows no NaN."""
-    rounded = np.round(np.asarray(values, float), digits)
-    found: list[float | None] = rounded.tolist()
-    if np.isfinite(rounded).all():
-        return found
-    return [
-        value if there else None for value, there in zip(found, np.isfinite(rounded), strict=True)
-    ]
+    found: list[float | None] = quantities.finite(
+        np.round(np.asarray(values, float), digits).tolist()
+    )
+    return found
