@@ -27,8 +27,8 @@ from forebay.base import statistics
 from forebay.store import choice
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import GOALS, Candidate, Params
+from forebay.tuning.check import SCREENING_SEEDS
 from forebay.tuning.ranges import Ranges
-from forebay.tuning.tuning import SCREENING_SEEDS
 
 HERE = Path(__file__).resolve().parent
 

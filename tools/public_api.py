@@ -14,13 +14,14 @@ import importlib
 import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tools.docs.python import signature_text
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "api"
@@ -62,14 +63,7 @@ def python_api() -> str:
 
 
 def _signature(thing: Any) -> str:
-    if not callable(thing) or inspect.ismodule(thing):
-        return ""
-    try:
-        found = str(inspect.signature(thing))
-    except (TypeError, ValueError):
-        return ""
-    # Addresses of defaults differ from run to run, and say nothing.
-    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", found).replace("'", "")
+    return signature_text(thing) if callable(thing) and not inspect.ismodule(thing) else ""
 
 
 def _returned(function: Any) -> type | None:

@@ -522,7 +522,14 @@ class Run(Observed):
     `point` and `law` are indices into the plan.
     """
 
-    def __init__(self, point: int, law: int, seed: int, observed: Observed) -> None: ...
+    def __init__(
+        self,
+        point: int,
+        law: int,
+        seed: int,
+        observed: Observed,
+        others: Sequence[Observed] = ...,
+    ) -> None: ...
     point: int
     law: int
     seed: int
@@ -652,9 +659,6 @@ class LawModel:
         what TCP needs.
         """
     def linear(self, point: OperatingPoint) -> LinearModel | None: ...
-    def queues(self, flows: Sequence[float], rtts_s: Sequence[float]) -> list[float]:
-        """Where the law has its queue at each of these points of Reno (flows, RTT with its queue),
-        in packets; nan where it has no model."""
     def design(
         self,
         point: OperatingPoint,
@@ -664,13 +668,6 @@ class LawModel:
         """The law's design rule at the wanted queue, in packets or as a text; None without one."""
     def fitted(self, rtt_s: float) -> list[tuple[str, str]]:
         """What must be another on this link, of a law without a design rule: name and value."""
-    def operate_all(
-        self, flows: Sequence[float], propagation_s: float
-    ) -> tuple[list[str], list[list[float]]]:
-        """How each number of flows settles, as `rest` has it; and of those with an equilibrium,
-        as numbers: flows, RTT, the plant's gain and both poles, the law's direct gain, weight and
-        interval of its average (−1 without), interval of its sampler (−1 without), length of the
-        sampler's numerator, numerator and denominator."""
 
 def windows_pkts(
     window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
@@ -690,44 +687,41 @@ def window_motions(
 def cubic_share(probability: float, rtt_s: float) -> float:
     """How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region."""
 
-class FlowMix:
-    """Classes of flows with window laws and round trips of their own, scaled to any number of flows
-    and any mean round trip: `shares` are of the flows, `rtt_ratios` of each round trip without a
-    queue to the mean. Columns have a number for each row."""
+class FlowModel:
+    """How a link's flows answer a law, scaled to any number of flows and any mean round trip."""
 
-    def __init__(
-        self, window_laws: Sequence[str], shares: Sequence[float], rtt_ratios: Sequence[float]
-    ) -> None: ...
-    def probabilities(
-        self,
-        flows: NDArray[np.float64],
-        propagation_s: NDArray[np.float64],
-        queue_pkts: NDArray[np.float64],
-        capacity_pkts_per_s: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """The probability with which each number of flows fills a link, with a queue there."""
-    def flows(
-        self,
-        probability: NDArray[np.float64],
-        propagation_s: NDArray[np.float64],
-        queue_pkts: NDArray[np.float64],
-        capacity_pkts_per_s: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """How many flows fill a link at a probability, with a queue there."""
+    @staticmethod
+    def reno() -> FlowModel:
+        """Reno as published."""
+    @staticmethod
+    def ack_clocked() -> FlowModel:
+        """Reno with ACKs as its clock and windows in sawteeth."""
+    @staticmethod
+    def coupled(l4s_flows: float, coupling: float, apart: bool) -> FlowModel:
+        """Reno beside this many flows of L4S. `apart`: these have a queue of their own."""
+    @staticmethod
+    def mixed(
+        window_laws: Sequence[str], shares: Sequence[float], rtt_ratios: Sequence[float]
+    ) -> FlowModel:
+        """Classes with window laws and round trips of their own: `shares` are of the flows,
+        `rtt_ratios` of each round trip without a queue to the mean. Raises `ValueError` for a
+        window law that there is not, and lists of different lengths."""
+    def probability(
+        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
+    ) -> float:
+        """The probability that these flows need on a link with a queue."""
     def reno_flows(
-        self,
-        flows: NDArray[np.float64],
-        propagation_s: NDArray[np.float64],
-        queue_pkts: NDArray[np.float64],
-        capacity_pkts_per_s: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """How many flows of Reno need the same probability as each number of these."""
+        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
+    ) -> float:
+        """How many flows of Reno need the same probability."""
     def settle(
-        self, law: LawModel, flows: NDArray[np.float64], propagation_s: NDArray[np.float64]
-    ) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+        self, law: LawModel, flows: Sequence[float], propagation_s: float
+    ) -> list[tuple[str, float | None, float | None, tuple[OperatingPoint, LinearModel] | None]]:
         """How each number of flows with a mean round trip without a queue settles under a law, as
-        `LawModel.rest` has it of Reno's: how, queue in packets, probability; nan for what does not
-        apply. "small": a window would be less than its sender keeps."""
+        `LawModel.rest` has it of Reno's, with the point and the law's model of an equilibrium.
+        "small": a window would be less than its sender keeps. The point is that of as many flows
+        of Reno as need the same probability. Raises `ScenarioError` for a parameter of the law
+        that does not fit its link."""
 
 #: Gain, poles, shares of the poles (None for their product), and delay in s.
 PathColumns = tuple[
@@ -743,8 +737,8 @@ SamplerColumns = tuple[
 
 class Loops:
     """Loops of one kind, and their gains at complex s. Every column is of one dimension and has one
-    number, or one for each loop. s has a row for each loop, or one for all; so has what is found.
-    """
+    number, or one for each loop. s has a row for each loop, or one for all, or many for a single
+    loop; what is found has as many rows."""
 
     def __init__(
         self,

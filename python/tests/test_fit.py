@@ -182,15 +182,8 @@ def test_another_process_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 AUTO = """\
 title = "Auto"
 duration = "10s"
-[bottleneck]
-rate = "10Mbit/s"
-delay = "5ms"
-buffer = "100p"
-[[traffic]]
-kind = "ftp"
-flows = 8
-packet = "1500B"
-rtt = "20ms"
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
+traffic = [{ kind = "ftp", flows = 8, packet = "1500B", rtt = "20ms" }]
 [[law]]
 kind = "pi"
 gains = "auto"
@@ -234,7 +227,7 @@ def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
 
 def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
     file = tmp_path / "auto.toml"
-    file.write_text(AUTO.replace("[[law]]", 'tcp = "linux-cubic"\n[[law]]', 1))
+    file.write_text(AUTO.replace('rtt = "20ms"', 'rtt = "20ms", tcp = "linux-cubic"'))
     read = experiment.read(file)
     there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0), tcp="cubic")
     assert read.designed == [fit("pi", there, {"interval": "2ms"}).line]

@@ -37,13 +37,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 @pytest.fixture(scope="module")
-def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("out") / "result"
-    result.report(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -153,8 +146,8 @@ def test_what_is_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> Non
         assert (now.min(), now.max(), now[0]) == tuple(map(int, found.groups()[1:]))
         seen.add(found[4])
         # The other figures show the same moment.
-        sibling = figure(page, "loss-1").locator(".reading").first.inner_text()
-        assert re.search(r"\d s\s.*%", sibling), sibling
+        sibling = figure(page, "loss-1").locator(".reading").first
+        sync_api.expect(sibling).to_contain_text(re.compile(r"\d s\s.*%", re.DOTALL))
         figure(page, "queue-1")
         box = figure(page, "queue-1").locator(".u-over").first.bounding_box()
     assert len(seen) > 1

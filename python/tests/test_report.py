@@ -31,13 +31,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return forebay.run(path, seeds=3)
 
 
-@pytest.fixture(scope="module")
-def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("out") / "result"
-    result.report(directory)
-    return directory
-
-
 class Page(HTMLParser):
     """What a page refers to, and its text."""
 

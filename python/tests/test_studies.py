@@ -40,17 +40,11 @@ duration = "2s"
 measure  = ["1s", "2s"]
 seeds    = 2
 
-[bottleneck]
-rate   = "10Mbit/s"
-delay  = "5ms"
-buffer = "100p"
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
 
-[[traffic]]
-kind   = "ftp"
-flows  = 5
-packet = "1000B"
-rtt    = "40ms"
-start  = { uniform = ["0s", "1s"] }
+traffic = [
+    { kind = "ftp", flows = 5, packet = "1000B", rtt = "40ms", start = { uniform = ["0s", "1s"] } },
+]
 
 [[law]]
 kind   = "red"
@@ -182,7 +176,7 @@ def test_a_sample_may_be_set_to_another_size() -> None:
     few = Points(text, sets=["sweep.points=sobol 8"])
     assert (len(few), len(Points(text))) == (8, 64)
     # Sobol's first points are the same whatever their number, and so are their runs.
-    assert [few.row(i) for i in range(8)] == [Points(text).row(i) for i in range(8)]
+    assert [few.sweep.row(i) for i in range(8)] == [Points(text).sweep.row(i) for i in range(8)]
     with pytest.raises(ScenarioError, match="a power of 2 for sobol"):
         Points(text, sets=["sweep.points=sobol 7"])
     with pytest.raises(ScenarioError, match="beside a range"):
@@ -195,7 +189,7 @@ def test_a_key_that_is_set_is_not_varied() -> None:
     # As in a run, the keys beside it still vary.
     zipped = sweep('"traffic.0.flows, bottleneck.rate" = [[1, "2Mbit/s"], [2, "4Mbit/s"]]')
     points = Points(zipped, sets=["traffic.0.flows=3"])
-    assert [points.row(i) for i in range(len(points))] == [["2Mbit/s"], ["4Mbit/s"]]
+    assert [points.sweep.row(i) for i in range(len(points))] == [["2Mbit/s"], ["4Mbit/s"]]
     run = experiment.read(zipped, sets=["traffic.0.flows=3"]).plan
     assert [list(point.settings.values()) for point in run.points] == [["2Mbit/s"], ["4Mbit/s"]]
 
@@ -400,8 +394,8 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
         of_point = found.filter(point=point, law="pi").sort("seed")
         assert of_point["queue_mean_pkts"].to_list() == wanted
     again = Points(file)
-    assert again.gains(0) == Points(file).gains(0)
-    assert len({str(again.gains(i)) for i in range(3)}) == 3
+    assert again.gains.of_point(0) == Points(file).gains.of_point(0)
+    assert len({str(again.gains.of_point(i)) for i in range(3)}) == 3
 
 
 def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> None:
@@ -430,13 +424,13 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
     axis = '"bottleneck.rate" = "1..1000Mbit/s log"'
     text = f'{laws}[sweep]\npoints = "sobol 256"\n{axis}\n'
     designed = []
-    gains = PointGains.gains
+    of_point = PointGains.of_point
 
     def counted(self: PointGains, index: int) -> Gains:
         designed.append(index)
-        return gains(self, index)
+        return of_point(self, index)
 
-    monkeypatch.setattr(PointGains, "gains", counted)
+    monkeypatch.setattr(PointGains, "of_point", counted)
     found = estimate(Points(text), choice.at(tmp_path / "store"), 2)
     assert (found.points, found.looked, found.runs) == (256, DESIGNED, 256 * 2 * 2)
     assert len(set(designed)) <= DESIGNED + 1
@@ -472,10 +466,10 @@ def test_senders_that_are_compared_meet_one_law(tmp_path: Path) -> None:
     """A queue does not know who sends; where one sender is given, its design is for that one."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     both = Points(f'{laws}[sweep]\n"traffic.0.tcp" = ["linux-reno", "linux-cubic"]\n')
-    assert [both.row(i) for i in range(2)] == [["linux-reno"], ["linux-cubic"]]
-    assert both.gains(0) == both.gains(1)
+    assert [both.sweep.row(i) for i in range(2)] == [["linux-reno"], ["linux-cubic"]]
+    assert both.gains.of_point(0) == both.gains.of_point(1)
     alone = Points(laws, sets=["traffic.0.tcp=linux-cubic"])
-    assert alone.gains(0) != both.gains(1)
+    assert alone.gains.of_point(0) != both.gains.of_point(1)
 
 
 def designed(counts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,7 +507,9 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts == ["pi"] * 12
     # Where the code is the same, so are the numbers.
     fresh = Points(text)
-    assert [points.gains(i) for i in range(12)] == [fresh.gains(i) for i in range(12)]
+    assert [points.gains.of_point(i) for i in range(12)] == [
+        fresh.gains.of_point(i) for i in range(12)
+    ]
     counts.clear()
     study(text.replace("A small study", "Another title").replace("seeds    = 2", "seeds    = 9"))
     study(text.replace("log 12", "log 2"))
@@ -540,10 +536,10 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
         file.write_text(text)
         trace.write_text("".join(f"{i}\n" * packets for i in range(1, 101)))
         kept = Designs(store)
-        found = Points(file, kept=kept).gains(0)
+        found = Points(file, kept=kept).gains.of_point(0)
         kept.flush()
         # A design that was kept is the one that would be made.
-        assert found == Points(file).gains(0)
+        assert found == Points(file).gains.of_point(0)
         counts.pop()
         return found
 

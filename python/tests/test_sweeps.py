@@ -20,21 +20,10 @@ title    = "A sweep"
 duration = "2s"
 measure  = ["1s", "2s"]
 
-[bottleneck]
-rate   = "5Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "5Mbit/s", buffer = "100p" }
+traffic    = [{ kind = "ftp", flows = 5, rtt = "40ms" }]
 
-[[traffic]]
-kind   = "ftp"
-flows  = 5
-rtt    = "40ms"
-
-[[law]]
-kind   = "pi"
-target = "40p"
-
-[[law]]
-kind   = "droptail"
+law        = [{ kind = "pi", target = "40p" }, { kind = "droptail" }]
 
 [sweep]
 """

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pages
 import pytest
+from calm_pi import fastest_calm_pi
 from conftest import Cli, command
 from scipy import stats as scipy_stats
 
@@ -25,19 +26,16 @@ from forebay.base import statistics
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.tuning import (
-    calm_regions,
     candidates,
     check,
     gain_search,
     local_models,
     parallel_search,
-    tune,
     tuning,
-    values,
-    words,
 )
 from forebay.tuning.candidates import GOALS, Candidate
 from forebay.tuning.ranges import Condition, Ranges
+from forebay.tuning.tuning import tune
 
 #: Few flows with long windows, where the model holds.
 RATE, RTT, FLOWS = "20Mbit/s", "100ms", "5..10"
@@ -97,15 +95,10 @@ def test_predicted_deviation_is_that_of_packets() -> None:
 def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     """With the fastest calm PI of that sender, whose plant and noise it has."""
     ranges = Ranges.from_texts("20Mbit/s", "100ms", "10", tcp=tcp)
-    region = calm_regions.region_of("pi", ranges)
-    assert region is not None
-    point = region.fastest(50.0, 0.02)
-    assert point is not None
-    (local,) = region.local(point, ranges, ranges.conditions)
-    assert local is not None
+    region, point, local = fastest_calm_pi(ranges, 50.0, 0.02)
     assert local.held
     assert local.loop.stable
-    assert local.loop.margins.sensitivity <= 1.03 * gain_search.SENSITIVITY
+    assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY
     assert local.sensitivity > 1.8
     one = Candidate("pi", "pi", region.params(point), "listed")
     seen = check.check([one], ranges, 2).checked[0]
@@ -155,7 +148,7 @@ def test_search_keeps_the_margins(law: str, narrow: Ranges) -> None:
     for local in found.local:
         assert local is not None
         assert local.loop.stable
-        assert local.loop.margins.sensitivity <= 1.03 * gain_search.SENSITIVITY
+        assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY
         assert local.idle <= GOALS["balance"].give_up
 
 
@@ -286,7 +279,7 @@ def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
     droptail = next(row for row in tuned.against() if row.other.candidate.law == "droptail")
     assert droptail.difference_s > 0
     assert tuned.seeds == 2
-    text = " ".join(words.reasons(tuned))
+    text = " ".join(tuned.reasons())
     assert "The tightest corner is" in text
     assert "DropTail has" in text
 
@@ -298,7 +291,7 @@ def test_a_tuning_shows_its_choice(tuned: tuning.Tuning) -> None:
 
 def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
     alone = tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=1)
-    assert values.as_json(alone) == values.as_json(tuned)
+    assert alone.as_json() == tuned.as_json()
 
 
 def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:

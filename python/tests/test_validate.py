@@ -31,7 +31,7 @@ from forebay.links import run as run_link
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
 from forebay.validation import page, transfers
-from forebay.validation.comparison import METRICS, Comparison, Row, Side, compare
+from forebay.validation.comparison import METRICS, Row, Side, ValidatedScenario, compare
 from forebay.validation.mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.validation.real import Attempt, Attempts
 from forebay.validation.transfers import Mice, Web
@@ -42,9 +42,7 @@ title    = "Three flows"
 duration = "4s"
 measure  = ["2s", "4s"]
 seeds    = 2
-[bottleneck]
-rate   = "15Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "15Mbit/s", buffer = "100p" }
 [[traffic]]
 kind   = "ftp"
 flows  = 3
@@ -285,7 +283,7 @@ def test_a_verdict_says_whether_the_runs_are_enough_for_it(
 
 def both_ways(
     folder: Path, text: str, goodput: float = 1.0, void: Sequence[str] = ()
-) -> Comparison:
+) -> ValidatedScenario:
     """The simulator beside itself, with a share of the goodput as if it were measured."""
     one = read(folder, text)
     simulated = Result(one, execution.execute(one))

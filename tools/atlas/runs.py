@@ -100,7 +100,7 @@ def read(points: Points, store: Store) -> Runs:
         joined["point"].n_unique(),
         counts,
         float(joined["user_cpu_s"].sum()),
-        points.designed,
+        points.gains.laws,
         [law.label for law in facts.laws if law.per_flow],
         integrating,
     )

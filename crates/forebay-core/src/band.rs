@@ -17,6 +17,9 @@ pub struct Band<P> {
     /// Whether a signal may be a CE mark.
     ecn: bool,
     law: Box<dyn Law>,
+    /// As the law has answered.
+    watches_arrivals: bool,
+    watches_departures: bool,
     rng: Rng,
 }
 
@@ -40,6 +43,8 @@ impl<P: Packet> Band<P> {
             },
             buffer: site.buffer,
             ecn: site.ecn,
+            watches_arrivals: law.watches_arrivals(),
+            watches_departures: law.watches_departures(),
             law,
             rng,
         })
@@ -103,10 +108,17 @@ impl<P: Packet> Band<P> {
         class: u8,
         sink: &mut dyn Sink<P>,
     ) {
-        let meta = self.meta(&packet, Span::ZERO);
-        let verdict = self.law.on_enqueue(now, &self.view, &meta, &mut self.rng);
+        let bytes = packet.bytes();
+        let (verdict, signal) = match self.watches_arrivals {
+            true => {
+                let meta = self.meta(&packet, Span::ZERO);
+                let verdict = self.law.on_enqueue(now, &self.view, &meta, &mut self.rng);
+                (verdict, meta.signal)
+            }
+            false => (Verdict::Pass, Signal::Drop),
+        };
         let kept = if has_room {
-            Self::act(verdict, meta.signal, now, packet, class, sink)
+            Self::act(verdict, signal, now, packet, class, sink)
         } else {
             self.law.on_overflow(now, &self.view);
             sink.dropped(now, packet, Drop::Overflow, class);
@@ -116,7 +128,7 @@ impl<P: Packet> Band<P> {
         match kept {
             Some(packet) => {
                 view.idle_since = None;
-                view.bytes += u64::from(meta.bytes);
+                view.bytes += u64::from(bytes);
                 view.packets += 1;
                 view.head_since = view.head_since.or(Some(now));
                 self.queue.push((packet, now));
@@ -132,12 +144,18 @@ impl<P: Packet> Band<P> {
         while let Some(&(packet, since)) = self.queue.get(0) {
             self.queue.pop();
             let sojourn = now.since(since);
-            let meta = self.meta(&packet, sojourn);
             self.view.packets -= 1;
-            self.view.bytes -= u64::from(meta.bytes);
+            self.view.bytes -= u64::from(packet.bytes());
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
-            let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
-            if let Some(packet) = Self::act(verdict, meta.signal, now, packet, class, sink) {
+            let kept = match self.watches_departures {
+                true => {
+                    let meta = self.meta(&packet, sojourn);
+                    let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
+                    Self::act(verdict, meta.signal, now, packet, class, sink)
+                }
+                false => Some(packet),
+            };
+            if let Some(packet) = kept {
                 return Some(Departure {
                     packet,
                     sojourn,

@@ -238,9 +238,20 @@ pub trait Law: Send {
     /// stream that it is handed.
     fn seeded(&mut self, seed: u64) {}
 
+    /// Whether arrivals are judged or counted. A law that leaves [`on_enqueue`](Law::on_enqueue) as
+    /// it is says no, once and for all, and is spared a call at each.
+    fn watches_arrivals(&self) -> bool {
+        true
+    }
+
     /// Judges an arrival; `q` is the queue without it.
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::Pass
+    }
+
+    /// As [`watches_arrivals`](Law::watches_arrivals), of [`on_dequeue`](Law::on_dequeue).
+    fn watches_departures(&self) -> bool {
+        true
     }
 
     /// Judges a departure; `q` is the queue without it.

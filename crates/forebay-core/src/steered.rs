@@ -81,6 +81,10 @@ impl Steered {
 }
 
 impl Law for Steered {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::mark_if(rng.chance(self.probability()))
     }

@@ -18,6 +18,11 @@ pub trait Tuner<L>: Send {
     /// The law has judged an arrival.
     fn arrival(&mut self, now: Time, law: &mut L) {}
 
+    /// Whether [`departure`](Self::departure) does anything.
+    fn watches_departures(&self) -> bool {
+        true
+    }
+
     /// A packet leaves the queue for the link.
     fn departure(&mut self, now: Time, p: &PacketMeta) {}
 
@@ -67,6 +72,10 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         let verdict = self.law.on_enqueue(now, q, p, rng);
         self.tuner.arrival(now, &mut self.law);
         verdict
+    }
+
+    fn watches_departures(&self) -> bool {
+        self.tuner.watches_departures() || self.law.watches_departures()
     }
 
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {

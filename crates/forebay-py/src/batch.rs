@@ -140,15 +140,16 @@ pub struct Run {
 
 #[pymethods]
 impl Run {
-    /// A run with nothing but `observed`.
+    /// A run of which `observed` is known at the bottleneck, such as one that a store has kept.
     #[new]
+    #[pyo3(signature = (point, law, seed, observed, others = Vec::new()))]
     fn new(
         point: usize,
         law: usize,
         seed: u64,
         observed: &Bound<Observed>,
+        others: Vec<Py<Observed>>,
     ) -> PyClassInitializer<Run> {
-        let others = Vec::new();
         let run = Run {
             point,
             law,

@@ -245,6 +245,10 @@ impl Law for PyLaw {
         }
     }
 
+    fn watches_arrivals(&self) -> bool {
+        self.made.on_enqueue.is_some() || self.clock.is_some()
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         match &self.made.on_enqueue {
             Some(hook) => self.verdict("on_enqueue", hook, Queue::of(now, q), p),
@@ -252,6 +256,10 @@ impl Law for PyLaw {
             None if self.clock.is_some() => Verdict::mark_if(rng.chance(self.probability)),
             None => Verdict::Pass,
         }
+    }
+
+    fn watches_departures(&self) -> bool {
+        self.made.on_dequeue.is_some()
     }
 
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from forebay.base import quantities
-
-if TYPE_CHECKING:
-    pass
 
 UNITS = {"p": "packets", "B": "bytes"}
 

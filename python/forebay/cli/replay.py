@@ -64,7 +64,6 @@ def replay(
     from forebay.base import output_folder, progress
     from forebay.base.publication import publish_file
     from forebay.replays import replay as replays
-    from forebay.replays import summary
     from forebay.runs import execution
     from forebay.store import choice
 
@@ -88,7 +87,9 @@ def replay(
                 found += one.verdicts
                 _tell(one, call, repeating("replay", one.paper.name, seeds=seeds, set=set_), open_)
             if page is not None:
-                publish_file(page, summary.page(wanted.papers, found))
+                from forebay.replays import pages  # draws, which takes a while to load
+
+                publish_file(page, pages.summary(wanted.papers, found))
         except execution.RunFailedError as failed:
             print(failed, file=sys.stderr)
             raise typer.Exit(FAILED) from None
@@ -113,8 +114,7 @@ def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> 
     with progress.status(f"drawing the page of {found.paper.name}"):
         from forebay.replays import pages  # draws, which takes a while to load
 
-        parts = [pages.part(*each) for each in found.experiments]
-        where = pages.write(found.paper, parts, call.folder, command)
+        where = pages.write(found.paper, found.experiments, call.folder, command)
     call.tell("Page", where)
     if opens:
         open_page(where)

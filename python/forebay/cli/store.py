@@ -23,15 +23,16 @@ HELP = "Look into the store of runs, and tidy it up."
 def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
     from forebay.base.terminal_table import Column
-    from forebay.store.parts import parts
+    from forebay.store.contents import contents
 
     found = _store(store)
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
     rows = []
-    for part in parts(found):
-        name = part.version + (" (present)" if part.version == found.version else "")
-        sampled = f"{part.sampled:,}: {_size(part.sample_bytes)}"
-        rows.append([name, f"{part.runs:,}", _size(part.bytes), sampled])
+    for of_version in contents(found):
+        present = " (present)" if of_version.version == found.version else ""
+        sampled = f"{of_version.sampled:,}: {_size(of_version.sample_bytes)}"
+        runs, size = f"{of_version.runs:,}", _size(of_version.bytes)
+        rows.append([of_version.version + present, runs, size, sampled])
     print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
     print_table(columns, rows, width=80)
 
@@ -62,12 +63,12 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
             ),
             pl.col("fault").is_not_null().sum().alias("failed"),
         ]
-        table = found.rows.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
+        table = found.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
         rows = [[str(value) for value in row] for row in table.iter_rows()]
         print_table([Column(name) for name in table.columns], rows)
         return
     of_run = pl.col("config").str.starts_with(run)
-    table = found.rows.read(lambda: first().filter(of_run).sort("config", "seed").collect())
+    table = found.read(lambda: first().filter(of_run).sort("config", "seed").collect())
     if table.is_empty():
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
     for row in table.drop("classes").iter_rows(named=True):
@@ -82,9 +83,9 @@ def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False)
     samples: Remove the samples, too, and keep the metrics.
     failed: Forget the runs that failed: they are run again.
     """
-    from forebay.store import parts
+    from forebay.store import contents
 
-    freed = parts.prune(_store(store), samples=samples, failed=failed)
+    freed = contents.prune(_store(store), samples=samples, failed=failed)
     print(f"{_size(max(freed, 0))} freed")
 
 
@@ -117,7 +118,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
 
     def read(unfinished: Path) -> None:
         nonlocal count
-        count = found.rows.read(lambda: write(unfinished))
+        count = found.read(lambda: write(unfinished))
 
     publish_file(file, read)
     print(f"{count:,} rows: {file}")

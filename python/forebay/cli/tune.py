@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,7 @@ from forebay.cli.main import FAILED
 from forebay.cli.options import Laws, Packet, ReportOptions, RunOptions, Tcp, console
 
 if TYPE_CHECKING:
-    from forebay.tuning import Tuning
+    from forebay.tuning.tuning import Tuning
 
 
 @with_options
@@ -52,28 +52,30 @@ def tune(
     seed N: Seed of the search.
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
-    from forebay.base import progress
-    from forebay.tuning import page, values
-    from forebay.tuning import tune as tuned
+    from forebay.base import progress, quantities
+    from forebay.tuning import page, tuning
 
     command = command_line()
     call = Invocation.begun(output, "tune", command, numbers=page.JSON)
     out = call.folder
     with progress.stages() as watch:
-        result = tuned(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, watch,
-            call.store(making), trace, tcp,
+        result = tuning.tune(
+            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
+            tcp, watch=watch, store=call.store(making),
         )  # fmt: skip
+    told = result.findings()
     if out is not None and result.searched:
         with (
             call.drawing(f"{out / page.JSON} has the numbers"),
             progress.status("writing the page"),
         ):
-            page.write(result, out, command)
+            page.write_files(result, told, out, command)
     if call.as_json:
-        print(json.dumps(values.as_json(result)))
+        print(json.dumps(quantities.finite(told)))
     elif result.screened:
-        _show(result, out)
+        _show(told, page.commands(result, out) if out is not None else [])
+        if result.chosen is not None and out is not None:
+            call.tell("Page", out / page.PAGE)
     for fault in result.faults:
         print(fault, file=sys.stderr)
     if result.interrupted:
@@ -96,22 +98,19 @@ def _done(result: Tuning) -> str:
     )
 
 
-def _show(result: Tuning, out: Path | None) -> None:
-    from forebay.tuning import page, values, words
-
+def _show(told: Mapping[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
-    for paragraph in words.reasons(result):
+    for paragraph in told["reasons"]:
         screen.print(paragraph, markup=False)
         screen.print()
-    if result.chosen is None or out is None:
+    if not commands or not told["toml"]:
         return
     screen.print("The law for a scenario:")
     screen.print()
-    for line in values.law_toml(result.chosen).splitlines():
+    for line in told["toml"].splitlines():
         screen.print(f"    {line}", markup=False)
     screen.print()
     screen.print("To run it:")
-    for command in page.commands(result, out):
+    for command in commands:
         screen.print(f"    {command}", markup=False, soft_wrap=True)
     screen.print()
-    screen.print(f"Page: {out / page.PAGE}", markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from forebay.cli.main import FAILED
 from forebay.cli.options import AtLeastOne, Laws, ReportOptions, ScenarioKeys, Seeds, print_table
 
 if TYPE_CHECKING:
-    from forebay.validation.comparison import Comparison
+    from forebay.validation.comparison import ValidatedScenario
 
 
 @with_options
@@ -80,7 +80,7 @@ def validate(
 
 
 def _report(
-    found: list[Comparison],
+    found: list[ValidatedScenario],
     call: Invocation,
     page: Path | None,
     command: str,
@@ -96,7 +96,7 @@ def _report(
         if call.folder is not None:
             kept = f"{call.folder} has the numbers"
             with call.drawing(kept), progress.status("writing the report"):
-                pages.write(found, call.folder, command, *void)
+                pages.write_files(found, call.folder, command, *void)
         if page is not None:
             publish_file(page, pages.markdown(found, command, *void))
     for one in found:
@@ -108,7 +108,7 @@ def _report(
         call.show(call.folder / "report.html")
 
 
-def _print(found: Comparison, as_json: bool) -> None:
+def _print(found: ValidatedScenario, as_json: bool) -> None:
     from forebay.pages.result_files import finite
 
     if as_json:

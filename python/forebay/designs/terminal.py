@@ -76,10 +76,10 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
     both = result.classes
     if both is not None:
         table.add_row("p'", f"{both.root:.4g}")
-        table.add_row("k p' of L4S", f"{both.probability_l4s:.4g}")
-        table.add_row("window of L4S", f"{both.window_l4s_pkts:.4g} packets")
-        table.add_row("rate, classic", f"{both.rate_classic_pkts_per_s:.4g} packets/s")
-        table.add_row("rate, L4S", f"{both.rate_l4s_pkts_per_s:.4g} packets/s")
+        table.add_row("k p' of L4S", f"{both.l4s.probability:.4g}")
+        table.add_row("window of L4S", f"{both.l4s.window_pkts:.4g} packets")
+        table.add_row("rate, classic", f"{both.classic.rate_pkts_per_s:.4g} packets/s")
+        table.add_row("rate, L4S", f"{both.l4s.rate_pkts_per_s:.4g} packets/s")
         table.add_row("L4S to classic", f"{both.ratio:.4g}")
     if mixed is None:
         row("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)

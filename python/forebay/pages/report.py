@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from forebay.base import quantities, words
 from forebay.base.metrics import CLASS_METRICS, METRICS
 from forebay.pages import tables
+from forebay.pages.description import describe
 from forebay.pages.page_figures import PageFigure
 from forebay.pages.templates import html
 from forebay.runs import descriptions
@@ -109,7 +110,7 @@ def page(
         title=plan.title or result.experiment.path,
         source=plan.source,
         partial=_partial(result),
-        description=descriptions.describe(result),
+        description=describe(result),
         command=result.experiment.command,
         scenario=result.experiment.text,
         laws=plan.points[0].laws,

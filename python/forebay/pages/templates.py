@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,15 @@ def template(name: str) -> Template:
         "words": words,
         "quantity": words.quantity,
     }
-    environment.filters["marked"] = marked
+    environment.filters |= {
+        "marked": marked,
+        "time_in_words": words.time,
+        "digits": lambda number, count: f"{number:.{count}g}",
+        "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
+        "or_unlimited": lambda number, unit: (
+            f"{number:.1f}{unit}" if math.isfinite(number) else "unlimited"
+        ),
+    }
     return environment.get_template(name)
 
 

@@ -48,29 +48,11 @@ def version() -> str:
 
 
 @dataclass(frozen=True)
-class Facts:
+class LawAtPoint:
     """What all runs of a law at a point have in common."""
 
     config: str
     columns: dict[str, Any]
-
-    @staticmethod
-    def of(plan: Plan, point: int, law: int, config: str) -> Facts:
-        """Of a law at a point, by their numbers."""
-        at, of_law = plan.points[point], plan.points[point].laws[law]
-        rtts = [rtt for traffic in at.traffic for rtt in traffic.rtts_s]
-        columns = {
-            "config": config,
-            "title": plan.title,
-            "law": of_law.kind or of_law.label,
-            "parameters": json.dumps(dict(of_law.params)),
-            "queue": of_law.queue,
-            "rate_bps": at.links[0].rate_bps,
-            "rtt_s": sum(rtts) / len(rtts) if rtts else None,
-            "flows": sum(traffic.flows for traffic in at.traffic),
-            "duration_s": at.duration_s,
-        }
-        return Facts(config, columns)
 
     def run(self, run: Run) -> list[dict[str, Any]]:
         """The rows of a run that has ended."""
@@ -91,6 +73,24 @@ class Facts:
             **{name: one.metrics[name] for name in METRICS},
             "classes": [{"name": each.name, **each.metrics} for each in one.classes],
         }
+
+
+def law_at_point(plan: Plan, point: int, law: int, config: str) -> LawAtPoint:
+    """Of a law at a point by their numbers, with the digest of both."""
+    at, of_law = plan.points[point], plan.points[point].laws[law]
+    rtts = [rtt for traffic in at.traffic for rtt in traffic.rtts_s]
+    columns = {
+        "config": config,
+        "title": plan.title,
+        "law": of_law.kind or of_law.label,
+        "parameters": json.dumps(dict(of_law.params)),
+        "queue": of_law.queue,
+        "rate_bps": at.links[0].rate_bps,
+        "rtt_s": sum(rtts) / len(rtts) if rtts else None,
+        "flows": sum(traffic.flows for traffic in at.traffic),
+        "duration_s": at.duration_s,
+    }
+    return LawAtPoint(config, columns)
 
 
 def table(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:

@@ -8,17 +8,36 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
 from forebay.base import progress
+from forebay.base.metrics import METRICS
 from forebay.runs.execution import cores
 from forebay.runs.experiment import Source
 from forebay.store import choice
 from forebay.store.designs import Designs
 from forebay.studies import growing, manifest
 from forebay.studies.points import Points
-from forebay.studies.shown import ShownStudy
+from forebay.studies.study import Study
 
 if TYPE_CHECKING:
     from forebay.base.quantities import Sets
+    from forebay.figures.plot import Plot
     from forebay.studies.making import Engine
+
+
+class ShownStudy(Study):
+    """The runs of a study, with its figures."""
+
+    def plot(self, metric: str, x: str, y: str | None = None) -> Plot:
+        """A map of a metric over two axes, or over one of them a curve with its interval."""
+        from forebay.studies import pictures  # draws, which takes a while to load
+
+        for key in (x, y):
+            if key is not None and key not in self.axes:
+                raise ScenarioError(f'axis: found "{key}", allowed: {", ".join(self.axes)}')
+        if metric not in METRICS:
+            raise ScenarioError(f'metric: found "{metric}", allowed: {", ".join(METRICS)}')
+        if y is None:
+            return pictures.response(self, metric, [x])
+        return pictures.heat(self, metric, x, y)
 
 
 def study(

@@ -38,7 +38,7 @@ def of(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
     """The list, made where it is not there. partial: without points that are not designed yet."""
     found = load(points, store)
     if found is None:
-        parts = [which for which in points.parts() if not partial or points.ready(which)]
+        parts = [which for which in points.parts() if not partial or points.gains.ready(which)]
         tables = [points.part(which).configs for which in parts]
         found = pl.concat([pl.DataFrame(schema=LISTED), *tables])
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -56,18 +56,9 @@ class Study:
         """A row per run and link: point, law, each key that is varied in its base unit, seed,
         link, and every metric. The same whatever made it, in which order, and how often it was
         stopped."""
-        laws, links = self.points.laws, self._links()
+        link = pl.col("link_name").cast(pl.Enum(self._links())).alias("link")
         found = self._joined(["link_name", *METRICS]).collect()
-        return found.select(
-            "point",
-            pl.col("law_")
-            .replace_strict(dict(enumerate(laws)), return_dtype=pl.Enum(laws))
-            .alias("law"),
-            *self.axes,
-            "seed",
-            pl.col("link_name").cast(pl.Enum(links)).alias("link"),
-            *METRICS,
-        )
+        return found.select("point", "law", *self.axes, "seed", link, *METRICS)
 
     @again
     def _links(self) -> list[str]:
@@ -75,9 +66,9 @@ class Study:
         return list(dict.fromkeys([*self.points.links, *sorted(found)]))
 
     def _joined(self, columns: list[str]) -> pl.LazyFrame:
-        """The list of the study with these columns of its runs, in the order of points, laws,
-        seeds and links; `law_` is the number of the law."""
-        listed = self.listed.rename({"law": "law_"})
+        """The list of the study with these columns of its sound runs, in the order of points, laws,
+        seeds and links."""
+        listed = self.listed.with_columns(self._law())
         if isinstance(self.seeds, int):
             listed = listed.with_columns(most=pl.lit(self.seeds, pl.UInt64))
         else:
@@ -92,14 +83,14 @@ class Study:
             .join(runs, on="config")
             .filter(pl.col("seed") <= pl.col("most"))
             .join(self.points.settings.lazy(), on="point")
-            .sort("point", "law_", "seed", "link")
+            .sort("point", "law", "seed", "link")
         )
 
     def runs(self) -> Iterator[tuple[Plan, Run]]:
         """Every run that has ended, with the plan that its numbers are of; in the order of points,
         laws and seeds."""
         for which in self.points.parts():
-            if self.partial and not self.points.ready(which):
+            if self.partial and not self.points.gains.ready(which):
                 continue
             part = self.points.part(which)
             wanted = {
@@ -108,8 +99,7 @@ class Study:
                 for seed in range(1, self._seeds_of(config) + 1)
             }
             found = self.store.runs(wanted, samples=False)
-            # A stored run has the attributes of one that was just made.
-            yield from ((part.plan, cast("Run", found[key])) for key in sorted(found))
+            yield from ((part.plan, found[key]) for key in sorted(found))
 
     def _seeds_of(self, config: str) -> int:
         return self.seeds if isinstance(self.seeds, int) else self.seeds.get(config, 0)
@@ -119,11 +109,15 @@ class Study:
         """A row per run that failed: point, law, seed, and why."""
         runs = self.store.scan().filter(pl.col("fault").is_not_null())
         runs = runs.select("config", "seed", "fault")
-        names = dict(enumerate(self.points.laws))
-        found = self.listed.lazy().join(runs, on="config").sort("point", "law", "seed")
-        return found.select(
-            "point", pl.col("law").replace_strict(names, return_dtype=pl.String), "seed", "fault"
-        ).collect()
+        found = self.listed.with_columns(self._law()).lazy().join(runs, on="config")
+        found = found.sort("point", "law", "seed").select("point", "law", "seed", "fault")
+        return found.with_columns(pl.col("law").cast(pl.String)).collect()
+
+    def _law(self) -> pl.Expr:
+        """The label of a law by its number; labels sort as the laws do."""
+        labels = self.points.laws
+        numbered = dict(enumerate(labels))
+        return pl.col("law").replace_strict(numbered, return_dtype=pl.Enum(labels))
 
     def table(self, metric: str, *, binned: bool) -> RunTable:
         """A metric of the bottleneck in every run, with the axes.
@@ -133,9 +127,7 @@ class Study:
         rows = self._joined([metric])
         if binned:
             rows = rows.drop(self.axes).join(self._binned.lazy(), on="point")
-        names = dict(enumerate(self.points.laws))
-        law = pl.col("law_").replace_strict(names, return_dtype=pl.Enum(self.points.laws))
-        return RunTable(rows.filter(pl.col("link") == 0).with_columns(law=law))
+        return RunTable(rows.filter(pl.col("link") == 0))
 
     @again
     def by_seed(self, metric: str, *axes: str, binned: bool = True) -> pl.DataFrame:

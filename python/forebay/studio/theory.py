@@ -69,7 +69,7 @@ def _loop(state: State, choice: LawChoice, params: Params) -> Loop | str:
         loop = plant.loop_at(state.flows, state.rtt)
         if loop is not None:
             return loop
-        how, queue_pkts, p = plant.settle(state.flows, state.rtt)
+        how, queue_pkts, p, _ = plant.settle(state.flows, state.rtt)
     except ScenarioError as error:
         return plain(error)
     if how == "unmodelled":

@@ -205,19 +205,13 @@ def _seconds(point: PointInfo, runs: Sequence[Run]) -> Seconds:
     delays, rates = [], []
     for run in runs:
         time_s = np.asarray(run.samples["time_s"])
-        inside = (time_s > start + 1e-9) & (time_s < end + 1e-9)
-        whole = int(inside.sum()) // rows * rows
-
-        def by_second(
-            name: str,
-            samples: Mapping[str, NDArray[Any]] = run.samples,
-            inside: NDArray[np.bool_] = inside,
-            whole: int = whole,
-        ) -> NDArray[np.float64]:
-            column = np.asarray(samples[name], dtype=float)[inside][:whole]
-            return np.asarray(column.reshape(-1, rows))
-
-        capacity_bps = by_second("capacity_bits") / point.sample_s
-        delays.append((8e3 * by_second("queue_bytes") / capacity_bps).mean(axis=1))
-        rates.append(8e-6 * by_second("departed_bytes").mean(axis=1) / point.sample_s)
+        inside = np.flatnonzero((time_s > start + 1e-9) & (time_s < end + 1e-9))
+        # As many samples as there are whole seconds, a row for each second.
+        by_second = inside[: len(inside) // rows * rows].reshape(-1, rows)
+        capacity_bps = run.samples["capacity_bits"][by_second] / point.sample_s
+        queue_bytes, departed_bytes = (
+            run.samples[name][by_second] for name in ("queue_bytes", "departed_bytes")
+        )
+        delays.append((8e3 * queue_bytes / capacity_bps).mean(axis=1))
+        rates.append(8e-6 * departed_bytes.mean(axis=1) / point.sample_s)
     return Seconds(np.concatenate(delays), np.concatenate(rates))

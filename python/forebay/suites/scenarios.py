@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import forebay._native as _native
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities, registries
-from forebay.runs.experiment import Experiment, beside, check_seeds
+from forebay.runs.experiment import Experiment, FilesBeside, check_seeds
 from forebay.scenarios import names as named
 from forebay.scenarios.builder import Law
 
@@ -217,7 +217,7 @@ def plan(
             sets=pairs,
             laws=list(chosen),
             seeds=seeds,
-            read=beside(path),
+            read=FilesBeside(path),
             without_own_laws=True,
             link=((here.rate_bps, here.delay_s), (at.rate_bps, at.delay_s), packet_bytes),
         )

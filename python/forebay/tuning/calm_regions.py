@@ -26,7 +26,8 @@ from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.plants import plant_on
 from forebay.tuning import candidates
 from forebay.tuning.candidates import Candidate, Goal, Params, Point, Space
-from forebay.tuning.gain_search import TIE, keeps
+from forebay.tuning.gain_search import TIE
+from forebay.tuning.local_models import keeps
 from forebay.tuning.ranges import Condition, Ranges
 
 Floats = NDArray[np.float64]
@@ -121,9 +122,7 @@ class Region(Space):
         if point is None:
             return None
         local = self.local(point, self.ranges, self.ranges.conditions)
-        label = f"{self.law} for {goal.name}"
-        params = self.params(point)
-        return Candidate(self.law, label, params, "tuned", point, tuple(local), keeps=keeps(local))
+        return candidates.searched(self, goal, point, local)
 
     def calm(self, target: float, interval_s: float) -> Calm | None:
         """The set of a set-point and an interval; None where a place has no equilibrium."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from forebay._native import ScenarioError, SearchSpace
 from forebay.base import registries
@@ -19,7 +18,6 @@ from forebay.scenarios.builder import Law
 from forebay.tuning import local_models
 from forebay.tuning.ranges import Condition, Ranges
 
-T = TypeVar("T")
 Params = tuple[tuple[str, str], ...]
 
 #: Axes that are a set-point: a queue, or a delay.
@@ -59,7 +57,8 @@ class Candidate:
     point: on the axes of its space, where it was searched.
     local: the linear model under each condition; empty for a law without one.
     keeps: whether it keeps the margins everywhere.
-    share: its set-point as a share of the one that the search gave.
+    share: its set-point as a share of the one that the search gave, and searched_as: the label of
+    what that gave. fastest: whether with the largest integral of the calm set.
     """
 
     law: str
@@ -70,6 +69,13 @@ class Candidate:
     local: tuple[local_models.LocalModel | None, ...] = ()
     keeps: bool = False
     share: float = 1.0
+    searched_as: str = ""
+    fastest: bool = False
+
+    @property
+    def settings(self) -> str:
+        """Its parameters in a line; empty for the defaults."""
+        return ", ".join(f"{name} = {value}" for name, value in self.params)
 
     @property
     def table(self) -> Law:
@@ -174,17 +180,23 @@ def retargeted(chosen: Candidate) -> Candidate | None:
     return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
 
 
+def searched(
+    space: Space, goal: Goal, point: Point, local: Sequence[local_models.LocalModel | None]
+) -> Candidate:
+    """What the search of a law for a goal has found."""
+    label = f"{space.law} for {goal.name}"
+    params = space.params(point)
+    keeps = local_models.keeps(local)
+    return Candidate(
+        space.law, label, params, "tuned", point, tuple(local), keeps, searched_as=label
+    )
+
+
 def listed(law: str, ranges: Ranges) -> list[Candidate]:
     """Settings of a law that only packets can judge; none for a law with a model."""
-    return [
-        Candidate(law, f"{law} {i}", _texts(params), "listed")
-        for i, params in enumerate(_distinct(ranges.native.listed(law)), 1)
-    ]
-
-
-def _distinct(settings: Sequence[T]) -> list[T]:
-    """Those of RTTs that are the same come twice."""
-    return [one for i, one in enumerate(settings) if one not in settings[:i]]
+    # Those of RTTs that are the same come twice.
+    settings = dict.fromkeys(_texts(params) for params in ranges.native.listed(law))
+    return [Candidate(law, f"{law} {i}", params, "listed") for i, params in enumerate(settings, 1)]
 
 
 def _texts(params: Sequence[tuple[str, float | str]]) -> Params:

@@ -16,7 +16,7 @@ from forebay.runs import execution, experiment
 from forebay.runs.experiment import Experiment
 from forebay.scenarios.builder import Dumbbell, Value
 from forebay.theory.plant.senders import SENDERS
-from forebay.tuning.candidates import Candidate
+from forebay.tuning.candidates import Candidate, Goal
 from forebay.tuning.ranges import Condition, Ranges
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from forebay.store.store import Store
     from forebay.tuning.local_models import LocalModel
 
+#: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
+#: ones, luck in the choice would count as merit.
+SCREENING_SEEDS = 2
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
 #: Longest run on a recorded link.
@@ -67,6 +70,10 @@ class Checked:
         """The largest mean over the seeds, of any condition."""
         return float(np.nanmean(values, axis=1).max())
 
+    def number_of(self, goal: Goal) -> float:
+        """What the goal minimises, under the worst condition."""
+        return self.worst_of(getattr(self, goal.least))
+
     def relative(self, best: Floats) -> Floats:
         """Goodput under each condition as a share of `best`, over all seeds."""
         return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
@@ -86,6 +93,14 @@ class Checked:
             self.goodput[:, seeds],
             self.utilisation[:, seeds],
         )
+
+
+def best_of_laws(checked: Sequence[Checked], number: Callable[[Checked], float]) -> list[Checked]:
+    """Of each law the candidate with the least number, the least first."""
+    best: dict[str, Checked] = {}
+    for one in sorted(checked, key=number):
+        best.setdefault(one.candidate.law, one)
+    return list(best.values())
 
 
 @dataclass
@@ -162,7 +177,7 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
 
 def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
     # The name of a trace is absolute.
-    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.beside("check.toml"))
+    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.FilesBeside("check.toml"))
 
 
 def check(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,16 +15,17 @@ from forebay.base.registries import baseline
 from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
+from forebay.tuning.check import SCREENING_SEEDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
     from forebay.tuning.check import Checked, Floats
-    from forebay.tuning.tuning import Tuning
+    from forebay.tuning.outcome import Outcome
 
 #: Marker, colour, filled and label by the origin of a candidate.
-KINDS: dict[str, tuple[str, str, bool, str]] = {
+MARKS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
     "listed": ("^", COLOURS[2], True, "without a model, a few settings"),
@@ -42,14 +44,14 @@ LEAST_LOST = 0.005
 SMALL = 7.5
 
 
-def kind(one: Checked) -> str:
-    """Which of `KINDS`."""
+def _mark(one: Checked) -> str:
+    """Which of `MARKS`."""
     candidate = one.candidate
     return "broken" if candidate.origin == "tuned" and not candidate.keeps else candidate.origin
 
 
 @styled
-def trade(tuning: Tuning) -> Plot:
+def trade(tuning: Outcome) -> Plot:
     """Queuing delay and its deviation against goodput, each at its worst place, as screened."""
     screened = tuning.screened
     panels = [
@@ -82,7 +84,7 @@ def trade(tuning: Tuning) -> Plot:
 
 
 @styled
-def conditions(tuning: Tuning) -> Plot:
+def places(tuning: Outcome) -> Plot:
     """Deviation of the delay under each condition: chosen, predicted, defaults, as tested."""
     mine, *others = tuning.tested
     where = tuning.ranges.places
@@ -122,7 +124,7 @@ def conditions(tuning: Tuning) -> Plot:
 
 
 @styled
-def defaults(tuning: Tuning) -> Plot:
+def defaults(tuning: Outcome) -> Plot:
     """Worst deviation of the chosen law and of the papers' defaults, and what they lose."""
     mine, *_ = tuning.tested
     against = sorted(tuning.against(), key=lambda row: float(np.nanmean(row.other.worst_s)))
@@ -164,9 +166,9 @@ def _interval(axes: Axes, row: float, values_s: Floats, colour: str, **mark: Any
     return mean
 
 
-def _scatter(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) -> None:
-    for name, (marker, colour, filled, words) in KINDS.items():
-        at = [i for i, one in enumerate(tuning.screened) if kind(one) == name]
+def _scatter(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]) -> None:
+    for name, (marker, colour, filled, words) in MARKS.items():
+        at = [i for i, one in enumerate(tuning.screened) if _mark(one) == name]
         if at:
             axes.plot(
                 [x[i] for i in at],
@@ -183,7 +185,7 @@ def _scatter(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float])
         axes.plot([x[i]], [y[i]], label="chosen", zorder=5, **CHOSEN)
 
 
-def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) -> None:
+def _name(axes: Axes, tuning: Outcome, x: Sequence[float], y: Sequence[float]) -> None:
     """Names beside the points, the most telling first, as long as they do not overlap."""
     front, least = [], math.inf
     for i in sorted(range(len(x)), key=lambda i: (x[i], y[i])):
@@ -191,14 +193,14 @@ def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) ->
             front.append(i)
             least = y[i]
     chosen = [i for i, one in enumerate(tuning.screened) if one is tuning.chosen]
-    papers = [i for i, one in enumerate(tuning.screened) if kind(one) == "default"]
+    papers = [i for i, one in enumerate(tuning.screened) if _mark(one) == "default"]
     order = dict.fromkeys([*chosen, *front, *papers, *range(len(x))])
     placed: list[Any] = [axes.transData.transform((a, b)) for a, b in zip(x, y, strict=True)]
     boxes: list[Any] = []
     named: set[tuple[str, str]] = set()
     for i in order:
         one = tuning.screened[i]
-        if (one.candidate.law, kind(one)) in named:
+        if (one.candidate.law, _mark(one)) in named:
             continue
         for offset, side in [
             ((6, 3), "left"),
@@ -213,7 +215,7 @@ def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) ->
                 textcoords="offset points",
                 ha=side,
                 fontsize=7,
-                color=KINDS[kind(one)][1],
+                color=MARKS[_mark(one)][1],
                 fontweight="bold" if one is tuning.chosen else "normal",
             )
             box = text.get_window_extent()
@@ -224,12 +226,12 @@ def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) ->
                 and not any(box.contains(*point) for point in placed)
             ):
                 boxes.append(box)
-                named.add((one.candidate.law, kind(one)))
+                named.add((one.candidate.law, _mark(one)))
                 break
             text.remove()
 
 
-def _goodput(one: Checked, tuning: Tuning) -> str:
+def _goodput(one: Checked, tuning: Outcome) -> str:
     return f"{100 * one.relative(tuning.best).min():.0f} %"
 
 
@@ -237,3 +239,41 @@ def _p(p: float) -> str:
     if p != p:
         return "one seed"
     return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A picture of a tuning. of_test: whether it shows the test of the chosen law, and not what was
+    screened."""
+
+    draw: Callable[[Outcome], Plot]
+    title: str
+    #: with {seeds} for those of the test
+    caption: str
+    of_test: bool = True
+
+
+KINDS = {
+    "trade": Kind(
+        trade,
+        "Delay against goodput",
+        "Every candidate at its own worst place (a corner of the ranges, or their middle), with "
+        f"the runs that chose ({SCREENING_SEEDS} seeds). Labels appear where there is room. "
+        "Candidates above the grey area meet the goal.",
+        of_test=False,
+    ),
+    "places": Kind(
+        places,
+        "Corner by corner",
+        "Standard deviation of the queuing delay over time, mean of {seeds} seeds; the line "
+        "through the star is its 95 % confidence interval. The diamond is the prediction of the "
+        "linear model from TCP's own losses at constant load.",
+    ),
+    "defaults": Kind(
+        defaults,
+        "The papers' defaults",
+        "The largest deviation at any place, seed by seed: mean and 95 % confidence interval. "
+        "Beside it the mean difference to the chosen law, p of the paired test, and the goodput "
+        "at the worst place, as a share of the best candidate's there.",
+    ),
+}

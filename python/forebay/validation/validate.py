@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forebay.base.progress import Progress
     from forebay.runs.experiment import Source
     from forebay.scenarios.python_laws import Prototype
-    from forebay.validation.comparison import Comparison
+    from forebay.validation.comparison import ValidatedScenario
 
 #: A run is void if one packet in 1000 is released later, or if the rate is off by more.
 VOID_LATENESS, VOID_RATE = "1ms", "0.1%"
@@ -33,7 +33,7 @@ class Validation:
     #: Number of real runs that were asked for, and that had finished.
     wanted: int
     finished: int = 0
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[ValidatedScenario] = field(default_factory=list)
     interrupted: bool = False
     #: Why it stopped; empty otherwise.
     failure: str = ""

@@ -158,6 +158,10 @@ struct Avq {
 }
 
 impl Law for Avq {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
         if overflow && p.signal == Signal::Drop && !self.params.count_drops {

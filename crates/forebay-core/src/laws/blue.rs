@@ -82,6 +82,10 @@ impl Blue {
 }
 
 impl Law for Blue {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::mark_if(rng.chance(self.probability))
     }

@@ -237,6 +237,10 @@ fn whole_draw(rng: &mut Rng) -> u32 {
 }
 
 impl Law for Cobalt {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         let times = self.times(q);

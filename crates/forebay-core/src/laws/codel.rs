@@ -307,6 +307,10 @@ impl Codel {
 }
 
 impl Law for Codel {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let verdict = self.judge(now, q, p);

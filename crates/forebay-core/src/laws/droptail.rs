@@ -19,6 +19,14 @@ params! {
 struct DropTail;
 
 impl Law for DropTail {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn intensity(&self, _q: &QueueView) -> Option<f64> {
         Some(0.0)
     }

@@ -91,6 +91,10 @@ struct EAvq {
 }
 
 impl Law for EAvq {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
         self.window_bytes += f64::from(p.bytes);

@@ -207,6 +207,10 @@ impl Controller for Root {
 struct Pi2(Periodic<Root>);
 
 impl Law for Pi2 {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.0.on_enqueue(now, q, p, rng)

@@ -275,6 +275,10 @@ impl Red {
 }
 
 impl Law for Red {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.update_average(now, q);
         let weight = self.weight(p.bytes);

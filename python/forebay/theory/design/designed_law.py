@@ -396,7 +396,7 @@ def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
 
 def _why_no_equilibrium(law: str, link: LoadedLink, plant: Plant) -> str:
     """Why there is no operating point, in one line."""
-    how, queue_pkts, p = plant.settle(link.flows, link.rtt_s)
+    how, queue_pkts, p, _ = plant.settle(link.flows, link.rtt_s)
     one = link.flows == 1
     flows = f"{link.flows:g} flow{'' if one else 's'}"
     need, settle = ("needs", "settles") if one else ("need", "settle")

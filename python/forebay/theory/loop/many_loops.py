@@ -26,9 +26,6 @@ Flags = NDArray[np.bool_]
 #: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
 #: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
 SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
-#: Loops that are counted at once, by whether the law acts both ways: what is known of these stays
-#: in a processor's cache.
-BLOCK = {False: 50, True: 16}
 #: Nearer to the edge than this, in dB, each loop is counted by itself.
 NEAR_DB = 0.02
 #: Margins beyond this count as this.
@@ -74,15 +71,9 @@ def exact(loop: Loop, near_db: float) -> tuple[float, bool]:
 def count_columns(t: Terms, rows: int) -> tuple[Floats, Flags]:
     """Gain margins in dB of so many loops of one kind, and whether each is stable."""
     if t.hybrid:
-        t = replace(
-            t, folds=frequency_response.folds(t, 1j * SHARES * frequency_response.highest_rad_s(t))
-        )
-    most = BLOCK[t.hybrid]
-    blocks = [np.arange(i, min(i + most, rows)) for i in range(0, rows, most)]
-    counted = [_block(_rows(t, one) if len(blocks) > 1 else t, len(one)) for one in blocks]
-    stable = np.concatenate([one[0] for one in counted])
-    row = np.concatenate([first[0] + one[1] for first, one in zip(blocks, counted, strict=True)])
-    db, omega = (np.concatenate([one[i] for one in counted]) for i in (2, 3))
+        line = 1j * SHARES * frequency_response.highest_rad_s(t)
+        t = replace(t, folds=frequency_response.folds(t, line))
+    stable, row, db, omega = _count(t, rows)
     if t.hybrid:
         row, db = _both_ways(t, stable, row, db, omega)
     # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
@@ -99,42 +90,37 @@ def _nearest(stable: Flags, row: NDArray[np.intp], db: Floats) -> tuple[Floats, 
     return rise, lack
 
 
-def _block(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
+def _count(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
     """Which loops are stable; and of each crossing of the negative real axis its row, how much
     more gain takes it to −1, in dB, and its frequency in rad/s, nan at z = −1."""
-    # Loops that share delay and sampler share their frequencies: one line of them.
-    high = np.atleast_2d(np.asarray(frequency_response.highest_rad_s(t)))
-    omega = SHARES * high
-    wide = (rows, len(SHARES))
-    net = np.zeros(rows, int)
+    high = _column(frequency_response.highest_rad_s(t), rows)
+    omega = SHARES * high[:, None]
+    net, beyond = np.zeros(rows, int), np.zeros(rows, bool)
     if t.interval_s is None or t.hybrid:
-        inner = SHARES * np.atleast_2d(frequency_response.QUIET / np.asarray(t.shortest_s))
-        crossed = _crossings(np.broadcast_to(frequency_response.inner(t, 1j * inner), wide))
+        quiet = _column(frequency_response.QUIET / np.asarray(t.shortest_s), rows)
+        crossed = _crossings(frequency_response.inner(t, 1j * SHARES * quiet[:, None]))
         net += crossed[0]
-    beyond = np.zeros(rows, bool)
     ended, end_db = np.zeros(0, np.intp), np.zeros(0)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
-        ends = _column(high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s), rows) > 0
-        response = _whole(frequency_response.outer(t, 1j * omega), wide)
-        response[ends, -1] = response[ends, -1].real
+        ends = high >= (1 - 1e-12) * math.pi / _column(t.interval_s, rows)
+        response = _with_real_ends(frequency_response.outer(t, 1j * omega), ends)
         crossed = _crossings(response)
         net += crossed[0]
+        # A curve that ends left of −1 has an odd number of roots outside.
         beyond = ends & (response[:, -1].real < -1)
         if t.hybrid:
-            response = _whole(frequency_response.both(t, 1j * omega, response), wide)
-            response[ends, -1] = response[ends, -1].real
+            response = _with_real_ends(frequency_response.loop(t, 1j * omega), ends)
             crossed = _crossings(response)
         end = response[:, -1].real
         ended = np.flatnonzero(ends & (end < 0))
         end_db = -20 * np.log10(-end[ended])
     _, row, at, k = crossed
-    # A curve that ends left of −1 has an odd number of roots outside.
     return (
         (net == 0) & ~beyond,
         np.concatenate([row, ended]),
         np.concatenate([-20 * np.log10(-at), end_db]),
-        np.concatenate([np.broadcast_to(omega, wide)[row, k], np.full(len(ended), np.nan)]),
+        np.concatenate([omega[row, k], np.full(len(ended), np.nan)]),
     )
 
 
@@ -164,9 +150,9 @@ def _both_ways(
     return np.concatenate([row, starts[keep]]), np.concatenate([db, found[keep]])
 
 
-def _whole(response: Complexes, shape: tuple[int, int]) -> Complexes:
-    """An array of this shape that can be written to."""
-    return response if response.shape == shape else np.broadcast_to(response, shape).copy()
+def _with_real_ends(response: Complexes, ends: Flags) -> Complexes:
+    response[ends, -1] = response[ends, -1].real
+    return response
 
 
 def _crossings(
