@@ -225,7 +225,7 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     found = theory.loops(now, settled_gains)["laws"]["a"]["margins"]
     assert found["phase_deg"] == pytest.approx(theirs.margins.phase_deg)
     assert found["window_pkts"] == pytest.approx(theirs.senders.classes[0].window_pkts)
-    drawn = theory.Maps().of(now, now.a, settled_gains["a"].params)
+    drawn = theory.maps(now, settled_gains)["laws"]["a"]
     assert isinstance(drawn, dict)
     assert len(drawn["gain_margin_db"]) == drawn["cells"] ** 2
     alone = base.alone(now, params(now))
@@ -239,7 +239,7 @@ def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: BaseScenario)
     settled_gains = gains.all_gains(now)
     said = "Theory has no model of flows of bbr."
     assert theory.loops(now, settled_gains)["laws"]["a"] == {"reason": said}
-    assert theory.Maps().of(now, now.a, settled_gains["a"].params) == said
+    assert theory.maps(now, settled_gains)["laws"]["a"] == said
 
 
 # --- the door ----------------------------------------------------------------------------------

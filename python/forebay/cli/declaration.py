@@ -22,7 +22,7 @@ LINE = re.compile(r"(?P<name>\w+)(?: (?P<metavar>\S.*?))?: (?P<help>.+)")
 SEVERAL = "May be given several times."
 
 
-class Described(NamedTuple):
+class OptionText(NamedTuple):
     """What a docstring says of a parameter."""
 
     metavar: str | None = None
@@ -45,7 +45,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         is_argument = it.kind is inspect.Parameter.POSITIONAL_ONLY
         positional += [it.name] * is_argument
-        text = described.get(it.name, Described())
+        text = described.get(it.name, OptionText())
         parameters.append(_parameter(it.name, it.annotation, it.default, text, is_argument))
 
     @functools.wraps(command)
@@ -61,7 +61,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, Described]]:
+def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, OptionText]]:
     """The docstring without what it says of these parameters; and that."""
     about: list[str] = []
     texts: dict[str, list[str]] = {}
@@ -76,27 +76,27 @@ def _described(of: Any, names: Iterable[str]) -> tuple[str, dict[str, Described]
         else:
             about.append(line)
     described = {
-        name: Described(metavar or None, " ".join(lines).strip())
+        name: OptionText(metavar or None, " ".join(lines).strip())
         for name, (metavar, *lines) in texts.items()
     }
     return "\n".join(about).strip(), described
 
 
-def _of_group(group: Any, own: Mapping[str, Described]) -> Iterable[inspect.Parameter]:
+def _of_group(group: Any, own: Mapping[str, OptionText]) -> Iterable[inspect.Parameter]:
     """The fields of a dataclass; `own` are the command's words, before those of the dataclass."""
     names = [field.name for field in fields(group)]
-    words: dict[str, Described] = {}
+    words: dict[str, OptionText] = {}
     for base in reversed(group.__mro__):
         words |= _described(base, names)[1]
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        usual, mine = words.get(field.name, Described()), own.get(field.name, Described())
-        text = Described(mine.metavar or usual.metavar, mine.help or usual.help)
+        usual, mine = words.get(field.name, OptionText()), own.get(field.name, OptionText())
+        text = OptionText(mine.metavar or usual.metavar, mine.help or usual.help)
         yield _parameter(field.name, hints[field.name], field.default, text)
 
 
 def _parameter(
-    name: str, annotation: Any, default: Any, text: Described, is_argument: bool = False
+    name: str, annotation: Any, default: Any, text: OptionText, is_argument: bool = False
 ) -> inspect.Parameter:
     """A parameter of a command, as Typer has it."""
     kind, option = annotation, None

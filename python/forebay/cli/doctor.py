@@ -8,7 +8,7 @@ import typer
 
 from forebay.cli.declaration import with_options
 from forebay.cli.main import FAILED
-from forebay.cli.options import console
+from forebay.cli.options import print_table
 
 STYLES = {"yes": "green", "partly": "yellow", "no": "bold"}
 
@@ -33,8 +33,7 @@ def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
     else:
         from rich.text import Text
 
-        from forebay.base import terminal_table
-        from forebay.base.terminal_table import Cell, Column, Group
+        from forebay.base.terminal_table import Cell, Column
 
         columns = [
             Column("what", left=True),
@@ -46,7 +45,7 @@ def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
             [one.name, Text(one.verdict, style=STYLES[one.verdict]), one.found, one.advice]
             for one in found
         ]
-        terminal_table.show(console(), columns, [Group(rows)])
+        print_table(columns, rows)
     # No link can be made, or a device's queue is no bottleneck.
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

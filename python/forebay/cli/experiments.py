@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from forebay.cli.declaration import with_options
-from forebay.cli.options import console
+from forebay.cli.options import print_table
 
 
 @with_options
@@ -39,14 +39,11 @@ def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
             about = {key: titles[one].get(key, "") for key in ("title", "source")}
             print(json.dumps({"name": one, **about, "file": str(file)}))
         return
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
 
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
     rows = [[one, str(titles[one].get("title", ""))] for one in chosen]
-    terminal = console()
-    terminal_table.show(terminal, columns, [Group(rows)])
-    terminal.print(
+    print_table(columns, rows).print(
         "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
         style="dim",
     )

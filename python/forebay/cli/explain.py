@@ -8,7 +8,7 @@ import typer
 
 from forebay.cli import completion
 from forebay.cli.declaration import with_options
-from forebay.cli.options import console
+from forebay.cli.options import console, print_table
 
 #: So many in full; more stand in a table, each with its first sentence.
 IN_FULL = 3
@@ -22,8 +22,7 @@ def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explain
     """
     from rich.text import Text
 
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.guide import explain as guide
 
     found = guide.find(key)
@@ -35,7 +34,7 @@ def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explain
             Column("meaning", sentence=True),
         ]
         rows = [[it.path, dict(it.facts).get("default", ""), it.meaning] for it in found]
-        terminal_table.show(out, columns, [Group(rows)])
+        print_table(columns, rows, width=80)
         out.print(Text.assemble("One of them:  ", (f"forebay explain {found[0].path}", "bold")))
         return
     for entry in found:

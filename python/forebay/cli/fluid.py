@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, result_name
-from forebay.cli.options import Laws, OutputOptions, ScenarioFile, ScenarioKeys, console
+from forebay.cli.options import Laws, OutputOptions, ScenarioFile, ScenarioKeys, print_table
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
@@ -113,14 +113,13 @@ def _row(trace: FluidTrace) -> Row:
 
 
 def _print(rows: list[Row]) -> None:
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
     columns = [Column(HEADS.get(name, name), left=name in keys) for name in names]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
-    terminal_table.show(console(), columns, [Group(cells)], keys=len(keys))
+    print_table(columns, cells, keys=len(keys))
 
 
 def _text(column: str, value: str | float | None) -> str:

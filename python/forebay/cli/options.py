@@ -18,6 +18,8 @@ from forebay.cli import completion
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from forebay.base.terminal_table import Cell, Column
+
 #: Options that mean the same in every command that has them; a command's docstring has its words
 #: for those that have none here (`declaration`).
 ScenarioFile = Annotated[
@@ -147,6 +149,22 @@ def open_page(page: Path) -> None:
 def settings(sets: Sequence[str] | None) -> dict[str, str]:
     """KEY=VALUE options as a table."""
     return dict(quantities.set_pairs(sets or ()))
+
+
+def print_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    width: int = 120,
+    title: str = "",
+    keys: int = 1,
+) -> Console:
+    """Prints a table on `console(width)`, which is returned; `keys` columns name a row."""
+    from forebay.base import terminal_table
+
+    screen = console(width)
+    terminal_table.show(screen, columns, [terminal_table.Group(rows, title)], keys=keys)
+    return screen
 
 
 def console(width: int = 120) -> Console:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
-from forebay.cli.options import StoreAt, console
+from forebay.cli.options import StoreAt, print_table
 
 if TYPE_CHECKING:
     from forebay.store.store import Store
@@ -22,21 +22,19 @@ HELP = "Look into the store of runs, and tidy it up."
 @with_options
 def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.store.contents import contents
 
     found = _store(store)
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
-    rows: list[list[Cell]] = []
+    rows = []
     for of_version in contents(found):
         present = " (present)" if of_version.version == found.version else ""
         sampled = f"{of_version.sampled:,}: {_size(of_version.sample_bytes)}"
         runs, size = f"{of_version.runs:,}", _size(of_version.bytes)
         rows.append([of_version.version + present, runs, size, sampled])
-    terminal = console(80)
-    terminal.print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
-    terminal_table.show(terminal, columns, [Group(rows)])
+    print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
+    print_table(columns, rows, width=80)
 
 
 @with_options
@@ -47,15 +45,13 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     """
     import polars as pl
 
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Column
 
     found = _store(store)
 
     def first() -> pl.LazyFrame:
         return found.scan().filter(pl.col("link") == 0)
 
-    rows: list[list[Cell]]
     if run is None:
         wanted = [
             pl.len().alias("runs"),
@@ -69,7 +65,7 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
         ]
         table = found.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
         rows = [[str(value) for value in row] for row in table.iter_rows()]
-        terminal_table.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
+        print_table([Column(name) for name in table.columns], rows)
         return
     of_run = pl.col("config").str.starts_with(run)
     table = found.read(lambda: first().filter(of_run).sort("config", "seed").collect())
@@ -77,9 +73,7 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
     for row in table.drop("classes").iter_rows(named=True):
         rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
-        terminal_table.show(
-            console(80), [Column("column"), Column("value", sentence=True)], [Group(rows)]
-        )
+        print_table([Column("column"), Column("value", sentence=True)], rows, width=80)
 
 
 @with_options

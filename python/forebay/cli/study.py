@@ -5,7 +5,6 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay._native import ScenarioError
+from forebay._native import ScenarioError, quantity
 from forebay.base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, result_name
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from forebay.studies.growing import Grown
     from forebay.studies.making import Made
     from forebay.studies.points import Points
-
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|min|h)")
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @with_options
@@ -190,10 +186,10 @@ def _words(seconds: float) -> str:
 def _seconds(option: str, text: str | None) -> float | None:
     if text is None:
         return None
-    match = DURATION.fullmatch(text)
-    if match is None or not float(match[1]) > 0:
+    seconds = quantity(option, text, "time")
+    if seconds == 0:
         raise ScenarioError(f'{option}: found "{text}", allowed: a time such as 90s, 10min or 2h')
-    return float(match[1]) * SECONDS[match[2]]
+    return seconds
 
 
 @contextmanager

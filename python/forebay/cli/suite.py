@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating, stopped
-from forebay.cli.options import Laws, ReportOptions, RunOptions, ScenarioKeys, Seeds, console
+from forebay.cli.options import Laws, ReportOptions, RunOptions, ScenarioKeys, Seeds, print_table
 
 if TYPE_CHECKING:
     from forebay.suites.results import Suite
@@ -97,20 +97,17 @@ def suite(
 
 
 def _show(found: Suite) -> None:
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.suites import pages
 
-    terminal = console()
     if found.whole():
         table = pages.comparison(found, SHOWN)
         columns = [Column("law", left=True), *map(Column.of, table.heads[1:])]
-        terminal_table.show(terminal, columns, [Group(table.rows)])
         cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
-        terminal.print(
+        print_table(columns, table.rows).print(
             f"means over {cases} ± half the 95 % confidence interval"
             if len(found.seeds) > 1
             else f"means over {cases}; one seed: no interval",
             style="dim",
         )
-    terminal.print(f"{found.made} runs in {found.elapsed_s:.0f} s")
+    print(f"{found.made} runs in {found.elapsed_s:.0f} s")

@@ -13,7 +13,7 @@ import typer
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, stopped
 from forebay.cli.main import FAILED
-from forebay.cli.options import AtLeastOne, Laws, ReportOptions, ScenarioKeys, Seeds, console
+from forebay.cli.options import AtLeastOne, Laws, ReportOptions, ScenarioKeys, Seeds, print_table
 
 if TYPE_CHECKING:
     from forebay.validation.comparison import ValidatedScenario
@@ -119,8 +119,7 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
             }
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.validation.comparison import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
@@ -138,9 +137,8 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
             ["", "real", "", *(row.real.text(name) for name in shown)],
             ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
         ]
-    terminal = console(160)
-    terminal_table.show(terminal, columns, [Group(rows, found.title)], keys=2)
-    terminal.print(f"{found.count()}.")
+    screen = print_table(columns, rows, width=160, title=found.title, keys=2)
+    screen.print(f"{found.count()}.")
     for row in found.rows:
         if row.void:
             reasons = "; ".join(row.reasons)

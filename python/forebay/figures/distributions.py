@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebay.figures.sheet import Floats, Panel, Scale, Series, Sheet
+from forebay.figures.sheet import Curve, Floats, Panel, Scale, Sheet
 
 if TYPE_CHECKING:
     from forebay._native import ClassObserved, Observed
@@ -28,7 +28,7 @@ def delay(result: Runs, point: int, link: int) -> Sheet:
             # Before the shortest wait, every packet waited longer.
             x, y = np.concatenate([[0.0], delay_ms]), np.concatenate([[1.0], longer])
             tags = {"law": law.label}
-            curves.append(Series(law.label, tags, index, x, 100 * y, width=1.5))
+            curves.append(Curve(law.label, tags, index, x, 100 * y, width=1.5))
     return Sheet(
         f"delay-{link}",
         Scale("Queuing delay", "ms", zero=True),
@@ -47,7 +47,7 @@ def classes(result: Runs, point: int, link: int) -> Sheet:
             observed = result.observed_at(point, index, link)
             mine = [one for seen in observed for one in seen.classes if one.name == name]
             delay_ms, shorter = waited_no_longer(mine)
-            series.append(Series(name, {"class": name}, i, delay_ms, 100 * shorter, width=1.5))
+            series.append(Curve(name, {"class": name}, i, delay_ms, 100 * shorter, width=1.5))
         if series:
             panels.append(Panel(law.label, series))
     return Sheet(
@@ -70,7 +70,7 @@ def completions(result: Runs, point: int, link: int) -> Sheet:
             if len(took):
                 share = 100 * np.arange(len(took) + 1) / len(took)
                 x, tags = np.concatenate([took[:1], took]), {"law": law.label}
-                series.append(Series(law.label, tags, index, x, share))
+                series.append(Curve(law.label, tags, index, x, share))
         panels.append(Panel(info.traffic[kind].label, series))
     return Sheet(
         f"completion-{link}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay.figures.distributions import with_transfers
-from forebay.figures.sheet import TINY_S, Floats, Panel, Scale, Series, Sheet, Timeline
+from forebay.figures.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
 from forebay.runs import descriptions
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def part(sheet: Sheet, start_s: float, end_s: float) -> Sheet:
     return replace(sheet, panels=panels, x=x, y=y)
 
 
-def _within(one: Series, start_s: float, end_s: float) -> Series:
+def _within(one: Curve, start_s: float, end_s: float) -> Curve:
     inside = (one.x > start_s + TINY_S) & (one.x < end_s + TINY_S)
     cut = {k: v[inside] for k in ("x", "y", "low", "high") if (v := getattr(one, k)) is not None}
     return replace(one, **cut)
@@ -232,7 +232,7 @@ def _panels(
         Panel(
             law.label,
             [
-                Series(
+                Curve(
                     f"seed {run.seed}",
                     {"law": law.label, "seed": str(run.seed)},
                     index,
@@ -272,7 +272,7 @@ def _observed(result: Runs, point: int, link: int) -> list[Observed]:
     return observed
 
 
-def _of_traffic(flows: GoodputSeries, label: str) -> list[Series]:
+def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
     """A curve for each flow; of many a median in bands."""
     mbps = [1e-6 * column.astype(float) for column in flows.columns]
     times_s: Floats = flows.interval_s * np.arange(1.0, len(mbps[0]) + 1)
@@ -280,12 +280,12 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Series]:
     if not flows.quantiles:
         width = 1.2 if len(mbps) == 1 else 0.7
         return [
-            Series(f"{label} {i + 1}", tags, flows.traffic, times_s, y, dashed=False, width=width)
+            Curve(f"{label} {i + 1}", tags, flows.traffic, times_s, y, dashed=False, width=width)
             for i, y in enumerate(mbps)
         ]
     middle = len(mbps) // 2
     bands = [
-        Series(
+        Curve(
             f"{label}, {round(100 * (1 - 2 * flows.quantiles[i]))} % of the flows",
             tags,
             flows.traffic,
@@ -297,7 +297,7 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Series]:
         )
         for i in range(middle)
     ]
-    median = Series(
+    median = Curve(
         f"{label}, median", tags, flows.traffic, times_s, mbps[middle], dashed=False, width=1.0
     )
     return [*bands, median]

@@ -13,7 +13,7 @@ from forebay.base import quantities, registries
 from forebay.base.suggestions import hint
 
 if TYPE_CHECKING:
-    from forebay._native import KeyInfo, ParamInfo
+    from forebay._native import KeyInfo, RegistryEntry
 
 #: Stands for a default where there is none.
 REQUIRED = "required"
@@ -147,52 +147,44 @@ def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
 def _registries() -> Iterator[Entry]:
     """Laws and queues, and their parameters."""
     for name, law in registries.laws().items():
-        params = ", ".join(param["name"] for param in law["params"])
-        facts = _facts(("source", law["source"]), ("set-point", law["set_point"] or ""))
-        yield Entry(
-            f"law.{name}",
-            "a law",
-            law["title"] + ".",
-            (*facts, *_facts(("parameters", params))),
-            f"forebay run FILE --law {name}",
-            "docs/laws.md",
-        )
-        yield from (
-            _param(f"law.{name}", f"the law {name}", param, "docs/laws.md")
-            for param in law["params"]
-        )
+        facts = [("set-point", law["set_point"] or "")]
+        example = f"forebay run FILE --law {name}"
+        yield from _registered("law", law, "a law", "docs/laws.md", example, facts)
     for name, queue in registries.queues().items():
-        params = ", ".join(param["name"] for param in queue["params"])
+        example = f"forebay run FILE --law pi --set law.pi.queue={name}"
+        yield from _registered("queue", queue, "a queue discipline", "docs/queues.md", example)
+
+
+def _registered(
+    owner: str,
+    entry: RegistryEntry,
+    what: str,
+    page: str,
+    example: str,
+    facts: Iterable[tuple[str, str]] = (),
+) -> Iterator[Entry]:
+    """An entry of a registry, and each of its parameters."""
+    name, params = entry["name"], ", ".join(param["name"] for param in entry["params"])
+    known = _facts(("source", entry["source"]), *facts, ("parameters", params))
+    yield Entry(f"{owner}.{name}", what, entry["title"] + ".", known, example, page)
+    for param in entry["params"]:
+        path = f"{owner}.{name}.{param['name']}"
+        optional = param["default"] is not None
+        default = param["default_text"] if optional else REQUIRED
         yield Entry(
-            f"queue.{name}",
-            "a queue discipline",
-            queue["title"] + ".",
-            _facts(("source", queue["source"]), ("parameters", params)),
-            f"forebay run FILE --law pi --set law.pi.queue={name}",
-            "docs/queues.md",
+            path,
+            f"the {what.removeprefix('a ')} {name}",
+            param["doc"],
+            _facts(
+                ("unit", param["unit"]),
+                ("default", default),
+                ("range", quantities.interval(param["min"], param["max"], param["unit"])),
+            ),
+            f"forebay run FILE --law {name} --set {path}={default}"
+            if owner == "law" and optional
+            else "",
+            page,
         )
-        yield from (
-            _param(f"queue.{name}", f"the queue discipline {name}", param, "docs/queues.md")
-            for param in queue["params"]
-        )
-
-
-def _param(owner: str, where: str, param: ParamInfo, page: str) -> Entry:
-    path = f"{owner}.{param['name']}"
-    default = param["default_text"] if param["default"] is not None else REQUIRED
-    example = f"forebay run FILE --law {owner[4:]} --set {path}={default}"
-    return Entry(
-        path,
-        where,
-        param["doc"],
-        _facts(
-            ("unit", param["unit"]),
-            ("default", default),
-            ("range", quantities.interval(param["min"], param["max"], param["unit"])),
-        ),
-        example if owner.startswith("law.") and param["default"] is not None else "",
-        page,
-    )
 
 
 def _senders() -> Iterator[Entry]:

@@ -27,7 +27,7 @@ SLIDERS = {"bit/s": ("Mbit/s", 1e6), "s": ("ms", 1e-3), "p": ("p", 1.0), "B": ("
 SPAN = 300.0
 
 
-class Kind(NamedTuple):
+class ControlKind(NamedTuple):
     """What a control sets: its base unit, whether it is a whole number, and how it is written."""
 
     unit: str = ""
@@ -36,14 +36,14 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "rate": Kind("bit/s", True, quantities.rate),
-    "time": Kind("s", False, quantities.time),
-    "queue": Kind("p", True, quantities.packets),
-    "size": Kind("B", True, quantities.size),
-    "whole": Kind(whole=True),
-    "share": Kind(write=lambda share: f"{share:.6g}"),
-    "choice": Kind(),
-    "flag": Kind(),
+    "rate": ControlKind("bit/s", True, quantities.rate),
+    "time": ControlKind("s", False, quantities.time),
+    "queue": ControlKind("p", True, quantities.packets),
+    "size": ControlKind("B", True, quantities.size),
+    "whole": ControlKind(whole=True),
+    "share": ControlKind(write=lambda share: f"{share:.6g}"),
+    "choice": ControlKind(),
+    "flag": ControlKind(),
 }
 
 
