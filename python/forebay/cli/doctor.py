@@ -38,7 +38,7 @@ def doctor(
         from rich.text import Text
 
         from forebay.base import terminal_table
-        from forebay.base.terminal_table import Cell, Column, Group
+        from forebay.base.terminal_table import Cell, Column, RowGroup
 
         columns = [
             Column("what", left=True),
@@ -50,6 +50,6 @@ def doctor(
             [one.name, Text(one.verdict, style=STYLES[one.verdict]), one.found, one.advice]
             for one in found
         ]
-        terminal_table.show(console(), columns, [Group(rows)])
+        terminal_table.show(console(), columns, [RowGroup(rows)])
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

@@ -49,12 +49,12 @@ def experiments(
             print(json.dumps({"name": one, **about, "file": str(file)}))
         return
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column, RowGroup
 
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
     rows = [[one, str(titles[one].get("title", ""))] for one in chosen]
     terminal = console()
-    terminal_table.show(terminal, columns, [Group(rows)])
+    terminal_table.show(terminal, columns, [RowGroup(rows)])
     terminal.print(
         "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
         style="dim",

@@ -27,7 +27,7 @@ def explain(
     from rich.text import Text
 
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column, RowGroup
     from forebay.guide import explain as guide
 
     found = guide.find(key)
@@ -39,7 +39,7 @@ def explain(
             Column("meaning", sentence=True),
         ]
         rows = [[it.path, dict(it.facts).get("default", ""), it.meaning] for it in found]
-        terminal_table.show(out, columns, [Group(rows)])
+        terminal_table.show(out, columns, [RowGroup(rows)])
         out.print(Text.assemble("One of them:  ", (f"forebay explain {found[0].path}", "bold")))
         return
     for entry in found:

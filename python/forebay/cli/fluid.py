@@ -137,13 +137,13 @@ def _row(trace: FluidTrace) -> Row:
 
 def _print(rows: list[Row]) -> None:
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column, RowGroup
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
     columns = [Column(HEADS.get(name, name), left=name in keys) for name in names]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
-    terminal_table.show(console(), columns, [Group(cells)], keys=len(keys))
+    terminal_table.show(console(), columns, [RowGroup(cells)], keys=len(keys))
 
 
 def _text(column: str, value: str | float | None) -> str:

@@ -23,7 +23,7 @@ HELP = "Look into the store of runs, and tidy it up."
 def ls(store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Cell, Column, RowGroup
     from forebay.store.contents import contents
 
     found = _store(store)
@@ -36,7 +36,7 @@ def ls(store: StoreAt = None) -> None:
         rows.append([of_version.version + present, runs, size, sampled])
     terminal = console(80)
     terminal.print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
-    terminal_table.show(terminal, columns, [Group(rows)])
+    terminal_table.show(terminal, columns, [RowGroup(rows)])
 
 
 def show(
@@ -49,7 +49,7 @@ def show(
     import polars as pl
 
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Cell, Column, RowGroup
 
     found = _store(store)
 
@@ -70,7 +70,9 @@ def show(
         ]
         table = found.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
         rows = [[str(value) for value in row] for row in table.iter_rows()]
-        terminal_table.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
+        terminal_table.show(
+            console(120), [Column(name) for name in table.columns], [RowGroup(rows)]
+        )
         return
     of_run = pl.col("config").str.starts_with(run)
     table = found.read(lambda: first().filter(of_run).sort("config", "seed").collect())
@@ -79,7 +81,7 @@ def show(
     for row in table.drop("classes").iter_rows(named=True):
         rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
         terminal_table.show(
-            console(80), [Column("column"), Column("value", sentence=True)], [Group(rows)]
+            console(80), [Column("column"), Column("value", sentence=True)], [RowGroup(rows)]
         )
 
 

@@ -119,14 +119,14 @@ def suite(
 
 def _show(found: Suite) -> None:
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column, RowGroup
     from forebay.suites import pages
 
     terminal = console()
     if found.whole():
         table = pages.comparison(found, SHOWN)
-        columns = [Column("law", left=True), *map(Column.of, table.heads[1:])]
-        terminal_table.show(terminal, columns, [Group(table.rows)])
+        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
+        terminal_table.show(terminal, columns, [RowGroup(table.rows)])
         cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
         terminal.print(
             f"means over {cases} ± half the 95 % confidence interval"

@@ -135,7 +135,7 @@ def _print(found: Comparison, as_json: bool) -> None:
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column, RowGroup
     from forebay.validation.comparison import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
@@ -154,7 +154,7 @@ def _print(found: Comparison, as_json: bool) -> None:
             ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
         ]
     terminal = console(160)
-    terminal_table.show(terminal, columns, [Group(rows, found.title)], keys=2)
+    terminal_table.show(terminal, columns, [RowGroup(rows, found.title)], keys=2)
     terminal.print(f"{found.count()}.")
     for row in found.rows:
         if row.void:
