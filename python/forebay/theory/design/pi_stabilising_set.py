@@ -24,11 +24,11 @@ import forebay._native as _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.base import quantities
 from forebay.theory.design import pi_forms
-from forebay.theory.design.calmer_settings import CALM, TAKEN
 from forebay.theory.design.pi_forms import PiLaw
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Complexes, Floats, Terms
 from forebay.theory.loop.loop import Loop
+from forebay.theory.loop.margins import CALM
 from forebay.theory.plant.loaded_link import LoadedLink
 from forebay.theory.plant.published import PublishedPlant
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: PiGains a and b of which every law that is a PI has parameters: its path does not depend on them.
 ANY = (2e-3, 1.9e-3)
+#: The share of the RTT that a sampling interval takes where nobody gives one.
+TAKEN = 0.2
 #: Values of K_p that are tried.
 TRIED = 160
 #: A corner whose own best integral is this many times larger is one for gains of its own.
@@ -229,7 +231,7 @@ def design_for_range(
         else _native.quantity("interval", interval, "time")
     )
     corners = [
-        corner(link, point, interval_s, path_of(form, link.model, point, target, interval_s))
+        corner(link, point, interval_s, *path_of(form, link.model, point, target, interval_s))
         for link, point in places
     ]
     gains = choose(corners, interval_s)
@@ -288,9 +290,9 @@ def path_of(
     point: OperatingPoint,
     target: str,
     interval_s: float,
-) -> Floats:
-    """What a law puts around its gains at a point, in powers of z⁻¹. model: the law with some
-    parameters, on the link. Raises `ScenarioError`."""
+) -> tuple[Floats, float]:
+    """What a law puts around its gains at a point, in powers of z⁻¹, and how old the queue is that
+    it acts on. model: the law with some parameters, on the link. Raises `ScenarioError`."""
     some = form.params(*ANY)
     assert some is not None
     params: list[tuple[str, Parameter]] = [
@@ -300,9 +302,9 @@ def path_of(
     ]
     found = model(form.law, params).linear(point)
     path = None if found is None else pi_forms.law_path(found, *ANY)
-    if path is None:
+    if found is None or path is None:
         raise ScenarioError(f"law: found no rest of {form.law}, allowed: a PI")
-    return path
+    return path, found["age_s"]
 
 
 def corner(
@@ -310,17 +312,19 @@ def corner(
     point: OperatingPoint,
     interval_s: float,
     path: ArrayLike = (1.0,),
+    age_s: float = 0.0,
     omega: Floats | None = None,
     plant: Terms | None = None,
 ) -> Corner:
-    """The plant of a link behind a sampler and hold of this interval, and behind a law's `path`.
+    """The plant of a link behind a sampler and hold of this interval, and behind a law's `path`,
+    which sees the queue as it was `age_s` before.
 
     omega: frequencies; some thousands up to half the sampling one, which must be the last, if None.
     plant: of other senders than Reno.
     """
     if plant is None:
         poles = frequency_response.apart((point.tcp_pole, point.queue_pole))
-        plant = Terms(point.plant_gain, poles, point.rtt_s, 0.0)
+        plant = Terms(point.plant_gain, poles, point.rtt_s + age_s, 0.0)
     t = plant.sampled(interval_s)
     high = math.pi / interval_s
     low = 1e-3 * min(point.tcp_pole, point.queue_pole, high)
