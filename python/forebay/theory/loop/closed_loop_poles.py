@@ -94,10 +94,12 @@ def _generator(t: Terms) -> Complexes:
     if t.interval_s is not None:
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
-        top, bottom = (_tustin(c, order, interval_s) for c in (t.numerator, t.denominator))
+        # In intervals of time, which keep the numbers moderate.
+        top, bottom = (_tustin(c, order) for c in (t.numerator, t.denominator))
         from scipy import signal  # half a second to load, which most laws do without
 
         law_a, law_b, law_c, passes = signal.tf2ss(top, bottom)
+        law_a, law_b = law_a / interval_s, law_b / interval_s
         acts += float(passes[0, 0])
         late_s = 0.0 if t.hybrid else 0.5 * interval_s
     modes = _modes(t)
@@ -209,14 +211,13 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
     return np.array(sorted(kept, key=lambda root: -root.real), complex)
 
 
-def _tustin(coefficients: Sequence[object], order: int, interval_s: float) -> Floats:
-    """Σ cᵢ z⁻ⁱ at z = (1 + sT/2)/(1 − sT/2), times (1 + sT/2)^order; highest power first."""
-    half = 0.5 * interval_s
+def _tustin(coefficients: Sequence[object], order: int) -> Floats:
+    """Σ cᵢ z⁻ⁱ at z = (1 + s/2)/(1 − s/2), times (1 + s/2)^order; highest power first."""
     total = np.zeros(order + 1)
     for i, c in enumerate(coefficients):
         term = np.array([float(c)])  # type: ignore[arg-type]
         for k in range(order):
-            term = np.polymul(term, [-half, 1] if k < i else [half, 1])
+            term = np.polymul(term, [-0.5, 1] if k < i else [0.5, 1])
         total += np.pad(term, (order + 1 - len(term), 0))
     return total
 
