@@ -12,7 +12,8 @@ import control  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from forebay._native import LawModel, OperatingPoint
+from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay.theory.design.design import design
 from forebay.theory.loop import closed_loop_poles as roots
 from forebay.theory.loop import frequency_response as gain
 from forebay.theory.loop import margins
@@ -200,6 +201,36 @@ def test_counted_roots_are_the_roots_that_are_found() -> None:
         assert system.unstable_roots() == np.sum(roots.real > 0)
         seen.add((degree == order, int(np.sum(roots.real > 0)) > 0))
     assert len(seen) == 4  # retarded and neutral, stable and not
+
+
+@pytest.mark.parametrize("law", ["pi", "rem", "pie", "pi2", "pi-pd"])
+def test_guessed_roots_are_those_of_the_matrix(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a sampled loop, refined guesses beside the eigenvalues of what an interval does; links are
+    drawn. A root that the law's zero nearly cancels is among them."""
+    rng = np.random.default_rng(11)
+    compared = 0
+    while compared < 8:
+        rate, rtt, flows = np.exp(rng.uniform(np.log([5, 20, 3]), np.log([5000, 300, 1000])))
+        try:
+            made = design(law, f"{rate:.4g}Mbit/s", round(flows), f"{rtt:.4g}ms", "1500B")
+        except ScenarioError:
+            continue
+        assert made.loop is not None
+        if made.loop.terms.longest_s / (made.loop.interval_s or 1) > roots.LONGEST:
+            continue
+        exact = made.loop.roots[:2]
+        with monkeypatch.context() as patched:
+            patched.setattr(roots, "LONGEST", 0)
+            guessed = roots.roots(made.loop.terms)[:2]
+        assert np.sort_complex(guessed) == pytest.approx(np.sort_complex(exact), rel=1e-5)
+        compared += 1
+
+
+def test_a_nearly_cancelled_root_is_how_long_a_loop_settles() -> None:
+    """Beyond 300 intervals of delay: TCP's pole, which REM's zero is on, and the root beside it."""
+    made = design("rem", "17300000000bit/s", 1559, "339ms", packet="3056B", target="683234p")
+    assert made.settling_s == pytest.approx(4 / made.point.tcp_pole, rel=1e-3)
+    assert made.settling_s == pytest.approx(1545, rel=1e-3)
 
 
 def test_a_pure_delay_turns_unstable_at_half_pi() -> None:
