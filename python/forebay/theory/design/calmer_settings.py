@@ -154,6 +154,9 @@ def _tried(made: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     slowed = model.slowed_by
     if slowed is not None and slowed not in values:
         values[slowed] = dict(made.params)[slowed]
+    if made.gain_params and all(name in given for name in made.gain_params):
+        # The rule is not asked.
+        values = {}
     for key in sorted(values, key=lambda key: key != slowed):
         try:
             now = float(given.get(key, values[key]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -275,13 +275,21 @@ def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
         gains, notes, values = designed["gains"], designed["notes"], dict(designed["params"])
         if not plant.published:
             notes = [_asked_of_rule(rule, wanted), *notes]
-    gain_params = tuple(name for name in values if name not in ("target", "interval"))
+    gain_params = gain_params_of(values.items())
     fixed = [name for name in gain_params if name in by_hand]
     if fixed:
-        _check_all_gains(law, gain_params, by_hand)
+        check_all_gains(law, gain_params, by_hand)
+        if goals and len(fixed) == len(gain_params):
+            raise ScenarioError(
+                f"--set: found {goals[0][0]}, which asks {law}'s rule for its gains, beside "
+                f"{', '.join(fixed)}, allowed: the one or the others"
+            )
         gains, notes = {}, [f"{', '.join(fixed)} as given: the rule's own numbers are not used."]
     shown = list((dict(params) | values | by_hand).items())
-    plant = plant_on(link, law, shown)
+    try:
+        plant = plant_on(link, law, shown)
+    except ScenarioError as error:
+        raise _impossible_gains(law, gain_params, by_hand, error) from None
     there = plant.equilibrium(link.flows, link.rtt_s)
     if there is not None:
         return Design(
@@ -418,7 +426,7 @@ def _why_no_equilibrium(law: str, link: LoadedLink, plant: Plant) -> str:
     one = link.flows == 1
     flows = f"{link.flows:g} flow{'' if one else 's'}"
     need, settle = ("needs", "settles") if one else ("need", "settle")
-    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
+    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts else ""
     if how == "small":
         return (
             f"--flows: found {link.flows:g}, whose windows would be below the least that "
@@ -468,15 +476,41 @@ def _check_keys(law: str, goals: list[str], given: Mapping[str, str]) -> None:
             )
 
 
-def _check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, str]) -> None:
-    """Raises `ScenarioError` where some of a controller's coefficients are given and not the
+def _impossible_gains(
+    law: str, gain_params: Sequence[str], by_hand: Mapping[str, str], error: ScenarioError
+) -> ScenarioError:
+    """What is wrong with parameters of which the rule's are none that the law takes: what was asked
+    of the rule, and not the rule's answer."""
+    name, _, wrong = str(error).partition(": ")
+    if name not in gain_params or name in by_hand:
+        return error
+    asked = by_hand.get("interval")
+    if asked is None:
+        return ScenarioError(f"law: found {law}, whose rule gives {name} here: {wrong}")
+    return ScenarioError(
+        f'--set: found interval="{asked}", with which {law}\'s rule gives {name}: {wrong}; '
+        "allowed: a shorter interval"
+    )
+
+
+class LoneGainError(ScenarioError):
+    """Some of a controller's coefficients are given, and not the others."""
+
+
+def gain_params_of(params: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The parameters of a rule's answer, but for set-point and interval."""
+    return tuple(name for name, _ in params if name not in ("target", "interval"))
+
+
+def check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, str]) -> None:
+    """Raises `LoneGainError` where some of a controller's coefficients are given and not the
     others: a rule's are for each other."""
     for together in COEFFICIENTS:
         wanted = [name for name in gain_params if name in together]
         missing = [name for name in wanted if name not in by_hand]
         if len(wanted) > 1 and 0 < len(missing) < len(wanted):
             given = ", ".join(name for name in wanted if name in by_hand)
-            raise ScenarioError(
+            raise LoneGainError(
                 f"--set: found {given} without {', '.join(missing)}, allowed: all of "
                 f"{', '.join(wanted)} of {law}, or none"
             )

@@ -207,6 +207,15 @@ def design_for_range(
             f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
             "`forebay tune` searches other laws over a range"
         )
+    for key, ends in [
+        ("--rate", [_native.quantity("--rate", rate, "rate") for rate in rates]),
+        ("--rtt", [_native.quantity("--rtt", rtt, "time") for rtt in rtts]),
+        ("--flows", flows),
+    ]:
+        if ends[0] > ends[-1]:
+            raise ScenarioError(
+                f"{key}: found a range from more to less, allowed: from less to more"
+            )
     if target is None:
         target = f"{LoadedLink.from_texts(rates[0], packet, 1, rtts[0]).target_pkts:g}p"
     places, left_out = [], []
