@@ -47,7 +47,7 @@ def test_gains_by_hand_are_the_only_ones_told() -> None:
         ("pi", {"a": "1e-4"}, "found a without b, allowed: all of a, b of pi, or none"),
         ("pi", {"a": "1e-4", "beta": "0.3"}, "found a without b"),
         ("pie", {"alpha": "0.2"}, "found alpha without beta"),
-        ("pid", {"b": "1e-4"}, "found b without a, c"),
+        ("pid", {"k_p": "1e-4"}, "found k_p without k_i, k_d"),
         ("pi2", {"beta": "2"}, "found beta without alpha"),
         (
             "pi",

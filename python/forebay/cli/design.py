@@ -95,21 +95,21 @@ def design(
         beside = {
             "--buffer": buffer,
             "--export": export,
-            "--l4s-flows": l4s_flows or None,
-            "--tcp": None if tcp == "reno" else tcp,
         }
         for key, value in beside.items():
             if value is not None:
                 raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
         for key, text in [("--rate", rate), ("--flows", counts), ("--rtt", rtt)]:
-            if "," in text:
+            if "," in text and (DOTS in text or key == "--flows"):
                 raise ScenarioError(
                     f'{key}: found "{text}" with a range, allowed: one value, or a range'
                 )
         for key in wanted:
             if key != "interval":
                 raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
-        _for_range(law, rate, rtt, counts, packet, target, wanted.get("interval"), call)
+        _for_range(
+            law, rate, rtt, counts, packet, target, wanted.get("interval"), l4s_flows, tcp, call
+        )
         return
     from forebay.theory.design.design import design as designed
 
@@ -147,6 +147,8 @@ def _for_range(
     packet: str,
     target: str | None,
     interval: str | None,
+    l4s_flows: float,
+    tcp: str,
     call: Invocation,
 ) -> None:
     """One PI for every corner of the ranges."""
@@ -159,7 +161,15 @@ def _for_range(
         except ValueError:
             raise ScenarioError(f'--flows: found "{flows}", allowed: such as 10..400') from None
     found = pi_stabilising_set.design_for_range(
-        law, range_ends("--rate", rate), range_ends("--rtt", rtt), counts, packet, target, interval
+        law,
+        range_ends("--rate", rate),
+        range_ends("--rtt", rtt),
+        counts,
+        packet,
+        target,
+        interval,
+        l4s_flows,
+        tcp,
     )
     written = []
     if call.folder is not None:

@@ -114,12 +114,9 @@ def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
     if form is None or loop is None or loop.interval_s is None:
         return None
     target = dict(made.params)[form.keys[0]]
-    path, age_s = pi_stabilising_set.path_of(
-        form, made.link.model, loop.point, target, loop.interval_s
-    )
-    place = pi_stabilising_set.corner(
-        made.link, loop.point, loop.interval_s, path, age_s, plant=loop.terms
-    )
+    place = pi_stabilising_set.corner_on(form, made.link, target, loop.interval_s)
+    if isinstance(place, str):
+        return None
     try:
         gains = pi_stabilising_set.choose([place], loop.interval_s)
         params = form.params(gains.a, gains.b) or ()

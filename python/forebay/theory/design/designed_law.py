@@ -29,7 +29,7 @@ from forebay.theory.plant.plants import plant_on
 #: what is not.
 MORE, FEWER, CLOSER = 2.0**12, 2.0**4, 5
 #: Coefficients of a controller, which belong together.
-COEFFICIENTS = ({"a", "b", "c"}, {"alpha", "beta"}, {"gamma", "alpha"})
+COEFFICIENTS = ({"a", "b"}, {"k_p", "k_i", "k_d"}, {"alpha", "beta"}, {"gamma", "alpha"})
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,8 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
 
     def f(at: Complexes) -> Complexes:
         # Times the plant's poles: one that a law's zero has nearly cancelled is a root beside them.
-        return (1 + frequency_response.loop(t, at)) * np.prod([at + p for p in poles], axis=0)
+        below = np.prod([at + p for p in poles], axis=0)
+        return np.asarray((1 + frequency_response.loop(t, at)) * below, complex)
 
     with np.errstate(all="ignore"):
         for _ in range(60):
