@@ -607,6 +607,8 @@ class LinearModel(TypedDict):
     sampled: tuple[float, list[float], list[float]] | None
     #: whether it only holds on one side of `queue_pkts`
     one_sided: bool
+    #: how old the queue is that the law acts on, in s
+    age_s: float
     #: whether the probability keeps changing while the queue is off its set-point
     integrates: bool
     #: proportional gain, without the parts of an integral and of a derivative
@@ -664,8 +666,10 @@ class LawModel:
         point: OperatingPoint,
         target: float | str,
         goals: Sequence[tuple[str, Parameter]],
+        probability: float | None = None,
     ) -> DesignedLaw | None:
-        """The law's design rule at the wanted queue, in packets or as a text; None without one."""
+        """The law's design rule at the wanted queue, in packets or as a text, where the link's
+        flows need this probability (the point's own if None); None without one."""
     def fitted(self, rtt_s: float) -> list[tuple[str, str]]:
         """What must be another on this link, of a law without a design rule: name and value."""
 
@@ -680,9 +684,16 @@ def least_window_pkts(window_law: str) -> float:
 
 def window_motions(
     window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+]:
     """(a, b, e, c) of windows around their rest, with a row for each:
-    x' = a·x + b·δp(t − R) + e·δR, δW = c·x."""
+    x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', as ACKs come,
+    0 where at W/R."""
 
 def cubic_share(probability: float, rtt_s: float) -> float:
     """How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region."""
@@ -766,6 +777,9 @@ class Loops:
         """L, whose 1 + L is zero at the roots of the closed loop."""
     def sensitivity(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """What a sine on the queue becomes in the closed loop."""
+    def unstable_roots(self) -> list[int | None]:
+        """How many roots of each closed loop grow, by Nyquist's count past any number of integrals;
+        None where one is on the edge, to rounding. The law's own poles are stable, or at z = 1."""
     def counted_folds(self, s: NDArray[np.complex128], least_share: float) -> list[int]:
         """Which of the terms of Poisson's sum are more than this share of what the sampler sees, at
         any of these s of any loop."""

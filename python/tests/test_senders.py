@@ -525,8 +525,8 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
         (["--flows", "9", "--rtt", "60ms", "--tcp", "cubic", "--l4s-flows", "2"], "--l4s-flows"),
         (["--flows", "9,x", "--rtt", "60ms"], '--flows: found "x"'),
         (
-            ["--flows", "9..90", "--rtt", "60ms", "--tcp", "cubic"],
-            '--tcp: found "cubic" with a range',
+            ["--flows", "9,90", "--rtt", "60..90ms", "--tcp", "cubic"],
+            '--flows: found "9,90" with a range',
         ),
     ],
 )

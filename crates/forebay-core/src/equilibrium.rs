@@ -270,8 +270,10 @@ pub fn settle(
     // Where the law integrates, its queue does not depend on the network.
     if let Some(first) = model(0.0)? {
         if first.queue_pkts < 0.0 {
-            let probability = point(0.0).probability();
-            return Ok(Equilibrium::Empty { probability });
+            let empty = point(0.0);
+            let probability = empty.probability();
+            let unreachable = unreachable_at(0.0, &empty, flows, site);
+            return Ok(unreachable.unwrap_or(Equilibrium::Empty { probability }));
         }
         match model(first.queue_pkts)? {
             Some(again) if again.queue_pkts == first.queue_pkts => {

@@ -209,17 +209,20 @@ impl LawModel {
     }
 
     /// The law's design rule for a point at the wanted queue, packets as a number or a text such
-    /// as "15ms": {gains, params, notes}, or None
-    /// where it has none.
+    /// as "15ms", where the link's flows need this probability (the point's own if None):
+    /// {gains, params, notes}, or None where it has none.
+    #[pyo3(signature = (point, target, goals, probability = None))]
     fn design<'py>(
         &self,
         py: Python<'py>,
         point: &OperatingPoint,
         target: Bound<PyAny>,
         goals: Settings,
+        probability: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let request = DesignRequest {
             point: point.0,
+            probability: probability.unwrap_or_else(|| point.0.probability()),
             set_point: set_point(&target)
                 .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
             site: self.site,
@@ -337,6 +340,7 @@ pub fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, P
         sampled.map(|it| (it.interval_s, it.numerator.clone(), it.denominator.clone())),
     )?;
     entry.set_item("one_sided", model.one_sided)?;
+    entry.set_item("age_s", model.age_s)?;
     entry.set_item("integrates", model.integrates())?;
     entry.set_item("proportional", model.proportional())?;
     Ok(entry)

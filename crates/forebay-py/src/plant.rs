@@ -59,16 +59,18 @@ fn least_window_pkts(window_law: &str) -> PyResult<f64> {
     Ok(law_named(window_law)?.least_pkts())
 }
 
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest.
+/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest; and 1 where packets leave at
+/// W/R + W', 0 where at W/R.
 type Motions<'py> = (
     Bound<'py, PyArray3<f64>>,
     Bound<'py, PyArray2<f64>>,
     Bound<'py, PyArray2<f64>>,
     Bound<'py, PyArray2<f64>>,
+    Bound<'py, PyArray1<f64>>,
 );
 
-/// (a, b, e, c) of windows around their rest at probabilities and round trips, with a row for each:
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x.
+/// (a, b, e, c, clocked) of windows around their rest at probabilities and round trips, with a row for each:
+/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', 0 where at W/R.
 /// Raises `ValueError` for a window law that there is not, and columns of different lengths.
 #[pyfunction]
 fn window_motions<'py>(
@@ -90,11 +92,14 @@ fn window_motions<'py>(
         Ok::<_, PyErr>(shaped.map_err(ragged)?.into_pyarray(py))
     };
     let a = Array::from_shape_vec((count, order, order), a).map_err(ragged)?;
+    let clocked = found.iter().map(|it| f64::from(u8::from(it.clocked)));
+    let clocked: Vec<f64> = clocked.collect();
     Ok((
         a.into_pyarray(py),
         matrix(|it| &it.b)?,
         matrix(|it| &it.e)?,
         matrix(|it| &it.c)?,
+        clocked.into_pyarray(py),
     ))
 }
 

@@ -140,6 +140,12 @@ impl Loops {
         self.each(py, s, Response::sensitivity)
     }
 
+    /// How many roots of each closed loop grow; None where one is on the edge, to rounding.
+    fn unstable_roots(&self, py: Python) -> Vec<Option<i32>> {
+        let count = |it: &Loop| it.unstable_roots(&self.folds);
+        py.detach(|| self.loops.iter().map(count).collect())
+    }
+
     /// Which of the terms of Poisson's sum are more than this share of what the sampler sees, at any
     /// of these s of any loop.
     fn counted_folds(&self, py: Python, s: Lines, least_share: f64) -> PyResult<Vec<i32>> {

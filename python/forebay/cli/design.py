@@ -51,15 +51,10 @@ def design(
     rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=output.as_json)
     call = Invocation.begun(output, f"design-{law}")
     if any(DOTS in text for text in (rate, flows, rtt)):
-        for key, value, usual in [
-            ("--buffer", buffer, None),
-            ("--export", export, None),
-            ("--l4s-flows", l4s_flows, 0.0),
-            ("--tcp", tcp, "reno"),
-        ]:
-            if value != usual:
+        for key, value in [("--buffer", buffer), ("--export", export)]:
+            if value is not None:
                 raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
-        _for_range(law, rate, rtt, flows, packet, target, settings(set_), call)
+        _for_range(law, rate, rtt, flows, packet, target, settings(set_), l4s_flows, tcp, call)
         return
     from forebay.theory.design.design import design as designed
 
@@ -95,13 +90,15 @@ def _for_range(
     packet: str,
     target: str | None,
     wanted: dict[str, str],
+    l4s_flows: float,
+    tcp: str,
     call: Invocation,
 ) -> None:
     """One PI for every corner of the ranges."""
     from forebay.theory.design import pi_stabilising_set
 
     for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
-        if "," in text:
+        if "," in text and (DOTS in text or key == "--flows"):
             raise ScenarioError(
                 f'{key}: found "{text}" with a range, allowed: one value, or a range'
             )
@@ -112,7 +109,15 @@ def _for_range(
         raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
     counts = [_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows)]
     result = pi_stabilising_set.design_for_range(
-        law, range_ends("--rate", rate), range_ends("--rtt", rtt), counts, packet, target, interval
+        law,
+        range_ends("--rate", rate),
+        range_ends("--rtt", rtt),
+        counts,
+        packet,
+        target,
+        interval,
+        l4s_flows,
+        tcp,
     )
     written = []
     if call.folder is not None:

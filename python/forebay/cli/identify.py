@@ -56,7 +56,9 @@ def identify(
     wanted_s = seconds("--rtt", rtt)
     if wanted_s == 0:
         raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
-    cut = seconds("--from", from_), seconds("--to", to)
+    cut = from_s, to_s = seconds("--from", from_), seconds("--to", to)
+    if from_s is not None and to_s is not None and from_s >= to_s:
+        raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
     queues = queue_records.read_records(trace, seconds("--interval", interval))
     queues = [one for one in queues if only is None or only in one.name]
     if not queues:

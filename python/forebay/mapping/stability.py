@@ -20,7 +20,7 @@ import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.theory.loop import many_loops
 from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
-from forebay.theory.plant.plant import Plant
+from forebay.theory.plant.plant import REASONS, Plant
 from forebay.theory.plant.plants import WINDOWS, plant_on
 
 if TYPE_CHECKING:
@@ -33,15 +33,6 @@ Words = NDArray[np.str_]
 #: A simulation lasts this many settling times, and is measured after the first of them.
 SETTLED = 3.0
 SHORTEST_S = 30.0
-#: Why there is no equilibrium, by `LawModel.rest`.
-REASONS = {
-    "saturated": "TCP would need a probability of 1 or more",
-    "full": "beyond the buffer",
-    "jump": "the law's probability jumps past the one that TCP needs",
-    "empty": "the law signals more than TCP needs with an empty queue",
-    "unmodelled": "the law has no linear model there",
-    "small": "TCP would need a window below the least that it keeps",
-}
 
 
 @dataclass(frozen=True)

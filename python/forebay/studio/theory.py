@@ -18,6 +18,7 @@ from forebay.mapping import stability
 from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
 from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
+from forebay.theory.plant.plant import REASONS
 from forebay.theory.plant.plants import plant_on
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _loop(state: State, choice: LawChoice, params: Params) -> Loop | str:
         return "This law has no linear model: its answer does not follow from the queue smoothly."
     at = f" It would rest at {queue_pkts:.4g} packets." if queue_pkts is not None else ""
     needs = f" The flows need a probability of {p:.3g}." if p is not None else ""
-    return f"No equilibrium: {stability.REASONS[how]}.{at}{needs}"
+    return f"No equilibrium: {REASONS[how]}.{at}{needs}"
 
 
 def _unknown(state: State) -> str:
@@ -180,7 +181,7 @@ def _map(
         "cells": cells,
         "gain_margin_db": quantities.finite(np.round(drawn.gain_margin_db, 1).ravel().tolist()),
         "rest": [str(how) for how in drawn.rest.ravel()],
-        "reasons": stability.REASONS,
+        "reasons": REASONS,
     }
 
 

@@ -168,10 +168,10 @@ impl PieParams {
         (p, 1.85 / (1.85 - 0.5 * p).powi(2))
     }
 
-    /// How many times smaller the gains are than alpha and beta where the link needs as many
-    /// signals as at the point.
-    fn gain_at(&self, point: &OperatingPoint) -> f64 {
-        let (p, slope) = self.probability(point.probability());
+    /// How many times smaller the gains are than alpha and beta where the link needs this
+    /// probability of signals.
+    fn gain_at(&self, signals: f64) -> f64 {
+        let (p, slope) = self.probability(signals);
         slope * 0.5f64.powi(gain_shift(prob_of(p)) as i32)
     }
 }
@@ -193,7 +193,7 @@ impl LawParams for PieParams {
             b: self.beta,
             c: 0.0,
         };
-        let per_packet = self.gain_at(point) / site.rate.packets_per_sec(site.packet);
+        let per_packet = self.gain_at(point.probability()) / site.rate.packets_per_sec(site.packet);
         let filter = gains.sampled(self.interval.as_secs_f64(), per_packet);
         let target_pkts = site.pkts(self.target);
         let age_s = match self.estimator {
@@ -201,7 +201,10 @@ impl LawParams for PieParams {
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
         // Without an integral, where PIE rests depends on how its gains changed on the way.
-        (self.alpha > 0.0).then(|| LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
+        (self.alpha > 0.0).then(|| LoopFilter {
+            age_s,
+            ..LoopFilter::sampled(target_pkts, filter)
+        })
     }
 
     fn search(conditions: &Conditions) -> Search {
@@ -218,7 +221,7 @@ impl LawParams for PieParams {
     ) -> Result<Option<Design>, ParamError> {
         let goals = PieGoals::read(goals)?;
         let (alpha, beta) = goals.gains(&request.point, self.interval);
-        let factor = self.gain_at(&request.point);
+        let factor = self.gain_at(request.probability);
         let designed = PieParams {
             target: request.set_point,
             alpha: (alpha / factor).min(1e3),
@@ -238,7 +241,7 @@ impl LawParams for PieParams {
                 format!(
                     "At the probability that TCP needs, {:.2e}, PIE takes alpha and beta times \
                      {factor:.3e}.",
-                    request.point.probability()
+                    request.probability
                 ),
             ],
         )))

@@ -23,7 +23,12 @@ from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.base import quantities, registries
 from forebay.theory.design import calmer_settings
 from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
+from forebay.theory.design.designed_law import (
+    Design,
+    LoneGainError,
+    check_all_gains,
+    gain_params_of,
+)
 from forebay.theory.loop import disturbances
 from forebay.theory.plant.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
 
@@ -117,10 +122,14 @@ def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) ->
         try:
             try:
                 found = _designed(law, place, texts, model)
+            except LoneGainError:
+                raise
             except ScenarioError:
                 # What suits no other sender may suit Reno, whose rule it is.
                 place = replace(place, tcp=PLAIN)
                 found = _designed(law, place, texts, model)
+        except LoneGainError:
+            raise
         except ScenarioError as error:
             # A given number that no law takes was refused before.
             found, why = None, f"is not designed ({error})"
@@ -140,8 +149,10 @@ def _designed(
     packets_s = place.capacity_pkts_per_s
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
     wanted = OperatingPoint(flows[0], place.rtt_s[1] + target_pkts / packets_s, packets_s)
-    if model.design(wanted, target_pkts, []) is None:
+    rule = model.design(wanted, target_pkts, [])
+    if rule is None:
         return None
+    check_all_gains(law, gain_params_of(rule["params"]), given)
     # A design for the whole of a buffer of seconds is one for no buffer.
     room_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
     sets = {key: value for key, value in given.items() if key != "target"}

@@ -94,10 +94,14 @@ def _generator(t: Terms) -> Complexes:
     if t.interval_s is not None:
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
-        top, bottom = (_tustin(c, order, interval_s) for c in (t.numerator, t.denominator))
+        # In intervals of time, and by its largest gain, which keep the numbers moderate.
+        top, bottom = (_tustin(c, order) for c in (t.numerator, t.denominator))
         from scipy import signal  # half a second to load, which most laws do without
 
-        law_a, law_b, law_c, passes = signal.tf2ss(top, bottom)
+        gain = np.abs(top).max()
+        law_a, law_b, law_c, passes = signal.tf2ss(top / gain, bottom)
+        law_a, law_b = law_a / interval_s, law_b / interval_s
+        law_c, passes = gain * law_c, gain * passes
         acts += float(passes[0, 0])
         late_s = 0.0 if t.hybrid else 0.5 * interval_s
     modes = _modes(t)
@@ -185,9 +189,12 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
     turn = math.inf if t.interval_s is None else math.pi / float(t.interval_s)
     s = guesses[np.abs(guesses.imag) < 1.01 * turn]
     near_s = float(t.shortest_s)
+    poles = list(_modes(t))
 
     def f(at: Complexes) -> Complexes:
-        return 1 + frequency_response.loop(t, at)
+        # Times the plant's poles: one that a law's zero has nearly cancelled is a root beside them.
+        below = np.prod([at + p for p in poles], axis=0)
+        return np.asarray((1 + frequency_response.loop(t, at)) * below, complex)
 
     with np.errstate(all="ignore"):
         for _ in range(60):
@@ -197,7 +204,7 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
             # No step leaves the neighbourhood at once.
             size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / near_s))
             s = s - change / np.maximum(1.0, size)
-        good = np.isfinite(s) & (np.abs(f(s)) < 1e-6)
+        good = np.isfinite(s) & (np.abs(change) < 1e-7 * (np.abs(s) + 1e-3 / near_s))
     kept: list[complex] = []
     for found in s[good]:
         # z is the same a sampling frequency higher.
@@ -209,14 +216,13 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
     return np.array(sorted(kept, key=lambda root: -root.real), complex)
 
 
-def _tustin(coefficients: Sequence[object], order: int, interval_s: float) -> Floats:
-    """Σ cᵢ z⁻ⁱ at z = (1 + sT/2)/(1 − sT/2), times (1 + sT/2)^order; highest power first."""
-    half = 0.5 * interval_s
+def _tustin(coefficients: Sequence[object], order: int) -> Floats:
+    """Σ cᵢ z⁻ⁱ at z = (1 + s/2)/(1 − s/2), times (1 + s/2)^order; highest power first."""
     total = np.zeros(order + 1)
     for i, c in enumerate(coefficients):
         term = np.array([float(c)])  # type: ignore[arg-type]
         for k in range(order):
-            term = np.polymul(term, [-half, 1] if k < i else [half, 1])
+            term = np.polymul(term, [-0.5, 1] if k < i else [0.5, 1])
         total += np.pad(term, (order + 1 - len(term), 0))
     return total
 

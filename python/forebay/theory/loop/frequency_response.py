@@ -39,6 +39,8 @@ Number = float | complex | Floats | Complexes
 NOTHING, PROBES = 1e-8, 9
 #: Poles nearer than this, relative to their size, are held apart for the partial fractions.
 APART = 1e-6
+#: Poles below this share of the longest delay's rate count as at zero, as an integral.
+AT_ZERO = 1e-9
 #: Frequencies times R beyond which a continuous loop that is to be told stable is quiet.
 QUIET = 40.0
 
@@ -115,8 +117,9 @@ class Terms:
 
     @property
     def slowest(self) -> float:
-        """The smallest pole of a path, in size."""
-        return min(float(np.min(np.abs(pole))) for path in self.paths for pole in path.poles)
+        """The smallest pole of a path that is not at zero, in size."""
+        sizes = np.concatenate([np.ravel(np.abs(pole)) for t in self.paths for pole in t.poles])
+        return float(sizes[sizes > AT_ZERO / self.longest_s].min())
 
 
 def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
@@ -135,7 +138,8 @@ def terms(cells: Sequence[tuple[OperatingPoint, LinearModel]]) -> Terms:
     built = Terms(
         column(gain),
         apart(tuple(column(one) for one in poles)),
-        column([point.rtt_s for point in points]),
+        # The plant's delay, and the age of the queue that the law acts on.
+        column([point.rtt_s + model["age_s"] for point, model in cells]),
         column(direct),
     )
     if sampled[0] is None:
@@ -322,9 +326,14 @@ def gammas(
 ) -> tuple[Number, Number]:
     """What a mode gains in an interval from the input that comes in it, and from the one before."""
     left = np.asarray(interval_s) - rest_s
-    new = -np.expm1(-pole * left) / pole
-    old = np.exp(-pole * left) * -np.expm1(-pole * np.asarray(rest_s)) / pole
-    return new, old
+    return _rise(pole, left), np.exp(-pole * left) * _rise(pole, np.asarray(rest_s))
+
+
+def _rise(pole: Number, time_s: Floats) -> Any:
+    """(1 − e^{−p·t})/p: what a mode rises to in a time with an input of one."""
+    if np.ndim(pole) == 0 and pole == 0:
+        return time_s
+    return -np.expm1(-pole * time_s) / pole
 
 
 def apart(poles: tuple[float | Floats, ...]) -> tuple[float | Floats, ...]:

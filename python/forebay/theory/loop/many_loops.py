@@ -1,9 +1,8 @@
 """Gain margins and stability of many loops at once, for maps and searches.
 
-A law's own poles are stable, or at z = 1, so a loop is stable where its gain crosses the real axis
-left of −1 as often upward as downward in phase (Nyquist). The crossings are counted on one line of
-frequencies for all loops; a loop too near to the edge for these goes to `Loop`'s own count, which
-refines its frequencies.
+Stability is the count of each loop (`margins`). Crossings of the real axis are interpolated on one
+line of frequencies for all; a loop too near to the edge for these goes to `Loop`'s own margin,
+which refines them.
 """
 
 from __future__ import annotations
@@ -93,31 +92,21 @@ def _nearest(stable: Flags, row: NDArray[np.intp], db: Floats) -> tuple[Floats, 
 def _count(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
     """Which loops are stable; and of each crossing of the negative real axis its row, how much
     more gain takes it to −1, in dB, and its frequency in rad/s, nan at z = −1."""
+    stable = np.array([count == 0 for count in t.native.unstable_roots()])
     high = _column(frequency_response.highest_rad_s(t), rows)
     omega = SHARES * high[:, None]
-    net, beyond = np.zeros(rows, int), np.zeros(rows, bool)
-    if t.interval_s is None or t.hybrid:
-        quiet = _column(frequency_response.QUIET / np.asarray(t.shortest_s), rows)
-        crossed = _crossings(frequency_response.inner(t, 1j * SHARES * quiet[:, None]))
-        net += crossed[0]
+    response = frequency_response.loop(t, 1j * omega)
     ended, end_db = np.zeros(0, np.intp), np.zeros(0)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
         ends = high >= (1 - 1e-12) * math.pi / _column(t.interval_s, rows)
-        response = _with_real_ends(frequency_response.outer(t, 1j * omega), ends)
-        crossed = _crossings(response)
-        net += crossed[0]
-        # A curve that ends left of −1 has an odd number of roots outside.
-        beyond = ends & (response[:, -1].real < -1)
-        if t.hybrid:
-            response = _with_real_ends(frequency_response.loop(t, 1j * omega), ends)
-            crossed = _crossings(response)
+        response[ends, -1] = response[ends, -1].real
         end = response[:, -1].real
         ended = np.flatnonzero(ends & (end < 0))
         end_db = -20 * np.log10(-end[ended])
-    _, row, at, k = crossed
+    row, at, k = _crossings(response)
     return (
-        (net == 0) & ~beyond,
+        np.broadcast_to(stable, rows),
         np.concatenate([row, ended]),
         np.concatenate([-20 * np.log10(-at), end_db]),
         np.concatenate([omega[row, k], np.full(len(ended), np.nan)]),
@@ -150,27 +139,17 @@ def _both_ways(
     return np.concatenate([row, starts[keep]]), np.concatenate([db, found[keep]])
 
 
-def _with_real_ends(response: Complexes, ends: Flags) -> Complexes:
-    response[ends, -1] = response[ends, -1].real
-    return response
-
-
-def _crossings(
-    loop: Complexes,
-) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats, NDArray[np.intp]]:
-    """Of the negative real axis: net number left of −1 by row; and of each its row, its place on
-    the axis, and the frequency before it."""
+def _crossings(loop: Complexes) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
+    """Of the negative real axis: of each its row, its place on the axis, and the frequency before
+    it."""
     re, im = loop.real, loop.imag
     below = np.signbit(im)
     row, k = np.nonzero(below[:, 1:] != below[:, :-1])
     gap = im[row, k] - im[row, k + 1]
     share = im[row, k] / np.where(gap == 0, 1.0, gap)
     at = re[row, k] + share * (re[row, k + 1] - re[row, k])
-    upward = np.where(below[row, k], 1, -1)
     left = at < 0
-    row, k, at, upward = row[left], k[left], at[left], upward[left]
-    net = np.bincount(row, np.where(at < -1, upward, 0), len(loop)).astype(int)
-    return net, row, at, k
+    return row[left], at[left], k[left]
 
 
 def _column(x: Any, rows: int) -> Floats:

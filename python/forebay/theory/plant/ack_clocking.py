@@ -90,6 +90,7 @@ class AckClockedPlant(Plant):
         """With this plant in the place of the published one's gain, poles and delay."""
         published = frequency_response.terms(equilibria)
         rtt_s = np.array([point.rtt_s for point, _ in equilibria])
+        ages_s = np.array([model["age_s"] for _, model in equilibria])
         rest = AckClockedEquilibrium.at_probability(
             np.array([point.probability for point, _ in equilibria])
         )
@@ -109,7 +110,7 @@ class AckClockedPlant(Plant):
             published,
             gain=frequency_response.column(answer),
             poles=frequency_response.apart(poles),
-            delay_s=frequency_response.column(LATE * rtt_s),
+            delay_s=frequency_response.column(LATE * rtt_s + ages_s),
         )
 
 

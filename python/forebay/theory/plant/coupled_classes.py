@@ -36,7 +36,7 @@ from forebay.theory.plant.loaded_link import LoadedLink
 from forebay.theory.plant.plant import Equilibrium, Plant
 
 if TYPE_CHECKING:
-    from forebay._native import LawModel, LinearModel, OperatingPoint
+    from forebay._native import LawModel, OperatingPoint
 
 #: Gain of a scalable sender's estimate of the share of marks (RFC 8257 section 4.2, and the
 #: draft of Prague).
@@ -55,12 +55,10 @@ class DelayLoop(Loop):
 class CoupledPlant(Plant):
     """A law among classic flows and a number of L4S flows beside them.
 
-    law: as it is. bare: the same with a set-point of zero, whose model is without the age of the
-    head. l4s_flows: how many. apart: whether L4S packets have a queue of their own.
+    l4s_flows: how many. apart: whether L4S packets have a queue of their own.
     """
 
     law: LawModel
-    bare: LawModel
     l4s_flows: float
     coupling: float
     apart: bool = True
@@ -76,7 +74,6 @@ class CoupledPlant(Plant):
                 f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
                 f"apart, allowed: 0, or one of {', '.join(names)}"
             )
-        bare = link.model(law, [*((k, v) for k, v in params if k != "target"), ("target", "0p")])
         if model.coupling <= 0:
             raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
         point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
@@ -87,7 +84,7 @@ class CoupledPlant(Plant):
                 "allowed: 0, or a gain that integrates"
             )
         queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
-        return CoupledPlant(model, bare, link.l4s_flows, model.coupling, queue != ONE_LINE)
+        return CoupledPlant(model, link.l4s_flows, model.coupling, queue != ONE_LINE)
 
     def weight(self, rtt_classic_s: float, queue_s: float) -> float:
         """How many flows of Reno need the p' that one L4S flow needs."""
@@ -99,12 +96,6 @@ class CoupledPlant(Plant):
     @property
     def flow_model(self) -> FlowModel:
         return FlowModel.coupled(self.l4s_flows, self.coupling, self.apart)
-
-    def _equilibrium(self, point: OperatingPoint, model: LinearModel) -> Equilibrium:
-        bare = self.bare.linear(point)
-        assert bare is not None
-        # The head's age is a delay of the classic path here, not of the law.
-        return Equilibrium(point, {**model, "sampled": bare["sampled"]})
 
     def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium:
         point, model = equilibrium
@@ -136,9 +127,10 @@ class CoupledPlant(Plant):
             point, model = equilibrium
             rest = self.coupled_classes(equilibrium)
             capacity, root = point.capacity_pkts_per_s, rest.root
-            age_s = model["queue_pkts"] / capacity
+            age_s = model["age_s"]
+            queue_s = model["queue_pkts"] / capacity
             # The law's model is of p'² by packets at the link's rate: 2p'/C of p' by delay.
-            unit = capacity / (2 * root) / self._left_pkts_per_s(point, age_s)
+            unit = capacity / (2 * root) / self._left_pkts_per_s(point, queue_s)
             n_c, w_c, r_c = rest.classic.flows, rest.classic.window_pkts, rest.classic.rtt_s
             w_l, r_l = rest.l4s.window_pkts, rest.l4s.rtt_s
             classic.append((unit * n_c / r_c * w_c**2 * root / r_c, r_c + age_s))

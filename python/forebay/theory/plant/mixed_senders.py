@@ -9,7 +9,8 @@ motion (`forebay.theory.plant.senders`),
 
 q' = Σ (N/R)·δW − (Σ N·W/R²)/C·q, x' = a·x + b·δp(t − R) + e·q/C
 
-is one system of which every class has a path, with its own delay and the poles of all.
+is one system of which every class has a path, with its own delay and the poles of all. Of a class
+with ACKs as its clock, N·δW' goes into the queue, too.
 """
 
 from __future__ import annotations
@@ -177,6 +178,7 @@ class MixedPlant(Plant):
         """A path for each RTT. The equilibria may be of links with other rates."""
         built = frequency_response.terms(equilibria)
         a, entries = self.system(equilibria)
+        ages_s = np.array([model["age_s"] for _, model in equilibria])
         poles, right = np.linalg.eig(a)
         if np.linalg.cond(right).max() > ALIGNED:
             # Two equal poles have no fractions of their own.
@@ -195,7 +197,7 @@ class MixedPlant(Plant):
             columns = [k for k in columns if size[k] > NOTHING * size.max()]
         paths = []
         for ratio, share in sorted(shares.items(), reverse=True):
-            delay_s = frequency_response.column(self._rtts_s(equilibria, ratio))
+            delay_s = frequency_response.column(self._rtts_s(equilibria, ratio) + ages_s)
             paths.append(
                 replace(
                     built,
@@ -239,9 +241,13 @@ class MixedPlant(Plant):
             a[:, here, at_q] = motion.e / capacity[:, None]
             per_window = flows * share / rtt_s
             a[:, at_q, here] = per_window[:, None] * motion.c
+            clocked = (motion.clocked * flows * share)[:, None] * motion.c
+            a[:, at_q, here] += np.einsum("ni,nij->nj", clocked, motion.a)
+            a[:, at_q, at_q] += np.einsum("ni,ni->n", clocked, motion.e) / capacity
             a[:, at_q, at_q] -= per_window * sender.window(p, rtt_s) / rtt_s / capacity
             entry = entries.setdefault(ratio, np.zeros((len(p), size)))
             entry[:, here] += motion.b
+            entry[:, at_q] += np.einsum("ni,ni->n", clocked, motion.b)
             at += k
         if averages[0] is not None:
             average = np.array(averages, float)

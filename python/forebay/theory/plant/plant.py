@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
+#: Why there is no equilibrium, by how the flows settle.
+REASONS = {
+    "saturated": "TCP would need a probability of 1 or more",
+    "full": "beyond the buffer",
+    "jump": "the law's probability jumps past the one that TCP needs",
+    "empty": "the law signals more than TCP needs with an empty queue",
+    "unmodelled": "the law has no linear model there",
+    "small": "TCP would need a window below the least that it keeps",
+}
 
 
 class Equilibrium(NamedTuple):

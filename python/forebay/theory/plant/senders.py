@@ -18,12 +18,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Motion:
-    """x' = a·x + b·δp(t − R) + e·δR, δW = c·x; a row for each operating point."""
+    """x' = a·x + b·δp(t − R) + e·δR, δW = c·x; a row for each operating point. clocked: 1 where
+    packets leave as ACKs come, at W/R + W', 0 where at W/R."""
 
     a: Floats
     b: Floats
     e: Floats
     c: Floats
+    clocked: Floats
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Sender:
 
     def region(self, p: float, rtt_s: float) -> str | None:
         """What rules there, in words; None where nothing else does."""
+        if self.name == "prague" and self.motion(np.array(p), np.array(rtt_s)).clocked[0]:
+            return (
+                "below Prague's reference RTT of 25 ms: its rate rests by p alone, the queue is an "
+                "integral, and ACKs are its clock"
+            )
         if self.name != "cubic":
             return None
         share = _native.cubic_share(p, rtt_s)
