@@ -101,9 +101,12 @@ def _report(
     command: str,
     void: tuple[str, str],
 ) -> None:
-    """Writes what was asked for, first what has the runs, and prints the tables."""
+    """Prints the tables, and then writes what was asked for, first what has the runs."""
     from forebay.base import progress
     from forebay.base.publication import publish_file
+
+    for one in found:
+        _print(one, call.as_json)
 
     if page is not None or call.folder is not None:
         from forebay.validation import page as pages
@@ -114,8 +117,6 @@ def _report(
                 pages.write_files(found, call.folder, command, *void)
         if page is not None:
             publish_file(page, pages.markdown(found, command, *void))
-    for one in found:
-        _print(one, call.as_json)
     if page is not None:
         call.tell("Page", page)
     if call.folder is not None:
@@ -156,6 +157,8 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
     terminal = console(160)
     terminal_table.show(terminal, columns, [Group(rows, found.title)], keys=2)
     terminal.print(f"{found.count()}.")
+    if again := sum(row.again for row in found.rows):
+        terminal.print(f"Real runs that were void or failed, and were made again: {again}.")
     for row in found.rows:
         if row.void:
             reasons = "; ".join(row.reasons)
