@@ -74,5 +74,7 @@ def _digest(request: GainsRequest) -> str:
         rtt_s=request.rtt_s,
         room_pkts=request.room_pkts,
         flows=request.flows,
+        short_flows=request.short_flows,
+        other_bps=request.other_bps,
         tcp=request.tcp,
     )
