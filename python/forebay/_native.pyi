@@ -188,6 +188,8 @@ class GainsRequest:
         rtt_s: tuple[float, float],
         room_pkts: float,
         flows: tuple[float, float] | None,
+        short_flows: float,
+        other_bps: float,
         tcp: str,
     ) -> None: ...
     #: number of its `[[law]]`; those that only `--law` names come last
@@ -207,6 +209,10 @@ class GainsRequest:
     room_pkts: float
     #: fewest and most long-lived flows; None without any
     flows: tuple[float, float] | None
+    #: short flows that send beside them at a time, at the least
+    short_flows: float
+    #: rate beside them of what does not listen, or ends before it could, at the least
+    other_bps: float
     #: their sender, as `--tcp` of designs names it
     tcp: str
 

@@ -7,6 +7,7 @@ import math
 import re
 import signal
 import subprocess
+import sys
 import time
 import tomllib
 from dataclasses import replace
@@ -23,10 +24,12 @@ from scipy import stats as scipy_stats
 from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.base import statistics
+from forebay.store import choice
 from forebay.theory.design import fitted_gains
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.tuning import (
+    calm_regions,
     candidates,
     check,
     gain_search,
@@ -263,6 +266,80 @@ def test_laws_with_goodput_to_spare_get_lower_set_points(narrow: Ranges) -> None
     assert result.chosen is result.screened[0]
     assert [each.candidate.law for each in tuning._next(result)] == ["pi", "pi2"]
     assert tuning._next(result)[0] is result.screened[4]
+
+
+def test_set_points_that_round_alike_have_labels_of_their_own(narrow: Ranges) -> None:
+    """0.7 times 0.7 and 1.4 times 0.35, of a law with two choices: both are at 0.49."""
+    region = calm_regions.region_of("pi", narrow)
+    assert region is not None
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi"], 1)
+    first = region.best(GOALS["balance"])
+    assert first is not None
+    (low,) = tuning._moved(result, first, (0.7,), [])[:1]
+    (high,) = tuning._moved(result, first, (1.4,), [])[:1]
+    high = replace(high, point={**high.point, "k_i": 0.9 * high.point["k_i"]})
+    tried = [one for one in tuning._moved(result, low, (0.7,), []) if not one.fastest]
+    tried += [one for one in tuning._moved(result, high, (0.35,), tried) if not one.fastest]
+    assert [one.share for one in tried] == [0.49, 0.49]
+    assert tried[0].params != tried[1].params
+    assert [one.label for one in tried] == ["pi for balance at 0.49", "pi for balance at 0.49 #2"]
+    # A scenario refuses labels that are the same.
+    assert all(one.complete for one in check.check(tried, narrow.only(narrow.middle), 1).checked)
+
+
+def test_what_was_found_survives_a_fault_after_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = choice.at(tmp_path / "store")
+    given: dict[str, Any] = {"laws": ["pi"], "seeds": 1, "store": store}
+
+    def breaks(*_arguments: object, **_more: object) -> None:
+        raise RuntimeError("the end of the world")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(tuning._Search, "_test", breaks)
+        with pytest.warns(UserWarning, match="RuntimeError: the end of the world; the tuning"):
+            found = tune(RATE, RTT, FLOWS, **given)
+    assert found.faults == ["RuntimeError: the end of the world"]
+    assert found.chosen is not None
+    told = found.findings()
+    assert told["partial"] and told["law"] == "pi" and len(told["candidates"]) > 5
+    page.write_files(found, told, tmp_path / "out", "forebay tune")
+    assert "the end of the world" in (tmp_path / "out" / "tune.html").read_text()
+
+    # Before the first run there is nothing but the searches, which need not be made again.
+    with monkeypatch.context() as broken:
+        broken.setattr(tuning, "check", breaks)
+        with pytest.raises(RuntimeError, match="the end of the world"):
+            tune("10Mbit/s", RTT, FLOWS, **given)
+    with monkeypatch.context() as broken:
+        broken.setattr(parallel_search, "best_candidate", breaks)
+        again = tune("10Mbit/s", RTT, FLOWS, **given, threads=1)
+    assert again.chosen is not None
+    without = tune("10Mbit/s", RTT, FLOWS, laws=["pi"], seeds=1)
+    assert again.as_json() == without.as_json()
+
+
+def test_numbers_are_on_the_disk_before_anything_is_said(tmp_path: Path) -> None:
+    """Where its own sentences fail, say."""
+    program = (
+        "import sys; from forebay.tuning import findings; "
+        "findings.paragraphs = lambda *a, **k: 1 / 0; "
+        "from forebay.cli.main import main; main()"
+    )
+    words = ["tune", *OPTIONS, "--law", "pi", "--seeds", "1", "--out", "tuned", "--no-store"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    found = json.loads((tmp_path / "tuned" / "tune.json").read_text())
+    assert found["law"] == "pi"
+    assert found["against"]
 
 
 def test_settings_that_are_the_same_are_tried_once() -> None:

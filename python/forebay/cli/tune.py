@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line
@@ -66,7 +67,7 @@ def tune(
     out: Folder for the page and the pictures; results/tune if it is left out.
     """
     from forebay.base import progress, quantities
-    from forebay.tuning import page, tuning
+    from forebay.tuning import findings, page, tuning
 
     command = command_line()
     call = Invocation.begun(output, "tune", command, numbers=page.JSON)
@@ -76,19 +77,29 @@ def tune(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
             tcp, set_ or (), gains, watch=watch, store=call.store(making),
         )  # fmt: skip
-    told = result.findings()
-    if out is not None and result.searched:
+    # Hours of runs: they are on the disk before anything is made of them.
+    writes = out is not None and bool(result.searched)
+    told = findings.numbers(result)
+    if out is not None and writes:
+        page.write_numbers(told, out, command)
+    told["reasons"] = findings.reasons(result, told)
+    if call.as_json:
+        print(json.dumps(quantities.finite(told)))
+    elif result.screened:
+        _show(told, page.commands(result, out) if out is not None else [])
+    if out is not None and writes:
+        page.write_numbers(told, out, command)
         with (
             call.drawing(f"{out / page.JSON} has the numbers"),
             progress.status("writing the page"),
         ):
             page.write_files(result, told, out, command)
-    if call.as_json:
-        print(json.dumps(quantities.finite(told)))
-    elif result.screened:
-        _show(told, page.commands(result, out) if out is not None else [])
-        if result.chosen is not None and out is not None:
+        if result.chosen is not None:
             call.tell("Page", out / page.PAGE)
+    if result.error is not None:
+        # No input is at fault, whatever the error says.
+        own = isinstance(result.error, ScenarioError)
+        raise RuntimeError(result.faults[-1]) if own else result.error
     for fault in result.faults:
         print(fault, file=sys.stderr)
     if result.interrupted:

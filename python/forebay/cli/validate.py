@@ -86,9 +86,12 @@ def _report(
     command: str,
     void: tuple[str, str],
 ) -> None:
-    """Writes what was asked for, first what has the runs, and prints the tables."""
+    """Prints the tables, and then writes what was asked for, first what has the runs."""
     from forebay.base import progress
     from forebay.base.publication import publish_file
+
+    for one in found:
+        _print(one, call.as_json)
 
     if page is not None or call.folder is not None:
         from forebay.validation import page as pages
@@ -99,8 +102,6 @@ def _report(
                 pages.write_files(found, call.folder, command, *void)
         if page is not None:
             publish_file(page, pages.markdown(found, command, *void))
-    for one in found:
-        _print(one, call.as_json)
     if page is not None:
         call.tell("Page", page)
     if call.folder is not None:
@@ -139,6 +140,8 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
         ]
     screen = print_table(columns, rows, width=160, title=found.title, keys=2)
     screen.print(f"{found.count()}.")
+    if again := sum(row.again for row in found.rows):
+        screen.print(f"Real runs that were void or failed, and were made again: {again}.")
     for row in found.rows:
         if row.void:
             reasons = "; ".join(row.reasons)

@@ -8,7 +8,8 @@ can judge them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from forebay._native import ScenarioError, SearchSpace
@@ -141,6 +142,13 @@ class Space:
 
     def _values(self, point: Point) -> list[float]:
         return [point[axis.name] for axis in self.axes]
+
+
+def distinct_label(label: str, taken: Collection[str]) -> str:
+    """The label, or with a number where another candidate has it: shares of set-points round
+    alike, and a label is what a candidate is found by."""
+    numbered = (f"{label} #{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([label], numbered) if one not in taken)
 
 
 def known(laws: Sequence[str]) -> list[str]:

@@ -38,6 +38,18 @@ BESIDE = 2
 
 def findings(tuning: TuningState) -> Findings:
     """Everything that a tuning tells; numbers may be infinite, or nan where they are not known."""
+    told = numbers(tuning)
+    return told | {"reasons": reasons(tuning, told)}
+
+
+def reasons(tuning: TuningState, told: Findings) -> list[str]:
+    """Why this law is recommended, in paragraphs, out of `numbers`."""
+    context = {"goal_limits": tuning.goal, "range_text": str(tuning.ranges)}
+    return paragraphs("tune_reasons.txt.j2", **context, **told, **FORMS)
+
+
+def numbers(tuning: TuningState) -> Findings:
+    """`findings` without its sentences."""
     chosen, ranges = tuning.chosen, tuning.ranges
     told: Findings = {
         "law": chosen and chosen.candidate.law,
@@ -76,9 +88,6 @@ def findings(tuning: TuningState) -> Findings:
     }
     if tuning.tested:
         told["worst_deviation_s"] = told["test"]["deviation_s"]
-    told["reasons"] = paragraphs(
-        "tune_reasons.txt.j2", goal_limits=tuning.goal, range_text=str(ranges), **told, **FORMS
-    )
     return told
 
 

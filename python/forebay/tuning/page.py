@@ -24,12 +24,13 @@ PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 
 
-def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command: str) -> None:
-    """Writes all files to a directory, made if need be: the numbers before anything is drawn.
-
-    told: what `findings` has of the tuning.
-    """
+def write_numbers(told: Mapping[str, Any], out: Path, command: str) -> None:
+    """Writes what `findings` has of a tuning to a directory, made if need be; its page goes."""
     publish(out, {JSON: {"command": command, **quantities.finite(told)}}, replaces=NAMES)
+
+
+def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command: str) -> None:
+    """Writes all other files: the page, its pictures, and scenarios."""
     shown = figures(tuning)
     with publication(out) as unfinished:
         render_all(shown, unfinished)

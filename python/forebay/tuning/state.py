@@ -66,6 +66,8 @@ class TuningState:
     left_out: list[tuple[Candidate, str]] = field(default_factory=list)
     interrupted: bool = False
     faults: list[str] = field(default_factory=list)
+    #: what went wrong in this program itself
+    error: Exception | None = None
 
     def __repr__(self) -> str:
         """The choice."""

@@ -21,7 +21,7 @@ from forebay.base.quantities import Sets
 from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import calm_regions
 from forebay.tuning import candidates as known
-from forebay.tuning.candidates import GOALS, Candidate
+from forebay.tuning.candidates import GOALS, Candidate, distinct_label
 from forebay.tuning.check import (
     SCREENING_SEEDS,
     Check,
@@ -148,8 +148,8 @@ def tune(
     watch: hears of the progress; a terminal shows it if None.
     store: has runs that were made before, and keeps those that are made.
 
-    Ctrl-C ends it; the result has the finished part, and `interrupted` is true. Raises
-    `ScenarioError` for bad input.
+    Ctrl-C ends it; the result has the finished part, and `interrupted` is true. So does a fault
+    after the first runs, which `faults` names. Raises `ScenarioError` for bad input.
     """
     if goal not in GOALS:
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
@@ -165,8 +165,9 @@ def tune(
         return tuning
     with progress.stages(only_on_terminal=True) as shown:
         _Search(tuning, threads, shown, store).run(seeds)
-    if tuning.interrupted:
-        warnings.warn("interrupted; the tuning is partial", stacklevel=2)
+    if tuning.interrupted or tuning.faults:
+        why = tuning.faults[0] if tuning.faults else "interrupted"
+        warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
     return tuning
 
 
@@ -208,6 +209,16 @@ class _Search:
         return self.tuning.interrupted or bool(self.tuning.faults)
 
     def run(self, seeds: int) -> None:
+        """All stages. A fault after the first runs loses none of what was found before it."""
+        try:
+            self._stages(seeds)
+        except Exception as error:
+            if not self.tuning.screened:
+                raise
+            self.tuning.error = error
+            self.tuning.faults.append(f"{type(error).__name__}: {error}")
+
+    def _stages(self, seeds: int) -> None:
         tuning = self.tuning
         self._search()
         if tuning.interrupted:
@@ -249,7 +260,8 @@ class _Search:
         ended: dict[int, Candidate] = {}
         start = time.monotonic()
         try:
-            with closing(search_all(tasks, tuning.ranges, tuning.seed, self.threads)) as searches:
+            searched = search_all(tasks, tuning.ranges, tuning.seed, self.threads, self.store)
+            with closing(searched) as searches:
                 for number, candidate in searches:
                     ended[number] = candidate
                     done, elapsed_s = len(ended), time.monotonic() - start
@@ -387,6 +399,7 @@ def _moved(
         ]
     before = [*(other.candidate for other in tuning.screened), *tried]
     params_before = {(other.law, other.params) for other in before}
+    labels = {other.label for other in before}
     moved: list[Candidate] = []
     for share, fastest, point in wanted:
         if point is None:
@@ -401,10 +414,13 @@ def _moved(
         params_before.add((one.law, params))
         # Shares are of the search's own set-point.
         whole = float(f"{share * one.share:.3g}")
+        label = f"{one.searched_as} at {whole:g}{' fastest' if fastest else ''}"
+        label = distinct_label(label, labels)
+        labels.add(label)
         moved.append(
             replace(
                 one,
-                label=f"{one.searched_as} at {whole:g}{' fastest' if fastest else ''}",
+                label=label,
                 params=params,
                 point=point,
                 local=local,

@@ -76,8 +76,17 @@ def run(
     """
     began_s = time.monotonic()
     found: list[Attempt] = []
+    again: list[str] = []
+    told = threading.Lock()
     jobs = [(plan, seed) for seed in range(1, repeats + 1) for plan in plans]
     under_way = _UnderWay()
+
+    def tell() -> None:
+        if watch:
+            share = len(found) / len(jobs)
+            more = f", {len(again)} made again; the last: {again[-1]}" if again else ""
+            with told:
+                watch(Progress(share, len(found), len(jobs), time.monotonic() - began_s, more))
 
     def one(plan: LinkPlan, seed: int) -> Attempt:
         former = 0
@@ -89,10 +98,13 @@ def run(
                 # On a busy machine a server may come up late.
                 if last or under_way.ended:
                     raise
+                void = ["its flows failed"]
             else:
                 if last or not void:
                     return Attempt(plan.index, plan.number, seed, metrics, observed, void, former)
             former += 1
+            again.append(f"{plan.law.label}, seed {seed}, {void[0]}")
+            tell()
 
     interrupted, failure = False, ""
     with ThreadPoolExecutor(links) as pool:
@@ -100,9 +112,7 @@ def run(
         try:
             for future in as_completed(futures):
                 found.append(future.result())
-                if watch:
-                    share = len(found) / len(jobs)
-                    watch(Progress(share, len(found), len(jobs), time.monotonic() - began_s))
+                tell()
         except KeyboardInterrupt:
             interrupted = True
         except (LinkError, FlowError, subprocess.TimeoutExpired) as error:

@@ -48,6 +48,10 @@ ABOVE_EMPTY = 2.5
 #: Largest deviation of the probability, as a share of its mean: one that falls to zero now and
 #: then, and cannot fall below, is higher on average, and the queue below its set-point.
 MOST_NOISE = 0.25
+#: What does not listen takes at most this share of the link from a design: TCP sends something.
+MOST_OTHER = 0.95
+#: The window that signals can still halve: flows with less are not counted on.
+CONTROLLED_WINDOW_PKTS = 2.0
 #: Least share of a goal's default that this asks for: a loop that hardly acts helps nobody.
 SLOWEST = 0.15
 #: Goals that slow a rule down, of laws that name none.
@@ -60,7 +64,9 @@ class OperatingRange:
 
     rtt_s: least and most propagation both ways. flows: fewest and most long-lived ones; None where
     nobody knows. room_pkts: the buffer, in packets of packet_bytes. one_loop: whether the law
-    controls one queue of all flows. tcp: their sender, as of `forebay design --tcp`.
+    controls one queue of all flows. tcp: their sender, as of `forebay design --tcp`. short_flows:
+    that send beside them at a time. other_bps: rate beside them of what does not listen, or ends
+    before it could.
     """
 
     rate_bps: int
@@ -70,6 +76,20 @@ class OperatingRange:
     flows: tuple[float, float] | None = None
     one_loop: bool = True
     tcp: str = PLAIN
+    short_flows: float = 0.0
+    other_bps: float = 0.0
+
+    def counted(self, flows: float, target_pkts: float) -> float:
+        """As many long-lived flows on the whole link as have the windows that these have beside
+        all others.
+
+        A short flow is one more while it sends. What takes a share of the link leaves windows of
+        W = R(C − u)/N: those of N·C/(C − u) flows on all of it, with the same probability, the same
+        pole of TCP and the same gain at rest. No window is counted below `CONTROLLED_WINDOW_PKTS`.
+        """
+        free = 1 - min(MOST_OTHER, self.other_bps / self.rate_bps)
+        able = (self.product_pkts + target_pkts) / CONTROLLED_WINDOW_PKTS
+        return max(flows, min((flows + self.short_flows) / free, able))
 
     @property
     def capacity_pkts_per_s(self) -> float:
@@ -148,7 +168,8 @@ def _designed(
     flows, target = _expected(law, place, given)
     packets_s = place.capacity_pkts_per_s
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
-    wanted = OperatingPoint(flows[0], place.rtt_s[1] + target_pkts / packets_s, packets_s)
+    counted = place.counted(flows[0], target_pkts)
+    wanted = OperatingPoint(counted, place.rtt_s[1] + target_pkts / packets_s, packets_s)
     rule = model.design(wanted, target_pkts, [])
     if rule is None:
         return None
@@ -164,7 +185,7 @@ def _designed(
         return design(
             law,
             quantities.rate(place.rate_bps),
-            flows[0],
+            counted,
             quantities.time(place.rtt_s[1]),
             quantities.size(place.packet_bytes),
             target,
@@ -304,6 +325,11 @@ def _line(
     if place.flows is None:
         count = f"{few:g} flow{'' if few == 1 else 's'} or more (assumed)"
     count += "" if place.tcp == PLAIN else f" of {place.tcp}"
+    if place.short_flows:
+        short = float(f"{place.short_flows:.3g}")
+        count += f" and {short:g} short one{'' if short == 1 else 's'} at a time"
+    if place.other_bps:
+        count += f" beside {quantities.rate(float(f'{place.other_bps:.3g}'))} of other packets"
     rtt = _rtt(place)
     words = f"{law} designed for {quantities.rate(place.rate_bps)}, {rtt}, {count}: "
     words += _values(params) or "every number was given"
