@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from forebay.base import quantities, words
-from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.pages import tables
 from forebay.pages.description import describe
 from forebay.pages.page_figures import PageFigure
@@ -34,11 +34,12 @@ MOST_SECTIONS = 4
 
 @dataclass
 class Section:
-    """One point of the sweep: a table for each link, with its name where there are several, and of
-    its classes, where it has some."""
+    """One point of the sweep: a table for each link, with its name where there are several; of its
+    traffic, where several cross it; and of its classes, where it has some."""
 
     title: str
     tables: list[tuple[str, Table]]
+    traffic: list[tuple[str, Table]]
     classes: list[tuple[str, Table]]
     #: Common seeds of the tests, 0 where nothing could be tested; and what may be chance.
     tested: int
@@ -117,6 +118,7 @@ def page(
         value=words.value,
         all_metrics=METRICS.values(),
         class_metrics=list(CLASS_METRICS.values()),
+        traffic_metrics=list(TRAFFIC_METRICS.values()),
         warnings=descriptions.warnings(result),
         sections=[] if sweep else list(_sections(result, by_point)),
         overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
@@ -156,11 +158,15 @@ def _partial(result: Runs) -> str:
 def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
-        classes = [(name, tables.classes_table(result, i, k)) for k, name in enumerate(links)]
+        laws, traffic, classes = (
+            [(name, made) for k, name in enumerate(links) if (made := table(result, i, k)).rows]
+            for table in (tables.laws_table, tables.traffic_table, tables.classes_table)
+        )
         yield Section(
             descriptions.point(point) or "Metrics",
-            [(name, tables.laws_table(result, i, k)) for k, name in enumerate(links)],
-            [(name, table) for name, table in classes if table.rows],
+            laws,
+            traffic,
+            classes,
             *_tested(result, i),
             "" if by_point[i] else QUIET,
             by_point[i],
