@@ -13,7 +13,7 @@ from conftest import Cli
 import forebay
 from forebay.pages.description import describe
 from forebay.runs import experiment
-from forebay.store import keys
+from forebay.store import rows
 
 SCENARIO = """
 duration = "3s"
@@ -66,7 +66,7 @@ def test_another_file_makes_other_runs(tmp_path: Path) -> None:
     path = scenario(tmp_path, "two.csv")
 
     def configs() -> list[str | None]:
-        return keys.configs(experiment.read(path).plan, 0)
+        return rows.configs(experiment.read(path).plan, 0)
 
     packets(tmp_path, "two.csv")
     first = configs()

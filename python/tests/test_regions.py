@@ -12,7 +12,7 @@ from conftest import Cli
 
 from forebay import ScenarioError
 from forebay._native import LawModel
-from forebay.theory.design import pi_forms
+from forebay.theory.design import pi_forms, pi_stabilising_set
 from forebay.theory.loop import margins
 from forebay.theory.plant.published import PublishedPlant
 from forebay.tuning import calm_regions, gain_search, local_models
@@ -113,12 +113,10 @@ def test_where_one_set_does_not_suffice() -> None:
     assert space is not None
     best = space.best(GOALS["balance"])
     assert best is not None
-    gains = calm_regions.one_set(best, wide)
-    assert gains is not None
-    assert not gains.suffices
+    own = space.own(best.point)
+    assert max(gains.k_i for _, gains, _ in own) > pi_stabilising_set.SLOW * best.point["k_i"]
     # Few flows, the fastest link and the longest round trip bind all others.
-    assert min(gains.own, key=lambda one: one[1].k_i)[0].flows == 5
-    assert gains.most[1].k_i == max(own.k_i for _, own in gains.own)
+    assert min(own, key=lambda one: one[1].k_i)[0].flows == 5
 
 
 def recording(folder: Path) -> Path:

@@ -50,7 +50,7 @@ def test_the_set_is_that_of_the_exact_count() -> None:
 
 def test_the_choice_is_calm_at_every_corner_and_no_better_is() -> None:
     found = pi_stabilising_set.design_for_range("pi", *RANGE, target="30p")
-    peaks = [pi_stabilising_set.peak(loop) for loop in found.loops]
+    peaks = [loop.peak for loop in found.loops]
     assert all(loop.stable for loop in found.loops)
     assert max(peaks) == pytest.approx(2.0, abs=0.01)
     # A tenth more of the integral breaks it, whichever K_p stands beside it.

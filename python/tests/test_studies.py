@@ -377,7 +377,7 @@ def test_the_list_of_a_study_is_read_again(whole: Study, monkeypatch: pytest.Mon
         raise AssertionError("a point was read")
 
     monkeypatch.setattr(Points, "part", refuse)
-    assert manifest.of(Points(SMALL + GRID), whole.store).height == 32
+    assert manifest.list_runs(Points(SMALL + GRID), whole.store).height == 32
     assert making.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).found == CONFIGS * 2
 
 

@@ -23,6 +23,7 @@ from scipy import stats as scipy_stats
 from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.base import statistics
+from forebay.theory.design import fitted_gains
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.tuning import (
@@ -30,6 +31,7 @@ from forebay.tuning import (
     check,
     gain_search,
     local_models,
+    page,
     parallel_search,
     tuning,
 )
@@ -159,6 +161,23 @@ def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
     found = gain_search.search(space, goal, narrow, seed=1)
     high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.conditions)
     assert gain_search.loss(found.local, goal) < gain_search.BROKEN <= gain_search.loss(high, goal)
+
+
+def test_packets_run_with_keys_of_the_caller() -> None:
+    """Marks in place of drops, and other laws with designed gains: what is tested says so."""
+    marked = {"bottleneck.ecn": True, "traffic.0.ecn": True}
+    result = tune(RATE, RTT, FLOWS, laws=["pi"], seeds=2, sets=marked, gains="auto")
+    assert result.chosen is not None
+    beside = {one.candidate.label: dict(one.candidate.params) for one in result.tested[1:]}
+    wanted = fitted_gains.OperatingRange(20_000_000, 1000, (0.1, 0.1), 250, (5, 10))
+    assert beside["pi (auto)"] == dict(fitted_gains.fit("pi", wanted).params)
+    # A mark is an early signal that loses nothing: a full buffer alone does.
+    plain = check.check([result.chosen.candidate], result.ranges, 1).checked[0]
+    dropped = check.check([result.chosen.candidate], Ranges.from_texts(RATE, RTT, FLOWS), 1)
+    assert not np.array_equal(plain.deviation_s, dropped.checked[0].deviation_s)
+    commands = page.commands(result, Path("out"))
+    assert all("--set bottleneck.ecn=true --set traffic.0.ecn=true" in one for one in commands)
+    assert "gains that are designed for the ranges" in " ".join(result.reasons())
 
 
 def test_every_space_gives_parameters_that_the_law_takes(narrow: Ranges) -> None:
@@ -396,6 +415,10 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
         ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
         ({"tcp": "bbr"}, '--tcp: found "bbr", allowed: reno, linux-reno, cubic, dctcp, prague'),
         ({"tcp": "prague", "laws": ["dualpi2"]}, '--tcp: found "prague" with dualpi2, which'),
+        ({"sets": {"law.0.a": 1}}, "--set: found law.0.a, allowed: keys of the runs that no other"),
+        ({"sets": ["bottleneck.rate=1Mbit/s"]}, "--set: found bottleneck.rate, allowed: keys"),
+        ({"sets": ["bottleneck.colour=1"]}, "bottleneck.colour: found a key that is not known"),
+        ({"gains": "rule"}, '--gains: found "rule", allowed: paper, auto'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),
         ({"packet": "20B"}, 'traffic.0.packet: found "20B", allowed: 40B'),

@@ -151,7 +151,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
     assert len(plan.flows) == 3
     script = plan.command(7)[-1]
     (words,) = [line for line in script.splitlines() if " send " in line]
-    wanted = transfers.Plan.read(shlex.split(words)[4])
+    wanted = transfers.Plan.from_text(shlex.split(words)[4])
     assert wanted.seed == 7
     assert wanted.measure_s == (LEAD_S + 2, LEAD_S + 4)
     assert wanted.sources == plan.sources

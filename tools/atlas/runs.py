@@ -53,7 +53,7 @@ class Runs:
 
 def read(points: Points, store: Store) -> Runs:
     """Of what is in the store. Raises `ValueError` where nothing is."""
-    listed = manifest.of(points, store)
+    listed = manifest.list_runs(points, store)
     wanted = [*rows.KEY, "parameters", "fault", "user_cpu_s", *METRICS]
     stored = store.rows_of(listed["config"], wanted).filter(
         (pl.col("link") == 0) & (pl.col("seed") == 1)

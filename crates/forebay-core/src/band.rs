@@ -108,34 +108,66 @@ impl<P: Packet> Band<P> {
         class: u8,
         sink: &mut dyn Sink<P>,
     ) {
-        let bytes = packet.bytes();
-        let (verdict, signal) = match self.watches_arrivals {
-            true => {
-                let meta = self.meta(&packet, Span::ZERO);
-                let verdict = self.law.on_enqueue(now, &self.view, &meta, &mut self.rng);
-                (verdict, meta.signal)
-            }
-            false => (Verdict::Pass, Signal::Drop),
-        };
-        let kept = if has_room {
-            Self::act(verdict, signal, now, packet, class, sink)
-        } else {
-            self.law.on_overflow(now, &self.view);
-            sink.dropped(now, packet, Drop::Overflow, class);
-            None
-        };
-        let view = &mut self.view;
-        match kept {
-            Some(packet) => {
-                view.idle_since = None;
-                view.bytes += u64::from(bytes);
-                view.packets += 1;
-                view.head_since = view.head_since.or(Some(now));
-                self.queue.push((packet, now));
-            }
-            // An idle link stays idle; what came before `now` the law has accounted for.
-            None => view.idle_since = view.idle_since.map(|_| now),
+        if !has_room {
+            return self.overflow(now, packet, class, sink);
         }
+        let bytes = packet.bytes();
+        let mut kept = true;
+        if self.watches_arrivals {
+            let meta = self.meta(&packet, Span::ZERO);
+            // In its place before it is judged: it stays there as a rule, and need not be kept at
+            // hand while the law is called, which sees the view alone.
+            self.queue.push((packet, now));
+            let verdict = (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+            if verdict != Verdict::Pass {
+                kept = self.signal_newest(verdict, meta.signal, now, class, sink);
+            }
+        } else {
+            self.queue.push((packet, now));
+        }
+        let view = &mut self.view;
+        if kept {
+            view.idle_since = None;
+            view.bytes += u64::from(bytes);
+            view.packets += 1;
+            view.head_since = view.head_since.or(Some(now));
+        } else {
+            self.stay_idle(now);
+        }
+    }
+
+    /// An arrival that finds no room.
+    #[inline(never)]
+    fn overflow(&mut self, now: Time, packet: P, class: u8, sink: &mut dyn Sink<P>) {
+        if self.watches_arrivals {
+            let meta = self.meta(&packet, Span::ZERO);
+            (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+        }
+        self.law.on_overflow(now, &self.view);
+        sink.dropped(now, packet, Drop::Overflow, class);
+        self.stay_idle(now);
+    }
+
+    /// Acts on a verdict about the packet that came last; whether it stays.
+    #[inline(never)]
+    fn signal_newest(
+        &mut self,
+        verdict: Verdict,
+        signal: Signal,
+        now: Time,
+        class: u8,
+        sink: &mut dyn Sink<P>,
+    ) -> bool {
+        let kept = (self.queue.pop_last())
+            .and_then(|(packet, _)| Self::act(verdict, signal, now, packet, class, sink));
+        kept.map(|packet| self.queue.push((packet, now))).is_some()
+    }
+
+    /// No packet has been let in: an idle link stays idle, and what came before `now` the law has
+    /// accounted for.
+    #[inline(always)]
+    fn stay_idle(&mut self, now: Time) {
+        self.view.idle_since = self.view.idle_since.map(|_| now);
     }
 
     /// The oldest packet that the law lets go, as one of `class`.

@@ -73,7 +73,7 @@ pub struct AckClockedFlows {
 }
 
 impl AckClockedFlows {
-    /// E[W²]/(2E[W]²) of flows at different points of their sawtooth.
+    /// `E[W²]/(2E[W]²)` of flows at different points of their sawtooth.
     const KAPPA: f64 = 7.0 / 12.0;
 
     /// The probability with this many packets of a flow under way: Newton's method in ln p, in which

@@ -10,7 +10,7 @@
 pub enum WindowLaw {
     /// W' = 1/R − W²p/(2R), as published (Misra, Gong and Towsley 2000): pW² = 2.
     Reno,
-    /// The same growth under signals that come independently of each other: E[W²] is 7/6·E[W]² (Ott,
+    /// The same growth under signals that come independently of each other: `E[W²]/E[W]²` is 7/6 (Ott,
     /// Kemperman and Mathis 1996: W = 1.31/√p).
     IndependentReno,
     /// RFC 9438: W(s) = C(s − K)³ + W_max, with fast convergence, s seconds after a signal.
@@ -34,7 +34,7 @@ pub enum WindowLaw {
     Prague,
 }
 
-/// E[W²]/E[W]² of Reno's sawteeth under independent signals.
+/// `E[W²]/E[W]²` of Reno's sawteeth under independent signals.
 const SPREAD: f64 = 7.0 / 6.0;
 
 /// Numbers of CUBIC.
@@ -49,7 +49,7 @@ mod cubic {
     /// has 1.054 for one flow with even signals.
     pub const PLATEAU: f64 = 1.207;
     /// How the mean moves there: −δW/W per δp/p is (n2·x² + n1·x + n0)/(x³ + d2·x² + d1·x + d0) with
-    /// x = s/λ. n2 = (1 − β)E[W²]/E[W]²: what a signal takes at once; n0/d0 = 3/4. The rest is the
+    /// x = s/λ. n2 = (1 − β)`E[W²]/E[W]²`: what a signal takes at once; n0/d0 = 3/4. The rest is the
     /// best fit to the population's answer to a step, to 0.3 % of it. From n0 and d0 up.
     pub const NUMERATOR: [f64; 3] = [2.6, 0.9103, 0.3819];
     pub const DENOMINATOR: [f64; 3] = [3.4667, 5.541, 4.340];

@@ -47,9 +47,6 @@ pub use mesh::Mesh;
 /// With more kinds of pair, packets that come at one time keep the order in which they were sent.
 const PROMPT_FIRST_CLASSES: usize = 4;
 
-/// Fewer flows' state stays in the cache by itself.
-const FETCH_FLOWS: usize = 10_000;
-
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
 
@@ -110,6 +107,12 @@ impl LineBack {
     #[inline]
     pub fn pass(&mut self, now: u64, bytes: u16) -> u64 {
         self.wire.pass(&mut self.free, now, bytes)
+    }
+
+    /// The same for an ACK.
+    #[inline]
+    pub fn pass_ack(&mut self, now: u64) -> u64 {
+        self.wire.pass_ack(&mut self.free, now)
     }
 }
 
@@ -386,8 +389,9 @@ impl<T: Topology> Engine<T> {
             None => {}
         }
         let network = &hosts.network;
+        let fetches = network.fetches();
         let next = hosts.alarms.peek_and(|alarms| {
-            for entry in alarms {
+            for entry in alarms.iter().filter(|_| fetches) {
                 if let Alarm::Retransmit(flow) = entry.event {
                     network.prefetch_sender(flow);
                 }
@@ -507,6 +511,6 @@ fn event_queue(scenario: &Scenario, network: &Network, lines: Lines) -> EventQue
         } else {
             Ties::PushedFirst
         },
-        network.flows.len() >= FETCH_FLOWS,
+        network.fetches(),
     )
 }

@@ -199,7 +199,7 @@ impl<E: Copy> EventQueue<E> {
     pub fn take_before(
         &mut self,
         mut before: u64,
-        mut each: impl FnMut(u64, E, Option<&E>) -> u64,
+        mut each: impl FnMut(u64, &E, Option<&E>) -> u64,
     ) {
         while self.next_time() < before {
             let leaf = leaf_of(self.heads[1]);
@@ -208,11 +208,11 @@ impl<E: Copy> EventQueue<E> {
                 true => self.second(leaf),
                 false => 0,
             };
+            let fetches = self.fetches;
             let EventQueue {
                 lines,
                 calendar,
                 calendar_first,
-                fetches,
                 ..
             } = self;
             let mut line = lines.get_mut(leaf);
@@ -220,36 +220,40 @@ impl<E: Copy> EventQueue<E> {
             let mut limit = EMPTY;
             // One call of `each`, whoever has the event: it is compiled into this loop.
             let next = loop {
-                let (time, event, coming) = match &mut line {
+                let from_calendar;
+                let (entry, coming) = match &line {
                     Some(line) => {
-                        let Some(&entry) = line.queue.get(0) else {
+                        let Some(entry) = line.queue.get(0) else {
                             break EMPTY;
                         };
                         if entry.time >= limit {
                             break head(entry.time, leaf);
                         }
-                        line.queue.pop();
-                        let coming = match *fetches {
-                            true => line.queue.get(AHEAD - 1),
+                        let coming = match fetches {
+                            true => line.queue.get(AHEAD),
                             false => None,
                         };
-                        let coming = coming.map(|entry| &entry.event.event);
-                        (entry.time, entry.event.event, coming)
+                        (entry, coming)
                     }
                     None => {
-                        let Some(first) = peek_at(calendar).copied() else {
+                        let Some(first) = peek_at(calendar) else {
                             break EMPTY;
                         };
                         if first.time >= limit {
                             *calendar_first = first.event.pushed;
                             break head(first.time, leaf);
                         }
-                        calendar.pop();
-                        (first.time, first.event.event, None)
+                        from_calendar = *first;
+                        (&from_calendar, None)
                     }
                 };
-                before = each(time, event, coming);
+                let coming = coming.map(|entry| &entry.event.event);
+                before = each(entry.time, &entry.event.event, coming);
                 limit = before.min(others);
+                match &mut line {
+                    Some(line) => line.queue.pop(),
+                    None => drop_first(calendar),
+                }
             };
             self.set_head(leaf, next);
         }
@@ -346,6 +350,12 @@ impl<E: Copy> EventQueue<E> {
 #[inline(never)]
 fn peek_at<E: Copy>(calendar: &mut Calendar<Queued<E>>) -> Option<&Entry<Queued<E>>> {
     calendar.peek_and(|_| {})
+}
+
+#[cold]
+#[inline(never)]
+fn drop_first<E: Copy>(calendar: &mut Calendar<Queued<E>>) {
+    calendar.pop();
 }
 
 /// Which of two heads of one time was pushed first. Only a tie across the wrap of 2^32 pushes comes

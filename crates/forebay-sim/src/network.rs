@@ -15,6 +15,9 @@ use crate::packet::Packet;
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
 
+/// The state of fewer flows stays in the cache by itself.
+const FETCH_FLOWS: usize = 10_000;
+
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
@@ -192,6 +195,12 @@ impl Network {
     #[inline]
     pub fn pair_of(&self, packet: &Packet) -> &Pair {
         &self.pairs[self.routes[packet.flow as usize].pair as usize]
+    }
+
+    /// Whether the state of flows is fetched ahead of its event.
+    #[inline]
+    pub fn fetches(&self) -> bool {
+        self.flows.len() >= FETCH_FLOWS
     }
 
     /// How many kinds of access link there are.

@@ -23,7 +23,7 @@ class Metric:
     doc: str
 
     @staticmethod
-    def of(entry: MeasureEntry) -> Metric:
+    def from_entry(entry: MeasureEntry) -> Metric:
         """A metric from its declaration in `forebay-trace`."""
         return Metric(entry["name"], entry["title"], entry["unit"], entry["scale"], entry["doc"])
 
@@ -35,10 +35,12 @@ class Metric:
 #: What a run took, and no two runs alike: it stands beside the metrics.
 COST = "user_cpu_s"
 
-METRICS = {entry["name"]: Metric.of(entry) for entry in _native.metrics() if entry["name"] != COST}
+METRICS = {
+    entry["name"]: Metric.from_entry(entry) for entry in _native.metrics() if entry["name"] != COST
+}
 
 #: Metrics of each class of a queue.
-CLASS_METRICS = {entry["name"]: Metric.of(entry) for entry in _native.class_metrics()}
+CLASS_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.class_metrics()}
 
 #: Metrics of each traffic of a link that several cross: who gets what.
 TRAFFIC_METRICS = {entry["name"]: Metric.of(entry) for entry in _native.traffic_metrics()}

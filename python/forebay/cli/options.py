@@ -163,7 +163,7 @@ def print_table(
     from forebay.base import terminal_table
 
     screen = console(width)
-    terminal_table.show(screen, columns, [terminal_table.Group(rows, title)], keys=keys)
+    terminal_table.show(screen, columns, [terminal_table.RowGroup(rows, title)], keys=keys)
     return screen
 
 

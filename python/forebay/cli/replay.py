@@ -124,7 +124,7 @@ def _show(paper: Paper, found: list[Verdict]) -> None:
     from rich.text import Text
 
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Cell, Column, RowGroup
     from forebay.replays import verdicts
 
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
@@ -145,7 +145,7 @@ def _show(paper: Paper, found: list[Verdict]) -> None:
             ns2 = "" if one.claim.ns2 is None else f"{one.claim.ns2:g}"
             verdict = Text(one.verdict, style=style.get(one.verdict, "bold"))
             rows.append([says, one.text(), one.published(), verdict, ns2])
-        groups.append(Group(rows, experiment))
+        groups.append(RowGroup(rows, experiment))
     terminal = console(140)
     terminal.print(Text(paper.title, style="bold"))
     terminal_table.show(terminal, columns, groups)

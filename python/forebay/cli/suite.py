@@ -102,7 +102,7 @@ def _show(found: Suite) -> None:
 
     if found.whole():
         table = pages.comparison(found, SHOWN)
-        columns = [Column("law", left=True), *map(Column.of, table.heads[1:])]
+        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
         cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
         print_table(columns, table.rows).print(
             f"means over {cases} ± half the 95 % confidence interval"

@@ -13,7 +13,15 @@ from forebay.base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line
 from forebay.cli.main import FAILED
-from forebay.cli.options import Laws, Packet, ReportOptions, RunOptions, Tcp, console
+from forebay.cli.options import (
+    Laws,
+    Packet,
+    ReportOptions,
+    RunOptions,
+    ScenarioKeys,
+    Tcp,
+    console,
+)
 
 if TYPE_CHECKING:
     from forebay.tuning.tuning import Tuning
@@ -28,6 +36,8 @@ def tune(
     trace: str | None = None,
     goal: str = "balance",
     law: Laws = None,
+    set_: ScenarioKeys = None,
+    gains: str = "paper",
     tcp: Tcp = "reno",
     packet: Packet = "1000B",
     buffer: str | None = None,
@@ -46,6 +56,9 @@ def tune(
     goal: delay: least delay, giving up at most 20 % of the goodput anywhere in the range; balance,
         throughput: a delay that moves least, giving up at most 10 % or 5 %.
     law: Choose from this law; all of `forebay laws` if none is given.
+    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
+    gains: What the laws beside the choice have: paper, or auto for what their design rules give
+        for the ranges.
     buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
         out.
     seeds N: Packet runs that test the chosen law, at each corner.
@@ -61,7 +74,7 @@ def tune(
     with progress.stages() as watch:
         result = tuning.tune(
             rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
-            tcp, watch=watch, store=call.store(making),
+            tcp, set_ or (), gains, watch=watch, store=call.store(making),
         )  # fmt: skip
     told = result.findings()
     if out is not None and result.searched:

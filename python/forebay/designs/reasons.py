@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from forebay.pages import templates
 from forebay.theory.design.calmer_settings import CALM
+from forebay.theory.loop import margins
 from forebay.theory.loop.loop import Loop
 
 if TYPE_CHECKING:
@@ -99,11 +100,7 @@ def _edge(stable: Callable[[float], bool], far: float) -> float | None:
         good *= step
         if abs(math.log(good)) >= abs(math.log(far)) - 1e-9:
             return None
-    bad = good * step
-    for _ in range(12):
-        middle = math.sqrt(good * bad)
-        if stable(middle):
-            good = middle
-        else:
-            bad = middle
-    return good
+    log, width = math.log(good), math.log(step)
+    return math.exp(
+        margins.edge(lambda x: stable(math.exp(x)), log, log + width, 2**-12 * abs(width))
+    )

@@ -124,7 +124,7 @@ def points_table(result: Runs) -> Table:
     keys = [f"{name} [{unit}]" if unit else name for name, unit in names] or ["point"]
     rows = [
         [
-            *([axis.of(p) for axis in swept] or [descriptions.point(point) or point.label]),
+            *([axis.value_at(p) for axis in swept] or [descriptions.point(point) or point.label]),
             *([point.links[k].name] if linked else []),
             *row,
         ]

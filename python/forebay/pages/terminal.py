@@ -10,7 +10,7 @@ from rich.text import Text
 
 from forebay.base import quantities, terminal_table, words
 from forebay.base.metrics import COST
-from forebay.base.terminal_table import Column, Group
+from forebay.base.terminal_table import Column, RowGroup
 from forebay.pages import tables
 from forebay.runs import descriptions
 
@@ -33,7 +33,7 @@ def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -
         console.print(Text(law["source"], style="dim"))
         if law["params"]:
             terminal_table.show(
-                console, PARAMETERS, [Group([_row(param) for param in law["params"]])]
+                console, PARAMETERS, [RowGroup([_row(param) for param in law["params"]])]
             )
         else:
             console.print("no parameters\n")
@@ -73,7 +73,7 @@ def results(console: Console, result: Runs) -> None:
     # One table, whose rows are named by point and law, reads better than one for each point.
     if len(points) > 1 and links == 1 and points[0][1].settings:
         table = tables.points_table(result)
-        heads, keys, groups = table.heads, table.keys, [Group(table.rows)]
+        heads, keys, groups = table.heads, table.keys, [RowGroup(table.rows)]
     else:
         by_place = [
             (descriptions.place(point, k), tables.laws_table(result, p, k, seeds=False))
@@ -81,8 +81,10 @@ def results(console: Console, result: Runs) -> None:
             for k in range(len(point.links))
         ]
         heads, keys = ["law", *by_place[0][1].heads[1:]], 1
-        groups = [Group(table.rows, place) for place, table in by_place]
-    columns = [replace(Column.of(head), left=i == keys - 1) for i, head in enumerate(heads)]
+        groups = [RowGroup(table.rows, place) for place, table in by_place]
+    columns = [
+        replace(Column.from_heading(head), left=i == keys - 1) for i, head in enumerate(heads)
+    ]
     console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
     for place, table in _traffic(result):

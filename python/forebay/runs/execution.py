@@ -241,12 +241,12 @@ def _keys(plan: Plan) -> Iterator[Key]:
 
 def _stored_laws(plan: Plan) -> dict[tuple[int, int], LawAtPoint]:
     """What a store keeps of each law at each point, by their numbers."""
-    from forebay.store import keys, rows  # load polars, which --json does without
+    from forebay.store import rows  # loads polars, which --json does without
 
     return {
         (point, law): rows.law_at_point(plan, point, law, config)
         for point in range(len(plan.points))
-        for law, config in enumerate(keys.configs(plan, point))
+        for law, config in enumerate(rows.configs(plan, point))
         if config is not None
     }
 

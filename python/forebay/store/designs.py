@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 import forebay._native as _native
-from forebay.store.keys import DIGEST_BYTES
+from forebay.store.rows import DIGEST_BYTES
 from forebay.store.segments import Pending, Segments
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""What is kept of each run: a row for each of its links, in columns that any reader of Parquet
-knows."""
+"""What a run is, by the digest of all that its numbers depend on, and what is kept of it: a row for
+each of its links, in columns that any reader of Parquet knows."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ LISTS = {"classes": CLASSES, "traffic": TRAFFIC}
 SCHEMA: dict[str, Any] = {**FACTS, **dict.fromkeys(METRICS, pl.Float64), **LISTS}
 #: What tells one row from another.
 KEY = ("config", "seed", "link")
+#: Bytes of a digest: among a million runs two are alike once in 10^26 stores.
+DIGEST_BYTES = 16
 
 
 def version() -> str:
@@ -48,6 +50,25 @@ def version() -> str:
     were different then."""
     kept = json.dumps([list(METRICS), list(CLASS_METRICS), list(TRAFFIC_METRICS)])
     return f"results-{RESULTS_VERSION}-{hashlib.blake2b(kept.encode(), digest_size=3).hexdigest()}"
+
+
+def configs(plan: Plan, point: int) -> list[str | None]:
+    """For each law, the digest of the point under it: link, traffic and law with every default.
+
+    All that the numbers depend on beside the seed is in it; how the file is spelled, its prose and
+    its other points are not. None for a prototype in Python: what its code does no text says, so
+    its runs are not stored.
+    """
+    scenario, laws = plan.resolved(point)
+    return [None if law is None else _digest(scenario, law) for law in laws]
+
+
+def _digest(*texts: str) -> str:
+    hash_ = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for text in texts:
+        data = text.encode()
+        hash_.update(len(data).to_bytes(8, "big") + data)
+    return hash_.hexdigest()
 
 
 @dataclass(frozen=True)

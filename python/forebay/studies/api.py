@@ -72,7 +72,7 @@ def study(
         raise grown.made.error
     if grown.made.stopped:
         raise RuntimeError(f"{grown.made.stopped}: the same call goes on")
-    manifest.of(points, found)
+    manifest.list_runs(points, found)
     return ShownStudy(points, found, grown.seeds)
 
 

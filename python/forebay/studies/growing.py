@@ -83,7 +83,7 @@ def grow(
     )  # fmt: skip
     if until is None or made.ended_early:
         return Grown(made, points.seeds)
-    configs = manifest.of(points, store)["config"].unique()
+    configs = manifest.list_runs(points, store)["config"].unique()
     seeds: dict[str, int] = dict.fromkeys(sorted(configs), points.seeds)
     while made.whole and not made.ended_early:
         more: dict[str, int] = {}

@@ -34,7 +34,7 @@ def save(points: Points, store: Store, table: pl.DataFrame) -> None:
     store.place.write(_name(points, store), buffer.getvalue())
 
 
-def of(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
+def list_runs(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
     """The list, made where it is not there. partial: without points that are not designed yet."""
     found = load(points, store)
     if found is None:

@@ -14,7 +14,7 @@ import polars as pl
 import forebay._native as _native
 from forebay.base import quantities
 from forebay.runs import experiment
-from forebay.store import designs, keys
+from forebay.store import designs, rows
 from forebay.studies.point_gains import PointGains
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class PointsPart:
         found = [
             (self.first + point, law, config)
             for point in range(len(self.plan.points))
-            for law, config in enumerate(keys.configs(self.plan, point))
+            for law, config in enumerate(rows.configs(self.plan, point))
         ]
         return pl.DataFrame(found, LISTED, orient="row")
 

@@ -44,7 +44,7 @@ class Study:
     @cached_property
     def listed(self) -> pl.DataFrame:
         """Point, law and digest of all that was to be run."""
-        return manifest.of(self.points, self.store, partial=self.partial)
+        return manifest.list_runs(self.points, self.store, partial=self.partial)
 
     @property
     def axes(self) -> list[str]:

@@ -15,6 +15,9 @@ from forebay._native import ScenarioError, SearchSpace
 from forebay.base import registries
 from forebay.base.registries import baseline
 from forebay.scenarios.builder import Law
+from forebay.theory.design import fitted_gains
+from forebay.theory.design.fitted_gains import OperatingRange
+from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import local_models
 from forebay.tuning.ranges import Condition, Ranges
 
@@ -53,7 +56,7 @@ class Candidate:
     """A law with its parameters.
 
     origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
-        parameters, "retargeted" for the papers' gains with a tuned set-point.
+        parameters or a design rule's, "retargeted" for the papers' gains with a tuned set-point.
     point: on the axes of its space, where it was searched.
     local: the linear model under each condition; empty for a law without one.
     keeps: whether it keeps the margins everywhere.
@@ -71,6 +74,11 @@ class Candidate:
     share: float = 1.0
     searched_as: str = ""
     fastest: bool = False
+
+    @property
+    def first_label(self) -> str:
+        """Its label before its set-point was moved."""
+        return self.searched_as or self.label
 
     @property
     def settings(self) -> str:
@@ -164,6 +172,23 @@ def default(law: str) -> Candidate:
     """A law with the papers' parameters."""
     label = law if law == baseline()["name"] else f"{law} (papers)"
     return Candidate(law, label, (), "default")
+
+
+def designed(law: str, ranges: Ranges) -> Candidate:
+    """A law as `gains = "auto"` has it, designed once for all of the ranges."""
+    if law == baseline()["name"]:
+        return default(law)
+    place = OperatingRange(
+        ranges.rates_bps[1],
+        round(ranges.packet_bytes),
+        ranges.rtts_s,
+        ranges.buffer_pkts,
+        ranges.flows,
+        one_loop=not registries.law(law)["per_flow"],
+        # As scenarios have it: Reno's for senders that differ.
+        tcp=PLAIN if "," in ranges.tcp else ranges.tcp,
+    )
+    return Candidate(law, f"{law} (auto)", fitted_gains.fit(law, place).params, "default")
 
 
 def set_point(candidate: Candidate) -> Params:

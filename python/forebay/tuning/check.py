@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,16 +83,10 @@ class Checked:
         there = {one.condition: one for one in self.candidate.local if one is not None}
         return [there.get(place) for place in places]
 
-    def of(self, seeds: slice) -> Checked:
+    def with_seeds(self, seeds: slice) -> Checked:
         """The same with fewer seeds."""
-        return Checked(
-            self.candidate,
-            self.deviation_s[:, seeds],
-            self.delay_s[:, seeds],
-            self.delay_p95_s[:, seeds],
-            self.goodput[:, seeds],
-            self.utilisation[:, seeds],
-        )
+        arrays = {one.name: getattr(self, one.name) for one in fields(self)[1:]}
+        return replace(self, **{name: array[:, seeds] for name, array in arrays.items()})
 
 
 def best_of_laws(checked: Sequence[Checked], number: Callable[[Checked], float]) -> list[Checked]:
@@ -140,22 +134,23 @@ def scenario(
     ).text()
 
 
-def _sweep(ranges: Ranges) -> dict[str, Sequence[Value] | Sequence[Sequence[Value]]]:
+def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
     """Rates, RTTs and numbers of flows, of all classes together."""
-    places, classes = ranges.swept, range(len(ranges.classes))
-    rates: list[Value] = list(dict.fromkeys(place.rate for place in places))
-    if not classes:
-        return {
-            "bottleneck.rate": rates,
-            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in places)),
-            "traffic.0.flows": list(dict.fromkeys(place.flows for place in places)),
-        }
-    rtts = dict.fromkeys(tuple(one.rtt for one in place.classes) for place in places)
-    flows = dict.fromkeys(tuple(round(o.flows) for o in place.classes) for place in places)
+    places = ranges.swept
+    columns: dict[str, list[tuple[Value, ...]]] = {
+        "bottleneck.rate": [(place.rate,) for place in places]
+    }
+    numbers = range(len(ranges.spans))
+    groups = [ranges.groups(place) for place in places]
+    columns[", ".join(f"traffic.{i}.rtt" for i in numbers)] = [
+        tuple(one.rtt for one in each) for each in groups
+    ]
+    columns[", ".join(f"traffic.{i}.flows" for i in numbers)] = [
+        tuple(round(one.flows) for one in each) for each in groups
+    ]
     return {
-        "bottleneck.rate": rates,
-        ", ".join(f"traffic.{i}.rtt" for i in classes): [list(each) for each in rtts],
-        ", ".join(f"traffic.{i}.flows" for i in classes): [list(each) for each in flows],
+        key: [list(row) if len(row) > 1 else row[0] for row in dict.fromkeys(rows)]
+        for key, rows in columns.items()
     }
 
 
@@ -169,15 +164,17 @@ def duration_s(ranges: Ranges) -> float:
 def runnable(candidate: Candidate, ranges: Ranges) -> str:
     """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
     try:
-        _plan(scenario([candidate], ranges, "", ranges.centre or ranges.swept[0]), candidate.label)
+        text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
+        _plan(text, candidate.label, ranges)
     except ScenarioError as error:
         return str(error).split(": ", 1)[1]
     return ""
 
 
-def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
+def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
     # The name of a trace is absolute.
-    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.FilesBeside("check.toml"))
+    read, sets = experiment.FilesBeside("check.toml"), list(ranges.sets)
+    return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=read)
 
 
 def check(
@@ -199,7 +196,7 @@ def check(
     parts = []
     for condition in conditions:
         text = scenario(candidates, ranges, "", condition)
-        parts.append(Experiment(_plan(text, "check.toml", seeds), "check.toml", text, ""))
+        parts.append(Experiment(_plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
     for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
         offset = 0 if conditions[number] is None else len(ranges.swept)
         for run in made.runs:

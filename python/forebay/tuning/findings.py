@@ -15,16 +15,19 @@ from forebay.base.metrics import with_interval
 from forebay.base.registries import baseline
 from forebay.pages.templates import paragraphs
 from forebay.theory.design import pi_forms
+from forebay.theory.design.pi_stabilising_set import SLOW
 from forebay.tuning import calm_regions
+from forebay.tuning.calm_regions import Region
 from forebay.tuning.candidates import Candidate, set_point
 from forebay.tuning.check import best_of_laws
 from forebay.tuning.local_models import SENSITIVITY, counted
+from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from forebay.tuning.check import Checked
     from forebay.tuning.local_models import LocalModel
-    from forebay.tuning.outcome import Against, Outcome
     from forebay.tuning.ranges import Condition
+    from forebay.tuning.state import Against, TuningState
 
 #: A part of what is told, by name.
 Findings = dict[str, Any]
@@ -33,7 +36,7 @@ Findings = dict[str, Any]
 BESIDE = 2
 
 
-def findings(tuning: Outcome) -> Findings:
+def findings(tuning: TuningState) -> Findings:
     """Everything that a tuning tells; numbers may be infinite, or nan where they are not known."""
     chosen, ranges = tuning.chosen, tuning.ranges
     told: Findings = {
@@ -51,7 +54,10 @@ def findings(tuning: Outcome) -> Findings:
             "buffer_pkts": ranges.buffer_pkts,
             "tcp": ranges.tcp,
             "trace": ranges.trace and vars(ranges.trace),
+            "sets": dict(ranges.sets),
         },
+        "gains": tuning.gains,
+        "reference": REFERENCES[tuning.gains],
         "choice": _choice(tuning, chosen) if chosen else None,
         "places": _places(tuning),
         "worst_deviation_s": None,
@@ -76,7 +82,7 @@ def findings(tuning: Outcome) -> Findings:
     return told
 
 
-def _candidate(one: Checked, tuning: Outcome) -> Findings:
+def _candidate(one: Checked, tuning: TuningState) -> Findings:
     share = one.relative(tuning.best)
     places = tuning.ranges.places
     return {
@@ -95,7 +101,7 @@ def _candidate(one: Checked, tuning: Outcome) -> Findings:
     }
 
 
-def _choice(tuning: Outcome, chosen: Checked) -> Findings:
+def _choice(tuning: TuningState, chosen: Checked) -> Findings:
     """The chosen law over the seeds that chose it, what its model says, and its set-points.
 
     odd_rtt: the round trip that a self-tuning law takes for its own, where it is none of the
@@ -112,24 +118,23 @@ def _choice(tuning: Outcome, chosen: Checked) -> Findings:
     }
 
 
-def _set_points(tuning: Outcome, chosen: Checked) -> list[Findings]:
+def _set_points(tuning: TuningState, chosen: Checked) -> list[Findings]:
     """Of the chosen law, those next to the choice that no other beats, by their goodput; one where
     no other was tried. "fastest": with the largest integral of the calm set."""
     least = f"worst_{tuning.goal.least}"
-    tried: dict[tuple[object, ...], Findings] = {}
-    for one in tuning.screened:
-        if one.candidate.searched_as == chosen.candidate.searched_as:
-            row = _candidate(one, tuning)
-            row |= {"set_point": _set_point(one.candidate), "fastest": one.candidate.fastest}
-            told = ("set_point", "goodput_of_best", "worst_delay_p95_s", "worst_deviation_s")
-            tried.setdefault((*(row[key] for key in told), row["fastest"]), row)
+    tried = [
+        _candidate(one, tuning)
+        | {"set_point": _set_point(one.candidate), "fastest": one.candidate.fastest}
+        for one in tuning.screened
+        if one.candidate.first_label == chosen.candidate.first_label
+    ]
     # With more goodput, and less of the goal's number.
     good = [
         row
-        for row in tried.values()
+        for row in tried
         if not any(
             other["goodput_of_best"] > row["goodput_of_best"] and other[least] < row[least]
-            for other in tried.values()
+            for other in tried
         )
     ]
     good.sort(key=lambda row: row["goodput_of_best"])
@@ -145,7 +150,7 @@ def _set_point(candidate: Candidate) -> str:
     return f"{candidate.share:g} times the search's own"
 
 
-def _margins(tuning: Outcome, local: Sequence[LocalModel | None]) -> Findings | None:
+def _margins(tuning: TuningState, local: Sequence[LocalModel | None]) -> Findings | None:
     """What the linear model says of the chosen law.
 
     few_flows, long_rtt: whether the tightest corner has the fewest flows of the range, the longest
@@ -207,7 +212,7 @@ def _model(local: LocalModel) -> Findings:
     }
 
 
-def _places(tuning: Outcome) -> list[Findings]:
+def _places(tuning: TuningState) -> list[Findings]:
     """A row per place: the model's numbers and the packets' for the chosen law."""
     one = tuning.tested[0] if tuning.tested else tuning.chosen
     if one is None:
@@ -229,7 +234,7 @@ def _places(tuning: Outcome) -> list[Findings]:
     return rows
 
 
-def _inside(tuning: Outcome) -> Findings | None:
+def _inside(tuning: TuningState) -> Findings | None:
     """The place between the corners with the least margin."""
     if tuning.inside is None:
         return None
@@ -242,7 +247,7 @@ def _inside(tuning: Outcome) -> Findings | None:
     }
 
 
-def _one_set(tuning: Outcome) -> Findings | None:
+def _one_set(tuning: TuningState) -> Findings | None:
     """Of the best PI by the goal's number that keeps its margins, and its gains; the chosen law
     before others. "scheduled": the best of laws whose gains follow the load by themselves."""
     goal = tuning.goal
@@ -254,10 +259,13 @@ def _one_set(tuning: Outcome) -> Findings | None:
     )
     if best is None:
         return None
-    candidate, ranges = best.candidate, tuning.ranges
-    gains = calm_regions.one_set(candidate, ranges)
-    if gains is None:
+    candidate = best.candidate
+    space = calm_regions.space_of(candidate, tuning.ranges)
+    own = space.own(candidate.point) if isinstance(space, Region) else []
+    if not own:
         return None
+    most_at, most, _ = max(own, key=lambda place_gains: place_gains[1].k_i)
+    times = most.k_i / candidate.point["k_i"]
     scheduled = best_of_laws(
         [
             one
@@ -272,10 +280,10 @@ def _one_set(tuning: Outcome) -> Findings | None:
     return {
         "law": candidate.law,
         "params": dict(candidate.params),
-        "k_i": gains.k_i,
-        "suffices": gains.suffices,
-        "times": gains.times,
-        "most_at": str(gains.most[0]),
+        "k_i": candidate.point["k_i"],
+        "suffices": times <= SLOW,
+        "times": times,
+        "most_at": str(most_at),
         "scheduled": sorted(
             (_candidate(one, tuning) for one in scheduled),
             key=lambda told: float(told["worst_deviation_s"]),
@@ -285,15 +293,15 @@ def _one_set(tuning: Outcome) -> Findings | None:
                 "rate_bps": place.rate_bps,
                 "rtt_s": place.rtt_s,
                 "flows": place.flows,
-                "params": dict(calm_regions.own_params(candidate, own, ranges)),
-                **vars(own),
+                "params": dict(params),
+                **vars(gains),
             }
-            for place, own in gains.own
+            for place, gains, params in own
         ],
     }
 
 
-def _rivals(tuning: Outcome) -> Findings:
+def _rivals(tuning: TuningState) -> Findings:
     """What the searches found, and of other laws those with the least and the largest deviation.
     "broken": laws without any gains that keep their margins."""
     searched: dict[str, list[Candidate]] = {}
@@ -311,7 +319,7 @@ def _rivals(tuning: Outcome) -> Findings:
     }
 
 
-def _rival(tuning: Outcome, one: Checked) -> Findings:
+def _rival(tuning: TuningState, one: Checked) -> Findings:
     """With how long it takes at its slowest place; None without a linear model."""
     there = [local for local in one.candidate.local if local is not None]
     slowest = max(there, key=lambda local: local.loop.settling_s, default=None)
@@ -321,7 +329,7 @@ def _rival(tuning: Outcome, one: Checked) -> Findings:
     }
 
 
-def _against(row: Against, tuning: Outcome) -> Findings:
+def _against(row: Against, tuning: TuningState) -> Findings:
     deviation_s, ci95_s = statistics.mean_and_interval(row.other.worst_s)
     return _candidate(row.other, tuning) | {
         "seeds": row.seeds,
@@ -335,7 +343,7 @@ def _against(row: Against, tuning: Outcome) -> Findings:
     }
 
 
-def _test(tuning: Outcome) -> Findings:
+def _test(tuning: TuningState) -> Findings:
     """The test of the choice with other seeds."""
     mine = tuning.tested[0]
     deviation_s, ci95_s = statistics.mean_and_interval(mine.worst_s)

@@ -14,16 +14,17 @@ from forebay.base.publication import publication, publish, write
 from forebay.pages.page_figures import PageFigure, render_all
 from forebay.pages.templates import html
 from forebay.tuning import check, findings
+from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
-    from forebay.tuning.outcome import Outcome
+    from forebay.tuning.state import TuningState
 
 PAGE, LAW, CORNERS, JSON = "tune.html", "tuned.toml", "corners.toml", "tune.json"
 #: Every file that a tuning may write; it replaces or removes those of a former one.
 NAMES = [PAGE, LAW, CORNERS, JSON, "trade.p*", "places.p*", "defaults.p*"]
 
 
-def write_files(tuning: Outcome, told: Mapping[str, Any], out: Path, command: str) -> None:
+def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command: str) -> None:
     """Writes all files to a directory, made if need be: the numbers before anything is drawn.
 
     told: what `findings` has of the tuning.
@@ -49,7 +50,7 @@ def write_files(tuning: Outcome, told: Mapping[str, Any], out: Path, command: st
             write(unfinished / name, text)
 
 
-def scenarios(tuning: Outcome) -> dict[str, str]:
+def scenarios(tuning: TuningState) -> dict[str, str]:
     """Scenarios of the chosen law: in the middle of the ranges, and beside the defaults."""
     if tuning.chosen is None:
         return {}
@@ -57,14 +58,14 @@ def scenarios(tuning: Outcome) -> dict[str, str]:
     chosen = replace(tuning.chosen.candidate, label=f"{law} (tuned)")
     finalists = [chosen, *(one.candidate for one in tuning.tested[1:])]
     title = f"{law}, tuned"
-    beside = f"{title}, beside the papers' defaults"
+    beside = f"{title}, beside {REFERENCES[tuning.gains]}"
     return {
         LAW: f"# {LAW}\n" + check.scenario([chosen], ranges, title, ranges.middle),
         CORNERS: f"# {CORNERS}\n" + check.scenario(finalists, ranges, beside),
     }
 
 
-def figures(tuning: Outcome) -> list[PageFigure]:
+def figures(tuning: TuningState) -> list[PageFigure]:
     """The figures that have data."""
     from forebay.tuning import picture  # which takes a while to load
 
@@ -77,17 +78,18 @@ def figures(tuning: Outcome) -> list[PageFigure]:
     ]
 
 
-def commands(tuning: Outcome, out: Path) -> list[str]:
+def commands(tuning: TuningState, out: Path) -> list[str]:
     """Command lines that run the chosen law: in the middle, and at all corners beside the rest."""
     if tuning.chosen is None:
         return []
+    sets = [word for key, value in tuning.ranges.sets for word in ("--set", f"{key}={value}")]
     return [
-        shlex.join(["forebay", "run", str(out / LAW)]),
-        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3"]),
+        shlex.join(["forebay", "run", str(out / LAW), *sets]),
+        shlex.join(["forebay", "run", str(out / CORNERS), "--seeds", "3", *sets]),
     ]
 
 
-def _partial(tuning: Outcome) -> str:
+def _partial(tuning: TuningState) -> str:
     if tuning.faults:
         return f"Partial result: {tuning.faults[0]}"
     if not tuning.interrupted:

@@ -110,18 +110,20 @@ def serve() -> None:
 
 @contextmanager
 def _started(number: int) -> Iterator[list[Worker]]:
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | dict.fromkeys(_BLAS, "1"),
-            # A terminal's Ctrl-C is for this process, which ends those.
-            start_new_session=True,
-        )
-        for _ in range(number)
-    ]
+    workers: list[Worker] = []
     try:
+        for _ in range(number):
+            # In a list at once: an interruption ends those that have begun.
+            workers += [
+                subprocess.Popen(
+                    [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=os.environ | dict.fromkeys(_BLAS, "1"),
+                    # A terminal's Ctrl-C is for this process, which ends those.
+                    start_new_session=True,
+                )
+            ]
         yield workers
     finally:
         _end(workers)

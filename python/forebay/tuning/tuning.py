@@ -17,6 +17,7 @@ import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import progress, quantities, registries, statistics
 from forebay.base.progress import Progress
+from forebay.base.quantities import Sets
 from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import calm_regions
 from forebay.tuning import candidates as known
@@ -31,9 +32,9 @@ from forebay.tuning.check import (
     runnable,
 )
 from forebay.tuning.local_models import keeps
-from forebay.tuning.outcome import Outcome
 from forebay.tuning.parallel_search import search_all
 from forebay.tuning.ranges import Ranges
+from forebay.tuning.state import REFERENCES, TuningState
 
 if TYPE_CHECKING:
     from forebay.figures.plot import Plot
@@ -61,7 +62,7 @@ GRID = 5
 Watch = Callable[[str, Progress], None]
 
 
-class Tuning(Outcome):
+class Tuning(TuningState):
     """The outcome of a tuning, which draws and explains itself."""
 
     def plot(self, kind: str = "trade") -> Plot:
@@ -122,6 +123,8 @@ def tune(
     threads: int | None = None,
     trace: str | None = None,
     tcp: str = PLAIN,
+    sets: Sets = (),
+    gains: str = "paper",
     *,
     watch: Watch | None = None,
     store: Store | None = None,
@@ -139,6 +142,9 @@ def tune(
     laws: names to choose from; all if empty.
     packet: usual size. buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
+    sets: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
+    gains: what the laws beside the choice have, "paper" for those of their papers, or "auto" for
+        what their design rules give for the ranges.
     watch: hears of the progress; a terminal shows it if None.
     store: has runs that were made before, and keeps those that are made.
 
@@ -149,9 +155,11 @@ def tune(
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp)
+    if gains not in REFERENCES:
+        raise ScenarioError(f'--gains: found "{gains}", allowed: {", ".join(REFERENCES)}')
+    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
     names = _laws(laws, ranges)
-    tuning = Tuning(ranges, GOALS[goal], names, seed)
+    tuning = Tuning(ranges, GOALS[goal], names, seed, gains)
     if watch is not None:
         _Search(tuning, threads, watch, store).run(seeds)
         return tuning
@@ -190,7 +198,7 @@ def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
 class _Search:
     """The stages of a tuning, which they fill in."""
 
-    tuning: Outcome
+    tuning: TuningState
     threads: int | None
     watch: Watch
     store: Store | None
@@ -206,7 +214,7 @@ class _Search:
             return
         wanted = self._runnable(
             [
-                *map(known.default, self._names),
+                *map(self._reference, self._names),
                 *tuning.searched,
                 *(one for law in self._names for one in known.listed(law, tuning.ranges)),
             ]
@@ -222,6 +230,12 @@ class _Search:
         again = known.retargeted(finalists[0])
         finalists += [again] if again is not None and not runnable(again, tuning.ranges) else []
         self._test(finalists, seeds)
+
+    def _reference(self, law: str) -> Candidate:
+        """What the choice is tested beside."""
+        if self.tuning.gains == "paper":
+            return known.default(law)
+        return known.designed(law, self.tuning.ranges)
 
     @property
     def _names(self) -> list[str]:
@@ -298,7 +312,7 @@ class _Search:
     def _test(self, finalists: Sequence[Candidate], seeds: int) -> None:
         """Runs the chosen law and others with seeds that took no part in the choice."""
         done = self._check(finalists, SCREENING_SEEDS + seeds, "test runs")
-        tested = [one.of(slice(SCREENING_SEEDS, None)) for one in done.checked]
+        tested = [one.with_seeds(slice(SCREENING_SEEDS, None)) for one in done.checked]
         if not tested[0].complete:
             return
         self.tuning.tested = [one for one in tested if one.complete]
@@ -322,12 +336,12 @@ class _Search:
             self.tuning.inside = tight, done.checked[0]
 
 
-def _goodput(one: Checked, tuning: Outcome) -> float:
+def _goodput(one: Checked, tuning: TuningState) -> float:
     """At the worst place, as a share of the best candidate's."""
     return float(one.relative(tuning.best).min())
 
 
-def _others(tuning: Outcome) -> list[Checked]:
+def _others(tuning: TuningState) -> list[Checked]:
     """Candidates of laws other than the chosen one that keep their margins and can be moved."""
     assert tuning.chosen is not None
     law = tuning.chosen.candidate.law
@@ -335,7 +349,7 @@ def _others(tuning: Outcome) -> list[Checked]:
     return [one for one in able if one.candidate.law != law]
 
 
-def _next(tuning: Outcome) -> list[Checked]:
+def _next(tuning: TuningState) -> list[Checked]:
     """Of other laws, the best candidates with goodput to spare, as the goal has them; a law without
     a model that is best now cannot be moved itself."""
     spare = 1 - tuning.goal.give_up + SPARE * tuning.goal.give_up
@@ -343,7 +357,7 @@ def _next(tuning: Outcome) -> list[Checked]:
     return best_of_laws(able, lambda one: one.number_of(tuning.goal))[:NEXT]
 
 
-def _misses(tuning: Outcome) -> list[Checked]:
+def _misses(tuning: TuningState) -> list[Checked]:
     """Of other laws, the candidate that comes closest to the goal's goodput, if it is better than
     the chosen law in the goal's number; the closest laws first."""
     goal, chosen = tuning.goal, tuning.chosen
@@ -357,7 +371,7 @@ def _misses(tuning: Outcome) -> list[Checked]:
 
 
 def _moved(
-    tuning: Outcome, one: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
+    tuning: TuningState, one: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
 ) -> list[Candidate]:
     """A candidate at other set-points, those that keep its margins and are not tried yet."""
     ranges = tuning.ranges
@@ -402,7 +416,7 @@ def _moved(
     return moved
 
 
-def _choose(tuning: Outcome) -> None:
+def _choose(tuning: TuningState) -> None:
     """Chooses the candidate with the least of the goal's number that keeps margins and goodput.
 
     A law without a model has no margins to keep. With so few seeds a goodput at the limit is below

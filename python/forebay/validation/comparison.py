@@ -225,19 +225,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class ComparedRun:
-    """One run, simulated or real."""
-
-    side: str
-    law: str
-    point: str
-    seed: int
-    #: Why it is void; empty where it is sound.
-    void: list[str]
-    metrics: dict[str, float]
-
-
-@dataclass(frozen=True)
 class ValidatedScenario:
     """A scenario, simulated and with real flows."""
 
@@ -245,8 +232,8 @@ class ValidatedScenario:
     path: str
     simulated_runs: int
     rows: list[Row]
-    #: All that finished, void ones too.
-    runs: list[ComparedRun]
+    #: All that finished, void ones too: side, law, point, seed, why it is void, and metrics.
+    runs: list[dict[str, Any]]
     #: Their traffic names the senders.
     points: Sequence[PointInfo]
     #: The scenario as it was read.
@@ -282,23 +269,21 @@ def compare(simulated: Result, real: Attempts) -> ValidatedScenario:
     """
     plan = simulated.plan
     rows: list[Row] = []
-    seen: list[ComparedRun] = []
+    every: list[dict[str, Any]] = []
     for p, point in enumerate(plan.points):
         short = {n for n, traffic in enumerate(point.traffic) if traffic.kind != "ftp"}
         for i, law in enumerate(point.laws):
             attempts = [one for one in real.finished if (one.point, one.law) == (p, i)]
             runs = simulated.runs_of(p, i)
             with_short = [_with_short(run, short) for run in runs]
-            both = [
-                *(
-                    ("simulated", one.seed, [], it)
-                    for one, it in zip(runs, with_short, strict=True)
-                ),
-                *(("real", one.seed, one.void, one.metrics) for one in attempts),
+            name = {"law": plan.laws[i], "point": point.label}
+            every += [
+                {"side": "simulated", **name, "seed": run.seed, "void": [], "metrics": metrics}
+                for run, metrics in zip(runs, with_short, strict=True)
             ]
-            seen += [
-                ComparedRun(side, plan.laws[i], point.label, seed, void, metrics)
-                for side, seed, void, metrics in both
+            every += [
+                {"side": "real", **name, "seed": it.seed, "void": it.void, "metrics": it.metrics}
+                for it in attempts
             ]
             if not attempts or not runs:
                 continue
@@ -306,8 +291,7 @@ def compare(simulated: Result, real: Attempts) -> ValidatedScenario:
             shown = sound or attempts
             rows.append(
                 Row(
-                    point=point.label,
-                    law=plan.laws[i],
+                    **name,
                     simulated=Side(with_short, runs),
                     real=Side([one.metrics for one in shown], [one.observed for one in shown]),
                     void=len(attempts) - len(sound),
@@ -323,7 +307,7 @@ def compare(simulated: Result, real: Attempts) -> ValidatedScenario:
         path=simulated.experiment.path,
         simulated_runs=len(plan.seeds),
         rows=rows,
-        runs=seen,
+        runs=every,
         points=plan.points,
         text=simulated.experiment.text,
         partial=(

@@ -141,19 +141,10 @@ def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
                 "title": one.title,
                 "partial": bool(one.partial),
                 "laws": [row.as_json() for row in one.rows],
-                "runs": [{**vars(run), "metrics": finite(run.metrics)} for run in one.runs],
+                "runs": [run | {"metrics": finite(run["metrics"])} for run in one.runs],
             }
             for one in found
         ],
-    }
-
-
-def numbers(found: Sequence[ValidatedScenario], command: str) -> dict[str, Content]:
-    """The files that have the numbers, by name."""
-    return {
-        JSON: as_json(found, command),
-        RUNS: runs_table(found),
-        DELAYS: delays_table(found),
     }
 
 
@@ -161,8 +152,12 @@ def write_files(
     found: Sequence[ValidatedScenario], out: Path, command: str, void_lateness: str, void_rate: str
 ) -> None:
     """Writes all files to a directory, made if need be: the numbers before anything is drawn."""
-    drawn = ["agreement-*.p*", "delays-*.p*", REPORT]
-    publish(out, numbers(found, command), replaces=drawn)
+    numbers: dict[str, Content] = {
+        JSON: as_json(found, command),
+        RUNS: runs_table(found),
+        DELAYS: delays_table(found),
+    }
+    publish(out, numbers, replaces=["agreement-*.p*", "delays-*.p*", REPORT])
     from forebay.validation import pictures  # draws, which takes a while to load
 
     shown = [pictures.figures(one, number) for number, one in enumerate(found, start=1)]
@@ -176,12 +171,9 @@ def runs_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
     rows = [
         {
             "scenario": one.path,
-            "side": run.side,
-            "law": run.law,
-            "point": run.point,
-            "seed": run.seed,
-            "void": bool(run.void),
-            **{name: run.metrics.get(name) for name in METRICS},
+            **{key: run[key] for key in ("side", "law", "point", "seed")},
+            "void": bool(run["void"]),
+            **{name: run["metrics"].get(name) for name in METRICS},
         }
         for one in found
         for run in one.runs
@@ -192,18 +184,13 @@ def runs_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
 def delays_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
     """A row per run and bin of the queuing delay: its upper end delay_s, and packets in it."""
     frames = [
-        pl.DataFrame({"delay_s": observed.delay_s, "packets": observed.delay_packets}).select(
-            *(
-                pl.lit(value).alias(name)
-                for name, value in [
-                    ("scenario", one.path),
-                    ("side", side),
-                    ("law", row.law),
-                    ("point", row.point),
-                    ("run", number),
-                ]
-            ),
-            pl.all(),
+        pl.DataFrame(
+            {
+                **{"scenario": one.path, "side": side, "law": row.law, "point": row.point},
+                "run": number,
+                **{"delay_s": observed.delay_s, "packets": observed.delay_packets},
+            },
+            schema_overrides={"run": pl.Int32},
         )
         for one in found
         for row in one.rows

@@ -91,7 +91,7 @@ def run(
                     raise
             else:
                 if last or not void:
-                    return Attempt(plan.point, plan.law, seed, metrics, observed, void, former)
+                    return Attempt(plan.index, plan.number, seed, metrics, observed, void, former)
             former += 1
 
     interrupted, failure = False, ""
@@ -155,12 +155,12 @@ def _once(
         )
         under_way.add(link)
         try:
-            outcome = link.wait(LEAD_S + plan.duration_s + PATIENCE_S)
+            outcome = link.wait(LEAD_S + plan.point.duration_s + PATIENCE_S)
         finally:
             under_way.remove(link)
         if outcome.status != 0:
             complaint = _read(errors).strip() or f"status {outcome.status}"
-            raise FlowError(f"{plan.aqm}, seed {seed}: {complaint}")
+            raise FlowError(f"{plan.law.label}, seed {seed}: {complaint}")
         # Only the client of short transfers prints a result.
         found = json.loads(_read(said)) if plan.sources else {}
     return outcome.directions[0].run, outcome.up | found, outcome.void

@@ -214,6 +214,9 @@
         this.plots.push(made);
         u.over.style.touchAction = "pan-y";
         this.listen(made, box);
+        // Room for all that a pointer brings: a plot that moves would leave it.
+        if (panel.x.length) this.read(made, panel.x[panel.x.length >> 1]);
+        reading.style.minHeight = `${reading.offsetHeight}px`;
         this.read(made, null);
       });
       this.note();

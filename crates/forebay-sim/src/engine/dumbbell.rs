@@ -9,7 +9,7 @@ use super::hosts::{take_acks, FarEnd, Hosts, Returning};
 use super::{one_line_each, LineBack, Topology};
 use crate::events::EventQueue;
 use crate::network::Network;
-use crate::packet::{Packet, HEADER_BYTES};
+use crate::packet::Packet;
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
 use crate::tcp::NEVER;
@@ -121,7 +121,7 @@ impl Topology for Dumbbell {
             if let Some(coming) = coming {
                 far_end.prefetch(coming);
             }
-            if port.arrive(now, packet) {
+            if port.arrive(now, *packet) {
                 send_at_once(port, back, &mut far_end, now);
             }
             arrivals_before
@@ -144,11 +144,11 @@ impl Topology for Dumbbell {
         } = self;
         let Network { routes, pairs, .. } = &mut hosts.network;
         returning.take_before(before, |now, ack, coming| {
-            let at = line_back.pass(now, HEADER_BYTES);
+            let at = line_back.pass_ack(now);
             let route = routes[ack.flow as usize];
             let pair = &mut pairs[route.pair as usize];
-            let at = pair.wire.pass(&mut pair.ack_down, at, HEADER_BYTES);
-            acks.push_on(usize::from(pair.class), at, ack);
+            let at = pair.wire.pass_ack(&mut pair.ack_down, at);
+            acks.push_on(usize::from(pair.class), at, *ack);
             if let Some(coming) = coming {
                 prefetch(&pairs[routes[coming.flow as usize].pair as usize]);
             }
@@ -163,7 +163,7 @@ impl Topology for Dumbbell {
             Some(access_ns) => {
                 let (mut free, reaches) = (self.line_back.free, self.back.returning.next_time());
                 let wire = &self.line_back.wire;
-                wire.pass(&mut free, reaches, HEADER_BYTES) + access_ns
+                wire.pass_ack(&mut free, reaches) + access_ns
             }
             None => self.acks.next_time(),
         }
@@ -198,7 +198,7 @@ impl Dumbbell {
         } = self;
         let mut taken = 0;
         // From an ACK's arrival at the line, where it finds it free.
-        let across_ns = line_back.wire.pass(&mut 0, 0, HEADER_BYTES) + access_ns;
+        let across_ns = line_back.wire.pass_ack(&mut 0, 0) + access_ns;
         let reaching_before = |line_back: &LineBack, before: u64| {
             let before = before.saturating_sub(across_ns);
             match line_back.free < before {
@@ -208,7 +208,7 @@ impl Dumbbell {
         };
         let before = reaching_before(line_back, hosts.agenda.first);
         back.returning.take_before(before, |reaches, ack, coming| {
-            let now = line_back.pass(reaches, HEADER_BYTES) + access_ns;
+            let now = line_back.pass_ack(reaches) + access_ns;
             hosts.take_ack(now, ack, coming);
             taken += 1;
             match taken < most {
@@ -254,8 +254,7 @@ fn in_order_ns(scenario: &Scenario, network: &Network, line_back: &LineBack) -> 
         matches!(what, Setting::Link { what, .. } if matches!(what, Rate(_) | Delay(_)))
     };
     let access = network.only_wire()?;
-    let holds_up =
-        access.serialisation_ns(HEADER_BYTES) > line_back.wire.serialisation_ns(HEADER_BYTES);
+    let holds_up = access.ack_ns > line_back.wire.ack_ns;
     let stays = !scenario.changes.iter().any(|change| moves(&change.what));
-    (stays && !holds_up).then(|| access.pass(&mut 0, 0, HEADER_BYTES))
+    (stays && !holds_up).then(|| access.pass_ack(&mut 0, 0))
 }

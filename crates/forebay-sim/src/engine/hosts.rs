@@ -5,7 +5,7 @@ use forebay_core::{Ecn, TrafficClass};
 use forebay_scenario::{Scenario, TrafficKind};
 
 use super::agenda::Agenda;
-use crate::blocks::{AckOptions, BlockStore};
+use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::network::{Class, Network, Pair, Tcp};
@@ -192,21 +192,35 @@ impl Hosts {
 
     /// An ACK reaches its sender; what is known of one that comes later is fetched.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: u64, ack: Packet, coming: Option<&Packet>) {
+    pub fn take_ack(&mut self, now: u64, ack: &Packet, coming: Option<&Packet>) {
         if let Some(coming) = coming {
             prefetch(self.network.pair_of(coming));
             self.network.prefetch_sender(coming.flow);
         }
-        let options = match ack.blocks {
-            NO_BLOCKS => None,
-            index => Some(self.blocks.take(index)),
-        };
+        if ack.blocks != NO_BLOCKS {
+            return self.take_ack_with_options(now, ack);
+        }
         self.step(now, ack.flow, |senders, index, step| {
             let header = Ack {
                 next: ack.seq,
                 ece: ack.flags.ecn_signal(),
-                ce_pkts: options.as_ref().map_or(0, |options| options.ce_pkts),
-                blocks: options.as_ref().map_or(&[], AckOptions::blocks),
+                ce_pkts: 0,
+                blocks: &[],
+            };
+            senders.on_ack(index, ack.connection, &header, step)
+        });
+    }
+
+    /// An ACK with SACK blocks or a count of marks.
+    #[inline(never)]
+    fn take_ack_with_options(&mut self, now: u64, ack: &Packet) {
+        let options = self.blocks.take(ack.blocks);
+        self.step(now, ack.flow, |senders, index, step| {
+            let header = Ack {
+                next: ack.seq,
+                ece: ack.flags.ecn_signal(),
+                ce_pkts: options.ce_pkts,
+                blocks: options.blocks(),
             };
             senders.on_ack(index, ack.connection, &header, step)
         });
@@ -361,7 +375,7 @@ fn send_ack(
         _ => NO_BLOCKS,
     };
     Returning {
-        at: pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES),
+        at: pair.wire.pass_ack(&mut pair.ack_up, now),
         class: usize::from(pair.class),
         ack: Packet {
             flow,

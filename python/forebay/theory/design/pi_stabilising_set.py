@@ -26,7 +26,7 @@ from forebay.base import quantities
 from forebay.theory.design import pi_forms
 from forebay.theory.design.calmer_settings import CALM, TAKEN
 from forebay.theory.design.pi_forms import PiLaw
-from forebay.theory.loop import frequency_response, margins
+from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Complexes, Floats, Terms
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.loaded_link import LoadedLink
@@ -78,10 +78,11 @@ class Corner:
         inverse = 1 / self.response
         re, im = (np.asarray(part, float) for part in (inverse.real, inverse.imag))
         turns = np.flatnonzero(np.signbit(im[1:]) != np.signbit(im[:-1]))
-        found = [-float(np.interp(0.0, *_rising(im[i : i + 2], re[i : i + 2]))) for i in turns]
+        share = im[turns] / (im[turns] - im[turns + 1])
+        found = [*(-re[turns] - share * (re[turns + 1] - re[turns]))]
         # At z = −1 the curve is real.
         found.append(-float(inverse.real[-1]))
-        return min((k for k in found if k > 0), default=math.inf)
+        return min((float(k) for k in found if k > 0), default=math.inf)
 
     def most_k_i(self, k_p: Floats) -> Floats:
         """The stabilising K_i at each K_p are those from 0 to this; 0 where there are none."""
@@ -159,7 +160,7 @@ class RangeDesign:
                     "rtt": one.place.rtt,
                     "flows": one.place.flows,
                     "stable": loop.stable,
-                    "sensitivity_peak": peak(loop),
+                    "sensitivity_peak": loop.peak,
                     "settling_s": quantities.finite(loop.settling_s),
                     "own_gains": vars(own),
                     "own_params": dict(self.written(own)),
@@ -346,13 +347,3 @@ def choose(corners: Sequence[Corner], interval_s: float) -> PiGains:
         raise ScenarioError("law: found no PI that is calm at every corner, allowed: less range")
     # What lies between two frequencies is not seen: a thousandth less.
     return PiGains(float(k_p[best]), 0.999 * float(k_i[best]), interval_s)
-
-
-def peak(loop: Loop) -> float:
-    """Largest |1/(1 + L)|."""
-    return margins.peak(loop.terms, loop.grid)
-
-
-def _rising(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    order = np.argsort(x)
-    return x[order], y[order]

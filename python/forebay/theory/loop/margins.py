@@ -332,13 +332,12 @@ def _delay_s(t: Terms, guess_s: float) -> float:
         return math.inf
     bad_s = float(tried[bad])
     good_s = bad_s - float(tried[1] - tried[0])
-    while bad_s - good_s > 1e-5 * bad_s:
-        middle = 0.5 * (good_s + bad_s)
-        if stable(t.changed(delay_s=middle)):
-            good_s = middle
-        else:
-            bad_s = middle
-    return 0.5 * (good_s + bad_s)
+    return edge(lambda delay_s: stable(t.changed(delay_s=delay_s)), good_s, bad_s, 1e-5 * bad_s)
+
+
+def edge(holds: Callable[[float], bool], good: float, bad: float, closeness: float) -> float:
+    """Where something that holds at one number and not at another ends to hold."""
+    return float(optimize.bisect(lambda x: 1.0 if holds(x) else -1.0, good, bad, xtol=closeness))
 
 
 def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
@@ -358,14 +357,7 @@ def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
         last = float(one)
     else:
         return math.inf if is_stable else guess_db
-    good_db, bad_db = (last, float(one)) if is_stable else (float(one), last)
-    while abs(bad_db - good_db) > 1e-4:
-        middle = 0.5 * (good_db + bad_db)
-        if good(middle):
-            good_db = middle
-        else:
-            bad_db = middle
-    return 0.5 * (good_db + bad_db)
+    return edge(good, last, float(one), 1e-4)
 
 
 def _wrapped(degrees: float) -> float:

@@ -14,6 +14,9 @@ from forebay.tuning.check import Checked, Floats
 from forebay.tuning.local_models import LocalModel
 from forebay.tuning.ranges import Ranges
 
+#: What the laws beside the choice have: of their papers, or `gains = "auto"` for the ranges.
+REFERENCES = {"paper": "the papers' parameters", "auto": "gains that are designed for the ranges"}
+
 
 @dataclass(frozen=True)
 class Against:
@@ -35,12 +38,13 @@ class Against:
 
 
 @dataclass(repr=False)
-class Outcome:
+class TuningState:
     """What a tuning has found so far, and at its end.
 
     screened: every candidate, with few seeds. chosen: None where nothing could be compared.
     sure: whether it meets the goal with room for the chance of so few seeds.
-    tested: the chosen law, then the papers' defaults, with seeds of their own.
+    tested: the chosen law, then other laws, with seeds of their own; gains: which of `REFERENCES`
+    those have.
     best: the goodput of the best candidate under each condition, as a share of the rate.
     inside: between the corners, where the model leaves the chosen law least margin, and its runs
     there. left_out: candidates that refuse their parameters here, and why.
@@ -50,6 +54,7 @@ class Outcome:
     goal: Goal
     laws: list[str]
     seed: int
+    gains: str = "paper"
     searched: list[Candidate] = field(default_factory=list)
     screened: list[Checked] = field(default_factory=list)
     chosen: Checked | None = None
