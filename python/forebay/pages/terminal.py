@@ -89,9 +89,10 @@ def results(console: Console, result: Runs) -> None:
     terminal_table.show(console, columns, groups, keys=keys)
     for place, table in _traffic(result):
         columns = [
-            replace(Column.of(head), left=i < table.keys) for i, head in enumerate(table.heads)
+            replace(Column.from_heading(head), left=i < table.keys)
+            for i, head in enumerate(table.heads)
         ]
-        terminal_table.show(console, columns, [Group(table.rows, place)], keys=table.keys)
+        terminal_table.show(console, columns, [RowGroup(table.rows, place)], keys=table.keys)
     note = (
         f"mean ± half the 95 % confidence interval over {result.seeds} seeds"
         if result.seeds > 1
