@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from forebay.base import quantities, words
 from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.pages import tables
+from forebay.pages.answers import answers
 from forebay.pages.description import describe
 from forebay.pages.page_figures import PageFigure
 from forebay.pages.templates import html
@@ -28,6 +29,8 @@ MOST_BYTES = 3_500_000
 #: Mean queue below which an idle direction has no figures: they would be empty.
 QUIET_PKTS = 0.5
 QUIET = "Hardly a packet waited here, so there are no figures."
+#: Name of the figure that a report begins with.
+GLANCE = "glance"
 #: Points that have a section each.
 MOST_SECTIONS = 4
 
@@ -50,7 +53,8 @@ class Section:
 
 
 def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
-    """The figures over all points, and those of each point by its index.
+    """The figures over all points, the queue at a glance before them, and those of each point by
+    its index.
 
     Beyond `MOST_SECTIONS` points those of single points are left out.
     """
@@ -61,10 +65,25 @@ def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFig
         for kind in sweeps.OVERVIEWS
         if sweeps.shows(result, kind)
     ]
+    overviews[:0] = _glance(result)
     by_point = {
         i: list(_of_point(result, i, point)) for i, point in result.points() if not is_sweep(result)
     }
     return overviews, by_point
+
+
+def _glance(result: Runs) -> Iterator[PageFigure]:
+    """The queue of every law at the first point that carried something, in one panel."""
+    from forebay.figures import over_time
+
+    for i, point in result.points():
+        if not _is_quiet(result, i, 0):
+            where = descriptions.point(point) or point.label if len(result.plan.points) > 1 else ""
+            title = f"Queue{f', {where}' if where else ''}"
+            caption = "Means over short steps, with the first seed. Grey is not in the metrics."
+            make = partial(over_time.glance, result, i, 0)
+            yield PageFigure(GLANCE, make, title, caption)
+            return
 
 
 def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[PageFigure]:
@@ -106,6 +125,7 @@ def page(
 ) -> str:
     """The page, with the figures that have been rendered, and the numbers of those that move."""
     plan, sweep = result.plan, is_sweep(result)
+    glance = [one for one in overviews if one.name == GLANCE]
     return html(
         "report.html.j2",
         title=plan.title or result.experiment.path,
@@ -124,7 +144,9 @@ def page(
         overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
         seeds=result.seeds,
         example=_single_point_command(result) if sweep else "",
-        overviews=overviews,
+        answers=answers(result),
+        glance=glance[0] if glance else None,
+        overviews=overviews[len(glance) :],
         moving=moving,
     )
 
