@@ -464,6 +464,7 @@ class Observed:
         flow_traffic: NDArray[np.uint32] | None,
         flow_goodput_bps: NDArray[np.float64] | None,
         classes: list[ClassObserved],
+        traffic: list[TrafficObserved],
         transfer_traffic: NDArray[np.uint32] | None,
         transfer_packets: NDArray[np.uint32] | None,
         transfer_s: NDArray[np.float64] | None,
@@ -478,6 +479,8 @@ class Observed:
     flow_goodput_bps: NDArray[np.float64]
     #: empty where the queue tells no classes apart
     classes: list[ClassObserved]
+    #: who gets what of the traffic that crosses the link; empty where it is one alone
+    traffic: list[TrafficObserved]
     #: transfers that were done, in order of time for each traffic: index into the point's traffic,
     #: packets, and time from the SYN to the last ACK
     transfer_traffic: NDArray[np.uint32]
@@ -501,6 +504,15 @@ class ClassObserved:
     metrics: dict[str, float]
     delay_s: NDArray[np.float64]
     delay_packets: NDArray[np.uint64]
+
+class TrafficObserved:
+    """What one traffic got of a link, and what its packets met there; `metrics` by the names of
+    `traffic_metrics`."""
+
+    def __init__(self, traffic: int, metrics: dict[str, float]) -> None: ...
+    #: index into the point's traffic
+    traffic: int
+    metrics: dict[str, float]
 
 class GoodputSeries:
     """Goodput over time of the flows of one traffic, in bit/s."""
@@ -843,6 +855,9 @@ def metrics() -> list[MeasureEntry]:
 
 def measures() -> list[MeasureEntry]:
     """What claims can ask for: metrics first."""
+
+def traffic_metrics() -> list[MeasureEntry]:
+    """Those of every traffic of a link that several cross."""
 
 def class_metrics() -> list[MeasureEntry]:
     """Metrics of every class of a queue, in the order of tables."""

@@ -82,6 +82,10 @@ pub struct Class {
     /// Connections that carry transfers, beyond one per flow.
     pub extra_connections: u32,
     pub most_connections: u32,
+    /// Data packets that its senders sent within the window of measurement, and those of them that
+    /// they sent again.
+    pub sent_packets: u64,
+    pub resent_packets: u64,
     /// Those that were done within the window of measurement.
     pub transfers: Vec<Transfer>,
     /// Of voice.
@@ -366,6 +370,8 @@ impl Network {
                 TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
                 _ => 0,
             },
+            sent_packets: 0,
+            resent_packets: 0,
             transfers: Vec::new(),
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
         });

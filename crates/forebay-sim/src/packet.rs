@@ -25,6 +25,17 @@ pub struct Packet {
     pub flags: Flags,
     /// The station that it reaches next.
     pub station: u8,
+    /// Of data, the number of its traffic where [`traffic_number`] has one.
+    pub traffic: u8,
+}
+
+/// Of packets that are counted for no traffic.
+pub const NO_TRAFFIC: u8 = u8::MAX;
+
+/// A traffic's number on packets.
+#[inline]
+pub fn traffic_number(traffic: u32) -> u8 {
+    u8::try_from(traffic).unwrap_or(NO_TRAFFIC)
 }
 
 /// What a packet's headers say besides numbers, in the bits of a byte.

@@ -46,6 +46,7 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     import polars as pl
 
     from forebay.base.terminal_table import Column
+    from forebay.store.rows import LISTS
 
     found = _store(store)
 
@@ -71,7 +72,7 @@ def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
     table = found.read(lambda: first().filter(of_run).sort("config", "seed").collect())
     if table.is_empty():
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
-    for row in table.drop("classes").iter_rows(named=True):
+    for row in table.drop(LISTS).iter_rows(named=True):
         rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
         print_table([Column("column"), Column("value", sentence=True)], rows, width=80)
 
@@ -99,6 +100,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
 
     from forebay.base import output_folder
     from forebay.base.publication import publish_file
+    from forebay.store.rows import LISTS
 
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
@@ -108,8 +110,7 @@ def export(file: Path, /, *, store: StoreAt = None) -> None:
     def write(unfinished: Path) -> int:
         table = found.scan().sort("law", "config", "seed", "link")
         if file.suffix == ".csv":
-            # A cell of CSV holds no list.
-            table.drop("classes").sink_csv(unfinished)
+            table.drop(LISTS).sink_csv(unfinished)
         else:
             table.sink_parquet(unfinished)
         return int(table.select(pl.len()).collect().item())

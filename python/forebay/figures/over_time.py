@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_STEPS = 900
 ALL_STEPS = 80_000
 
+#: Steps of a curve that is seen at a glance.
+GLANCE_STEPS = 150
 #: Samples of a scenario with `windows = true`.
 WINDOWS = "in_flight_pkts"
 #: Where the axis of a loss rate in % ends at least.
@@ -32,6 +34,28 @@ def queue(result: Runs, point: int, link: int) -> Sheet:
     info = result.plan.points[point]
     targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
     return _packets(result, point, link, "queue_pkts", "Queue", targets)
+
+
+def glance(result: Runs, point: int, link: int) -> Sheet:
+    """Queue of every law against time in one panel, with the first seed: means over equal steps."""
+    info = result.plan.points[point]
+    curves = []
+    for index, law in result.laws(point):
+        samples = result.observed_at(point, index, link)[0].samples
+        every = max(1, len(samples["time_s"]) // GLANCE_STEPS)
+        rows = len(samples["time_s"]) // every * every
+        mean = samples["queue_pkts"][:rows].reshape(-1, every).mean(axis=1)
+        ends_s = samples["time_s"][every - 1 : rows : every]
+        curves.append(Curve(law.label, {"law": law.label}, index, ends_s, mean, width=1.3))
+    panels = [Panel("", curves)]
+    return Sheet(
+        "time",
+        Scale("Time", "s", range=(0.0, info.duration_s)),
+        Scale("Queue", "packets", zero=True, range=(0.0, _top(panels, 1.0))),
+        panels,
+        _timeline(result, info),
+        legend=tuple((law.label, index) for index, law in result.laws(point)),
+    )
 
 
 def windows(result: Runs, point: int, link: int) -> Sheet:

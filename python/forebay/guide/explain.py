@@ -218,6 +218,7 @@ def _metrics() -> Iterator[Entry]:
     tables: list[tuple[str, str, Iterable[Any]]] = [
         ("metric", "a metric of a run", _native.metrics()),
         ("class metric", "a metric of a class of a queue", _native.class_metrics()),
+        ("traffic metric", "a metric of a traffic of a link", _native.traffic_metrics()),
         ("measure", "a measure of the papers' claims", _native.measures()),
     ]
     met: set[str] = set()

@@ -10,7 +10,7 @@ use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
-use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
+use crate::packet::{traffic_number, Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
 use crate::port::Sent;
 use crate::prefetch::prefetch;
 use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
@@ -280,6 +280,7 @@ impl Hosts {
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
         let mut first = NEVER;
+        let mut resent = 0;
         for segment in &self.segments {
             // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
             let syn = segment.seq == 0;
@@ -299,7 +300,9 @@ impl Hosts {
                 ),
                 flags: Flags::of_tcp(segment.cwr),
                 station: pair.data_enters,
+                traffic: traffic_number(route.class),
             };
+            resent += u64::from(segment.again);
             // One whose link falls free just now has waited too, as in ns-2.
             let waited = pair.data_up >= now || syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
@@ -307,6 +310,10 @@ impl Hosts {
             // A packet that waits for its access link would hold up the others' line.
             let line = if waited { late } else { prompt };
             self.arrivals.push_on(line, at, packet);
+        }
+        if now > self.window.0 && now <= self.window.1 {
+            class.sent_packets += self.segments.len() as u64;
+            class.resent_packets += resent;
         }
         self.segments.clear();
         self.agenda.links_by(first + self.lookahead_ns);
@@ -379,6 +386,7 @@ fn send_ack(
             traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
+            traffic: NO_TRAFFIC,
         },
     }
 }
