@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +30,7 @@ from forebay.cli.options import (
     ScenarioKeys,
     Seeds,
     Style,
+    console,
 )
 
 if TYPE_CHECKING:
@@ -94,6 +95,13 @@ def study(
             help=options.folder("the page and the frame", "results/study-NAME"), metavar="DIR"
         ),
     ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Show these in the table and on the page, as queue_mean_pkts,jain.",
+            metavar="A,B",
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -112,6 +120,7 @@ def study(
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
     """
+    from forebay.base.metrics import check_metrics
     from forebay.runs.execution import cores
     from forebay.runs.experiment import STDIN
     from forebay.store import choice
@@ -121,6 +130,8 @@ def study(
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
+    metrics = [name.strip() for some in metric or () for name in some.split(",")]
+    check_metrics(metrics, key="--metric")
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(made.store, without=made.no_store, look=True)
     points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
@@ -138,7 +149,7 @@ def study(
             points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
             limit_s=limit_s, retry=retry,
         )  # fmt: skip
-    _end(points, runs, grown, call, command, report=not no_report)
+    _end(points, runs, grown, call, command, metrics=metrics, report=not no_report)
 
 
 def _end(
@@ -148,9 +159,10 @@ def _end(
     call: Invocation,
     command: str,
     *,
+    metrics: Sequence[str],
     report: bool,
 ) -> None:
-    from forebay.studies import files
+    from forebay.studies import files, tables
     from forebay.studies.study import Study
 
     made = grown.made
@@ -179,9 +191,20 @@ def _end(
 
         for plan, run in study.runs():
             print(result_files.line(plan, run))
+    else:
+        tables.show(console(), study, metrics)
     if call.folder is not None:
+        if (former := files.former_seeds(call.folder)) > study.most_seeds:
+            print(
+                f"{call.folder} had {former} seeds of each law, and has {study.most_seeds} now; "
+                "the store has the others",
+                file=sys.stderr,
+            )
         with call.drawing("every run is in the store, and the same command draws"):
-            for path in files.write(study, call.folder, command, partial=made.spent, report=report):
+            partial = made.spent
+            for path in files.write(
+                study, call.folder, command, metrics=metrics, partial=partial, report=report
+            ):
                 if not call.as_json:
                     print(path)
         if report:

@@ -99,7 +99,10 @@ def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
 
 
 def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None:
-    """Means of the queue over the parts of the window; None where it has too few samples."""
+    """Means of the queue over the parts of the window; None where it has too few samples, as of a
+    run that keeps its metrics alone."""
+    if "time_s" not in run.samples:
+        return None
     time_s = run.samples["time_s"]
     inside = (time_s > start_s) & (time_s <= end_s)
     queue = np.asarray(run.samples["queue_pkts"][inside], dtype=float)

@@ -103,11 +103,11 @@ class Points:
         self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
         contents = tuple(sorted(files.found.items()))
         self.source = Source(name, text, tuple(pairs), tuple(laws), contents)
-        #: numbers of the laws that ask for them
-        self.gains = PointGains(self.sweep, kept)
         trial = self._trial()
+        #: numbers of the laws that ask for them
+        self.gains = PointGains(self.sweep, trial, kept)
         # It says what is wrong with a scenario before anything runs.
-        first = self.source.plan(trial, [self.gains.of_point(0)] * len(trial), seeds)
+        first = self.source.plan(trial, self.gains.of_trial(), seeds)
         self.laws, self.seeds = first.laws, len(first.seeds)
         self.title, self.text, self.name = first.title or name, text.decode(), name
         self.links = [link.name for link in first.points[0].links]
