@@ -30,6 +30,25 @@ def buffer(default: str) -> OptionInfo:
     return cast("OptionInfo", typer.Option(help=text, show_default=False))
 
 
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        help="Show these in the table and on the page, as queue_mean_pkts,jain.",
+        metavar="A,B",
+    ),
+]
+
+
+def metrics(given: Sequence[str] | None) -> list[str]:
+    """The names of `--metric`. Raises `ScenarioError`."""
+    from forebay.base.metrics import check_metrics
+
+    names = [name.strip() for some in given or () for name in some.split(",")]
+    check_metrics(names, key="--metric")
+    return names
+
+
 def folder(what: str, default: str) -> str:
     """What `--out` is, of a command that writes `what`."""
     return f"Folder for {what}; {default} if it is left out."

@@ -22,6 +22,7 @@ from forebay.cli.invocation import Invocation, command_line
 from forebay.cli.options import (
     FAILED,
     Force,
+    Metrics,
     NoReport,
     OpenPage,
     ReportOptions,
@@ -95,13 +96,7 @@ def study(
             help=options.folder("the page and the frame", "results/study-NAME"), metavar="DIR"
         ),
     ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Show these in the table and on the page, as queue_mean_pkts,jain.",
-            metavar="A,B",
-        ),
-    ] = None,
+    metric: Metrics = None,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -120,7 +115,6 @@ def study(
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
     """
-    from forebay.base.metrics import check_metrics
     from forebay.runs.execution import cores
     from forebay.runs.experiment import STDIN
     from forebay.store import choice
@@ -130,8 +124,7 @@ def study(
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
-    metrics = [name.strip() for some in metric or () for name in some.split(",")]
-    check_metrics(metrics, key="--metric")
+    metrics = options.metrics(metric)
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(made.store, without=made.no_store, look=True)
     points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
