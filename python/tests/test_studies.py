@@ -22,6 +22,7 @@ from forebay.base import quantities, statistics
 from forebay.cli.invocation import Invocation
 from forebay.cli.study import _end
 from forebay.runs import descriptions, experiment
+from forebay.scenarios import python_laws
 from forebay.store import choice, designs, rows
 from forebay.store.designs import Designs
 from forebay.studies import growing, making, manifest
@@ -460,6 +461,34 @@ def test_a_run_and_a_study_have_the_same_gains(tmp_path: Path) -> None:
     page = html(study, "")
     for text in of_pi["parameters"]:
         assert f"a = {quantities.plain(json.loads(text)['a'])}" in page
+
+
+def test_a_law_in_python_is_found_by_its_file(tmp_path: Path, prototypes: Path) -> None:
+    text, law = SMALL + LOADS, f"{prototypes}:PythonPi"
+    first = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "8 runs made, 0 were in the store, of 8" in first.stdout
+    again = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert "0 runs made, 8 were in the store, of 8" in again.stdout
+    # As `forebay run` has it, at each point and seed.
+    keys = ["law", "seed", "queue_mean_pkts"]
+    frame = pl.read_parquet(tmp_path / "results" / "study-s" / "frame.parquet")
+    made_once = forebay.run(text, laws=[python_laws.load(law), "droptail"]).metrics
+    both = [
+        table.select(pl.col("law").cast(pl.String), *keys[1:]).sort(keys)
+        for table in (frame, made_once)
+    ]
+    assert both[0].equals(both[1])
+    prototypes.write_text(prototypes.read_text().replace("target = 40", "target = 20"))
+    changed = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert "4 runs made, 4 were in the store, of 8" in changed.stdout
+    of_class = forebay.study(text, laws=[python_laws.load(law)], store=tmp_path / "results/.store")
+    assert of_class.frame().height == 4
+
+    typed_in = type("TypedIn", (), {"interval": 0.01, "sample": lambda self, queue: 0.0})
+    typed_in.__module__ = "nowhere"
+    with pytest.raises(ScenarioError, match=r"^--law: found a law in Python without a file, allow"):
+        forebay.study(text, laws=[typed_in], store=tmp_path / "other")
 
 
 def test_a_study_warns_as_a_run_does(tmp_path: Path) -> None:

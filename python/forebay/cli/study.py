@@ -49,7 +49,11 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 def study(
     file: ScenarioFile,
     law: Annotated[
-        list[str] | None, options.laws("Run this law instead of the file's: its kind or label.")
+        list[str] | None,
+        options.laws(
+            "Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a "
+            "prototype in Python."
+        ),
     ] = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,

@@ -20,6 +20,7 @@ from forebay.studies.study import Study
 if TYPE_CHECKING:
     from forebay.base.quantities import Sets
     from forebay.figures.plot import Plot
+    from forebay.scenarios.python_laws import Prototype
     from forebay.studies.making import Engine
 
 
@@ -73,7 +74,7 @@ class ShownStudy(Study):
 def study(
     scenario: Source,
     *,
-    laws: Sequence[str] = (),
+    laws: Sequence[str | Prototype] = (),
     sets: Sets = (),
     seeds: int | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -83,7 +84,8 @@ def study(
     """The runs of a study; those that the store does not have are made.
 
     scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
-    as there. store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
+    as there; of a law in Python the contents of its file count, and not what that imports.
+    store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
     on: "threads", "dask" for a cluster of this machine, or the address of a scheduler. threads: all
     cores if None.
 
