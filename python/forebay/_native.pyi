@@ -200,7 +200,7 @@ class GainsRequest:
     given: list[tuple[str, Parameter]]
     #: whether it closes one loop for each flow, and not one for all
     per_flow: bool
-    #: of the bottleneck, the greatest over every point and every change
+    #: of the bottleneck, the greatest over every change
     rate_bps: int
     packet_bytes: int
     #: least and most propagation both ways
@@ -220,7 +220,12 @@ class Designed:
     """Numbers that were designed for a law of a plan."""
 
     def __init__(
-        self, law: int, label: str, params: Sequence[tuple[str, Parameter]], line: str
+        self,
+        law: int,
+        label: str,
+        params: Sequence[tuple[str, Parameter]],
+        line: str,
+        points: Sequence[int],
     ) -> None: ...
     #: as `GainsRequest` has it
     law: int
@@ -228,6 +233,8 @@ class Designed:
     params: list[tuple[str, Parameter]]
     #: what it was designed for, in a sentence
     line: str
+    #: numbers of the points that have it
+    points: list[int]
 
 class LawInfo:
     """A law at one point; `params` with their values, in the order of the law's table."""
@@ -417,7 +424,7 @@ class Plan:
     laws: list[str]
     seeds: list[int]
     points: tuple[PointInfo, ...]
-    #: one for each law that asked for numbers
+    #: one for each law that asked for numbers, and each link and load that it has them for
     designed: tuple[Designed, ...]
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for

@@ -48,7 +48,7 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
     commands = re.findall(r"^\W*([a-z]+)  ", listed, re.MULTILINE)
     panels = [
         "studio init explain laws queues",
-        "run study fluid suite store",
+        "run study fluid suite compare store",
         "design identify map tune",
         "link doctor validate",
         "experiments replay figure cite schema",

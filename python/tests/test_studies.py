@@ -18,16 +18,18 @@ from conftest import Cli, command
 
 import forebay
 from forebay import ScenarioError
-from forebay.base import statistics
+from forebay.base import quantities, statistics
 from forebay.cli.invocation import Invocation
 from forebay.cli.study import _end
-from forebay.runs import experiment
+from forebay.runs import descriptions, experiment
+from forebay.scenarios import python_laws
 from forebay.store import choice, designs, rows
 from forebay.store.designs import Designs
 from forebay.studies import growing, making, manifest
 from forebay.studies.batches import Batches
 from forebay.studies.effects import effects
 from forebay.studies.estimate import DESIGNED, estimate
+from forebay.studies.page import html
 from forebay.studies.point_gains import Gains, PointGains
 from forebay.studies.points import Points
 from forebay.studies.study import Study
@@ -417,6 +419,140 @@ def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> No
     assert max(sizes[-4:]) < 50
 
 
+AUTO = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"\ntarget = "20p"')
+LOADS = '[sweep]\n"traffic.0.flows" = [5, 20]\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "axis", "asking"),
+    [
+        (["--law", "codel"], "", []),
+        (["--set", "law.0.gains=paper"], "", []),
+        (["--law", "pi"], "", ["pi"]),
+        ([], '"law.pi.gains" = ["paper", "auto"]\n', ["pi"]),
+    ],
+    ids=["another law", "the paper's", "that law", "both"],
+)
+def test_only_laws_that_ask_are_designed(
+    tmp_path: Path, words: list[str], axis: str, asking: list[str]
+) -> None:
+    text = AUTO + LOADS + axis
+    done = run(tmp_path, *words, "--no-report", text=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    options = {words[0].removeprefix("--"): words[1]} if words else {}
+    laws = [options["law"]] if "law" in options else []
+    sets = [options["set"]] if "set" in options else []
+    assert Points(text, laws=laws, sets=sets).gains.laws == asking
+
+
+def test_a_run_and_a_study_have_the_same_gains(tmp_path: Path) -> None:
+    result = forebay.run(AUTO + LOADS, seeds=1)
+    study = forebay.study(AUTO + LOADS, seeds=1, store=tmp_path / "store")
+    shown = ["law", "seed", "traffic.0.flows", "parameters", "queue_mean_pkts"]
+    both = [
+        frame.select(shown)
+        .with_columns(pl.col("law").cast(pl.String), pl.col("traffic.0.flows").cast(pl.Float64))
+        .sort(shown)
+        for frame in (result.metrics, study.frame())
+    ]
+    assert both[0].equals(both[1])
+    of_pi = study.frame().filter(pl.col("law") == "pi")
+    assert of_pi["parameters"].n_unique() == 2
+    page = html(study, "")
+    for text in of_pi["parameters"]:
+        assert f"a = {quantities.plain(json.loads(text)['a'])}" in page
+
+
+def test_a_law_in_python_is_found_by_its_file(tmp_path: Path, prototypes: Path) -> None:
+    text, law = SMALL + LOADS, f"{prototypes}:PythonPi"
+    first = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "8 runs made, 0 were in the store, of 8" in first.stdout
+    again = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert "0 runs made, 8 were in the store, of 8" in again.stdout
+    # As `forebay run` has it, at each point and seed.
+    keys = ["law", "seed", "queue_mean_pkts"]
+    frame = pl.read_parquet(tmp_path / "results" / "study-s" / "frame.parquet")
+    made_once = forebay.run(text, laws=[python_laws.load(law), "droptail"]).metrics
+    both = [
+        table.select(pl.col("law").cast(pl.String), *keys[1:]).sort(keys)
+        for table in (frame, made_once)
+    ]
+    assert both[0].equals(both[1])
+    prototypes.write_text(prototypes.read_text().replace("target = 40", "target = 20"))
+    changed = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert "4 runs made, 4 were in the store, of 8" in changed.stdout
+    of_class = forebay.study(text, laws=[python_laws.load(law)], store=tmp_path / "results/.store")
+    assert of_class.frame().height == 4
+
+    typed_in = type("TypedIn", (), {"interval": 0.01, "sample": lambda self, queue: 0.0})
+    typed_in.__module__ = "nowhere"
+    with pytest.raises(ScenarioError, match=r"^--law: found a law in Python without a file, allow"):
+        forebay.study(text, laws=[typed_in], store=tmp_path / "other")
+
+
+def test_a_study_warns_as_a_run_does(tmp_path: Path) -> None:
+    """PI with the paper's gains, which are for another link."""
+    text = SMALL.replace('kind   = "red"', 'kind   = "pi"\ntarget = "20p"')
+    done = run(tmp_path, text=text + LOADS)
+    said = done.stdout.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Warning: pi at 5 ftp flows: by the linear model its loop takes" in said
+    study = forebay.study(text + LOADS, store=tmp_path / "results" / ".store")
+    of_run = [line for line, _ in descriptions.warnings(forebay.run(text + LOADS))]
+    told = [line for line in of_run if "still moves" not in line]
+    assert told and [line for line, _ in study.warnings] == told
+    assert told[0] in (tmp_path / "results" / "study-s" / "study.html").read_text()
+
+
+def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
+    shown = forebay.study(SMALL + GRID, store=whole.store.address)
+    for call in (
+        lambda: whole.cells("delay_p95"),
+        lambda: whole.best("delay_p95", more=False),
+        lambda: whole.by_seed("delay_p95"),
+        lambda: whole.means(["delay_p95"]),
+        lambda: shown.plot("delay_p95", "traffic.0.flows"),
+        lambda: forebay.run(SMALL).cell(0, 0, "delay_p95"),
+    ):
+        with pytest.raises(ScenarioError, match=r'^metric: found "delay_p95" \(did you mean "dela'):
+            call()
+    with pytest.raises(ScenarioError, match=r'^axis: found "flows", allowed: traffic.0.flows, '):
+        whole.cells("jain", "flows")
+    with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
+        shown.plot("voice_loss", "traffic.0.flows")
+    with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
+        shown.plot("voice_loss", "traffic.0.flows", "bottleneck.rate")
+
+
+def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
+    shown = forebay.study(SMALL + GRID, store=whole.store.address)
+    title, size, *lines = str(shown).splitlines()
+    assert (title, size) == ("A small study", "16 points under 2 laws, 64 runs")
+    assert [line.split()[0] for line in lines if "±" in line][:2] == ["red", "droptail"]
+    cell = whole.means(["goodput_bps"])["goodput_bps", "red"]
+    assert cell.mean == pytest.approx(whole.cells("goodput_bps")["mean"][0])
+    assert f"{1e-6 * cell.mean:.1f}" in str(shown)
+    page = shown._repr_html_()
+    assert "<td>droptail</td>" in page and "data:image/png;base64" in page
+
+
+def test_metrics_are_chosen_and_fewer_seeds_are_told(tmp_path: Path) -> None:
+    first = run(tmp_path, "--add-seeds", 1, "--metric", "jain,queue_mean_pkts", text=SMALL)
+    assert first.returncode == 0, first.stderr
+    assert "Jain" in first.stdout and "Queue" in first.stdout and "Goodput" not in first.stdout
+    page = (tmp_path / "results/study-s/study.html").read_text()
+    assert "<h2>Jain" in page and "<h2>Goodput" not in page
+    second = run(tmp_path, text=SMALL)
+    assert (
+        "results/study-s had 3 seeds of each law, and has 2 now; the store has the" in second.stderr
+    )
+    third = run(tmp_path, "--json", text=SMALL)
+    assert len(third.stdout.splitlines()) == 4 and third.stdout.startswith('{"law": "red"')
+    wrong = run(tmp_path, "--metric", "delay", text=SMALL)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith('--metric: found "delay"') and wrong.stderr.count("\n") == 1
+
+
 def test_a_plan_designs_for_the_points_that_it_tries_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,11 +589,11 @@ def test_after_an_interruption_no_point_is_read(
     def refuse(*_: object) -> None:
         raise AssertionError("the list of the study was asked for")
 
-    monkeypatch.setattr(manifest, "of", refuse)
+    monkeypatch.setattr(manifest, "list_runs", refuse)
     ended = making.Made(wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1})
     with pytest.raises(typer.Exit):
         call = Invocation(tmp_path, as_json=False)
-        _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", report=False)
+        _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", metrics=[], report=False)
     said = capsys.readouterr().err
     assert "interrupted: 3 of 9 runs" in said and "1 failed: too long" in said
 
@@ -528,7 +664,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The link and the load, and not the text, the sampling or the recording of the link."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
-    text = laws.replace("rate ", 'rate_trace = "link.trace"\nrate ')
+    text = laws.replace("{ rate =", '{ rate_trace = "link.trace", rate =')
     store, counts = choice.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
 
@@ -546,7 +682,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
     first = gains(text, 1)
     assert gains(text, 10) == gains(f'sample = "20ms"\n{text}', 10) == first
     assert len(counts) == 1
-    assert gains(text.replace("flows  = 5", "flows  = 6"), 1) != first
+    assert gains(text.replace("flows = 5", "flows = 6"), 1) != first
     assert gains(text.replace('gains  = "auto"', 'gains  = "auto"\ntarget = "30p"'), 1) != first
     assert len(counts) == 3
 

@@ -90,7 +90,12 @@ SAMPLES: list[Column] = [
 
 #: Of `forebay run` and `forebay link`; `metrics` and `classes` have the metrics too.
 FILES = [
-    File("metrics", "a run and link", [], "a column for each key of the sweep, and each metric"),
+    File(
+        "metrics",
+        "a run and link",
+        [("parameters", "", "of the law at this point, as JSON")],
+        "a column for each key of the sweep, and each metric",
+    ),
     File(
         "samples",
         "an interval of `sample`, at a link",

@@ -29,7 +29,7 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
         ("forebay.theory.loop.margins", []),
         ("forebay.mapping.stability", []),
     ],
-    "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate"])],
+    "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
     "Tuning": [("forebay", ["tune"]), ("forebay.tuning.ranges", []), ("forebay.tuning.tuning", [])],
 }
 HEAD = """\

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
+from forebay._native import ScenarioError
+from forebay.base import suggestions
 
 if TYPE_CHECKING:
     from forebay._native import MeasureEntry
@@ -57,6 +60,20 @@ COMPARED = [
     "queue_std_pkts",
     "jain",
 ]
+
+
+#: Metrics of which more is better; of the others less is.
+MORE_IS_BETTER = {"goodput_bps", "jain", "utilisation", "video_rate_bps", "forwarded_packets"}
+
+
+def check_metrics(
+    names: Iterable[str], known: Collection[str] = METRICS.keys(), key: str = "metric"
+) -> None:
+    """Refuses a name that is no metric; `key` is where it was given. Raises `ScenarioError`."""
+    for name in names:
+        if name not in known:
+            near = suggestions.hint(name, known)
+            raise ScenarioError(f'{key}: found "{name}"{near}, allowed: {", ".join(known)}')
 
 
 def with_interval(mean: float, half_width: float) -> str:

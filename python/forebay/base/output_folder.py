@@ -120,7 +120,7 @@ def _seeds(found: dict[str, Any]) -> int:
 
 #: Options that change no number; those that take a value, and those that do not.
 ELSEWHERE, ASIDE = (
-    ("--out", "--page", "--threads", "--store", "--style"),
+    ("--out", "--page", "--threads", "--store", "--style", "--metric"),
     ("--no-report", "--force", "--json", "--no-store", "--open", "--retry"),
 )
 #: The option that adds runs, and leaves the others as they are.

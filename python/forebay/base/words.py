@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from forebay.base import quantities
 
@@ -25,6 +25,11 @@ def quantity(text: str) -> str:
 def value(found: object) -> str:
     """A parameter, as `quantity` writes texts."""
     return quantity(quantities.plain(found))
+
+
+def parameters(params: Iterable[tuple[str, object]]) -> str:
+    """A law's parameters with their values: "a = 1.8e-05, target = 75 packets"."""
+    return ", ".join(f"{name} = {value(found)}" for name, found in params) or "none"
 
 
 def time(seconds: float) -> str:

@@ -46,6 +46,14 @@ Laws = Annotated[
     list[str] | None,
     typer.Option("--law", "--aqm", metavar="KIND", autocompletion=completion.laws),
 ]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        help="Show these in the table and on the page, as queue_mean_pkts,jain.",
+        metavar="A,B",
+    ),
+]
 LawKind = Annotated[
     str,
     typer.Argument(help="A law of `forebay laws`.", metavar="LAW", autocompletion=completion.laws),
@@ -149,6 +157,15 @@ def open_page(page: Path) -> None:
 def settings(sets: Sequence[str] | None) -> dict[str, str]:
     """KEY=VALUE options as a table."""
     return dict(quantities.set_pairs(sets or ()))
+
+
+def metric_names(given: Sequence[str] | None) -> list[str]:
+    """The names of `--metric`. Raises `ScenarioError`."""
+    from forebay.base.metrics import check_metrics
+
+    names = [name.strip() for some in given or () for name in some.split(",")]
+    check_metrics(names, key="--metric")
+    return names
 
 
 def print_table(

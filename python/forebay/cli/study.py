@@ -6,7 +6,7 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,12 +19,15 @@ from forebay.cli.invocation import Invocation, command_line, result_name
 from forebay.cli.main import FAILED
 from forebay.cli.options import (
     Laws,
+    Metrics,
     NoReport,
     ReportOptions,
     RunOptions,
     ScenarioFile,
     ScenarioKeys,
     Seeds,
+    console,
+    metric_names,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ def study(
     on: str = "threads",
     making: RunOptions,
     output: ReportOptions,
+    metric: Metrics = None,
     no_report: NoReport = False,
 ) -> None:
     """Make the runs of a study that the store does not have, and show what they tell.
@@ -60,7 +64,8 @@ def study(
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
 
-    law: Run this law instead of the file's: its kind or label.
+    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
+        Python.
     add_seeds N: N seeds more than the file has, or --seeds.
     until ci95=N%: Add seeds where an interval is wider than this share of its mean: ci95=2%, or
         ci95=2%,METRIC.
@@ -83,6 +88,7 @@ def study(
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
+    metrics = metric_names(metric)
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(making.store, without=making.no_store, look=True)
     points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
@@ -99,7 +105,7 @@ def study(
             points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
             limit_s=limit_s, retry=retry,
         )  # fmt: skip
-    _end(points, runs, grown, call, command, report=not no_report)
+    _end(points, runs, grown, call, command, metrics=metrics, report=not no_report)
 
 
 def _end(
@@ -109,9 +115,10 @@ def _end(
     call: Invocation,
     command: str,
     *,
+    metrics: Sequence[str],
     report: bool,
 ) -> None:
-    from forebay.studies import files
+    from forebay.studies import files, tables
     from forebay.studies.study import Study
 
     made = grown.made
@@ -140,9 +147,20 @@ def _end(
 
         for plan, run in study.runs():
             print(result_files.line(plan, run))
+    else:
+        tables.show(console(), study, metrics)
     if call.folder is not None:
+        if (former := files.former_seeds(call.folder)) > study.most_seeds:
+            print(
+                f"{call.folder} had {former} seeds of each law, and has {study.most_seeds} now; "
+                "the store has the others",
+                file=sys.stderr,
+            )
         with call.drawing("every run is in the store, and the same command draws"):
-            for path in files.write(study, call.folder, command, partial=made.spent, report=report):
+            partial = made.spent
+            for path in files.write(
+                study, call.folder, command, metrics=metrics, partial=partial, report=report
+            ):
                 if not call.as_json:
                     print(path)
         if report:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from forebay.base import words
 from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS, with_interval
 from forebay.runs import descriptions
 from forebay.scenarios.axes import sweep_axes
 
 if TYPE_CHECKING:
+    from forebay._native import Plan
     from forebay.base.metrics import Metric
     from forebay.runs.experiment_runs import Runs
     from forebay.runs.table import Cell
@@ -112,6 +114,18 @@ def traffic_table(result: Runs, point: int, link: int) -> Table:
         for law, label, of in cells
     ]
     return Table(["Law", "Traffic", *(metric.heading for metric in shown)], rows, keys=2)
+
+
+def designs_table(plan: Plan) -> Table | None:
+    """The numbers of laws that were designed for each of several points; None without any."""
+    labels = [design.label for design in plan.designed]
+    rows = [
+        [descriptions.point(plan.points[point]), design.label, words.parameters(design.params)]
+        for design in plan.designed
+        if labels.count(design.label) > 1
+        for point in design.points
+    ]
+    return Table(["Point", "Law", "Designed"], rows, keys=3) if rows else None
 
 
 def points_table(result: Runs) -> Table:

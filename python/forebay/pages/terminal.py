@@ -99,7 +99,12 @@ def results(console: Console, result: Runs) -> None:
         else "one seed: no interval; --seeds 5 gives one"
     )
     console.print(Text(note, style="dim"))
-    for warning, command in descriptions.warnings(result):
+    warnings(console, descriptions.warnings(result))
+
+
+def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
+    """Sentences, and commands that help."""
+    for warning, command in said:
         console.print(Text(f"Warning: {warning}", style="yellow"))
         if command:
             # It must stay whole.

@@ -12,6 +12,7 @@ from forebay.base import quantities, words
 if TYPE_CHECKING:
     from forebay._native import ChangeInfo, PointInfo
     from forebay.runs.experiment_runs import Runs
+    from forebay.runs.steady_state import Finding
     from forebay.scenarios.axes import Axis
 
 
@@ -41,11 +42,18 @@ def place(info: PointInfo, link: int) -> str:
 def warnings(result: Runs) -> list[tuple[str, str]]:
     """What a reader must know of the means: a sentence each, and a command that helps or ""."""
     points = dict(result.points())
+    return in_words(result.warnings, points, f"{len(points)} points")
+
+
+def in_words(
+    findings: Sequence[tuple[Finding, int]], points: Mapping[int, PointInfo], looked_at: str
+) -> list[tuple[str, str]]:
+    """As `warnings`; `points` has those that were looked at, and `looked_at` says how many."""
     said = []
-    for found, count in result.warnings:
-        at = f" at {point(points[found.point])}" if len(points) > 1 else ""
-        others = f" ({count} of {len(points)} points)" if len(points) > 1 else ""
-        said.append((f"{found.law}{at}: {found.text}{others}.", found.command))
+    for finding, count in findings:
+        at = f" at {point(points[finding.point])}" if len(points) > 1 else ""
+        others = f" ({count} of {looked_at})" if len(points) > 1 else ""
+        said.append((f"{finding.law}{at}: {finding.text}{others}.", finding.command))
     return said
 
 

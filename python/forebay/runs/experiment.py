@@ -100,7 +100,7 @@ def read(
     shown = text.decode()
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)
-    lines = [law.line for law in plan.designed]
+    lines = automatic_gains.lines(plan)
     return Experiment(plan, name, shown, command, files=hashes, designed=lines)
 
 

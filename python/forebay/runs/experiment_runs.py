@@ -71,7 +71,8 @@ class Runs:
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
-        """A row per run and link: law, point, what the sweep set, seed, link, every metric.
+        """A row per run and link: law, point, what the sweep set, seed, link, the law's parameters
+        as JSON, every metric.
 
         Texts that the sweep set, such as "100ms", sort by their value.
         """
@@ -85,6 +86,10 @@ class Runs:
             columns[key] = _settings_column([point.settings[key] for point in points])
         columns["seed"] = pl.Series([run.seed for run, _ in rows], dtype=pl.UInt64)
         columns["link"] = [link.link for _, link in rows]
+        columns["parameters"] = [
+            json.dumps(dict(point.laws[run.law].params))
+            for (run, _), point in zip(rows, points, strict=True)
+        ]
         for name in METRICS:
             columns[name] = [link.metrics.get(name) for _, link in rows]
         return self._keyed(pl.DataFrame(columns))
@@ -237,7 +242,9 @@ class Runs:
         return self.plan.laws[law], info.label, info.links[link].name
 
     def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
-        """Mean and interval of a metric, by the indices of point, law and link."""
+        """Mean and interval of a metric, by the indices of point, law and link. Raises
+        `ScenarioError` for what is no metric."""
+        metrics.check_metrics([metric])
         return self._cells.get((metric, *self._place(point, law, link)), EMPTY)
 
     def class_names(self, point: int, law: int, link: int = 0) -> list[str]:
@@ -250,6 +257,7 @@ class Runs:
 
     def class_cell(self, point: int, law: int, name: str, metric: str, link: int = 0) -> Cell:
         """As `cell`, of the class with this name."""
+        metrics.check_metrics([metric], CLASS_METRICS)
         return self._class_cells.get((metric, *self._place(point, law, link), name), EMPTY)
 
     def traffic_cell(self, point: int, law: int, label: str, metric: str, link: int = 0) -> Cell:
@@ -290,7 +298,9 @@ class Runs:
         ]
 
     def comparisons(self, point: int, metric: str) -> list[PairedDifference]:
-        """Every pair of laws at a point, by the bottleneck: see `statistics.compare`."""
+        """Every pair of laws at a point, by the bottleneck: see `statistics.compare`. Raises
+        `ScenarioError` for what is no metric."""
+        metrics.check_metrics([metric])
         return statistics.compare(
             {
                 law.label: {run.seed: run.metrics[metric] for run in self.runs_of(point, i)}

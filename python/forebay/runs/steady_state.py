@@ -27,6 +27,8 @@ FULL, MISSED = 0.9, 0.25
 MOVED, ERRORS, PARTS = 0.2, 3.0, 8
 #: Time constants of the slowest root that a start and a window must have: e⁻³ is 5 %.
 CONSTANTS = 3.0
+#: The class of flows whose queue has no set-point.
+L4S = "l4s"
 #: Pairs of point and law that the linear model is asked about.
 MOST_MODELS = 200
 
@@ -99,7 +101,10 @@ def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
 
 
 def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None:
-    """Means of the queue over the parts of the window; None where it has too few samples."""
+    """Means of the queue over the parts of the window; None where it has too few samples, as of a
+    run that keeps its metrics alone."""
+    if "time_s" not in run.samples:
+        return None
     time_s = run.samples["time_s"]
     inside = (time_s > start_s) & (time_s <= end_s)
     queue = np.asarray(run.samples["queue_pkts"][inside], dtype=float)
@@ -110,10 +115,11 @@ def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None
     return means
 
 
-def _has_classes(run: Run) -> bool:
-    """Whether packets of several classes left: each waits in a queue of its own, and a set-point is
-    that of one of them."""
-    return sum(not math.isnan(one.metrics["delay_mean_s"]) for one in run.classes) > 1
+def _waits_elsewhere(run: Run) -> bool:
+    """Whether packets left a queue that is not the set-point's: of several classes each waits in
+    one of its own, and that of L4S is kept shorter than any set-point (RFC 9332)."""
+    used = [one.name for one in run.classes if not math.isnan(one.metrics["delay_mean_s"])]
+    return len(used) > 1 or used == [L4S]
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint |
     target_pkts = law.target_pkts
     if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
-    if law.per_flow or any(_has_classes(run) for run in runs):
+    if law.per_flow or any(_waits_elsewhere(run) for run in runs):
         return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from forebay._native import RESULTS_VERSION
+from forebay._native import RESULTS_VERSION, __version__
 from forebay.base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
 
 if TYPE_CHECKING:
-    from forebay._native import Observed, Plan, Run
+    from forebay._native import LawInfo, Observed, Plan, Run
 
 #: What the run was, in words and numbers; `config` and `seed` are what finds it.
 FACTS: dict[str, Any] = {
@@ -52,15 +52,27 @@ def version() -> str:
     return f"results-{RESULTS_VERSION}-{hashlib.blake2b(kept.encode(), digest_size=3).hexdigest()}"
 
 
-def configs(plan: Plan, point: int) -> list[str | None]:
+def configs(plan: Plan, point: int, *, prototypes: bool = False) -> list[str | None]:
     """For each law, the digest of the point under it: link, traffic and law with every default.
 
     All that the numbers depend on beside the seed is in it; how the file is spelled, its prose and
     its other points are not. None for a prototype in Python: what its code does no text says, so
-    its runs are not stored.
+    its runs are not stored. With `prototypes`, the contents of its file say it, and what that
+    imports does not count; None for one without a file.
     """
     scenario, laws = plan.resolved(point)
+    if prototypes:
+        at = plan.points[point].laws
+        laws = [
+            _in_python(info) if law is None else law for law, info in zip(laws, at, strict=True)
+        ]
     return [None if law is None else _digest(scenario, law) for law in laws]
+
+
+def _in_python(law: LawInfo) -> str | None:
+    """What tells a prototype from others: `source` has a hash of its file."""
+    told = [__version__, law.source, law.params, law.queue, law.target_pkts]
+    return json.dumps(told) if law.source else None
 
 
 def _digest(*texts: str) -> str:

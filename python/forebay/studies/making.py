@@ -197,7 +197,8 @@ class Tasks:
                 configs = part.configs
                 if configs["config"].null_count():
                     raise ScenarioError(
-                        "a study keeps its runs, and those of a prototype in Python cannot be kept"
+                        "--law: found a law in Python without a file, allowed: FILE.py:CLASS, as a "
+                        "study keeps its runs by what they depend on"
                     )
                 listed.append(configs)
             else:

@@ -30,15 +30,30 @@ OF_LINK = (
 class PointGains:
     """The numbers of a study's points, designed when they are asked for.
 
+    trial: rows with each word of the sweep, at one of which every law asks that asks anywhere.
     kept: designs that are in a store; new ones go there.
     """
 
-    def __init__(self, sweep: Sweep, kept: Designs | None) -> None:
+    def __init__(
+        self, sweep: Sweep, trial: Sequence[Sequence[object]], kept: Designs | None
+    ) -> None:
         self._sweep = sweep
         self._made: dict[int, Gains] = {}
+        self._trial = [sweep.gains_requests(row) for row in trial]
         #: labels of the laws that ask
-        self.laws = [request.label for request in self._requests(0)]
+        self.laws = list(dict.fromkeys(request.label for asked in self._trial for request in asked))
         self.kept = kept if self.laws else None
+
+    def of_trial(self) -> list[Gains]:
+        """Numbers for the rows of the trial: of the first one that asks, since no run has them."""
+        first: dict[int, list[tuple[str, Parameter]]] = {}
+        for request in (request for asked in self._trial for request in asked):
+            if request.law not in first:
+                first[request.law] = self._designed(request)
+        gains = [[(request.law, first[request.law]) for request in asked] for asked in self._trial]
+        # The first row is the first point.
+        self._made[0] = gains[0]
+        return gains
 
     def of_point(self, index: int) -> Gains:
         """Those of a point by its number. Raises `ScenarioError`."""

@@ -20,6 +20,7 @@ from forebay.studies.point_gains import PointGains
 if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.base.quantities import Sets
+    from forebay.scenarios.python_laws import Prototype
     from forebay.store.designs import Designs
     from forebay.studies.point_gains import Gains
 
@@ -41,7 +42,7 @@ class Source:
     name: str
     text: bytes
     sets: tuple[tuple[str, str], ...]
-    laws: tuple[str, ...]
+    laws: tuple[str | Prototype, ...]
     #: files that the scenario names
     files: tuple[tuple[str, bytes], ...]
 
@@ -75,7 +76,7 @@ class PointsPart:
         found = [
             (self.first + point, law, config)
             for point in range(len(self.plan.points))
-            for law, config in enumerate(rows.configs(self.plan, point))
+            for law, config in enumerate(rows.configs(self.plan, point, prototypes=True))
         ]
         return pl.DataFrame(found, LISTED, orient="row")
 
@@ -91,7 +92,7 @@ class Points:
         self,
         source: experiment.Source,
         *,
-        laws: Sequence[str] = (),
+        laws: Sequence[str | Prototype] = (),
         sets: Sets = (),
         seeds: int | None = None,
         kept: Designs | None = None,
@@ -103,14 +104,16 @@ class Points:
         self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
         contents = tuple(sorted(files.found.items()))
         self.source = Source(name, text, tuple(pairs), tuple(laws), contents)
-        #: numbers of the laws that ask for them
-        self.gains = PointGains(self.sweep, kept)
         trial = self._trial()
+        #: numbers of the laws that ask for them
+        self.gains = PointGains(self.sweep, trial, kept)
         # It says what is wrong with a scenario before anything runs.
-        first = self.source.plan(trial, [self.gains.of_point(0)] * len(trial), seeds)
+        first = self.source.plan(trial, self.gains.of_trial(), seeds)
         self.laws, self.seeds = first.laws, len(first.seeds)
         self.title, self.text, self.name = first.title or name, text.decode(), name
         self.links = [link.name for link in first.points[0].links]
+        #: files of laws in Python, with a hash of each
+        self._prototypes = [law.source for law in first.points[0].laws if law.kind is None]
 
     def __len__(self) -> int:
         return len(self.sweep)
@@ -145,7 +148,8 @@ class Points:
     def digest(self) -> str:
         """What the study is of; its seeds aside."""
         sets = [f"{key}={value}" for key, value in self.source.sets]
-        whole = [self.text, sets, self.source.laws]
+        laws = [law if isinstance(law, str) else "" for law in self.source.laws]
+        whole = [self.text, sets, laws, self._prototypes]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())

@@ -69,7 +69,9 @@ class BaseScenario:
         plan = _native.plan(contents, name, read=read)
         text = contents.decode()
         if plan.designed:
-            text = automatic_gains.written(text, plan.designed)
+            # The page has the first point.
+            first = [design for design in plan.designed if 0 in design.points]
+            text = automatic_gains.written(text, first)
         tables = tomllib.loads(text)
         designed = frozenset(law.law for law in plan.designed)
         point = plan.points[0]

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from forebay.base.metrics import MORE_IS_BETTER, check_metrics
 from forebay.pages import result_files
 from forebay.runs import descriptions
 from forebay.runs.table import EMPTY, Cell, RunTable
@@ -35,8 +36,6 @@ METRICS = [
     "video_rate_bps",
     "video_stalled",
 ]
-#: Of these, more is better.
-MORE = {"goodput_bps", "jain", "video_rate_bps"}
 ROWS = {"law": pl.String, "seed": pl.UInt64, **dict.fromkeys(METRICS, pl.Float64)}
 
 
@@ -144,12 +143,15 @@ class Suite:
 
     def average(self, law: str, metric: str) -> Cell:
         """The mean over the whole cases that the metric applies to, with its interval over the
-        seeds."""
+        seeds. Raises `ScenarioError` for what is no metric of a suite."""
+        check_metrics([metric], METRICS)
         return self._averages.get((metric, law), EMPTY)
 
     def best(self, metric: str, laws: Sequence[str]) -> Best | None:
-        """The best of some laws over the whole cases; None where no case has the metric."""
-        return self.table.best_of(metric, laws, more=metric in MORE)
+        """The best of some laws over the whole cases; None where no case has the metric. Raises
+        `ScenarioError` for what is no metric of a suite."""
+        check_metrics([metric], METRICS)
+        return self.table.best_of(metric, laws, more=metric in MORE_IS_BETTER)
 
     def lines(self) -> list[dict[str, Any]]:
         """A table per law and case, for JSON."""
