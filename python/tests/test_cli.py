@@ -86,6 +86,10 @@ def test_laws_as_json(cli: Cli) -> None:
             "baseline",
             "set_point",
             "reality",
+            "has_rule",
+            "modelled",
+            "coupled",
+            "per_flow",
         ]
         assert list(law) == told
         for param in law["params"]:
