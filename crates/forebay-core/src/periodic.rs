@@ -1,7 +1,7 @@
 //! Laws with a clock: a controller computes a probability at a fixed interval, and every
 //! arrival is signalled with it.
 
-use crate::law::{Flow, Law, PacketMeta, QueueView, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -24,8 +24,8 @@ pub trait Controller: Send {
     /// A packet has arrived; `q` is the queue without it.
     fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
 
-    /// As [`Law::flow`]: what [`arrival`](Self::arrival) does, for all of them.
-    fn flow(&mut self, _flow: &Flow) {}
+    /// As [`FluidLaw::take_fluid`]: what [`arrival`](Self::arrival) does, for all of them.
+    fn take_fluid(&mut self, _step: &FluidStep) {}
 
     /// Whether an arrival that finds this queue is let in whatever the probability.
     fn spares(&self, _q: &QueueView) -> bool {
@@ -86,11 +86,6 @@ impl<C: Controller> Law for Periodic<C> {
         false
     }
 
-    fn flow(&mut self, flow: &Flow) -> bool {
-        self.controller.flow(flow);
-        true
-    }
-
     fn poll_timeout(&self) -> Option<Time> {
         Some(self.next)
     }
@@ -108,16 +103,23 @@ impl<C: Controller> Law for Periodic<C> {
         self.controller.set_point(set_point)
     }
 
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability);
+        self.controller.probe(out);
+    }
+}
+
+impl<C: Controller> FluidLaw for Periodic<C> {
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        self.controller.take_fluid(step);
+        true
+    }
+
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         Some(if self.controller.spares(q) {
             0.0
         } else {
             self.probability
         })
-    }
-
-    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("p", self.probability);
-        self.controller.probe(out);
     }
 }

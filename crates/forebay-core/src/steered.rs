@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{Law, PacketMeta, QueueView, Site, Target, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Target, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -104,12 +104,14 @@ impl Law for Steered {
         }
     }
 
-    fn intensity(&self, _: &QueueView) -> Option<f64> {
-        Some(self.probability())
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability());
+    }
+}
+
+impl FluidLaw for Steered {
+    fn intensity(&self, _: &QueueView) -> Option<f64> {
+        Some(self.probability())
     }
 }
 

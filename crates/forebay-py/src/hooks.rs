@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_batch::Control;
 use forebay_core::{
-    Ecn, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
+    Ecn, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
 };
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -284,14 +284,16 @@ impl Law for PyLaw {
         }
     }
 
-    fn intensity(&self, _: &QueueView) -> Option<f64> {
-        let by_clock = self.clock.is_some() && self.made.on_enqueue.is_none();
-        by_clock.then_some(self.probability)
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         if self.clock.is_some() {
             out("p", self.probability);
         }
+    }
+}
+
+impl FluidLaw for PyLaw {
+    fn intensity(&self, _: &QueueView) -> Option<f64> {
+        let by_clock = self.clock.is_some() && self.made.on_enqueue.is_none();
+        by_clock.then_some(self.probability)
     }
 }

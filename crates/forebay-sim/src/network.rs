@@ -16,7 +16,7 @@ use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
 
 /// The state of fewer flows stays in the cache by itself.
-const FETCH_FLOWS: usize = 10_000;
+const FETCH_FLOWS: usize = 4000;
 
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::f64::consts::PI;
 
-use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Verdict};
 use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
 use crate::law_spec::LawSpec;
 use crate::linear::OperatingPoint;
@@ -180,6 +180,8 @@ impl Law for Avq {
         self.queue.probe(out);
     }
 }
+
+impl FluidLaw for Avq {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
-use crate::law::{Law, PacketMeta, QueueView, Site, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Verdict};
 use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::param::Value;
@@ -98,12 +98,14 @@ impl Law for Blue {
         self.change(now, -self.params.decrement);
     }
 
-    fn intensity(&self, _q: &QueueView) -> Option<f64> {
-        Some(self.probability)
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability);
+    }
+}
+
+impl FluidLaw for Blue {
+    fn intensity(&self, _q: &QueueView) -> Option<f64> {
+        Some(self.probability)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
-use crate::law::{Flow, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -495,20 +495,6 @@ impl Law for Pie {
         Verdict::Pass
     }
 
-    /// With time stamps the last departure says all; where the departure rate is measured, each
-    /// counts.
-    fn flow(&mut self, flow: &Flow) -> bool {
-        if self.params.estimator != Estimator::Timestamp {
-            return false;
-        }
-        if flow.departures > 0 {
-            // A law that never draws needs no randomness to see a departure.
-            let mut unused = Rng::new(0, "pie");
-            self.on_dequeue(flow.end, &flow.view, &flow.packet, &mut unused);
-        }
-        true
-    }
-
     fn on_overflow(&mut self, _now: Time, _q: &QueueView) {
         self.sum = 0;
     }
@@ -529,19 +515,35 @@ impl Law for Pie {
         true
     }
 
-    fn intensity(&self, q: &QueueView) -> Option<f64> {
-        Some(match self.spares(q) {
-            true => 0.0,
-            false => self.params.signals(self.probability()),
-        })
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability());
         out(
             "delay",
             Span::from_nanos(self.delay << TICK_SHIFT).as_secs_f64(),
         );
+    }
+}
+
+impl FluidLaw for Pie {
+    /// With time stamps the last departure says all; where the departure rate is measured, each
+    /// counts.
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        if self.params.estimator != Estimator::Timestamp {
+            return false;
+        }
+        if step.departures > 0 {
+            // A law that never draws needs no randomness to see a departure.
+            let mut unused = Rng::new(0, "pie");
+            self.on_dequeue(step.end, &step.view, &step.packet, &mut unused);
+        }
+        true
+    }
+
+    fn intensity(&self, q: &QueueView) -> Option<f64> {
+        Some(match self.spares(q) {
+            true => 0.0,
+            false => self.params.signals(self.probability()),
+        })
     }
 }
 
