@@ -25,6 +25,8 @@ pub struct Packet {
     pub flags: Flags,
     /// The station that it reaches next.
     pub station: u8,
+    /// Number of the host at either end, from 1 on; 0 where its flow has hosts of its own.
+    pub host: u8,
 }
 
 /// What a packet's headers say besides numbers, in the bits of a byte.
@@ -88,10 +90,18 @@ impl discipline::Packet for Packet {
         self.traffic_class.dscp()
     }
     fn hosts(&self) -> (u64, u64) {
-        match self.flags.hosts() {
-            true => (u64::from(self.seq >> 16), u64::from(self.seq & 0xffff)),
-            false => (self.flow(), self.flow()),
+        // Flows, addresses of a capture and names of a scenario are numbered each by themselves.
+        const CAPTURED: u64 = 1 << 32;
+        const NAMED: u64 = 2 << 32;
+        if self.flags.hosts() {
+            let number = |host: u32| CAPTURED | u64::from(host);
+            return (number(self.seq >> 16), number(self.seq & 0xffff));
         }
+        let host = match self.host {
+            0 => self.flow(),
+            host => NAMED | u64::from(host),
+        };
+        (host, host)
     }
     fn tcp(&self) -> bool {
         !self.flags.udp()

@@ -161,6 +161,7 @@ impl Hosts {
                     traffic_class: coming.class,
                     flags,
                     station,
+                    host: 0,
                 },
             );
         });
@@ -188,6 +189,7 @@ impl Hosts {
             ),
             flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
+            host: class.host,
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

@@ -238,6 +238,7 @@ impl Hosts {
                 ),
                 flags: Flags::of_tcp(segment.cwr),
                 station: pair.data_enters,
+                host: class.host,
             };
             // One whose link falls free just now has waited too, as in ns-2.
             let waited = pair.data_up >= now || syn;
@@ -306,6 +307,7 @@ fn send_ack(
             traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
+            host: class.host,
         },
     }
 }

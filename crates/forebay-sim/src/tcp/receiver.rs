@@ -231,6 +231,7 @@ mod tests {
             traffic_class: TrafficClass::default(),
             flags: Flags::default(),
             station: 0,
+            host: 0,
         }
     }
 
