@@ -38,6 +38,7 @@ impl Flags {
     const ECN_SIGNAL: u8 = 2;
     const HOSTS: u8 = 4;
     const ACK: u8 = 8;
+    const PUSH: u8 = 16;
 
     /// Of a source without congestion control.
     pub const fn of_udp() -> Flags {
@@ -53,6 +54,17 @@ impl Flags {
     /// Of an ACK.
     pub const fn of_ack(ecn_signal: bool) -> Flags {
         Flags(Flags::of_tcp(ecn_signal).0 | Flags::ACK)
+    }
+
+    /// Of the last packet of what an application has written (PSH; RFC 9293 section 3.9.1.2).
+    #[inline]
+    pub const fn with_push(self, push: bool) -> Flags {
+        Flags(self.0 | if push { Flags::PUSH } else { 0 })
+    }
+
+    #[inline]
+    pub const fn push(self) -> bool {
+        self.0 & Flags::PUSH != 0
     }
 
     /// Of a packet whose hosts are known: [`Packet::seq`] holds their numbers.

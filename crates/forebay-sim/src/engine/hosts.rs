@@ -117,6 +117,10 @@ impl Hosts {
             }
             return;
         };
+        if receiver.ends_run(&packet, config.acks) {
+            let ack = send_ack(now, packet.flow, receiver, class, pair, &mut self.blocks);
+            enter(&mut self.arrivals, &mut self.agenda, ack);
+        }
         let (reply, delivered) = receiver.receive(now, &packet, config.acks);
         receiver.count(
             u64::from(delivered) * u64::from(config.payload_bytes),
@@ -236,7 +240,7 @@ impl Hosts {
                     class.dscp,
                     if syn { Ecn::NotEct } else { segment.ecn },
                 ),
-                flags: Flags::of_tcp(segment.cwr),
+                flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
                 host: class.host,
             };

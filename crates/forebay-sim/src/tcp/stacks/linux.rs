@@ -87,9 +87,18 @@ pub struct Linux<C> {
     max_packets_out: u32,
     cwnd_usage_seq: u32,
     last_sent_ns: u64,
+    /// The last packet of what the application has written, and packets of a write.
+    write_end: u32,
+    write_pkts: u32,
     /// Where the window asks for rates.
     rates: Option<Box<RateSampler>>,
 }
+
+/// Packets that an application writes at a time, at least: a third of the buffer for windows of ten
+/// packets (`TCP_INIT_CWND`).
+const LEAST_WRITE_PKTS: u32 = 10;
+/// Such writes fill the buffer.
+const BUFFER_WRITES: u32 = 3;
 
 /// What an ACK has said so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -197,6 +206,8 @@ impl<C: CongestionControl> Linux<C> {
             max_packets_out: 0,
             cwnd_usage_seq: 0,
             last_sent_ns: 0,
+            write_end: LEAST_WRITE_PKTS,
+            write_pkts: LEAST_WRITE_PKTS,
             rates: C::RATE_SAMPLES.then(Box::default),
         }
     }
