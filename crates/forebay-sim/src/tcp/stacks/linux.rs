@@ -13,6 +13,7 @@ mod rtt;
 mod scoreboard;
 mod sequence_ring;
 mod transmit;
+mod writes;
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, Established, RateSample, RecoveryState,
@@ -24,6 +25,7 @@ use rack::Rack;
 use rate::RateSampler;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
+use writes::Writes;
 
 /// Where the sender stands (the kernel's `icsk_ca_state`). The order matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -87,18 +89,10 @@ pub struct Linux<C> {
     max_packets_out: u32,
     cwnd_usage_seq: u32,
     last_sent_ns: u64,
-    /// The last packet of what the application has written, and packets of a write.
-    write_end: u32,
-    write_pkts: u32,
+    writes: Writes,
     /// Where the window asks for rates.
     rates: Option<Box<RateSampler>>,
 }
-
-/// Packets that an application writes at a time, at least: a third of the buffer for windows of ten
-/// packets (`TCP_INIT_CWND`).
-const LEAST_WRITE_PKTS: u32 = 10;
-/// Such writes fill the buffer.
-const BUFFER_WRITES: u32 = 3;
 
 /// What an ACK has said so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -206,8 +200,7 @@ impl<C: CongestionControl> Linux<C> {
             max_packets_out: 0,
             cwnd_usage_seq: 0,
             last_sent_ns: 0,
-            write_end: LEAST_WRITE_PKTS,
-            write_pkts: LEAST_WRITE_PKTS,
+            writes: Writes::default(),
             rates: C::RATE_SAMPLES.then(Box::default),
         }
     }

@@ -89,32 +89,6 @@ impl<C: CongestionControl> Host<C> {
 }
 
 #[test]
-fn an_application_writes_a_third_of_the_buffer_at_a_time() {
-    let pushed = |host: &mut Host| -> Vec<u32> {
-        let sent = host.sent.drain(..).filter(|segment| segment.push);
-        sent.map(|segment| segment.seq).collect()
-    };
-    let mut host: Host = Host::connected();
-    for next in 2..60 {
-        host.tcp.congestion.set_cwnd(10.0);
-        host.now += MS;
-        host.ack(next, &[]);
-    }
-    assert_eq!(pushed(&mut host), [20, 30, 40, 50, 60]);
-    // A window that the buffer held up has it made anew, with the end of this write.
-    host.tcp.congestion.set_cwnd(31.0);
-    host.now += MS;
-    host.ack(61, &[]);
-    assert_eq!(pushed(&mut host), [70]);
-    host.tcp.congestion.set_cwnd(80.0);
-    host.now += MS;
-    host.ack(62, &[]);
-    let write = host.tcp.write_pkts;
-    assert!((31..40).contains(&write), "{write}");
-    assert_eq!(pushed(&mut host), [70 + write, 70 + 2 * write]);
-}
-
-#[test]
 fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
     let mut host: Host = Host::connected();
     host.now += RTT;

@@ -6,7 +6,6 @@ use forebay_core::Ecn;
 use super::prr::Progress;
 use super::rack::DetectedLosses;
 use super::rtt::INITIAL_RTO_NS;
-use super::BUFFER_WRITES;
 use super::{CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
 use crate::tcp::connection::{Config, Segment, Step, NEVER};
@@ -88,6 +87,8 @@ impl<C: CongestionControl> Linux<C> {
         }
         let before = self.connection.next;
         let (cwnd, end) = (self.congestion.cwnd_pkts(), self.send_limit(step));
+        self.writes
+            .fill(self.connection.una, self.connection.limit, cwnd);
         let starts_timer = self.scoreboard.packets_out() == 0 || self.timer == Timer::Probe;
         let mut limited = true;
         loop {
@@ -211,24 +212,6 @@ impl<C: CongestionControl> Linux<C> {
         self.congestion.on_sent(now, in_flight, app_limited);
     }
 
-    /// Whether the next packet is the last of a write. An application that always has data fills
-    /// its send buffer whenever a third of it is free. The buffer is made for two windows of full
-    /// allocations (`tcp_sndbuf_expand`), which hold about three of packets, and anew where it
-    /// has held the window up.
-    #[inline(always)]
-    fn ends_write(&mut self) -> bool {
-        let next = self.connection.next;
-        if next == self.write_end {
-            let cwnd = self.congestion.cwnd_pkts();
-            if cwnd > BUFFER_WRITES * self.write_pkts {
-                self.write_pkts = cwnd;
-            }
-            self.write_end = next + self.write_pkts;
-            return true;
-        }
-        next + 1 == self.connection.limit
-    }
-
     /// Sends the next new packet; the timer is the caller's.
     #[inline(always)]
     fn transmit(&mut self, step: &mut Step) {
@@ -236,7 +219,8 @@ impl<C: CongestionControl> Linux<C> {
         self.record_sent(self.connection.next, now);
         self.scoreboard.push(now);
         self.last_sent_ns = now;
-        let push = self.ends_write();
+        let seq = self.connection.next;
+        let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
         step.out.push(Segment {
             push,
             seq: self.connection.next,
