@@ -162,6 +162,7 @@ impl Hosts {
                     flags,
                     station,
                     traffic: traffic_number(class),
+                    host: 0,
                 },
             );
         });
@@ -190,6 +191,7 @@ impl Hosts {
             flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
             traffic: traffic_number(at.class),
+            host: class.host,
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

@@ -118,6 +118,10 @@ impl FarEnd<'_> {
             }
             return None;
         };
+        if receiver.ends_run(&packet, config.acks) {
+            let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
+            enter(self.agenda, ack);
+        }
         let (reply, delivered) = receiver.receive(now, &packet, config.acks);
         receiver.count(
             u64::from(delivered) * u64::from(config.payload_bytes),
@@ -298,9 +302,10 @@ impl Hosts {
                     class.dscp,
                     if syn { Ecn::NotEct } else { segment.ecn },
                 ),
-                flags: Flags::of_tcp(segment.cwr),
+                flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
                 traffic: traffic_number(route.class),
+                host: class.host,
             };
             resent += u64::from(segment.again);
             // One whose link falls free just now has waited too, as in ns-2.
@@ -387,6 +392,7 @@ fn send_ack(
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
             traffic: NO_TRAFFIC,
+            host: class.host,
         },
     }
 }

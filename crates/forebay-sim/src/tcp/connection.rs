@@ -44,6 +44,8 @@ impl Config {
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// The end of a write: a receiver's application has all that there is.
+    pub push: bool,
     pub seq: u32,
     /// Congestion window reduced.
     pub cwr: bool,
