@@ -737,10 +737,15 @@ class FlowModel:
         """Reno beside this many flows of L4S. `apart`: these have a queue of their own."""
     @staticmethod
     def mixed(
-        window_laws: Sequence[str], shares: Sequence[float], rtt_ratios: Sequence[float]
+        window_laws: Sequence[str],
+        shares: Sequence[float],
+        rtt_ratios: Sequence[float],
+        l4s: tuple[float, float, bool] | None = None,
     ) -> FlowModel:
         """Classes with window laws and round trips of their own: `shares` are of the flows,
-        `rtt_ratios` of each round trip without a queue to the mean. Raises `ValueError` for a
+        `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides,
+        of the mean round trip: how many, k of their coupling, and whether they have a queue of
+        their own. Raises `ValueError` for a
         window law that there is not, and lists of different lengths."""
     def probability(
         self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float

@@ -34,9 +34,10 @@ def bisected(plant: MixedPlant, flows: float) -> tuple[float, float]:
     def rate(p: float, queue_pkts: float) -> float:
         """Of all flows."""
         total = 0.0
-        for sender, share, ratio in zip(plant.senders, plant.shares, plant.ratios, strict=True):
-            rtt_s = ratio * plant.link.rtt_s + queue_pkts / capacity
-            total += flows * share * float(sender.window(np.array(p), np.array(rtt_s))) / rtt_s
+        for each in plant.classes:
+            rtt_s = each.ratio * plant.link.rtt_s + queue_pkts / capacity
+            window_pkts = float(each.sender.window(np.array(p), np.array(rtt_s)))
+            total += flows * each.share * window_pkts / rtt_s
         return total
 
     def p_at(queue_pkts: float) -> float:

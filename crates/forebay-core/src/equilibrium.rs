@@ -142,9 +142,33 @@ pub struct FlowClass {
     pub share: f64,
     /// Of its round trip without a queue, to the mean of all flows.
     pub rtt_ratio: f64,
+    /// Flows besides, whatever the number of all.
+    pub fixed_flows: f64,
+    /// k of flows of L4S, which are marked with k·√p (RFC 9332 section 2.1).
+    pub coupling: Option<f64>,
+    /// Whether its packets wait in the queue that the law sees.
+    pub waits: bool,
 }
 
-/// Classes of flows with senders and round trips of their own, which all see one probability.
+impl FlowClass {
+    /// Of all flows, under the law's own probability.
+    pub fn of_share(window_law: WindowLaw, share: f64, rtt_ratio: f64) -> FlowClass {
+        FlowClass {
+            window_law,
+            share,
+            rtt_ratio,
+            fixed_flows: 0.0,
+            coupling: None,
+            waits: true,
+        }
+    }
+
+    fn probability(&self, p: f64) -> f64 {
+        self.coupling.map_or(p, |coupling| coupling * p.sqrt())
+    }
+}
+
+/// Classes of flows with senders and round trips of their own, under one law.
 ///
 /// They fill the link where Σ N·W(p, R)/R = C, with R = T + q/C of each class's own T; a queue q
 /// so has one p, as each W falls with p.
@@ -183,14 +207,21 @@ impl MixedFlows {
 
     /// R of a class.
     pub fn rtt_s(&self, class: &FlowClass, queue_pkts: f64) -> f64 {
-        class.rtt_ratio * self.propagation_s + queue_pkts / self.capacity_pkts_per_s
+        let waits_s = if class.waits {
+            queue_pkts / self.capacity_pkts_per_s
+        } else {
+            0.0
+        };
+        class.rtt_ratio * self.propagation_s + waits_s
     }
 
-    /// Packets per second of an average flow.
-    pub fn mean_rate_pkts_per_s(&self, probability: f64, queue_pkts: f64) -> f64 {
+    /// Packets per second of all flows.
+    pub fn rate_pkts_per_s(&self, probability: f64, queue_pkts: f64) -> f64 {
         let rate = |class: &FlowClass| {
             let rtt_s = self.rtt_s(class, queue_pkts);
-            class.share * class.window_law.window_pkts(probability, rtt_s) / rtt_s
+            let p = class.probability(probability);
+            let flows = class.share * self.flows + class.fixed_flows;
+            flows * class.window_law.window_pkts(p, rtt_s) / rtt_s
         };
         self.classes.iter().map(rate).sum()
     }
@@ -198,8 +229,8 @@ impl MixedFlows {
     /// The probability with which the flows fill the link: Newton's method on logarithms, within
     /// bounds.
     pub fn probability(&self, queue_pkts: f64) -> f64 {
-        let wanted = (self.capacity_pkts_per_s / self.flows).ln();
-        let excess = |x: f64| self.mean_rate_pkts_per_s(x.exp(), queue_pkts).ln() - wanted;
+        let wanted = self.capacity_pkts_per_s.ln();
+        let excess = |x: f64| self.rate_pkts_per_s(x.exp(), queue_pkts).ln() - wanted;
         let (mut low, mut high) = (-60.0, 30.0);
         let mut x = self.guess.get();
         for _ in 0..MOST_STEPS {
@@ -234,10 +265,15 @@ impl Flows for MixedFlows {
         OperatingPoint::of_flows(flows, rtt_s, self.capacity_pkts_per_s)
     }
 
-    fn has_small_window(&self, point: &OperatingPoint, queue_pkts: f64) -> bool {
+    fn largest_probability(&self, point: &OperatingPoint) -> f64 {
         let p = point.probability();
+        let classes = self.classes.iter().map(|class| class.probability(p));
+        classes.fold(p, f64::max)
+    }
+
+    fn has_small_window(&self, point: &OperatingPoint, queue_pkts: f64) -> bool {
         self.classes.iter().any(|class| {
-            let law = class.window_law;
+            let (law, p) = (class.window_law, class.probability(point.probability()));
             law.window_pkts(p, self.rtt_s(class, queue_pkts)) < law.least_pkts()
         })
     }

@@ -194,24 +194,32 @@ impl FlowModel {
     }
 
     /// Classes with window laws and round trips of their own: `shares` are of the flows,
-    /// `rtt_ratios` of each round trip without a queue to the mean.
+    /// `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides, of
+    /// the mean round trip: how many, k of their coupling, and whether they have a queue of their own.
     /// Raises `ValueError` for a window law that there is not, and lists of different lengths.
     #[staticmethod]
-    fn mixed(window_laws: Vec<String>, shares: Vec<f64>, rtt_ratios: Vec<f64>) -> PyResult<Self> {
+    #[pyo3(signature = (window_laws, shares, rtt_ratios, l4s = None))]
+    fn mixed(
+        window_laws: Vec<String>,
+        shares: Vec<f64>,
+        rtt_ratios: Vec<f64>,
+        l4s: Option<(f64, f64, bool)>,
+    ) -> PyResult<Self> {
         if window_laws.len() != shares.len() || shares.len() != rtt_ratios.len() {
             return Err(PyValueError::new_err("lists of different lengths"));
         }
         let classes = window_laws.iter().zip(shares).zip(rtt_ratios);
         let class = |((name, share), rtt_ratio): ((&String, f64), f64)| {
-            Ok(FlowClass {
-                window_law: law_named(name)?,
-                share,
-                rtt_ratio,
-            })
+            Ok(FlowClass::of_share(law_named(name)?, share, rtt_ratio))
         };
-        Ok(FlowModel(Kind::Mixed(
-            classes.map(class).collect::<PyResult<_>>()?,
-        )))
+        let mut classes: Vec<FlowClass> = classes.map(class).collect::<PyResult<_>>()?;
+        classes.extend(l4s.map(|(fixed_flows, coupling, apart)| FlowClass {
+            fixed_flows,
+            coupling: Some(coupling),
+            waits: !apart,
+            ..FlowClass::of_share(WindowLaw::Dctcp, 0.0, 1.0)
+        }));
+        Ok(FlowModel(Kind::Mixed(classes)))
     }
 
     /// The probability that these flows need on a link with a queue.

@@ -232,12 +232,11 @@ class Design:
         ]
         if self.loop is not None:
             rate, rtt = link.rate, f"{_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)}"
+            if link.groups:
+                beside += f"--tcp {link.senders} "
             if len(link.groups) > 1:
-                beside = f"--tcp {link.senders} "
                 few_bps, rtt = round(link.rate_bps / 4), link.rtts
                 rate = f"{quantities.rate(few_bps)}..{quantities.rate(4 * link.rate_bps)}"
-            elif link.groups:
-                beside = f"--tcp {link.senders} "
             commands.append(
                 f"forebay map {self.law} --rate {rate} --packet {link.packet} "
                 f"--flows {few}..{many} --rtt {rtt} --buffer {link.buffer_pkts}p {beside}{sets}"

@@ -45,6 +45,28 @@ ESTIMATE_GAIN = 1 / 16
 ONE_LINE = "fifo"
 
 
+def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
+    """k of a law beside flows of L4S, and whether these have a queue of their own. Raises
+    `ScenarioError` for a law that is not coupled, or does not integrate."""
+    if model.coupling is None:
+        names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
+            f"apart, allowed: 0, or one of {', '.join(names)}"
+        )
+    if model.coupling <= 0:
+        raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
+    point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
+    linear = model.linear(point)
+    if linear is not None and not linear["integrates"]:
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
+            "allowed: 0, or a gain that integrates"
+        )
+    queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
+    return model.coupling, queue != ONE_LINE
+
+
 class DelayLoop(Loop):
     """The loop of both classes through the delay of the head."""
 
@@ -68,23 +90,7 @@ class CoupledPlant(Plant):
         """Raises `ScenarioError` for a parameter that is wrong, and for a law that is not coupled,
         or does not integrate."""
         model = link.model(law, params)
-        if model.coupling is None:
-            names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
-            raise ScenarioError(
-                f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
-                f"apart, allowed: 0, or one of {', '.join(names)}"
-            )
-        if model.coupling <= 0:
-            raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
-        point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
-        linear = model.linear(point)
-        if linear is not None and not linear["integrates"]:
-            raise ScenarioError(
-                f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
-                "allowed: 0, or a gain that integrates"
-            )
-        queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
-        return CoupledPlant(model, link.l4s_flows, model.coupling, queue != ONE_LINE)
+        return CoupledPlant(model, link.l4s_flows, *check_coupled(link, law, model))
 
     def weight(self, rtt_classic_s: float, queue_s: float) -> float:
         """How many flows of Reno need the p' that one L4S flow needs."""

@@ -29,9 +29,10 @@ from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Complexes, Terms
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.classes_at_rest import ClassEquilibrium, MixedEquilibrium
+from forebay.theory.plant.coupled_classes import check_coupled
 from forebay.theory.plant.loaded_link import LoadedLink
 from forebay.theory.plant.plant import Equilibrium, Floats, Plant
-from forebay.theory.plant.senders import SENDERS, Motion, Sender
+from forebay.theory.plant.senders import SENDERS, Sender
 
 if TYPE_CHECKING:
     from forebay._native import LawModel, LinearModel
@@ -62,12 +63,13 @@ class MixedLoop(Loop):
 
     @property
     def signal_paths(self) -> list[tuple[Terms, float]]:
-        if self.to_queue.beside is None:
+        classes = self.plant.classes
+        if self.to_queue.beside is None or any(each.coupling is not None for each in classes):
             return super().signal_paths
-        here = self.plant.mixed_senders(self.equilibrium).classes
+        rests = self.plant.mixed_senders(self.equilibrium).classes
         rates: dict[float, float] = {}
-        for each, ratio in zip(here, self.plant.ratios, strict=True):
-            rates[ratio] = rates.get(ratio, 0.0) + each.flows * each.rate_pkts_per_s
+        for rest, each in zip(rests, classes, strict=True):
+            rates[each.ratio] = rates.get(each.ratio, 0.0) + rest.flows * rest.rate_pkts_per_s
         # The longest RTT is first, as in `MixedPlant.terms`.
         shares = [rates[ratio] / self.point.capacity_pkts_per_s for ratio in sorted(rates)[::-1]]
         paths = (replace(path, beside=None) for path in self.to_queue.paths)
@@ -82,7 +84,10 @@ class MixedLoop(Loop):
         """The change of p that a tenth more flows need at this queue."""
         point, plant = self.point, self.plant
         age_s = self.model["queue_pkts"] / point.capacity_pkts_per_s
-        flows = sum(each.flows for each in plant.mixed_senders(self.equilibrium).classes)
+        rests = plant.mixed_senders(self.equilibrium).classes
+        flows = sum(
+            rest.flows - each.fixed_flows for rest, each in zip(rests, plant.classes, strict=True)
+        )
         more = plant.flow_model.probability(
             1.1 * flows,
             point.rtt_s - age_s,
@@ -93,17 +98,37 @@ class MixedLoop(Loop):
 
 
 @dataclass(frozen=True)
-class MixedPlant(Plant):
-    """A law on a link with these classes, scaled to any number of flows and any mean RTT.
+class FlowClass:
+    """A class of flows of the plant.
 
-    shares: of the flows. ratios: of each RTT to the mean.
+    share: of the number of flows that is asked of the plant; fixed_flows: and so many besides.
+    ratio: of its RTT without a queue to the mean. coupling: k of flows of L4S, which are marked
+    with k·√p; None of others. waits: whether its packets wait in the queue that the law sees.
     """
+
+    sender: Sender
+    share: float
+    ratio: float
+    fixed_flows: float = 0.0
+    coupling: float | None = None
+    waits: bool = True
+
+    def probability(self, p: Floats) -> Floats:
+        """Of a signal to this class, where the law has p."""
+        return p if self.coupling is None else np.asarray(self.coupling * np.sqrt(p))
+
+    def slope(self, p: Floats) -> Floats:
+        """How that changes with p."""
+        return np.ones_like(p) if self.coupling is None else self.coupling / (2 * np.sqrt(p))
+
+
+@dataclass(frozen=True)
+class MixedPlant(Plant):
+    """A law on a link with these classes, scaled to any number of flows and any mean RTT."""
 
     law: LawModel
     link: LoadedLink
-    senders: tuple[Sender, ...]
-    shares: tuple[float, ...]
-    ratios: tuple[float, ...]
+    classes: tuple[FlowClass, ...]
 
     @staticmethod
     def on_link(link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> MixedPlant:
@@ -118,59 +143,80 @@ class MixedPlant(Plant):
             )
         mean_s = link.rtt_s if len(groups) > 1 else groups[0].rtt_s
         total = sum(group.flows for group in groups)
-        return MixedPlant(
-            model,
-            link,
-            tuple(SENDERS[group.tcp] for group in groups),
-            tuple(group.flows / total for group in groups),
-            tuple(group.rtt_s / mean_s for group in groups),
-        )
+        classes = [
+            FlowClass(SENDERS[group.tcp], group.flows / total, group.rtt_s / mean_s)
+            for group in groups
+        ]
+        if link.l4s_flows:
+            coupling, apart = check_coupled(link, law, model)
+            l4s = FlowClass(SENDERS["dctcp"], 0.0, 1.0, link.l4s_flows, coupling, not apart)
+            classes.append(l4s)
+        return MixedPlant(model, link, tuple(classes))
 
     # --- rest ---------------------------------------------------------------------------------
 
     @property
     def flow_model(self) -> FlowModel:
-        return FlowModel.mixed([each.name for each in self.senders], self.shares, self.ratios)
+        plain = [each for each in self.classes if each.coupling is None]
+        l4s = [
+            (each.fixed_flows, each.coupling, not each.waits)
+            for each in self.classes
+            if each.coupling is not None
+        ]
+        return FlowModel.mixed(
+            [each.sender.name for each in plain],
+            [each.share for each in plain],
+            [each.ratio for each in plain],
+            l4s[0] if l4s else None,
+        )
 
     @property
     def published(self) -> bool:
         return False
 
-    def _rtts_s(self, equilibria: Sequence[Equilibrium], ratio: float) -> Floats:
-        """Of classes with this ratio of their RTT without a queue to the mean."""
+    def _rtts_s(self, equilibria: Sequence[Equilibrium], each: FlowClass) -> Floats:
         ages_s = np.array(
             [model["queue_pkts"] / point.capacity_pkts_per_s for point, model in equilibria]
         )
         rtts_s = np.array([point.rtt_s for point, _ in equilibria])
-        return np.asarray(ratio * (rtts_s - ages_s) + ages_s)
+        return np.asarray(each.ratio * (rtts_s - ages_s) + each.waits * ages_s)
 
-    def _mean_rate(self, p: Floats, rtts_s: Sequence[Floats]) -> Floats:
-        """Packets per second of an average flow."""
-        classes = zip(self.senders, self.shares, rtts_s, strict=True)
-        rates = [share * each.window(p, rtt_s) / rtt_s for each, share, rtt_s in classes]
-        return np.asarray(np.sum(rates, axis=0))
+    def _at_rest(self, equilibria: Sequence[Equilibrium]) -> list[tuple[Floats, Floats, Floats]]:
+        """Of each class its number of flows, window and round trip."""
+        p = np.array([point.probability for point, _ in equilibria])
+        capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
+        rtts_s = [self._rtts_s(equilibria, each) for each in self.classes]
+        windows = [
+            each.sender.window(each.probability(p), rtt_s)
+            for each, rtt_s in zip(self.classes, rtts_s, strict=True)
+        ]
+        rates = [window / rtt_s for window, rtt_s in zip(windows, rtts_s, strict=True)]
+        shared = sum(each.share * rate for each, rate in zip(self.classes, rates, strict=True))
+        fixed = sum(each.fixed_flows * rate for each, rate in zip(self.classes, rates, strict=True))
+        flows = (capacity - fixed) / shared
+        counts = [each.share * flows + each.fixed_flows for each in self.classes]
+        return list(zip(counts, windows, rtts_s, strict=True))
 
     def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium:
         point, model = equilibrium
-        p, age_s = point.probability, model["queue_pkts"] / point.capacity_pkts_per_s
-        rtts_s = [float(self._rtts_s([equilibrium], ratio)[0]) for ratio in self.ratios]
-        mean_rate = self._mean_rate(np.array(p), [np.array(rtt_s) for rtt_s in rtts_s])
-        flows = point.capacity_pkts_per_s / float(mean_rate)
+        age_s = model["queue_pkts"] / point.capacity_pkts_per_s
         classes = []
-        for sender, share, rtt_s in zip(self.senders, self.shares, rtts_s, strict=True):
-            window = float(sender.window(np.array(p), np.array(rtt_s)))
+        rests = self._at_rest([equilibrium])
+        for each, (flows, windows, rtts_s) in zip(self.classes, rests, strict=True):
+            window, rtt_s = float(windows[0]), float(rtts_s[0])
+            p = float(each.probability(np.array(point.probability)))
             classes.append(
                 ClassEquilibrium(
-                    sender.name,
-                    flows * share,
-                    rtt_s - age_s,
+                    each.sender.name if each.coupling is None else "l4s",
+                    float(flows[0]),
+                    rtt_s - each.waits * age_s,
                     rtt_s,
                     window,
                     window / rtt_s,
-                    sender.region(p, rtt_s),
+                    each.sender.region(p, rtt_s),
                 )
             )
-        return MixedEquilibrium(p, model["queue_pkts"], tuple(classes))
+        return MixedEquilibrium(point.probability, model["queue_pkts"], tuple(classes))
 
     # --- around it ----------------------------------------------------------------------------
 
@@ -189,20 +235,22 @@ class MixedPlant(Plant):
         # Of the queue, or its average, which is the last state.
         seen = right[:, -1, :]
         # The sign of L is that of a law's gain: more signals, less queue.
-        shares = {ratio: -seen * np.einsum("nij,nj->ni", left, b) for ratio, b in entries.items()}
+        shares = {path: -seen * np.einsum("nij,nj->ni", left, b) for path, b in entries.items()}
         columns = list(range(a.shape[-1]))
         if len(equilibria) == 1:
             # Modes that no signal moves, or that the queue does not show.
             size = np.max([np.abs(share[0]) for share in shares.values()], 0)
             columns = [k for k in columns if size[k] > NOTHING * size.max()]
         paths = []
-        for ratio, share in sorted(shares.items(), reverse=True):
-            delay_s = frequency_response.column(self._rtts_s(equilibria, ratio) + ages_s)
+        for (ratio, waits), share in sorted(shares.items(), reverse=True):
+            each = FlowClass(SENDERS["reno"], 0.0, ratio, waits=waits)
+            # An L4S packet with a queue of its own takes the link from the head at once.
+            late_s = self._rtts_s(equilibria, each) + waits * ages_s
             paths.append(
                 replace(
                     built,
                     gain=1.0,
-                    delay_s=delay_s,
+                    delay_s=frequency_response.column(late_s),
                     poles=tuple(
                         frequency_response.complex_column(_complex(-poles[:, k])) for k in columns
                     ),
@@ -216,38 +264,50 @@ class MixedPlant(Plant):
             found = replace(path, beside=found)
         return found
 
-    def system(self, equilibria: Sequence[Equilibrium]) -> tuple[Floats, dict[float, Floats]]:
+    def system(
+        self, equilibria: Sequence[Equilibrium]
+    ) -> tuple[Floats, dict[tuple[float, bool], Floats]]:
         """The matrix of all windows, the queue and its average; and where p enters it, by the
-        ratio of the RTT."""
+        ratio of the RTT and whether packets wait. The queue is that which the law sees, as what the
+        link sends while its head waits."""
         p = np.array([point.probability for point, _ in equilibria])
         capacity = np.array([point.capacity_pkts_per_s for point, _ in equilibria])
-        rtts_s = [self._rtts_s(equilibria, ratio) for ratio in self.ratios]
-        flows = capacity / self._mean_rate(p, rtts_s)
+        rests = self._at_rest(equilibria)
         averages = [frequency_response.average_pole(model) for _, model in equilibria]
-        motions: list[Motion] = []
-        for sender, rtt_s in zip(self.senders, rtts_s, strict=True):
-            motions.append(sender.motion(p, rtt_s))
-        sizes = [one.b.shape[-1] for one in motions]
+        # What flows with a queue of their own leave of the link to that of the law.
+        ahead = sum(
+            flows * window / rtt_s
+            for each, (flows, window, rtt_s) in zip(self.classes, rests, strict=True)
+            if not each.waits
+        )
+        scale = capacity / (capacity - ahead)
+        motions = [
+            each.sender.motion(each.probability(p), rtt_s)
+            for each, (_, _, rtt_s) in zip(self.classes, rests, strict=True)
+        ]
+        sizes = [motion.b.shape[-1] for motion in motions]
         at_q = sum(sizes)
         size = at_q + 1 + (averages[0] is not None)
         a = np.zeros((len(p), size, size))
-        entries: dict[float, Floats] = {}
+        entries: dict[tuple[float, bool], Floats] = {}
         at = 0
-        for motion, sender, share, ratio, rtt_s, k in zip(
-            motions, self.senders, self.shares, self.ratios, rtts_s, sizes, strict=True
+        for motion, each, (flows, window, rtt_s), k in zip(
+            motions, self.classes, rests, sizes, strict=True
         ):
             here = slice(at, at + k)
+            # Of the round trip by the queue.
+            wait = each.waits / capacity
             a[:, here, here] = motion.a
-            a[:, here, at_q] = motion.e / capacity[:, None]
-            per_window = flows * share / rtt_s
-            a[:, at_q, here] = per_window[:, None] * motion.c
-            clocked = (motion.clocked * flows * share)[:, None] * motion.c
+            a[:, here, at_q] = motion.e * wait[:, None]
+            a[:, at_q, here] = (scale * flows / rtt_s)[:, None] * motion.c
+            a[:, at_q, at_q] -= scale * flows * window / rtt_s**2 * wait
+            clocked = (scale * motion.clocked * flows)[:, None] * motion.c
             a[:, at_q, here] += np.einsum("ni,nij->nj", clocked, motion.a)
-            a[:, at_q, at_q] += np.einsum("ni,ni->n", clocked, motion.e) / capacity
-            a[:, at_q, at_q] -= per_window * sender.window(p, rtt_s) / rtt_s / capacity
-            entry = entries.setdefault(ratio, np.zeros((len(p), size)))
-            entry[:, here] += motion.b
-            entry[:, at_q] += np.einsum("ni,ni->n", clocked, motion.b)
+            a[:, at_q, at_q] += np.einsum("ni,ni->n", clocked, motion.e) * wait
+            entry = entries.setdefault((each.ratio, each.waits), np.zeros((len(p), size)))
+            by_p = motion.b * each.slope(p)[:, None]
+            entry[:, here] += by_p
+            entry[:, at_q] += np.einsum("ni,ni->n", clocked, by_p)
             at += k
         if averages[0] is not None:
             average = np.array(averages, float)
