@@ -20,7 +20,7 @@ from forebay.links.settings import designed, settings
 from forebay.links.settings import words as words_of
 from forebay.runs import experiment
 from forebay.scenarios.builder import Law
-from forebay.theory.design.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit
+from forebay.theory.design.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit, unwinding_s
 
 #: Unlike links: rate in bit/s, packet, RTT in s, buffer in packets, flows.
 LINKS = [
@@ -417,3 +417,54 @@ def test_windows_beside_what_does_not_listen_are_those_of_the_design() -> None:
     assert found.line.startswith(
         "pi designed for 10Mbit/s, 100ms, 4 flows and 1 short one at a time beside 6Mbit/s of other"
     )
+
+
+LEAVING = """\
+title = "Forty-five flows leave"
+duration = "60s"
+measure = ["50s", "60s"]
+[bottleneck]
+rate = "20Mbit/s"
+buffer = "400p"
+[[traffic]]
+kind = "ftp"
+flows = 50
+rtt = "120ms"
+[[law]]
+kind = "{law}"
+gains = "auto"
+[[at]]
+time = "40s"
+set = {{ "traffic.0.flows" = 5 }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("law", "within", "least"), [("pi2", True, 0.95), ("pie", True, 0.95), ("pi", False, 0.6)]
+)
+def test_a_design_follows_a_load_that_moves(
+    tmp_path: Path, law: str, within: bool, least: float
+) -> None:
+    """10 s after most flows have left the link is in use again: PI2's had 70 %, PI's 23 %."""
+    file = tmp_path / "leaving.toml"
+    file.write_text(LEAVING.format(law=law))
+    result = forebay.run(file, seeds=2)
+    (designed_law,) = result.plan.designed
+    assert "once 45 flows have left" in designed_law.line
+    assert ("more than 10 s" in designed_law.line) == (not within)
+    for run in result.runs:
+        assert run.metrics["utilisation"] > least
+
+
+def test_the_probability_of_most_flows_is_given_back_in_the_time_that_is_said() -> None:
+    """With an empty queue an integral falls by K_i times the set-point: PI's own arithmetic."""
+    place = OperatingRange(20_000_000, 1000, (0.12, 0.12), 400, (5, 50))
+    found = fit("pi", place)
+    assert found.design is not None and found.design.loop is not None
+    params = {name: float(text.rstrip("pms")) for name, text in found.design.params}
+    per_s = (params["a"] - params["b"]) * params["target"] / (1e-3 * params["interval"])
+    few, many = (2 / (2500 * (0.12 + params["target"] / 2500) / n) ** 2 for n in (5, 50))
+    assert unwinding_s(found.design, 50) == pytest.approx((many - few) / per_s, rel=0.01)
+    # Of one load nothing has to be given back, and its rule stays.
+    alone = fit("pi", replace(place, flows=(5, 5)))
+    assert "once" not in alone.line

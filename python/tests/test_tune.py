@@ -69,6 +69,52 @@ def test_corners_are_every_pair_of_ends() -> None:
     assert set(ranges.corners) <= set(ranges.grid(3))
 
 
+def test_steps_go_from_one_end_to_the_other() -> None:
+    ranges = Ranges.from_texts("5..50Mbit/s", "20..200ms", "10..400")
+    assert [str(one).replace("\N{NO-BREAK SPACE}", " ") for one in ranges.steps] == [
+        "50 Mbit/s, 200 ms, 400 to 10 flows",
+        "5 Mbit/s, 200 ms, 10 to 400 flows",
+        "50 to 5 Mbit/s, 200 ms, 400 flows",
+        "5 to 50 Mbit/s, 200 ms, 10 flows",
+    ]
+    written = tomllib.loads(check.scenario([candidates.default("pi")], ranges, "", ranges.steps[0]))
+    assert written["traffic"][0]["flows"] == 400
+    (change,) = written["at"]
+    assert change == {
+        "time": f"{check.STEP_S:g}s",
+        "set": {"bottleneck.rate": "50Mbit/s", "traffic.0.flows": 10},
+    }
+    assert written["measure"] == [f"{check.STEP_S + check.SETTLED_S:g}s", f"{check.DURATION_S:g}s"]
+    assert Ranges.from_texts("5Mbit/s", "20..200ms", "10").steps == []
+    classes = Ranges.from_texts("5Mbit/s", "20ms,80ms", "10..40", tcp="cubic,reno")
+    written = tomllib.loads(
+        check.scenario([candidates.default("pi")], classes, "", classes.steps[1])
+    )
+    assert written["at"][0]["set"] == {
+        "bottleneck.rate": "5Mbit/s", "traffic.0.flows": 20, "traffic.1.flows": 20,
+    }  # fmt: skip
+
+
+def test_a_choice_keeps_its_goal_after_a_step() -> None:
+    """Where the rate rises from 7 to 45 Mbit/s, what was best at rest keeps less goodput for 40 s
+    than the goal allows anywhere."""
+    given = ("7..45Mbit/s", "18..130ms", "8..70")
+    at_rest = (
+        ("target", "3.299ms"), ("alpha", "0.00463686"), ("beta", "1.36016"), ("interval", "2.9ms"),
+    )  # fmt: skip
+    result = tune(*given, goal="delay", laws=["pi2"], seeds=2)
+    assert result.meets_goal
+    assert result.sure
+    steps = [i for i, place in enumerate(result.ranges.places) if place.before]
+    assert len(steps) == 4
+    least = 1 - result.goal.give_up
+    assert result.tested[0].relative(result.best)[steps].min() >= least
+    former = check.check([Candidate("pi2", "former", at_rest, "listed")], result.ranges, 4)
+    assert former.checked[0].relative(result.best)[steps].min() < least
+    text = " ".join(result.reasons())
+    assert "10 s after a step of the load or of the rate" in text
+
+
 def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
     """White noise of intensity S through 1/R/((s + a)(s + b)) has variance S/R²/(2ab(a + b))."""
     model = LawModel("pi", [("target", "50p"), ("a", "1e-12"), ("b", "0")], 8_000_000, 1000, 500)
@@ -400,7 +446,10 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert written.pop("command").startswith("forebay tune --rate 20Mbit/s")
     assert printed == written
     assert printed["law"] == "pi"
-    assert len(printed["places"]) == 3
+    # Both ends of the range and its middle, and from each end to the other.
+    assert [place["flows"] for place in printed["places"]] == [5, 10, 7, 5, 10]
+    steps = [place["before"] for place in printed["places"]]
+    assert steps == [None] * 3 + [{"rate_bps": 20e6, "flows": n} for n in (10, 5)]
     page = (out / "tune.html").read_text()
     assert len(set(pages.check(page))) == 3
     assert "http" not in page.split("<svg")[0]

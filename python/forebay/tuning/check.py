@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SCREENING_SEEDS = 2
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
+#: A step of the rate or of the load comes at this time, once the law has settled, and the law must
+#: have settled again in so long: measuring begins then.
+STEP_S, SETTLED_S = 20.0, 10.0
 #: Longest run on a recorded link.
 LONGEST_S = 140.0
 
@@ -115,11 +118,14 @@ def scenario(
     fastest_bps = max(place.rate_bps for place in ranges.conditions)
     if ranges.trace is not None:
         fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
+    step = None if condition is None else condition.before
+    first = step or first
     groups = () if ranges.plain else ranges.groups(first)
     return Dumbbell(
         title=title,
         duration_s=duration_s(ranges),
-        measure_from_s=MEASURE_S,
+        measure_from_s=MEASURE_S if step is None else STEP_S + SETTLED_S,
+        changes=[] if step is None or condition is None else [(STEP_S, _change(ranges, condition))],
         rate=first.rate,
         fastest_bps=fastest_bps,
         delay_s=ranges.rtts_s[0] / 4,
@@ -132,6 +138,14 @@ def scenario(
         groups=[(one, SENDERS[one.tcp].kind, SENDERS[one.tcp].ecn) for one in groups],
         rate_trace=None if ranges.trace is None else ranges.trace.path,
     ).text()
+
+
+def _change(ranges: Ranges, after: Condition) -> dict[str, Value]:
+    """What a step sets."""
+    flows = {
+        f"traffic.{i}.flows": max(1, round(one.flows)) for i, one in enumerate(ranges.groups(after))
+    }
+    return {"bottleneck.rate": after.rate, **flows}
 
 
 def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
@@ -192,13 +206,14 @@ def check(
     """
     values = np.full((len(candidates), 5, len(ranges.places), seeds), np.nan)
     interrupted, faults = False, list[str]()
-    conditions = [None] if ranges.centre is None else [None, ranges.centre]
+    # The corners in one experiment, and each other place in one of its own.
+    conditions = [None, *ranges.places[len(ranges.swept) :]]
     parts = []
     for condition in conditions:
         text = scenario(candidates, ranges, "", condition)
         parts.append(Experiment(_plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
     for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
-        offset = 0 if conditions[number] is None else len(ranges.swept)
+        offset = 0 if number == 0 else len(ranges.swept) + number - 1
         for run in made.runs:
             where = offset + run.point
             rate_bps = ranges.places[where].rate_bps

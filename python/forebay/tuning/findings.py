@@ -19,7 +19,7 @@ from forebay.theory.design.pi_stabilising_set import SLOW
 from forebay.tuning import calm_regions
 from forebay.tuning.calm_regions import Region
 from forebay.tuning.candidates import Candidate, set_point
-from forebay.tuning.check import best_of_laws
+from forebay.tuning.check import SETTLED_S, best_of_laws
 from forebay.tuning.local_models import SENSITIVITY, counted
 from forebay.tuning.state import REFERENCES
 
@@ -58,6 +58,7 @@ def numbers(tuning: TuningState) -> Findings:
         "goal": tuning.goal.name,
         "meets_goal": tuning.meets_goal,
         "keeps_margins": bool(chosen and chosen.candidate.keeps),
+        "settled_s": SETTLED_S,
         "ranges": {
             "rate_bps": list(ranges.rates_bps),
             "rtt_s": list(ranges.rtts_s),
@@ -200,6 +201,8 @@ def _place(condition: Condition, local: LocalModel | None) -> Findings:
         "rate_bps": condition.rate_bps,
         "rtt_s": condition.rtt_s,
         "flows": condition.flows,
+        "before": condition.before
+        and {"rate_bps": condition.before.rate_bps, "flows": condition.before.flows},
         "model": None if local is None else _model(local),
     }
 

@@ -45,6 +45,7 @@ def write_files(tuning: TuningState, told: Mapping[str, Any], out: Path, command
             command=command,
             duration_s=check.DURATION_S,
             measure_s=check.MEASURE_S,
+            step_s=check.STEP_S,
         )
         write(unfinished / PAGE, page)
         for name, text in scenarios(tuning).items():

@@ -41,7 +41,8 @@ class Condition:
     """One link with one load; rtt_s is propagation both ways, without queueing.
 
     traced: whether the link is a recorded one, with `rate_bps` on average. classes: of the flows,
-    where they have senders or RTTs of their own; rtt_s is then the mean.
+    where they have senders or RTTs of their own; rtt_s is then the mean. before: the rate or the
+    load that has just changed to this one; None at rest.
     """
 
     rate_bps: int
@@ -49,6 +50,7 @@ class Condition:
     flows: int
     traced: bool = False
     classes: tuple[Group, ...] = ()
+    before: Condition | None = None
 
     @property
     def plain(self) -> tuple[int, float, int]:
@@ -64,11 +66,14 @@ class Condition:
         return f"{1e3 * self.rtt_s:.10g}ms"
 
     def __str__(self) -> str:
-        rate = f"{1e-6 * self.rate_bps:.4g}\N{NO-BREAK SPACE}Mbit/s"
+        ends = [self.before or self, self]
+        rates = dict.fromkeys(f"{1e-6 * one.rate_bps:.4g}" for one in ends)
+        rate = f"{' to '.join(rates)}\N{NO-BREAK SPACE}Mbit/s"
         rate = f"the trace of {rate}" if self.traced else rate
         each = dict.fromkeys(one.rtt_s for one in self.classes) or [self.rtt_s]
         rtt = "/".join(f"{1e3 * one:.4g}" for one in each) + "\N{NO-BREAK SPACE}ms"
-        return f"{rate}, {rtt}, {self.flows}\N{NO-BREAK SPACE}flow{'s' if self.flows != 1 else ''}"
+        counts = " to ".join(dict.fromkeys(str(one.flows) for one in ends))
+        return f"{rate}, {rtt}, {counts}\N{NO-BREAK SPACE}flow{'s' if counts != '1' else ''}"
 
 
 @dataclass(frozen=True)
@@ -223,9 +228,25 @@ class Ranges:
 
     @property
     def places(self) -> list[Condition]:
-        """Where packets run: under every condition; on a recorded link, with every pair of ends of
-        the others, and in their middle."""
-        return [*self.swept, *([] if self.centre is None else [self.centre])]
+        """Where packets run: under every condition, and after every step; on a recorded link, with
+        every pair of ends of the others, and in their middle."""
+        return [*self.swept, *([] if self.centre is None else [self.centre]), *self.steps]
+
+    @cached_property
+    def steps(self) -> list[Condition]:
+        """The load and the rate from one end of their ranges to the other, with the longest RTT:
+        flows leave the fastest link and come to the slowest; the rate falls under most flows and
+        rises under the fewest. A recording moves by itself."""
+        if self.trace is not None:
+            return []
+        low, high = self.rates_bps
+        few, many = self.flows
+        ends = [((high, 1.0), (high, 0.0)), ((low, 0.0), (low, 1.0))] if few < many else []
+        ends += [((high, 1.0), (low, 1.0)), ((low, 0.0), (high, 0.0))] if low < high else []
+        return [
+            replace(self.at(after[0], 1.0, after[1]), before=self.at(before[0], 1.0, before[1]))
+            for before, after in ends
+        ]
 
     @property
     def swept(self) -> list[Condition]:
