@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forebay.base import quantities, words
+from forebay.runs import steady_state
 
 if TYPE_CHECKING:
     from forebay._native import ChangeInfo, PointInfo
@@ -41,7 +42,8 @@ def place(info: PointInfo, link: int) -> str:
 def warnings(result: Runs) -> list[tuple[str, str]]:
     """What a reader must know of the means: a sentence each, and a command that helps or ""."""
     points = dict(result.points())
-    said = []
+    first = next(iter(points.values()), None)
+    said = [(f"{text}.", "") for text in (steady_state.unmarked(first) if first else ())]
     for found, count in result.warnings:
         at = f" at {point(points[found.point])}" if len(points) > 1 else ""
         others = f" ({count} of {len(points)} points)" if len(points) > 1 else ""

@@ -116,6 +116,34 @@ def _has_classes(run: Run) -> bool:
     return sum(not math.isnan(one.metrics["delay_mean_s"]) for one in run.classes) > 1
 
 
+def _without_classic(law: LawInfo, run: Run) -> bool:
+    """Whether only flows of L4S ran under a law that couples both classes: they wait in a queue of
+    their own, and its set-point is that of classic flows, which is the last class."""
+    known = registries.laws().get(law.kind or "")
+    if known is None or not known["coupled"] or not run.classes:
+        return False
+    return math.isnan(run.classes[-1].metrics["delay_mean_s"])
+
+
+def unmarked(point: PointInfo) -> Iterator[str]:
+    """Traffic whose sender answers marks in another way than drops, and gets no marks."""
+    for traffic in point.traffic:
+        sender = registries.senders().get(traffic.tcp or "")
+        if sender is None or sender["window_law"] == sender["window_law_on_drops"]:
+            continue
+        if traffic.ecn == "off":
+            yield (
+                f"{traffic.label}: its packets cannot be marked, and {traffic.tcp} then answers "
+                f'drops alone, as {sender["window_law_on_drops"]} does; ecn = true or ecn = "l4s" '
+                "in its [[traffic]] lets them be"
+            )
+        elif not any(link.ecn for link in point.links):
+            yield (
+                f"{traffic.label}: no link marks (bottleneck.ecn = false), and {traffic.tcp} then "
+                f"answers drops alone, as {sender['window_law_on_drops']} does"
+            )
+
+
 @dataclass(frozen=True)
 class SetPoint:
     """The mean queue of a law at a point, and what it is to be."""
@@ -136,7 +164,7 @@ def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint |
     target_pkts = law.target_pkts
     if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
-    if law.per_flow or any(_has_classes(run) for run in runs):
+    if law.per_flow or any(_has_classes(run) or _without_classic(law, run) for run in runs):
         return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))

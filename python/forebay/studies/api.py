@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
 from forebay.base import progress
-from forebay.base.metrics import METRICS
 from forebay.runs.execution import cores
 from forebay.runs.experiment import Source
 from forebay.store import choice
@@ -30,11 +29,7 @@ class ShownStudy(Study):
         """A map of a metric over two axes, or over one of them a curve with its interval."""
         from forebay.studies import pictures  # draws, which takes a while to load
 
-        for key in (x, y):
-            if key is not None and key not in self.axes:
-                raise ScenarioError(f'axis: found "{key}", allowed: {", ".join(self.axes)}')
-        if metric not in METRICS:
-            raise ScenarioError(f'metric: found "{metric}", allowed: {", ".join(METRICS)}')
+        self._check(metric, [axis for axis in (x, y) if axis is not None])
         if y is None:
             return pictures.response(self, metric, [x])
         return pictures.heat(self, metric, x, y)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from forebay.base import statistics
-from forebay.base.metrics import METRICS, TRAFFIC_METRICS
+from forebay._native import ScenarioError
+from forebay.base import statistics, words
+from forebay.base.metrics import METRICS, TRAFFIC_METRICS, with_interval
+from forebay.base.suggestions import hint
 from forebay.runs.table import RunTable
 from forebay.store.segments import again
 from forebay.studies import manifest
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from forebay.store.store import Store
     from forebay.studies.points import Points
 
+#: What a study tells of itself when it is printed.
+SHOWN = ("delay_p95_s", "goodput_bps", "drop_rate")
 #: An axis with more values is shown in so many parts.
 MOST_VALUES, PARTS = 24, 8
 
@@ -45,6 +49,34 @@ class Study:
     def listed(self) -> pl.DataFrame:
         """Point, law and digest of all that was to be run."""
         return manifest.list_runs(self.points, self.store, partial=self.partial)
+
+    def __str__(self) -> str:
+        """What it is, and the mean of each law over all of it."""
+        points, laws = len(self.points), self.points.laws
+        frame = self.frame()
+        runs = frame.select("point", "law", "seed").unique().height
+        lines = [
+            f"{self.points.title}: {points:,} points of {', '.join(self.axes) or 'no axis'}; "
+            f"{words.listed(laws)}; {runs:,} runs"
+        ]
+        shown = [METRICS[name] for name in SHOWN]
+        cells = RunTable(frame.filter(pl.col("link") == self.points.links[0])).cell_of(list(SHOWN))
+        for law in laws:
+            texts = [
+                f"{metric.title} "
+                + with_interval(metric.scale * cell.mean, metric.scale * cell.half_width)
+                + f" {metric.unit}"
+                for metric in shown
+                if (cell := cells.get((metric.name, law)))
+            ]
+            lines.append(f"  {law}: {', '.join(texts) or 'no runs'}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from forebay.pages import notebook
+
+        title, *laws = str(self).split("\n")
+        return notebook.html(title, [], [law.strip().split(": ", 1) for law in laws], None)
 
     @property
     def axes(self) -> list[str]:
@@ -133,6 +165,14 @@ class Study:
         numbered = dict(enumerate(labels))
         return pl.col("law").replace_strict(numbered, return_dtype=pl.Enum(labels))
 
+    def _check(self, metric: str, axes: Sequence[str]) -> None:
+        """Refuses a metric or an axis that there is not. Raises `ScenarioError`."""
+        for key, names, known in (("metric", [metric], METRICS), ("axis", axes, self.axes)):
+            for name in names:
+                if name not in known:
+                    allowed = f"{', '.join(known)}{hint(name, known)}"
+                    raise ScenarioError(f'{key}: found "{name}", allowed: {allowed}')
+
     def table(self, metric: str, *, binned: bool) -> RunTable:
         """A metric of the bottleneck in every run, with the axes.
 
@@ -147,6 +187,7 @@ class Study:
     def by_seed(self, metric: str, *axes: str, binned: bool = True) -> pl.DataFrame:
         """A metric of the bottleneck for each seed, averaged over the axes that are not named: law,
         those axes, seed and the metric. Points at which it does not apply are left out."""
+        self._check(metric, axes)
         return self.table(metric, binned=binned).values(metric, *axes)
 
     @again
@@ -156,11 +197,13 @@ class Study:
         Over the other axes it is averaged for each seed, and the interval is Student's t over
         these averages; NaN for one seed. binned: as `table` has it.
         """
+        self._check(metric, axes)
         return self.table(metric, binned=binned).cells(metric, *axes)
 
     @again
     def best(self, metric: str, *axes: str, more: bool) -> pl.DataFrame:
         """The law with the best mean at each place of the axes, binned: see `RunTable.best`."""
+        self._check(metric, axes)
         return self.table(metric, binned=True).best(metric, *axes, more=more)
 
     @property
