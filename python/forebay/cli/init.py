@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,7 @@ def init(
     law: A law of `forebay laws`; pi, codel and droptail if none is named.
     force: Replace a file that is there.
     """
+    from forebay.base import output_folder
     from forebay.guide import starter
     from forebay.runs import experiment
 
@@ -41,15 +43,33 @@ def init(
     name = "my-link.toml" if printed else file.name
     text = starter.scenario(name, rate, rtt, flows, buffer, law)
     # What is written runs: whatever is wrong with an option is said before.
-    experiment.read(text)
+    try:
+        experiment.read(text)
+    except ScenarioError as error:
+        raise ScenarioError(_of_option(str(error))) from None
     if printed:
         print(text, end="")
         return
-    if file.is_dir():
-        raise ScenarioError(f"{file}: found a folder, allowed: the name of a file")
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError:
-        raise ScenarioError(f"{file}: it exists; --force replaces it") from None
+    if file.exists() and not file.is_dir() and not force:
+        raise ScenarioError(f"{file}: it exists; --force replaces it")
+    output_folder.check_file(file, "FILE")
+    file.write_text(text, encoding="utf-8")
     print(f"Wrote {file}. Run it:  forebay run {file}")
+
+
+#: The option that writes a key of the scenario.
+OPTIONS = {
+    "bottleneck.rate": "--rate",
+    "bottleneck.buffer": "--buffer",
+    "traffic.0.rtt": "--rtt",
+    "traffic.0.flows": "--flows",
+}
+
+
+def _of_option(error: str) -> str:
+    """An error of the scenario, which nobody has seen yet, as one of the option that is wrong."""
+    place = re.match(r"scenario:\d+: ([\w.]+): ", error)
+    if place is None:
+        return error
+    law = re.fullmatch(r"law\.\d+\.kind", place[1])
+    return f"{'--law' if law else OPTIONS.get(place[1], place[1])}: {error[place.end() :]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +13,7 @@ from forebay.base import registries
 from forebay.base.suggestions import hint
 from forebay.cli import completion
 from forebay.cli.declaration import with_options
-from forebay.cli.options import console
+from forebay.cli.options import console, print_table
 
 if TYPE_CHECKING:
     from forebay._native import RegistryEntry
@@ -24,28 +24,41 @@ QueueNames = Annotated[list[str] | None, typer.Argument(autocompletion=completio
 
 @with_options
 def laws(name: LawNames = None, /, *, as_json: bool = False) -> None:
-    """List the laws with their parameters, defaults and ranges.
+    """List the laws, a line each; those that are named with parameters, defaults and ranges.
 
-    name [NAME]...: Only these laws; all of them if none is named.
+    name [NAME]...: These laws, whole; all of them with --json if none is named.
     as_json: Print JSON instead of tables.
     """
-    _list(registries.laws(), name, as_json, "forebay run FILE --law pi --set law.pi.target=150p")
+    _list(registries.laws(), name, as_json, _law_example)
 
 
 @with_options
 def queues(name: QueueNames = None, /, *, as_json: bool = False) -> None:
-    """List the queue disciplines, which hold laws, with their parameters.
+    """List the queue disciplines, which hold laws, a line each; those that are named with their
+    parameters.
 
-    name [NAME]...: Only these queues; all of them if none is named.
+    name [NAME]...: These queues, whole; all of them with --json if none is named.
     as_json: Print JSON instead of tables.
     """
-    _list(
-        registries.queues(), name, as_json, "forebay run FILE --law pi --set law.pi.queue=priority"
-    )
+    _list(registries.queues(), name, as_json, _queue_example)
+
+
+def _law_example(law: RegistryEntry) -> str:
+    """A command that runs a law, with a parameter of its own at its default."""
+    first = next((it for it in law["params"] if it["default"] is not None), None)
+    own = f" --set law.{law['name']}.{first['name']}={first['default_text']}" if first else ""
+    return f"forebay run FILE --law {law['name']}{own}"
+
+
+def _queue_example(queue: RegistryEntry) -> str:
+    return f"forebay run FILE --law pi --set law.pi.queue={queue['name']}"
 
 
 def _list(
-    known: Mapping[str, RegistryEntry], names: Sequence[str] | None, as_json: bool, example: str
+    known: Mapping[str, RegistryEntry],
+    names: Sequence[str] | None,
+    as_json: bool,
+    example: Callable[[RegistryEntry], str],
 ) -> None:
     for name in names or ():
         if name not in known:
@@ -60,6 +73,14 @@ def _list(
             for entry in map(dict[str, Any], entries)
         ]
         print(json.dumps(plain, indent=1))
+        return
+    if not names:
+        from forebay.base.terminal_table import Column
+
+        columns = [Column("name", left=True), Column("what it is", sentence=True)]
+        screen = print_table(columns, [[it["name"], it["title"]] for it in entries])
+        group = "laws" if example is _law_example else "queues"
+        screen.print(f"forebay {group} NAME shows one whole", style="dim")
         return
     from forebay.pages import terminal
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forebay.links import Outcome
 
 #: Where help shows each group of options.
-PANELS = {"link": "Link", "up": "Client to server, where it differs", "run": None}
+PANELS = {"link": None, "up": "Client to server, where it differs", "run": "Run"}
 AQM = "aqm"
 KINDS = {"flag": bool, "integer": int, "text": str, "table": list[str]}
 
@@ -56,7 +56,11 @@ def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
     """`command` with the options of a link in place of its `**options`."""
     called = with_options(command)
     first, *others = inspect.signature(called).parameters.values()
-    options = [_parameter(option) for option in _native.link_options()]
+    # The link and its law come first.
+    declared = sorted(_native.link_options(), key=lambda option: option["group"] == "run")
+    options = [_parameter(option) for option in declared]
+    for parameter in others:
+        get_args(parameter.annotation)[1].rich_help_panel = PANELS["run"]
     called.__signature__ = inspect.Signature([first, *options, *others])  # type: ignore[attr-defined]
     return called
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
@@ -15,6 +18,8 @@ from forebay.base.suggestions import hint
 if TYPE_CHECKING:
     from forebay._native import KeyInfo, RegistryEntry
 
+#: Letters that a part of a name must have.
+SHORTEST = 2
 #: Stands for a default where there is none.
 REQUIRED = "required"
 
@@ -53,7 +58,9 @@ def find(text: str) -> list[Entry]:
     plain = _plain(wanted)
     tests: list[Callable[[str], bool]] = [
         lambda path: path.endswith((f".{plain}", f".--{plain}")) or path == plain,
-        lambda path: plain in path,
+        # A word of the name; then any part of it. What is short is in most of them.
+        lambda path: len(plain) >= SHORTEST and plain in re.split(r"[.\-]+", path),
+        lambda path: len(plain) >= SHORTEST and plain in path,
     ]
     for test in tests:
         # A full path is one thing alone; a single word may be the name of several.
@@ -83,7 +90,16 @@ def settable() -> list[str]:
 @cache
 def entries() -> tuple[Entry, ...]:
     """Everything that has a name, scenario keys first."""
-    return (*_keys(), *_registries(), *_senders(), *_options(), *_metrics())
+    return (*_keys(), *_registries(), *_senders(), *_options(), *_metrics(), *_terms())
+
+
+def _terms() -> Iterator[Entry]:
+    """Letters and words of what commands print."""
+    terms = tomllib.loads(
+        resources.files("forebay.guide").joinpath("terms.toml").read_text("utf-8")
+    )
+    for name, term in terms.items():
+        yield Entry(f"term.{name}", "in what commands print", term["meaning"], (), "", term["page"])
 
 
 def _facts(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
@@ -147,12 +163,24 @@ def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
 def _registries() -> Iterator[Entry]:
     """Laws and queues, and their parameters."""
     for name, law in registries.laws().items():
-        facts = [("set-point", law["set_point"] or "")]
+        settings = [f"{it['name']}={it['default_text']}" for it in law["params"]]
+        facts = [
+            ("set-point", law["set_point"] or ""),
+            ("defaults", ", ".join(settings)),
+            ("model", "linear; forebay design, map" if law["modelled"] else ""),
+            ("near it", ", ".join(neighbours(name))),
+        ]
         example = f"forebay run FILE --law {name}"
         yield from _registered("law", law, "a law", "docs/laws.md", example, facts)
     for name, queue in registries.queues().items():
         example = f"forebay run FILE --law pi --set law.pi.queue={name}"
         yield from _registered("queue", queue, "a queue discipline", "docs/queues.md", example)
+
+
+def neighbours(name: str) -> list[str]:
+    """Laws that are of the same parts as this one by their names, such as fq-codel of codel."""
+    words = set(name.split("-"))
+    return [law for law in registries.laws() if law != name and words & set(law.split("-"))]
 
 
 def _registered(
@@ -165,7 +193,7 @@ def _registered(
 ) -> Iterator[Entry]:
     """An entry of a registry, and each of its parameters."""
     name, params = entry["name"], ", ".join(param["name"] for param in entry["params"])
-    known = _facts(("source", entry["source"]), *facts, ("parameters", params))
+    known = _facts(("source", entry["source"]), *(facts or [("parameters", params)]))
     yield Entry(f"{owner}.{name}", what, entry["title"] + ".", known, example, page)
     for param in entry["params"]:
         path = f"{owner}.{name}.{param['name']}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 MOST_POINTS = 4
 
 
-def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -> None:
+def registry(
+    console: Console, entries: Sequence[RegistryEntry], example: Callable[[RegistryEntry], str]
+) -> None:
     """One table per entry, with meaning and range of each parameter; then a command to try."""
     for law in entries:
         heading = Text.assemble((law["name"], "bold cyan"), "  ", (law["title"], "bold"))
@@ -37,7 +39,7 @@ def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -
             )
         else:
             console.print("no parameters\n")
-    console.print(Text.assemble("Try one:  ", (example, "bold")), soft_wrap=True)
+    console.print(Text.assemble("Try it:  ", (example(entries[0]), "bold")), soft_wrap=True)
 
 
 PARAMETERS = [

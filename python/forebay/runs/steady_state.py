@@ -122,6 +122,25 @@ def _waits_elsewhere(run: Run) -> bool:
     return len(used) > 1 or used == [L4S]
 
 
+def unmarked(point: PointInfo) -> Iterator[str]:
+    """Traffic whose sender answers marks in another way than drops, and gets no marks."""
+    for traffic in point.traffic:
+        sender = registries.senders().get(traffic.tcp or "")
+        if sender is None or sender["window_law"] == sender["window_law_on_drops"]:
+            continue
+        if traffic.ecn == "off":
+            yield (
+                f"{traffic.label}: its packets cannot be marked, and {traffic.tcp} then answers "
+                f'drops alone, as {sender["window_law_on_drops"]} does; ecn = true or ecn = "l4s" '
+                "in its [[traffic]] lets them be"
+            )
+        elif not any(link.ecn for link in point.links):
+            yield (
+                f"{traffic.label}: no link marks (bottleneck.ecn = false), and {traffic.tcp} then "
+                f"answers drops alone, as {sender['window_law_on_drops']} does"
+            )
+
+
 @dataclass(frozen=True)
 class SetPoint:
     """The mean queue of a law at a point, and what it is to be."""
