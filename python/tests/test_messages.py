@@ -125,26 +125,3 @@ def test_laws_are_a_line_each_and_whole_where_they_are_named(cli: Cli) -> None:
         "Try it:  forebay run FILE --law pie --set law.pie.target=15ms" in cli("laws", "pie").stdout
     )
     assert "--law droptail\n" in cli("laws", "droptail").stdout
-
-
-def test_a_study_says_what_it_holds(tmp_path: Path) -> None:
-    text = (
-        LINK
-        + FLOWS.format(tcp="reno")
-        + '[[law]]\nkind = "pi"\n[sweep]\n"traffic.0.flows" = [2, 4]\n'
-    )
-    study = forebay.study(text, seeds=2, store=tmp_path / "store")
-    first, law = str(study).splitlines()
-    assert "2 points of traffic.0.flows; pi; 4 runs" in first
-    assert "Delay, 95th pct." in law
-    assert "<table>" in study._repr_html_()
-    for call, said in (
-        (lambda: study.cells("delay_p95"), 'metric: found "delay_p95", allowed: .*did you mean'),
-        (
-            lambda: study.best("delay_p95_s", "flows", more=False),
-            'axis: found "flows", allowed: traffic',
-        ),
-        (lambda: study.plot("delay", "traffic.0.flows"), 'metric: found "delay", allowed: '),
-    ):
-        with pytest.raises(forebay.ScenarioError, match=said):
-            call()
