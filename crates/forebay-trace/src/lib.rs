@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod applications;
+mod bottleneck;
 mod classes;
 mod digest;
 mod goodput;
@@ -12,6 +13,7 @@ mod metrics;
 mod recorder;
 
 pub use applications::{Call, Viewer};
+pub use bottleneck::Bottleneck;
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
