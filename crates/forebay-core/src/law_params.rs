@@ -2,7 +2,7 @@
 
 use crate::law::{Law, Site};
 use crate::linear::{LoopFilter, OperatingPoint};
-use crate::param::{ParamError, ParamSpec, Params, Value};
+use crate::param::{ParamError, ParamSpec, ParamType, Params, Value};
 use crate::search::{Conditions, Search};
 use crate::units::{SetPoint, Span};
 
@@ -25,6 +25,11 @@ pub trait LawParams: Params + 'static {
 
     /// The key of the set-point, among the parameters of a law that has one.
     const SET_POINT: &'static str = "target";
+
+    /// Where the law holds the queue: that parameter, unless others make it say nothing.
+    fn set_point(&self) -> Option<SetPoint> {
+        SetPoint::from_value(&self.get(Self::SET_POINT)?).ok()
+    }
 
     /// Whether this is the queue without any law, beside which others are judged.
     const BASELINE: bool = false;

@@ -195,7 +195,7 @@ impl<T: Topology> Engine<T> {
 
     /// What has been recorded at the bottleneck so far.
     pub fn bottleneck(&self) -> &Recorder {
-        &self.links.ports()[0].record.recorder
+        &self.links.ports()[0].bottleneck.record.recorder
     }
 
     /// What all flows have got so far.
@@ -266,7 +266,7 @@ impl<T: Topology> Engine<T> {
                     traffic: count(traffic),
                     delivered_bytes: delivered[flow],
                 };
-                let recorder = port.record.recorder;
+                let recorder = port.bottleneck.record.recorder;
                 let crossed_by = || {
                     let classes = (0..).zip(&network.classes);
                     classes.filter(|(_, class)| class.links.contains(&link))
@@ -318,7 +318,9 @@ impl<T: Topology> Engine<T> {
             links.advance(hosts, now, now);
             for port in links.ports_mut() {
                 if tick_of(port) == now {
-                    port.discipline.handle_timeout(Time::from_nanos(now));
+                    port.bottleneck
+                        .discipline
+                        .handle_timeout(Time::from_nanos(now));
                 }
             }
             self.hosts.agenda.tick = self.next_tick();
@@ -345,7 +347,7 @@ impl<T: Topology> Engine<T> {
         let mut in_flight_pkts = (scenario.windows).then(|| hosts.mean_in_flight_pkts(scenario));
         for port in links.ports_mut() {
             port.sample(now, in_flight_pkts.take());
-            for blocks in port.record.lost_blocks.drain(..) {
+            for blocks in port.bottleneck.record.sink.0.drain(..) {
                 hosts.blocks.take(blocks);
             }
         }
@@ -473,7 +475,7 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
     let port = |(link, queue): (&Link, Queue<Packet>)| {
         let mut port = Port::new(queue, settings, link.capacity(), link.delay.as_nanos());
         if told_apart {
-            port.record.recorder.tell_traffic_apart(count(traffic));
+            port.bottleneck.record.recorder.tell_traffic_apart(count(traffic));
         }
         port
     };
@@ -482,7 +484,7 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
 
 /// When a port's law wants to be called.
 fn tick_of(port: &Port) -> u64 {
-    let due = port.discipline.poll_timeout();
+    let due = port.bottleneck.discipline.poll_timeout();
     due.map_or(NEVER, Time::as_nanos)
 }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod applications;
+mod bottleneck;
 mod classes;
 mod digest;
 mod goodput;
@@ -13,6 +14,7 @@ mod recorder;
 mod traffic;
 
 pub use applications::{Call, Viewer};
+pub use bottleneck::Bottleneck;
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;

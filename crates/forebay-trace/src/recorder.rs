@@ -89,11 +89,11 @@ impl Recorder {
     /// Where a packet of this traffic is counted; nowhere outside of the window, and where traffic
     /// is not told apart.
     #[inline]
-    pub fn traffic(&mut self, now: Time, number: u8) -> Option<&mut TrafficTrace> {
+    pub fn traffic(&mut self, now: Time, number: Option<u8>) -> Option<&mut TrafficTrace> {
         if self.traffic.is_empty() || !self.in_window(now) {
             return None;
         }
-        self.traffic.get_mut(usize::from(number))
+        self.traffic.get_mut(usize::from(number?))
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use forebay_trace::Transfer;
 
 use super::hosts::{Alarm, Hosts};
 use crate::network::{Begun, Tcp};
-use crate::packet::{traffic_number, Flags, Packet, NO_BLOCKS};
+use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::NEVER;
 use crate::traffic::Action;
 
@@ -155,14 +155,13 @@ impl Hosts {
                 Packet {
                     flow: first + coming.flow,
                     seq,
-                    blocks: NO_BLOCKS,
+                    blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
                     bytes: coming.bytes,
                     connection: 0,
                     traffic_class: coming.class,
                     flags,
                     station,
                     traffic: traffic_number(class),
-                    host: 0,
                 },
             );
         });
@@ -181,7 +180,7 @@ impl Hosts {
                 Some(calls) => calls.sent(flow - class.first, now),
                 None => 0,
             },
-            blocks: NO_BLOCKS,
+            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
             bytes: class.packet_bytes,
             connection: 0,
             traffic_class: TrafficClass::new(
@@ -191,7 +190,6 @@ impl Hosts {
             flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
             traffic: traffic_number(at.class),
-            host: class.host,
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

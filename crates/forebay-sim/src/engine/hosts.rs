@@ -10,7 +10,9 @@ use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
-use crate::packet::{traffic_number, Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
+use crate::packet::{
+    traffic_number, BlocksAndHost, Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC,
+};
 use crate::port::Sent;
 use crate::prefetch::prefetch;
 use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
@@ -201,7 +203,7 @@ impl Hosts {
             prefetch(self.network.pair_of(coming));
             self.network.prefetch_sender(coming.flow);
         }
-        if ack.blocks != NO_BLOCKS {
+        if ack.blocks_and_host.blocks() != NO_BLOCKS {
             return self.take_ack_with_options(now, ack);
         }
         self.step(now, ack.flow, |senders, index, step| {
@@ -218,7 +220,7 @@ impl Hosts {
     /// An ACK with SACK blocks or a count of marks.
     #[inline(never)]
     fn take_ack_with_options(&mut self, now: u64, ack: &Packet) {
-        let options = self.blocks.take(ack.blocks);
+        let options = self.blocks.take(ack.blocks_and_host.blocks());
         self.step(now, ack.flow, |senders, index, step| {
             let header = Ack {
                 next: ack.seq,
@@ -291,7 +293,7 @@ impl Hosts {
             let packet = Packet {
                 flow,
                 seq: segment.seq,
-                blocks: NO_BLOCKS,
+                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
                 bytes: if syn {
                     HEADER_BYTES
                 } else {
@@ -305,7 +307,6 @@ impl Hosts {
                 flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
                 traffic: traffic_number(route.class),
-                host: class.host,
             };
             resent += u64::from(segment.again);
             // One whose link falls free just now has waited too, as in ns-2.
@@ -385,14 +386,13 @@ fn send_ack(
         ack: Packet {
             flow,
             seq: receiver.next(),
-            blocks,
+            blocks_and_host: BlocksAndHost::new(blocks, class.host),
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
             traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
             traffic: NO_TRAFFIC,
-            host: class.host,
         },
     }
 }

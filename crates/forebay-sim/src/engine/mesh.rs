@@ -151,7 +151,7 @@ impl Mesh {
                 let link = usize::from(link);
                 if self.ports[link].arrive(now, packet) {
                     self.send_at_once(hosts, now, link);
-                } else if self.ports[link].transmitter.is_free() {
+                } else if self.ports[link].bottleneck.transmitter.is_free() {
                     self.find_next_link();
                 }
             }
