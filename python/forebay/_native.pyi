@@ -188,6 +188,8 @@ class GainsRequest:
         rtt_s: tuple[float, float],
         room_pkts: float,
         flows: tuple[float, float] | None,
+        short_flows: float,
+        other_bps: float,
         tcp: str,
     ) -> None: ...
     #: number of its `[[law]]`; those that only `--law` names come last
@@ -198,7 +200,7 @@ class GainsRequest:
     given: list[tuple[str, Parameter]]
     #: whether it closes one loop for each flow, and not one for all
     per_flow: bool
-    #: of the bottleneck, the greatest over every point and every change
+    #: of the bottleneck, the greatest over every change
     rate_bps: int
     packet_bytes: int
     #: least and most propagation both ways
@@ -207,6 +209,10 @@ class GainsRequest:
     room_pkts: float
     #: fewest and most long-lived flows; None without any
     flows: tuple[float, float] | None
+    #: short flows that send beside them at a time, at the least
+    short_flows: float
+    #: rate beside them of what does not listen, or ends before it could, at the least
+    other_bps: float
     #: their sender, as `--tcp` of designs names it
     tcp: str
 
@@ -214,7 +220,12 @@ class Designed:
     """Numbers that were designed for a law of a plan."""
 
     def __init__(
-        self, law: int, label: str, params: Sequence[tuple[str, Parameter]], line: str
+        self,
+        law: int,
+        label: str,
+        params: Sequence[tuple[str, Parameter]],
+        line: str,
+        points: Sequence[int],
     ) -> None: ...
     #: as `GainsRequest` has it
     law: int
@@ -222,6 +233,8 @@ class Designed:
     params: list[tuple[str, Parameter]]
     #: what it was designed for, in a sentence
     line: str
+    #: numbers of the points that have it
+    points: list[int]
 
 class LawInfo:
     """A law at one point; `params` with their values, in the order of the law's table."""
@@ -411,7 +424,7 @@ class Plan:
     laws: list[str]
     seeds: list[int]
     points: tuple[PointInfo, ...]
-    #: one for each law that asked for numbers
+    #: one for each law that asked for numbers, and each link and load that it has them for
     designed: tuple[Designed, ...]
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for
@@ -458,6 +471,7 @@ class Observed:
         flow_traffic: NDArray[np.uint32] | None,
         flow_goodput_bps: NDArray[np.float64] | None,
         classes: list[ClassObserved],
+        traffic: list[TrafficObserved],
         transfer_traffic: NDArray[np.uint32] | None,
         transfer_packets: NDArray[np.uint32] | None,
         transfer_s: NDArray[np.float64] | None,
@@ -472,6 +486,8 @@ class Observed:
     flow_goodput_bps: NDArray[np.float64]
     #: empty where the queue tells no classes apart
     classes: list[ClassObserved]
+    #: who gets what of the traffic that crosses the link; empty where it is one alone
+    traffic: list[TrafficObserved]
     #: transfers that were done, in order of time for each traffic: index into the point's traffic,
     #: packets, and time from the SYN to the last ACK
     transfer_traffic: NDArray[np.uint32]
@@ -495,6 +511,15 @@ class ClassObserved:
     metrics: dict[str, float]
     delay_s: NDArray[np.float64]
     delay_packets: NDArray[np.uint64]
+
+class TrafficObserved:
+    """What one traffic got of a link, and what its packets met there; `metrics` by the names of
+    `traffic_metrics`."""
+
+    def __init__(self, traffic: int, metrics: dict[str, float]) -> None: ...
+    #: index into the point's traffic
+    traffic: int
+    metrics: dict[str, float]
 
 class GoodputSeries:
     """Goodput over time of the flows of one traffic, in bit/s."""
@@ -522,7 +547,14 @@ class Run(Observed):
     `point` and `law` are indices into the plan.
     """
 
-    def __init__(self, point: int, law: int, seed: int, observed: Observed) -> None: ...
+    def __init__(
+        self,
+        point: int,
+        law: int,
+        seed: int,
+        observed: Observed,
+        others: Sequence[Observed] = ...,
+    ) -> None: ...
     point: int
     law: int
     seed: int
@@ -832,6 +864,9 @@ def metrics() -> list[MeasureEntry]:
 
 def measures() -> list[MeasureEntry]:
     """What claims can ask for: metrics first."""
+
+def traffic_metrics() -> list[MeasureEntry]:
+    """Those of every traffic of a link that several cross."""
 
 def class_metrics() -> list[MeasureEntry]:
     """Metrics of every class of a queue, in the order of tables."""

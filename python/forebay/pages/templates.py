@@ -33,10 +33,12 @@ def template(name: str) -> Template:
         "web": web.text,
         "version": __version__,
         "level": f"{100 * LEVEL:.0f} %",
+        "words": words,
         "quantity": words.quantity,
     }
     environment.filters |= {
         "marked": marked,
+        "time_in_words": words.time,
         "digits": lambda number, count: f"{number:.{count}g}",
         "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
         "or_unlimited": lambda number, unit: (

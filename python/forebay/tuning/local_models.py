@@ -14,6 +14,9 @@ from forebay.tuning.ranges import Condition, Ranges
 
 Params = Sequence[tuple[str, str]]
 
+#: Largest |1/(1 + L)| allowed at any corner: at least 6 dB and 29° (Åström and Hägglund 2006).
+SENSITIVITY = 2.0
+
 
 @dataclass(frozen=True)
 class LocalModel:
@@ -120,3 +123,16 @@ def _local_model(
         load_pkts,
         loop,
     )
+
+
+def keeps(local: Sequence[LocalModel | None]) -> bool:
+    """Whether every place has an equilibrium, is stable, and keeps its sensitivity peak."""
+    if not local or any(one is None for one in local):
+        return False
+    return all(one.stable and one.sensitivity <= SENSITIVITY for one in counted(local))
+
+
+def counted(local: Sequence[LocalModel | None]) -> list[LocalModel]:
+    """Where margins count: loads within the range, or the nearest to them if there are none."""
+    there = [one for one in local if one is not None]
+    return [one for one in there if one.held] or there

@@ -241,6 +241,10 @@ struct PdTuner {
 }
 
 impl Tuner<Red> for PdTuner {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn interval(&self) -> Option<Span> {
         Some(self.interval)
     }
