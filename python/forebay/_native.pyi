@@ -733,9 +733,6 @@ class FlowModel:
     def ack_clocked() -> FlowModel:
         """Reno with ACKs as its clock and windows in sawteeth."""
     @staticmethod
-    def coupled(l4s_flows: float, coupling: float, apart: bool) -> FlowModel:
-        """Reno beside this many flows of L4S. `apart`: these have a queue of their own."""
-    @staticmethod
     def mixed(
         window_laws: Sequence[str],
         shares: Sequence[float],

@@ -257,7 +257,7 @@ def test_all_classes_fill_the_link(law: str) -> None:
     one = mix(law, **MIX | {"flows": "30,20,10"})
     cell = one.equilibrium(60, one.link.rtt_s)
     assert cell is not None
-    rests = one.mixed_senders(cell)
+    rests = one.rests(cell)
     capacity = 50e6 / 12000
     used = sum(each.flows * each.rate_pkts_per_s for each in rests.classes)
     assert used == pytest.approx(capacity, rel=1e-9)
@@ -369,24 +369,25 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
 
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])
-def test_reno_beside_l4s_is_the_coupled_plant(law: str) -> None:
-    """Two derivations: the plant of classic and L4S flows, and that of any classes."""
+def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
+    """Section 10 of docs/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
+    after p', and d after both."""
     there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
-    params = [("target", "15ms")]
-    one, other = plant_on(there, law, params), MixedPlant.on_link(there, law, params)
-    coupled, mixed = one.loop_at(12, 0.03), other.loop_at(12, 0.03)
-    assert coupled is not None
-    assert mixed is not None
-    omega = np.geomspace(0.05, mixed.highest_rad_s, 60)
-    assert np.allclose(mixed.response(omega), coupled.response(omega), rtol=1e-7)
-    assert mixed.point.flows == pytest.approx(coupled.point.flows, rel=1e-9)
-    classes = other.mixed_senders(other.equilibrium(12, 0.03) or pytest.fail("no rest")).classes
-    rests = one.coupled_classes(one.equilibrium(12, 0.03) or pytest.fail("no rest"))
-    assert rests is not None
-    for each, rest in zip(classes, (rests.classic, rests.l4s), strict=True):
-        assert each.flows == pytest.approx(rest.flows)
-        assert each.window_pkts == pytest.approx(rest.window_pkts, rel=1e-9)
-        assert each.rate_pkts_per_s == pytest.approx(rest.rate_pkts_per_s, rel=1e-9)
+    plant = plant_on(there, law, [("target", "15ms")])
+    found = plant.loop_at(12, 0.03)
+    assert found is not None
+    capacity, k, g, apart = 50e6 / 12e3, 2.0, 1 / 16, law == "dualpi2"
+    r_c, r_l = 0.045, 0.03 if apart else 0.045
+    root = (math.sqrt(2) * 12 / r_c + 2 * 5 / (k * r_l)) / capacity
+    assert found.point.probability == pytest.approx(root**2, rel=1e-9)
+    w_c, w_l = math.sqrt(2) / root, 2 / (k * root)
+    left = capacity - (5 * w_l / r_l if apart else 0.0)
+    s = 1j * np.geomspace(0.05, 60, 50)
+    classic = w_c**2 * root / r_c / (s + 2 / (w_c * r_c)) * 12 / r_c * np.exp(-s * (r_c + 0.015))
+    scalable = k * w_l / (2 * r_l) * (g / r_l) / (s + g / r_l) / (s + 1 / (w_l * r_l)) * 5 / r_l
+    scalable = scalable * np.exp(-s * (r_l + (0.0 if apart else 0.015)))
+    wanted = (classic + scalable) / (s + 1 / r_c) * capacity / left / (2 * root)
+    assert np.allclose(frequency_response.plant(found.terms, s), wanted, rtol=1e-7)
 
 
 @pytest.mark.parametrize("law", ["dualpi2", "pi2"])

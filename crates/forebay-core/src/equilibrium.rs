@@ -103,37 +103,6 @@ impl Flows for AckClockedFlows {
     }
 }
 
-/// Flows of Reno beside flows of L4S that are marked with k·√p (RFC 9332 section 2.1). An L4S flow
-/// counts as (√2/k)·R_C/R_L flows of Reno.
-#[derive(Clone, Copy, Debug)]
-pub struct CoupledFlows {
-    pub classic: RenoFlows,
-    pub l4s_flows: f64,
-    /// k.
-    pub coupling: f64,
-    /// Whether L4S packets have a queue of their own, next to empty.
-    pub apart: bool,
-}
-
-impl Flows for CoupledFlows {
-    fn operating_point(&self, queue_pkts: f64) -> OperatingPoint {
-        let RenoFlows {
-            flows,
-            propagation_s,
-            capacity_pkts_per_s,
-        } = self.classic;
-        let rtt_s = propagation_s + queue_pkts / capacity_pkts_per_s;
-        let rtt_l4s_s = if self.apart { propagation_s } else { rtt_s };
-        let weight = 2.0_f64.sqrt() / self.coupling * rtt_s / rtt_l4s_s;
-        OperatingPoint::of_flows(flows + self.l4s_flows * weight, rtt_s, capacity_pkts_per_s)
-    }
-
-    fn largest_probability(&self, point: &OperatingPoint) -> f64 {
-        let p = point.probability();
-        p.max(self.coupling * p.sqrt())
-    }
-}
-
 /// A class of flows in a mix.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowClass {

@@ -1,7 +1,7 @@
 //! Windows of TCP, and where mixes of them settle under a law, as Python values.
 
 use forebay_core::equilibrium::{
-    self, AckClockedFlows, CoupledFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
+    self, AckClockedFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
 };
 use forebay_core::linear;
 use forebay_core::window_law::{self, WindowLaw};
@@ -118,11 +118,6 @@ fn cubic_share(probability: f64, rtt_s: f64) -> f64 {
 enum Kind {
     Reno,
     AckClocked,
-    Coupled {
-        l4s_flows: f64,
-        coupling: f64,
-        apart: bool,
-    },
     Mixed(Vec<FlowClass>),
 }
 
@@ -140,16 +135,6 @@ impl FlowModel {
         match &self.0 {
             Kind::Reno => Box::new(reno),
             Kind::AckClocked => Box::new(AckClockedFlows { reno }),
-            Kind::Coupled {
-                l4s_flows,
-                coupling,
-                apart,
-            } => Box::new(CoupledFlows {
-                classic: reno,
-                l4s_flows: *l4s_flows,
-                coupling: *coupling,
-                apart: *apart,
-            }),
             Kind::Mixed(classes) => Box::new(MixedFlows::new(
                 classes.clone(),
                 flows,
@@ -181,16 +166,6 @@ impl FlowModel {
     #[staticmethod]
     fn ack_clocked() -> Self {
         FlowModel(Kind::AckClocked)
-    }
-
-    /// Reno beside this many flows of L4S. `apart`: these have a queue of their own.
-    #[staticmethod]
-    fn coupled(l4s_flows: f64, coupling: f64, apart: bool) -> Self {
-        FlowModel(Kind::Coupled {
-            l4s_flows,
-            coupling,
-            apart,
-        })
     }
 
     /// Classes with window laws and round trips of their own: `shares` are of the flows,

@@ -23,20 +23,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import forebay._native as _native
 from forebay._native import FlowModel, ScenarioError
 from forebay.scenarios.builder import Group
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Complexes, Terms
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.classes_at_rest import ClassEquilibrium, MixedEquilibrium
-from forebay.theory.plant.coupled_classes import check_coupled
 from forebay.theory.plant.loaded_link import LoadedLink
 from forebay.theory.plant.plant import Equilibrium, Floats, Plant
 from forebay.theory.plant.senders import SENDERS, Sender
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from forebay._native import LawModel, LinearModel
 
+#: The queue in which all packets wait in one line.
+ONE_LINE = "fifo"
 #: Share of the largest mode below which one is rounding.
 NOTHING = 1e-13
 #: Eigenvectors nearer to each other than this are moved apart by a relative `MOVED`.
@@ -66,7 +70,7 @@ class MixedLoop(Loop):
         classes = self.plant.classes
         if self.to_queue.beside is None or any(each.coupling is not None for each in classes):
             return super().signal_paths
-        rests = self.plant.mixed_senders(self.equilibrium).classes
+        rests = self.plant.rests(self.equilibrium).classes
         rates: dict[float, float] = {}
         for rest, each in zip(rests, classes, strict=True):
             rates[each.ratio] = rates.get(each.ratio, 0.0) + rest.flows * rest.rate_pkts_per_s
@@ -78,13 +82,13 @@ class MixedLoop(Loop):
     @property
     def window_pkts(self) -> float:
         """Of the first class: the point is that of as many flows of Reno as need the same p."""
-        return self.plant.mixed_senders(self.equilibrium).classes[0].window_pkts
+        return self.plant.rests(self.equilibrium).classes[0].window_pkts
 
     def probability_step(self) -> float:
         """The change of p that a tenth more flows need at this queue."""
         point, plant = self.point, self.plant
         age_s = self.model["queue_pkts"] / point.capacity_pkts_per_s
-        rests = plant.mixed_senders(self.equilibrium).classes
+        rests = plant.rests(self.equilibrium).classes
         flows = sum(
             rest.flows - each.fixed_flows for rest, each in zip(rests, plant.classes, strict=True)
         )
@@ -130,8 +134,8 @@ class MixedPlant(Plant):
     link: LoadedLink
     classes: tuple[FlowClass, ...]
 
-    @staticmethod
-    def on_link(link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> MixedPlant:
+    @classmethod
+    def on_link(cls, link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> Self:
         """Raises `ScenarioError` for a parameter that is wrong, and for flows of Prague under a
         law that tells them apart."""
         model = link.model(law, params)
@@ -151,7 +155,7 @@ class MixedPlant(Plant):
             coupling, apart = check_coupled(link, law, model)
             l4s = FlowClass(SENDERS["dctcp"], 0.0, 1.0, link.l4s_flows, coupling, not apart)
             classes.append(l4s)
-        return MixedPlant(model, link, tuple(classes))
+        return cls(model, link, tuple(classes))
 
     # --- rest ---------------------------------------------------------------------------------
 
@@ -197,7 +201,11 @@ class MixedPlant(Plant):
         counts = [each.share * flows + each.fixed_flows for each in self.classes]
         return list(zip(counts, windows, rtts_s, strict=True))
 
-    def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium:
+    def mixed_senders(self, equilibrium: Equilibrium) -> MixedEquilibrium | None:
+        return self.rests(equilibrium)
+
+    def rests(self, equilibrium: Equilibrium) -> MixedEquilibrium:
+        """All classes at rest."""
         point, model = equilibrium
         age_s = model["queue_pkts"] / point.capacity_pkts_per_s
         classes = []
@@ -316,6 +324,28 @@ class MixedPlant(Plant):
 
     def loop(self, equilibrium: Equilibrium) -> MixedLoop:
         return MixedLoop(self, equilibrium, self.terms([equilibrium]))
+
+
+def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
+    """k of a law beside flows of L4S, and whether these have a queue of their own. Raises
+    `ScenarioError` for a law that is not coupled, or does not integrate."""
+    if model.coupling is None:
+        names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
+            f"apart, allowed: 0, or one of {', '.join(names)}"
+        )
+    if model.coupling <= 0:
+        raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
+    point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
+    linear = model.linear(point)
+    if linear is not None and not linear["integrates"]:
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
+            "allowed: 0, or a gain that integrates"
+        )
+    queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
+    return model.coupling, queue != ONE_LINE
 
 
 def _complex(values: NDArray[Any]) -> Complexes:
