@@ -125,7 +125,7 @@ fidelity: $(STAMPS)/native
 	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json bench/ns2.json \
 		--out docs/fidelity.md
 	# A figure outside is known, and bold in the page.
-	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json \
+	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json bench/linux.json \
 		--out docs/fidelity-linux.md
 
 TRACES ?= ../shared/traces

@@ -44,7 +44,7 @@ def record(link: tuple[str, int, float, int, int, str], out: Path, duration_s: f
 
 
 def main() -> None:
-    def cell(one: estimate.Estimate, scale: float) -> str:
+    def cell(one: estimate.IntervalEstimate, scale: float) -> str:
         if not one.known:
             return "not identified"
         return f"{scale * one.value:.4g} ({scale * one.low:.4g} to {scale * one.high:.4g})"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from forebay.scenarios.python_laws import Controller
     from forebay.studies.api import study
     from forebay.suites.suite import suite
-    from forebay.tuning.api import tune
+    from forebay.tuning.tuning import tune
     from forebay.validation.validate import validate
 __all__ = [
     "Controller",
@@ -73,7 +73,7 @@ _LATER = {
     "session": "runs.sessions",
     "study": "studies.api",
     "suite": "suites.suite",
-    "tune": "tuning.api",
+    "tune": "tuning.tuning",
     "validate": "validation.validate",
 }
 

@@ -98,8 +98,10 @@ class NoSample:
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
-# Under nohup it is ignored, and so would the commands under test.
+# Under nohup and in a shell's background they are ignored, and so would the commands under test.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -93,10 +93,12 @@ def test_laws_as_json(cli: Cli) -> None:
 
 
 def test_laws_as_tables(cli: Cli) -> None:
-    done = cli("laws")
     laws = json.loads(cli("laws", "--json").stdout)
-    assert done.returncode == 0
+    listed = cli("laws")
+    done = cli("laws", *(law["name"] for law in laws))
+    assert listed.returncode == done.returncode == 0
     for law in laws:
+        assert law["name"] in listed.stdout
         assert law["name"] in done.stdout
         for param in law["params"]:
             assert param["name"] in done.stdout

@@ -323,8 +323,8 @@ def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:
             for name, reading in planned.readings.items():
                 nothing = execution.Execution([], [], False, 0.0)
                 result = Result(reading, nothing)
-                measured = measures.Measured(result, planned.of.claims.points)
-                for one in planned.of.claims.claims:
+                measured = measures.Measured(result, planned.of.points)
+                for one in planned.of.claims:
                     if name == "" or name in one.variants:
                         # Without runs it is of no value, but every name in it must be right.
                         measured.evaluate(one.value, one.point, one.window)

@@ -141,16 +141,25 @@ def test_a_lead_without_a_difference_is_called_real_in_at_most_5_percent(
         as_good = {str(i) for i, mean in enumerate(means) if mean <= means[int(found.law)]}
         false += any(found.p[law] < 0.05 for law in as_good - {found.law})
         if len(means) == 8:
-            best = {found.law: by_law[found.law]}
-            others = by_law.keys() - best.keys()
-            alone = [statistics.compare({**best, law: by_law[law]})[0].p for law in others]
-            by_the_best_alone += any(p < 0.05 for p in statistics.holm(alone))
+            fixed = statistics.compare_with(found.law, by_law)
+            by_the_best_alone += any(pair.significant for pair in fixed)
     # Three standard errors of a share of 5 %.
     most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials)
     assert false / trials <= most
     # So many comparisons as there are others are too few: the data chose the law, too.
     if len(means) == 8:
         assert by_the_best_alone / trials > most
+
+
+def test_a_law_that_was_fixed_before_is_compared_with_each_other() -> None:
+    a = {seed: float(seed) for seed in range(6)}
+    b = {seed: value + 1 + 0.3 * (-1) ** seed for seed, value in a.items()}
+    c = {seed: value + 0.5 * (-1) ** seed for seed, value in a.items()}
+    pairs = statistics.compare_with("a", {"a": a, "b": b, "c": c, "d": {9: 1.0}})
+    assert [(pair.first, pair.second) for pair in pairs] == [("b", "a"), ("c", "a")]
+    alone = [statistics.compare({"a": a, name: some})[0].p for name, some in (("b", b), ("c", c))]
+    assert [pair.p for pair in pairs] == pytest.approx(statistics.holm(alone))
+    assert pairs[0].difference == pytest.approx(1.0)
 
 
 def test_a_table_has_the_means_of_its_seeds() -> None:

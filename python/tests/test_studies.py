@@ -162,7 +162,7 @@ def test_wrong_options_are_one_line(tmp_path: Path) -> None:
     for words, says in [
         (["--until", "2%"], "ci95=2%"),
         (["--until", "ci95=2%,speed"], "speed"),
-        (["--budget", "ten"], "10min"),
+        (["--budget", "ten"], "a time with its unit"),
         (["--on", "moon"], "tcp://host:8786"),
         (["--on", "tcp://127.0.0.1:1"], "which does not answer"),
         (["--law", "nope"], "nope"),

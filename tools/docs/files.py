@@ -109,6 +109,12 @@ FILES = [
         [TRAFFIC, ("goodput_bps", "bit/s", "in-order data of the flow, within `measure`")],
     ),
     File("classes", "a class of a queue", [CLASS], "each metric of a class, above"),
+    File(
+        "traffic",
+        "a traffic, at a link that several cross",
+        [TRAFFIC, ("label", "", "label of the traffic")],
+        "each metric of a traffic, above",
+    ),
     File("class_delays", "a class and a bin of its queuing delay", [CLASS, *DELAYS]),
     File(
         "transfers",
@@ -201,8 +207,8 @@ HEAD = """
 ## Tables
 
 Parquet, in the folder of `--out` of `forebay run` and `forebay link`. Numbers are in the unit of
-their column: shares of 1, not percent. `classes`, `class_delays`, `transfers` and `goodput` are
-written where they have rows. In each file a row begins with
+their column: shares of 1, not percent. `classes`, `class_delays`, `traffic`, `transfers` and
+`goodput` are written where they have rows. In each file a row begins with
 
 {keys}
 """

@@ -317,6 +317,7 @@ impl DisciplineSpec {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::law::FluidLaw;
     use crate::units::{Bytes, Rate};
 
     #[derive(Clone, Copy, Debug)]
@@ -378,6 +379,8 @@ pub(crate) mod testing {
     struct Silent;
 
     impl Law for Silent {}
+
+    impl FluidLaw for Silent {}
 
     /// A queue of this many packets, under laws that never signal.
     pub fn buffer_of(packets: u32) -> (QueueSite, LawFactory) {

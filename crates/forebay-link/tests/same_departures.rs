@@ -80,6 +80,8 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
             traffic_class: arrival.class,
             flags: Flags::of_udp(),
             station: 0,
+            traffic: 0,
+            host: 0,
         };
         if port.arrive(now, packet) {
             at_once.push(port.send_next(now));

@@ -140,6 +140,10 @@ record! {
         room_pkts: f64,
         /// Fewest and most long-lived flows; None without any.
         flows: Option<(f64, f64)>,
+        /// Short flows that send beside them at a time, at the least.
+        short_flows: f64,
+        /// Rate beside them of what does not listen, or ends before it could, at the least.
+        other_bps: f64,
         /// Their sender, as `--tcp` of designs names it.
         tcp: String,
     }
@@ -159,6 +163,8 @@ impl GainsRequest {
             rtt_s: load.rtt_s,
             room_pkts: load.room_pkts,
             flows: load.flows,
+            short_flows: load.beside.short_flows,
+            other_bps: load.beside.bps,
             tcp: load.window_law.name().to_owned(),
         })
     }

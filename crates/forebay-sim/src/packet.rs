@@ -25,6 +25,19 @@ pub struct Packet {
     pub flags: Flags,
     /// The station that it reaches next.
     pub station: u8,
+    /// Of data, the number of its traffic where [`traffic_number`] has one.
+    pub traffic: u8,
+    /// Number of the host at either end, from 1 on; 0 where its flow has hosts of its own.
+    pub host: u8,
+}
+
+/// Of packets that are counted for no traffic.
+pub const NO_TRAFFIC: u8 = u8::MAX;
+
+/// A traffic's number on packets.
+#[inline]
+pub fn traffic_number(traffic: u32) -> u8 {
+    u8::try_from(traffic).unwrap_or(NO_TRAFFIC)
 }
 
 /// What a packet's headers say besides numbers, in the bits of a byte.
@@ -36,6 +49,7 @@ impl Flags {
     const ECN_SIGNAL: u8 = 2;
     const HOSTS: u8 = 4;
     const ACK: u8 = 8;
+    const PUSH: u8 = 16;
 
     /// Of a source without congestion control.
     pub const fn of_udp() -> Flags {
@@ -51,6 +65,17 @@ impl Flags {
     /// Of an ACK.
     pub const fn of_ack(ecn_signal: bool) -> Flags {
         Flags(Flags::of_tcp(ecn_signal).0 | Flags::ACK)
+    }
+
+    /// Of the last packet of what an application has written (PSH; RFC 9293 section 3.9.1.2).
+    #[inline]
+    pub const fn with_push(self, push: bool) -> Flags {
+        Flags(self.0 | if push { Flags::PUSH } else { 0 })
+    }
+
+    #[inline]
+    pub const fn push(self) -> bool {
+        self.0 & Flags::PUSH != 0
     }
 
     /// Of a packet whose hosts are known: [`Packet::seq`] holds their numbers.
@@ -88,10 +113,18 @@ impl discipline::Packet for Packet {
         self.traffic_class.dscp()
     }
     fn hosts(&self) -> (u64, u64) {
-        match self.flags.hosts() {
-            true => (u64::from(self.seq >> 16), u64::from(self.seq & 0xffff)),
-            false => (self.flow(), self.flow()),
+        // Flows, addresses of a capture and names of a scenario are numbered each by themselves.
+        const CAPTURED: u64 = 1 << 32;
+        const NAMED: u64 = 2 << 32;
+        if self.flags.hosts() {
+            let number = |host: u32| CAPTURED | u64::from(host);
+            return (number(self.seq >> 16), number(self.seq & 0xffff));
         }
+        let host = match self.host {
+            0 => self.flow(),
+            host => NAMED | u64::from(host),
+        };
+        (host, host)
     }
     fn tcp(&self) -> bool {
         !self.flags.udp()

@@ -75,6 +75,10 @@ impl Port {
         let bytes = u32::from(departure.packet.bytes);
         let (sojourn, class) = (departure.sojourn, departure.class);
         self.record.recorder.departed(now, bytes, sojourn, class);
+        if let Some(of) = self.record.recorder.traffic(now, departure.packet.traffic) {
+            of.left_packets += 1;
+            of.waited_ns += sojourn.as_nanos();
+        }
         let arrives_at = sent.out.as_nanos() + self.delay_ns;
         self.last_arrival = self.last_arrival.max(arrives_at);
         Some(Sent {
@@ -126,11 +130,17 @@ pub struct Record {
 impl Sink<Packet> for Record {
     fn dropped(&mut self, now: Time, packet: Packet, why: Drop, class: u8) {
         self.recorder.dropped(now, why, class);
+        if let Some(of) = self.recorder.traffic(now, packet.traffic) {
+            of.dropped_packets += 1;
+        }
         if packet.blocks != NO_BLOCKS {
             self.lost_blocks.push(packet.blocks);
         }
     }
-    fn marked(&mut self, now: Time, _packet: &Packet, class: u8) {
+    fn marked(&mut self, now: Time, packet: &Packet, class: u8) {
         self.recorder.marked(now, class);
+        if let Some(of) = self.recorder.traffic(now, packet.traffic) {
+            of.marked_packets += 1;
+        }
     }
 }

@@ -45,6 +45,9 @@ METRICS = {
 #: Metrics of each class of a queue.
 CLASS_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.class_metrics()}
 
+#: Metrics of each traffic of a link that several cross: who gets what.
+TRAFFIC_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.traffic_metrics()}
+
 #: What a reader compares laws by; tables show these, and first what fits a narrow terminal.
 COMPARED = [
     "goodput_bps",

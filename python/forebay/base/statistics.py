@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +115,20 @@ def compare(by_law: Mapping[str, Values]) -> list[PairedDifference]:
     start times; p values are adjusted for the number of pairs by Holm's method. Pairs with
     fewer than two common seeds, or with values that are NaN, are left out.
     """
-    pairs = itertools.combinations(by_law, 2)
+    return _holm_adjusted(itertools.combinations(by_law, 2), by_law)
+
+
+def compare_with(chosen: str, by_law: Mapping[str, Values]) -> list[PairedDifference]:
+    """Compares one law with each other, as `compare` does; only so many comparisons count.
+
+    `chosen` must not have been chosen by these values: see `best` for that.
+    """
+    return _holm_adjusted([(other, chosen) for other in by_law if other != chosen], by_law)
+
+
+def _holm_adjusted(
+    pairs: Iterable[tuple[str, str]], by_law: Mapping[str, Values]
+) -> list[PairedDifference]:
     tested = [it for pair in pairs if (it := _paired(*pair, by_law)) is not None]
     adjusted = holm([pair.p for pair in tested])
     return [replace(pair, p=p) for pair, p in zip(tested, adjusted, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from forebay.base import quantities
 
@@ -58,3 +58,11 @@ def short_time(seconds: float) -> str:
         if abs(seconds) * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names in a row, "a, b and c"; the last of many are counted."""
+    if len(names) > most:
+        names = [*names[:most], f"{len(names) - most} more"]
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

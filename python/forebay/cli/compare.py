@@ -7,35 +7,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line
-from forebay.cli.options import Metrics, ReportOptions, console
+from forebay.cli.options import Metrics, ReportOptions, console, metric_names
 
 
-@with_groups
-def compare(
-    a: Annotated[Path, typer.Argument(help="A result of forebay run or study.", metavar="A")],
-    b: Annotated[Path, typer.Argument(help="Another one.", metavar="B")],
-    metric: Metrics = None,
-    *,
-    output: Annotated[
-        ReportOptions,
-        Help(out=options.folder("the page and the numbers", "results/compare-A-B")),
-    ],
-) -> None:
+@with_options
+def compare(a: Path, b: Path, /, *, metric: Metrics = None, output: ReportOptions) -> None:
     """Compare two saved results: what differs, and whether that may be chance.
 
     Laws and points are matched by their labels, runs by their seeds.
+
+    a: A result of forebay run or study.
+    b: Another one.
+    out: Folder for the page and the numbers; results/compare-A-B if it is left out.
     """
     from forebay.comparisons import page
     from forebay.comparisons.compare import compare as compared
 
-    found = compared(a, b, options.metrics(metric))
+    found = compared(a, b, metric_names(metric))
     command = command_line()
     default = f"compare-{a.resolve().name}-{b.resolve().name}"
     call = Invocation.begun(output, default, command, numbers=page.NUMBERS)

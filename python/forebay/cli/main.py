@@ -16,7 +16,8 @@ from forebay.base import signals
 if TYPE_CHECKING:
     import typer
 
-#: Exit statuses.
+#: Exit status of a command that failed, and of one whose input is at fault, as a law in Python may
+#: be; `signals.status` has that of a stopped one.
 FAILED, BAD_INPUT = 1, 2
 #: Set by the shell that asks what it may offer.
 COMPLETES = "_FOREBAY_COMPLETE"

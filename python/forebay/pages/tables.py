@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay.base import words
-from forebay.base.metrics import CLASS_METRICS, METRICS, with_interval
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS, with_interval
 from forebay.runs import descriptions
 from forebay.scenarios.axes import sweep_axes
 
@@ -83,6 +83,37 @@ def classes_table(result: Runs, point: int, link: int) -> Table:
         for name in result.class_names(point, i, link)
     ]
     return Table(["Law", "Class", *(one.heading for one in CLASS_METRICS.values())], rows, keys=2)
+
+
+def traffic_table(result: Runs, point: int, link: int) -> Table:
+    """Who gets what: a row for each law and traffic of a link that several cross. Metrics that no
+    row has are left out."""
+    traffic = result.plan.points[point].traffic
+    cells = [
+        (
+            law.label,
+            traffic[i].label,
+            {
+                name: result.traffic_cell(point, k, traffic[i].label, name, link)
+                for name in TRAFFIC_METRICS
+            },
+        )
+        for k, law in result.laws(point)
+        for i in dict.fromkeys(
+            each.traffic for one in result.observed_at(point, k, link) for each in one.traffic
+        )
+    ]
+    shown = [
+        metric
+        for metric in TRAFFIC_METRICS.values()
+        if any(of[metric.name].seeds for *_, of in cells)
+        and (metric.name != "mark_rate" or any(of[metric.name].mean > 0 for *_, of in cells))
+    ]
+    rows = [
+        [law, label, *(mean_text(of[metric.name], metric) for metric in shown)]
+        for law, label, of in cells
+    ]
+    return Table(["Law", "Traffic", *(metric.heading for metric in shown)], rows, keys=2)
 
 
 def designs_table(plan: Plan) -> Table | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forebay._native import ParamInfo, RegistryEntry
+    from forebay.pages.tables import Table
     from forebay.runs.experiment_runs import Runs
 
+#: Points of which a terminal shows who gets what.
+MOST_POINTS = 4
 
-def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -> None:
+
+def registry(
+    console: Console, entries: Sequence[RegistryEntry], example: Callable[[RegistryEntry], str]
+) -> None:
     """One table per entry, with meaning and range of each parameter; then a command to try."""
     for law in entries:
         heading = Text.assemble((law["name"], "bold cyan"), "  ", (law["title"], "bold"))
@@ -33,7 +39,7 @@ def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -
             )
         else:
             console.print("no parameters\n")
-    console.print(Text.assemble("Try one:  ", (example, "bold")), soft_wrap=True)
+    console.print(Text.assemble("Try it:  ", (example(entries[0]), "bold")), soft_wrap=True)
 
 
 PARAMETERS = [
@@ -83,6 +89,12 @@ def results(console: Console, result: Runs) -> None:
     ]
     console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
+    for place, table in _traffic(result):
+        columns = [
+            replace(Column.from_heading(head), left=i < table.keys)
+            for i, head in enumerate(table.heads)
+        ]
+        terminal_table.show(console, columns, [RowGroup(table.rows, place)], keys=table.keys)
     note = (
         f"mean ± half the 95 % confidence interval over {result.seeds} seeds"
         if result.seeds > 1
@@ -99,6 +111,18 @@ def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
         if command:
             # It must stay whole.
             console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
+
+
+def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
+    """Who gets what of each link that several traffics cross; not of a sweep of many points, whose
+    table would be longer than any screen."""
+    points = list(result.points())
+    for p, point in points if len(points) <= MOST_POINTS else []:
+        for k in range(len(point.links)):
+            table = tables.traffic_table(result, p, k)
+            if table.rows:
+                where = descriptions.place(point, k) if len(points) * len(point.links) > 1 else ""
+                yield f"Who gets what{f', {where}' if where else ''}", table
 
 
 def cost(result: Runs) -> str:

@@ -28,6 +28,8 @@ def fitted(request: GainsRequest) -> Fitted:
         request.flows,
         one_loop=not request.per_flow,
         tcp=request.tcp,
+        short_flows=request.short_flows,
+        other_bps=request.other_bps,
     )
     return fitted_gains.fit(request.kind, place, dict(request.given))
 

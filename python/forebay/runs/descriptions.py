@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forebay.base import quantities, words
+from forebay.runs import steady_state
 
 if TYPE_CHECKING:
     from forebay._native import ChangeInfo, PointInfo
@@ -49,7 +50,8 @@ def in_words(
     findings: Sequence[tuple[Finding, int]], points: Mapping[int, PointInfo], looked_at: str
 ) -> list[tuple[str, str]]:
     """As `warnings`; `points` has those that were looked at, and `looked_at` says how many."""
-    said = []
+    first = next(iter(points.values()), None)
+    said = [(f"{text}.", "") for text in (steady_state.unmarked(first) if first else ())]
     for finding, count in findings:
         at = f" at {point(points[finding.point])}" if len(points) > 1 else ""
         others = f" ({count} of {looked_at})" if len(points) > 1 else ""

@@ -91,7 +91,8 @@ def read(
     """
     check_seeds(seeds)
     name, text = text_of(source)
-    files, pairs = FilesBeside(name), quantities.set_pairs(sets)
+    pairs = quantities.set_pairs(sets)
+    files = FilesBeside(name, pairs)
     plan = _native.plan(text, name, sets=pairs, laws=list(laws or ()), seeds=seeds, read=files)
     hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
     # What is in no file can be given to standard input.
@@ -135,15 +136,21 @@ def text_of(source: Source) -> tuple[str, bytes]:
 
 
 class FilesBeside:
-    """Reads the files that a scenario at `path` names, and keeps in `found` what was in them."""
+    """Reads the files that a scenario at `path` names, and keeps in `found` what was in them.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    sets: keys that were set on top of it; what they name may be a file as from here.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], sets: Sequence[tuple[str, str]] = ()) -> None:
         self._path = os.fspath(path)
+        self._from_here = {value.strip("\"'") for _, value in sets}
         self.found: dict[str, bytes] = {}
 
     def __call__(self, name: str) -> bytes | None:
         """None for what cannot be read. Raises `ScenarioError` for a file that is too large."""
         file = names.path(self._path).parent / name
+        if name in self._from_here and not file.exists():
+            file = Path(name)
         try:
             # What is no file, such as a pipe, might never end.
             if not file.is_file():

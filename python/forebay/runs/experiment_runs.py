@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from forebay.base import metrics, statistics
-from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.runs import steady_state
 from forebay.runs.table import EMPTY, Cell, RunTable
 from forebay.scenarios import axes
@@ -146,6 +146,23 @@ class Runs:
         )
 
     @cached_property
+    def traffic(self) -> pl.DataFrame:
+        """Who gets what: a row per link and traffic that crosses it, where several do, with its
+        index, its label and every metric of it."""
+        labels = [traffic.label for traffic in self.plan.points[0].traffic]
+        schema: dict[str, Any] = {"traffic": pl.UInt32, "label": pl.Enum(labels)}
+        schema |= dict.fromkeys(TRAFFIC_METRICS, pl.Float64)
+        return self._table(
+            lambda link: pl.DataFrame(
+                [
+                    {"traffic": it.traffic, "label": labels[it.traffic], **it.metrics}
+                    for it in link.traffic
+                ],
+                schema,
+            )
+        )
+
+    @cached_property
     def class_delays(self) -> pl.DataFrame:
         """A row per class and bin of its queuing delay, as `delays`."""
         return self._of_classes(
@@ -216,6 +233,10 @@ class Runs:
     def _class_cells(self) -> Mapping[tuple[Any, ...], Cell]:
         return RunTable(self.classes).cell_of([*CLASS_METRICS], "point", "link", "class")
 
+    @cached_property
+    def _traffic_cells(self) -> Mapping[tuple[Any, ...], Cell]:
+        return RunTable(self.traffic).cell_of([*TRAFFIC_METRICS], "point", "link", "label")
+
     def _place(self, point: int, law: int, link: int) -> tuple[str, str, str]:
         info = self.plan.points[point]
         return self.plan.laws[law], info.label, info.links[link].name
@@ -238,6 +259,10 @@ class Runs:
         """As `cell`, of the class with this name."""
         metrics.check_metrics([metric], CLASS_METRICS)
         return self._class_cells.get((metric, *self._place(point, law, link), name), EMPTY)
+
+    def traffic_cell(self, point: int, law: int, label: str, metric: str, link: int = 0) -> Cell:
+        """As `cell`, of the traffic with this label."""
+        return self._traffic_cells.get((metric, *self._place(point, law, link), label), EMPTY)
 
     def summary(self) -> pl.DataFrame:
         """A row per point, law, link and metric: mean, half width of the 95 % interval, seeds.

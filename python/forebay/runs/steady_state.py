@@ -122,9 +122,42 @@ def _waits_elsewhere(run: Run) -> bool:
     return len(used) > 1 or used == [L4S]
 
 
-def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
-    """The set-point of a law that integrates the distance to it, on a full link, and the command
-    that designs the law for the link. Others, such as P and CoDel, rest elsewhere by design."""
+def unmarked(point: PointInfo) -> Iterator[str]:
+    """Traffic whose sender answers marks in another way than drops, and gets no marks."""
+    for traffic in point.traffic:
+        sender = registries.senders().get(traffic.tcp or "")
+        if sender is None or sender["window_law"] == sender["window_law_on_drops"]:
+            continue
+        if traffic.ecn == "off":
+            yield (
+                f"{traffic.label}: its packets cannot be marked, and {traffic.tcp} then answers "
+                f'drops alone, as {sender["window_law_on_drops"]} does; ecn = true or ecn = "l4s" '
+                "in its [[traffic]] lets them be"
+            )
+        elif not any(link.ecn for link in point.links):
+            yield (
+                f"{traffic.label}: no link marks (bottleneck.ecn = false), and {traffic.tcp} then "
+                f"answers drops alone, as {sender['window_law_on_drops']} does"
+            )
+
+
+@dataclass(frozen=True)
+class SetPoint:
+    """The mean queue of a law at a point, and what it is to be."""
+
+    queue_pkts: float
+    target_pkts: float
+    utilisation: float
+
+    @property
+    def missed(self) -> bool:
+        """Whether the queue of a full link is elsewhere."""
+        return self.utilisation >= FULL and abs(self.queue_pkts / self.target_pkts - 1) > MISSED
+
+
+def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint | None:
+    """Of a law that integrates the distance to it. Others, such as P and CoDel, rest elsewhere by
+    design; queues of classes or flows have several."""
     target_pkts = law.target_pkts
     if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
@@ -132,9 +165,15 @@ def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, s
         return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))
-    if not used >= FULL or not abs(queue_pkts / target_pkts - 1) > MISSED:
+    return SetPoint(queue_pkts, target_pkts, used)
+
+
+def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
+    """A set-point that was missed, and the command that designs the law for the link."""
+    found = set_point(point, law, runs)
+    if found is None or not found.missed:
         return None
-    command = ""
+    queue_pkts, target_pkts, command = found.queue_pkts, found.target_pkts, ""
     load = _load(point)
     # A design for several senders is more than a line.
     if law.kind is not None and load is not None and len(load.senders) == 1:

@@ -86,6 +86,7 @@ class Dumbbell:
     rate_trace: file of a recorded link; `rate` is then what its law is told.
     l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
+    changes: keys with the values that they get at a time in s.
     sweep: key of the scenario, or several with commas between them, to the values that it takes.
     """
 
@@ -105,6 +106,7 @@ class Dumbbell:
     l4s_flows: int = 0
     groups: Sequence[tuple[Group, str, str | bool]] = ()
     rate_trace: str | None = None
+    changes: Sequence[tuple[float, Mapping[str, Value]]] = ()
 
     def text(self) -> str:
         """The scenario file."""
@@ -128,6 +130,10 @@ class Dumbbell:
             document["target"] = f"{self.target_pkts:.6g}p"
         laws = [law.table() for law in self.laws]
         document |= {"bottleneck": bottleneck, "traffic": traffic, "law": laws}
+        if self.changes:
+            document["at"] = [
+                {"time": f"{time_s:g}s", "set": dict(settings)} for time_s, settings in self.changes
+            ]
         if self.sweep:
             document["sweep"] = {key: list(values) for key, values in self.sweep.items()}
         return tomlkit.dumps(document)

@@ -1,5 +1,5 @@
-"""Numbers of laws that were designed for the points of studies: each design takes a second, and a
-study that is stopped and goes on must not make them twice."""
+"""Numbers of laws that were designed for the points of studies, or searched for a range of links:
+each takes a second or more, and what is stopped and goes on must not make them twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DESIGNS = "designs"
 #: The digest of what a design depends on, and its numbers by their names, as JSON.
 SCHEMA = {"design": pl.String, "numbers": pl.String}
 #: The folders whose code decides a design.
-DESIGNING = ("base", "scenarios", "theory")
+DESIGNING = ("base", "scenarios", "theory", "tuning")
 
 
 def sources() -> list[Path]:

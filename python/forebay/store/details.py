@@ -17,7 +17,7 @@ from forebay._native import ClassObserved, GoodputSeries, Observed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from forebay._native import Run
+    from forebay._native import Run, TrafficObserved
 
 #: Before the name of a column of samples, and of an array of each class.
 SAMPLES, CLASSES = "samples.", "classes."
@@ -76,6 +76,7 @@ def observed(
     link: str,
     metrics: dict[str, float],
     classes: Sequence[tuple[str, dict[str, float]]],
+    traffic: list[TrafficObserved],
     arrays: dict[str, pl.Series | None],
 ) -> Observed:
     """What was observed at a link, from a store.
@@ -100,6 +101,7 @@ def observed(
             )
             for i, (name, of_class) in enumerate(classes)
         ],
+        traffic=traffic,
         goodput=[
             GoodputSeries(
                 **series

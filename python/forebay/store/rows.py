@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from forebay._native import RESULTS_VERSION, __version__
-from forebay.base.metrics import CLASS_METRICS, COST, METRICS
+from forebay.base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Observed, Plan, Run
@@ -35,7 +35,10 @@ FACTS: dict[str, Any] = {
     COST: pl.Float64,
 }
 CLASSES = pl.List(pl.Struct({"name": pl.String, **dict.fromkeys(CLASS_METRICS, pl.Float64)}))
-SCHEMA: dict[str, Any] = {**FACTS, **dict.fromkeys(METRICS, pl.Float64), "classes": CLASSES}
+TRAFFIC = pl.List(pl.Struct({"traffic": pl.UInt32, **dict.fromkeys(TRAFFIC_METRICS, pl.Float64)}))
+#: Columns that are lists, which a cell of CSV cannot hold.
+LISTS = {"classes": CLASSES, "traffic": TRAFFIC}
+SCHEMA: dict[str, Any] = {**FACTS, **dict.fromkeys(METRICS, pl.Float64), **LISTS}
 #: What tells one row from another.
 KEY = ("config", "seed", "link")
 #: Bytes of a digest: among a million runs two are alike once in 10^26 stores.
@@ -45,7 +48,7 @@ DIGEST_BYTES = 16
 def version() -> str:
     """Runs of another version are not found: the simulator's numbers, or what is kept of a run,
     were different then."""
-    kept = json.dumps([list(METRICS), list(CLASS_METRICS)])
+    kept = json.dumps([list(METRICS), list(CLASS_METRICS), list(TRAFFIC_METRICS)])
     return f"results-{RESULTS_VERSION}-{hashlib.blake2b(kept.encode(), digest_size=3).hexdigest()}"
 
 
@@ -105,6 +108,7 @@ class LawAtPoint:
             COST: cost_s,
             **{name: one.metrics[name] for name in METRICS},
             "classes": [{"name": each.name, **each.metrics} for each in one.classes],
+            "traffic": [{"traffic": each.traffic, **each.metrics} for each in one.traffic],
         }
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from forebay._native import Run, ScenarioError
-from forebay.base.metrics import CLASS_METRICS, COST, METRICS
+from forebay._native import Run, ScenarioError, TrafficObserved
+from forebay.base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
 from forebay.base.output_folder import reason_of
 from forebay.store import details, rows
 from forebay.store.place import Folder, Remote
@@ -159,6 +159,10 @@ class Store(Segments):
                 [
                     (each["name"], {name: each[name] for name in CLASS_METRICS})
                     for each in row["classes"]
+                ],
+                [
+                    TrafficObserved(each["traffic"], {name: each[name] for name in TRAFFIC_METRICS})
+                    for each in row["traffic"]
                 ],
                 of_link,
             )

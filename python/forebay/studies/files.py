@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from forebay.studies.study import Study
 
 FRAME, CSV, PAGE, FACTS = "frame.parquet", "frame.csv", "study.html", "study.json"
+#: Who gets what; where several traffics cross a link.
+TRAFFIC = "traffic.parquet"
 
 
 def former_seeds(out: Path) -> int:
@@ -46,8 +48,10 @@ def write(
         "runs": frame.height,
         "failures": study.failures().to_dicts(),
     }
-    publish(out, {FRAME: frame, CSV: frame, FACTS: facts})
-    written = [out / FRAME, out / CSV]
+    traffic = study.traffic()
+    shared = {} if traffic.is_empty() else {TRAFFIC: traffic}
+    publish(out, {FRAME: frame, CSV: frame, FACTS: facts, **shared}, replaces=[TRAFFIC])
+    written = [out / name for name in (FRAME, CSV, *shared)]
     if report:
         from forebay.studies import page  # draws, which takes a while to load
 

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from forebay._native import RESULTS_VERSION, __version__
-from forebay.base.metrics import METRICS, MORE_IS_BETTER
+from forebay.base.metrics import METRICS, MORE_IS_BETTER, TRAFFIC_METRICS
+from forebay.pages.tables import Table, mean_text
 from forebay.pages.templates import html as page_html
+from forebay.runs.table import EMPTY, RunTable
 from forebay.studies import pictures, tables
 from forebay.studies.effects import Effect, effects
 
@@ -19,6 +23,29 @@ if TYPE_CHECKING:
 SHOWN = ("delay_p95_s", "goodput_bps", "utilisation")
 #: Pairs of axes that have maps; the others are a call away.
 MOST_PAIRS = 6
+
+
+def traffic_table(study: Study) -> Table:
+    """Who gets what of the bottleneck, over all points: a row for each law and traffic."""
+    rows = study.traffic().filter(pl.col("link") == study.points.links[0])
+    metrics = [metric for metric in TRAFFIC_METRICS.values() if rows[metric.name].is_finite().any()]
+    cells = RunTable(rows).cell_of([metric.name for metric in metrics], "traffic")
+    places = rows.select("law", "traffic").unique(maintain_order=True).sort("law", "traffic")
+    return Table(
+        ["Law", "Traffic", *(metric.heading for metric in metrics)],
+        [
+            [
+                law,
+                label,
+                *(
+                    mean_text(cells.get((metric.name, law, label), EMPTY), metric)
+                    for metric in metrics
+                ),
+            ]
+            for law, label in places.iter_rows()
+        ],
+        keys=2,
+    )
 
 
 def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bool = False) -> str:
@@ -73,6 +100,7 @@ def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bo
         f"{study.points.digest}",
         scenario=study.points.text,
         figures=figures,
+        traffic=traffic_table(study),
         left_out=pairs[MOST_PAIRS:],
         failures=[
             (str(count), why.splitlines()[-1])

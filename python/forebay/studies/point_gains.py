@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 Gains = list[tuple[int, list[tuple[str, "Parameter"]]]]
 #: What of a request decides a design.
 OF_LAW = ("kind", "given", "per_flow")
-OF_LINK = ("rate_bps", "packet_bytes", "rtt_s", "room_pkts", "flows", "tcp")
+OF_LINK = (
+    "rate_bps", "packet_bytes", "rtt_s", "room_pkts", "flows", "short_flows", "other_bps", "tcp",
+)  # fmt: skip
 
 
 class PointGains:

@@ -99,7 +99,8 @@ class Points:
     ) -> None:
         experiment.check_seeds(seeds)
         name, text = experiment.text_of(source)
-        pairs, files = quantities.set_pairs(sets), experiment.FilesBeside(name)
+        pairs = quantities.set_pairs(sets)
+        files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
         self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
         contents = tuple(sorted(files.found.items()))

@@ -11,7 +11,7 @@ import polars as pl
 
 from forebay._native import ScenarioError
 from forebay.base import statistics, suggestions
-from forebay.base.metrics import COMPARED, METRICS, check_metrics
+from forebay.base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
 from forebay.runs import descriptions, steady_state
 from forebay.runs.table import RunTable
 from forebay.store.segments import again
@@ -70,6 +70,20 @@ class Study:
         link = pl.col("link_name").cast(pl.Enum(self._links())).alias("link")
         found = self._joined(["link_name", "parameters", *METRICS]).collect()
         return found.select("point", "law", *self.axes, "seed", link, "parameters", *METRICS)
+
+    @again
+    def traffic(self) -> pl.DataFrame:
+        """Who gets what: as `frame`, a row per run, link and traffic that crosses it, where several
+        do, with the traffic's label and every metric of it."""
+        plan = self.points.part(next(iter(self.points.parts()))).plan
+        labels = dict(enumerate(traffic.label for traffic in plan.points[0].traffic))
+        rows = self._joined(["link_name", "traffic"]).explode("traffic").collect()
+        rows = rows.unnest("traffic").drop_nulls("traffic")
+        link = pl.col("link_name").cast(pl.Enum(self._links())).alias("link")
+        label = pl.col("traffic").replace_strict(
+            labels, return_dtype=pl.Enum(list(labels.values()))
+        )
+        return rows.select("point", "law", *self.axes, "seed", link, label, *TRAFFIC_METRICS)
 
     @again
     def _links(self) -> list[str]:

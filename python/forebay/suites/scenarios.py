@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import forebay._native as _native
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities, registries
+from forebay.base.suggestions import hint
 from forebay.runs.experiment import Experiment, FilesBeside, check_seeds
 from forebay.scenarios import names as named
 from forebay.scenarios.builder import Law
@@ -78,7 +79,7 @@ class Settings:
         files = sorted(path for path in self.folder.glob("*.toml") if path.name != SETTINGS)
         for name in names or ():
             if name not in (known := [path.stem for path in files]):
-                allowed = ", ".join(known)
+                allowed = f"{', '.join(known)}{hint(name, known)}"
                 raise ScenarioError(f'--scenario: found "{name}", allowed: {allowed}')
         return [path for path in files if not names or path.stem in names]
 

@@ -211,6 +211,10 @@ struct Adaptation {
 }
 
 impl Tuner<Red> for Adaptation {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     /// ns-2.35 adapts at arrivals, and waits from the last change, not from the last look: out
     /// of a quiet band the first change is immediate. It adapts just before it judges the
     /// arrival, we just after: one packet in an interval sees the older max_p.

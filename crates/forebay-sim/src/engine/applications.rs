@@ -5,7 +5,7 @@ use forebay_trace::Transfer;
 
 use super::hosts::{Alarm, Hosts};
 use crate::network::{Begun, Tcp};
-use crate::packet::{Flags, Packet, NO_BLOCKS};
+use crate::packet::{traffic_number, Flags, Packet, NO_BLOCKS};
 use crate::tcp::NEVER;
 use crate::traffic::Action;
 
@@ -161,6 +161,8 @@ impl Hosts {
                     traffic_class: coming.class,
                     flags,
                     station,
+                    traffic: traffic_number(class),
+                    host: 0,
                 },
             );
         });
@@ -188,6 +190,8 @@ impl Hosts {
             ),
             flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
+            traffic: traffic_number(at.class),
+            host: class.host,
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

@@ -27,20 +27,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
-from forebay._native import ScenarioError
+from forebay._native import FlowModel, ScenarioError
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Terms
 from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.classes_at_rest import CoupledEquilibrium
+from forebay.theory.plant.classes_at_rest import CoupledClass, CoupledEquilibrium
 from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.plant import (
-    Equilibrium,
-    Floats,
-    LoadLine,
-    PlantMethods,
-    Settling,
-    line_of_equilibria,
-)
+from forebay.theory.plant.plant import Equilibrium, Plant
 
 if TYPE_CHECKING:
     from forebay._native import LawModel, OperatingPoint
@@ -48,10 +41,30 @@ if TYPE_CHECKING:
 #: Gain of a scalable sender's estimate of the share of marks (RFC 8257 section 4.2, and the
 #: draft of Prague).
 ESTIMATE_GAIN = 1 / 16
-#: Of a fixed point: relative change at which it is found, and steps until it is given up.
-SAME, STEPS = 1e-12, 200
 #: The queue in which all packets wait in one line.
 ONE_LINE = "fifo"
+
+
+def check_coupled(link: LoadedLink, law: str, model: LawModel) -> tuple[float, bool]:
+    """k of a law beside flows of L4S, and whether these have a queue of their own. Raises
+    `ScenarioError` for a law that is not coupled, or does not integrate."""
+    if model.coupling is None:
+        names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
+            f"apart, allowed: 0, or one of {', '.join(names)}"
+        )
+    if model.coupling <= 0:
+        raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
+    point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
+    linear = model.linear(point)
+    if linear is not None and not linear["integrates"]:
+        raise ScenarioError(
+            f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
+            "allowed: 0, or a gain that integrates"
+        )
+    queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
+    return model.coupling, queue != ONE_LINE
 
 
 class DelayLoop(Loop):
@@ -61,15 +74,13 @@ class DelayLoop(Loop):
 
 
 @dataclass(frozen=True)
-class CoupledPlant(PlantMethods):
+class CoupledPlant(Plant):
     """A law among classic flows and a number of L4S flows beside them.
 
-    law: as it is. bare: the same with a set-point of zero, whose model is without the age of the
-    head. l4s_flows: how many. apart: whether L4S packets have a queue of their own.
+    l4s_flows: how many. apart: whether L4S packets have a queue of their own.
     """
 
     law: LawModel
-    bare: LawModel
     l4s_flows: float
     coupling: float
     apart: bool = True
@@ -79,24 +90,7 @@ class CoupledPlant(PlantMethods):
         """Raises `ScenarioError` for a parameter that is wrong, and for a law that is not coupled,
         or does not integrate."""
         model = link.model(law, params)
-        if model.coupling is None:
-            names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
-            raise ScenarioError(
-                f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
-                f"apart, allowed: 0, or one of {', '.join(names)}"
-            )
-        bare = link.model(law, [*((k, v) for k, v in params if k != "target"), ("target", "0p")])
-        if model.coupling <= 0:
-            raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
-        point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
-        linear = model.linear(point)
-        if linear is not None and not linear["integrates"]:
-            raise ScenarioError(
-                f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
-                "allowed: 0, or a gain that integrates"
-            )
-        queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
-        return CoupledPlant(model, bare, link.l4s_flows, model.coupling, queue != ONE_LINE)
+        return CoupledPlant(model, link.l4s_flows, *check_coupled(link, law, model))
 
     def weight(self, rtt_classic_s: float, queue_s: float) -> float:
         """How many flows of Reno need the p' that one L4S flow needs."""
@@ -105,54 +99,22 @@ class CoupledPlant(PlantMethods):
     def _rtt_s(self, rtt_classic_s: float, queue_s: float) -> float:
         return rtt_classic_s - queue_s if self.apart else rtt_classic_s
 
-    def reno_flows(self, flows: float, propagation_s: float, _queue_pkts: float = 0.0) -> float:
-        """Where the law holds its queue."""
-        total = flows + self.l4s_flows * math.sqrt(2) / self.coupling
-        for _ in range(STEPS):
-            found = self.law.operate(total, propagation_s)
-            if found is None:
-                break
-            point, model = found
-            queue_s = model["queue_pkts"] / point.capacity_pkts_per_s
-            last, total = total, flows + self.l4s_flows * self.weight(point.rtt_s, queue_s)
-            if abs(total - last) <= SAME * total:
-                break
-        return total
-
-    def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
-        found = self.law.operate(self.reno_flows(flows, propagation_s), propagation_s)
-        if found is None:
-            return None
-        point, model = found
-        bare = self.bare.linear(point)
-        if bare is None or self.coupling * math.sqrt(point.probability) >= 1:
-            return None
-        # The head's age is a delay of the classic path here, not of the law.
-        return Equilibrium(point, {**model, "sampled": bare["sampled"]})
-
-    def settle(self, flows: float, propagation_s: float) -> Settling:
-        """ "saturated" also where k·p' is 1 or more."""
-        counted = self.reno_flows(flows, propagation_s)
-        how, queue_pkts, p = self.law.rest(counted, propagation_s)
-        if how == "linear" and self.equilibrium(flows, propagation_s) is None:
-            found = self.law.operate(counted, propagation_s)
-            root = math.sqrt(found[0].probability) if found else math.nan
-            return Settling("saturated", queue_pkts, self.coupling * root)
-        return Settling(how, queue_pkts, p)
+    @property
+    def flow_model(self) -> FlowModel:
+        return FlowModel.coupled(self.l4s_flows, self.coupling, self.apart)
 
     def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium:
         point, model = equilibrium
         queue_s = model["queue_pkts"] / point.capacity_pkts_per_s
         root = math.sqrt(point.probability)
+        l4s_flows = self.l4s_flows
+        classic_flows = point.flows - l4s_flows * self.weight(point.rtt_s, queue_s)
+        p_l = self.coupling * root
         return CoupledEquilibrium(
             root,
             self.coupling,
-            point.flows - self.l4s_flows * self.weight(point.rtt_s, queue_s),
-            self.l4s_flows,
-            math.sqrt(2) / root,
-            2 / (self.coupling * root),
-            point.rtt_s,
-            self._rtt_s(point.rtt_s, queue_s),
+            CoupledClass(classic_flows, math.sqrt(2) / root, point.rtt_s, point.probability),
+            CoupledClass(l4s_flows, 2 / p_l, self._rtt_s(point.rtt_s, queue_s), p_l),
             queue_s * self._left_pkts_per_s(point, queue_s),
         )
 
@@ -169,13 +131,14 @@ class CoupledPlant(PlantMethods):
         classic, scalable = [], []
         for equilibrium in equilibria:
             point, model = equilibrium
-            here = self.coupled_classes(equilibrium)
-            capacity, root = point.capacity_pkts_per_s, here.root
-            age_s = model["queue_pkts"] / capacity
+            rest = self.coupled_classes(equilibrium)
+            capacity, root = point.capacity_pkts_per_s, rest.root
+            age_s = model["age_s"]
+            queue_s = model["queue_pkts"] / capacity
             # The law's model is of p'² by packets at the link's rate: 2p'/C of p' by delay.
-            unit = capacity / (2 * root) / self._left_pkts_per_s(point, age_s)
-            n_c, w_c, r_c = here.classic_flows, here.window_classic_pkts, here.rtt_classic_s
-            w_l, r_l = here.window_l4s_pkts, here.rtt_l4s_s
+            unit = capacity / (2 * root) / self._left_pkts_per_s(point, queue_s)
+            n_c, w_c, r_c = rest.classic.flows, rest.classic.window_pkts, rest.classic.rtt_s
+            w_l, r_l = rest.l4s.window_pkts, rest.l4s.rtt_s
             classic.append((unit * n_c / r_c * w_c**2 * root / r_c, r_c + age_s))
             g = ESTIMATE_GAIN / r_l
             scalable.append(
@@ -196,12 +159,3 @@ class CoupledPlant(PlantMethods):
 
     def loop(self, equilibrium: Equilibrium) -> Loop:
         return DelayLoop(*equilibrium, self.terms([equilibrium]))
-
-    def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
-        loads = flows.tolist()
-        found = [self.equilibrium(each, propagation_s) for each in loads]
-        how = [
-            "linear" if there else self.settle(each, propagation_s).how
-            for there, each in zip(found, loads, strict=True)
-        ]
-        return line_of_equilibria(how, [there for there in found if there], self.terms)
