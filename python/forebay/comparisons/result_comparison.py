@@ -18,6 +18,8 @@ from forebay.runs.table import EMPTY, Cell, RunTable
 
 #: The results, as rows and pages call them.
 SIDES = ("A", "B")
+#: Of a difference, what JSON has as it is.
+PLAIN = ("metric", "laws", "point", "seeds", "difference", "p")
 #: Of all points together.
 EVERYWHERE = "all points"
 
@@ -44,6 +46,11 @@ class MetricDifference:
     @property
     def significant(self) -> bool:
         return self.p < 1 - LEVEL
+
+    def to_dict(self) -> dict[str, Any]:
+        """It for JSON, with the means of both."""
+        plain = {name: getattr(self, name) for name in PLAIN}
+        return {**plain, "a": self.a.mean, "b": self.b.mean, "ci95": self.half_width}
 
     @property
     def share(self) -> float:
@@ -76,7 +83,7 @@ class ResultComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
-        sides = {
+        told: dict[str, Any] = {
             side: {
                 "folder": str(result.folder),
                 "title": result.title,
@@ -86,25 +93,7 @@ class ResultComparison:
             for side, result in zip(SIDES, (self.a, self.b), strict=True)
         }
         lines = [*self.differences, *(self.at_points if len(self.points) > 1 else [])]
-        told: dict[str, Any] = quantities.finite(
-            {
-                **sides,
-                "differences": [
-                    {
-                        "metric": line.metric,
-                        "laws": list(line.laws),
-                        "point": line.point,
-                        "a": line.a.mean,
-                        "b": line.b.mean,
-                        "seeds": line.seeds,
-                        "difference": line.difference,
-                        "ci95": line.half_width,
-                        "p": line.p,
-                    }
-                    for line in lines
-                ],
-            }
-        )
+        told["differences"] = [quantities.finite(line.to_dict()) for line in lines]
         return told
 
     def _differences(self, by: Sequence[str] = ()) -> list[MetricDifference]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
@@ -111,17 +112,10 @@ def make(
     start = time.monotonic()
     done = made or Made()
     done.found = 0
-    before = _there(store)
-    if retry:
-        before = before.filter(pl.col("fault").is_null())
+    before = _there(store, but_failed=retry)
+    known = manifest.load(points, store)
     tasks = Tasks(
-        points,
-        before,
-        seeds,
-        done,
-        limit_s,
-        manifest.load(points, store),
-        lambda table: manifest.save(points, store, table),
+        points, before, seeds, done, limit_s, known, partial(manifest.save, points, store)
     )
     end = math.inf if budget_s is None else start + budget_s
     with signals.held() as interrupted:
@@ -161,9 +155,11 @@ def make(
 
 
 @again
-def _there(store: Store) -> pl.DataFrame:
-    """The runs of a store."""
-    return store.scan().filter(pl.col("link") == 0).select("config", "seed", "fault").collect()
+def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
+    """The runs of a store: config and seed."""
+    runs = store.scan().filter(pl.col("link") == 0)
+    sound = runs.filter(pl.col("fault").is_null()) if but_failed else runs
+    return sound.select("config", "seed").collect()
 
 
 class Tasks:
@@ -181,7 +177,7 @@ class Tasks:
         save: Callable[[pl.DataFrame], None],
     ) -> None:
         self.points, self.seeds, self.done, self.limit_s = points, seeds, done, limit_s
-        self.before = before.select("config", "seed")
+        self.before = before
         self.known, self.save = known, save
         self.seen: set[str] = set()
         self.ended = False
