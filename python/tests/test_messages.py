@@ -75,7 +75,7 @@ def test_a_file_that_is_set_may_be_named_as_from_here(
     sets = ["traffic.0.file=mine.pcap", "seeds=1"]
     assert forebay.run("arrivals/uplink", laws=["pi"], sets=sets).runs
     sets = ["traffic.0.file=yours.pcap"]
-    with pytest.raises(forebay.ScenarioError, match=r'found .yours.pcap., allowed: a file'):
+    with pytest.raises(forebay.ScenarioError, match=r"found .yours.pcap., allowed: a file"):
         forebay.run("arrivals/uplink", sets=sets)
 
 

@@ -453,7 +453,7 @@ def test_after_an_interruption_no_point_is_read(
     def refuse(*_: object) -> None:
         raise AssertionError("the list of the study was asked for")
 
-    monkeypatch.setattr(manifest, "of", refuse)
+    monkeypatch.setattr(manifest, "list_runs", refuse)
     ended = making.Made(wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1})
     with pytest.raises(typer.Exit):
         call = Invocation(tmp_path, as_json=False)
