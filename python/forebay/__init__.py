@@ -10,6 +10,8 @@ RFC 7928, `forebay.replay` the papers, `forebay.validate` real flows beside simu
 `plot()`, and shows itself in a notebook.
 """
 
+import forebay.base.early_signals  # noqa: F401  # isort: skip
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 

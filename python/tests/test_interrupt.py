@@ -170,6 +170,27 @@ def test_while_it_loads_too(
     assert capsys.readouterr().err == "interrupted: nothing is left\n"
 
 
+@pytest.mark.linux
+@pytest.mark.parametrize(("words", "status"), [(["-m", "forebay.cli"], -signal.SIGINT), ([], 1)])
+def test_while_the_package_loads(words: list[str], status: int) -> None:
+    """The command ends without a traceback; a program that uses the package gets its exception."""
+    program = f"""
+import os, signal, sys
+sys.orig_argv[1:] = {words!r}
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "forebay._native":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+try:
+    import forebay
+except KeyboardInterrupt:
+    sys.exit(1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
 def test_native_code_is_not_broken_off() -> None:
     # A job in the background ignores it.
     former = signal.signal(signal.SIGINT, signal.default_int_handler)

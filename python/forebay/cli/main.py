@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,18 @@ def main() -> None:
     """Entry point of the command `forebay`."""
     if not _open():
         sys.exit(BAD_INPUT)
-    if sys.argv[1:2] != [PASSES_ON]:
+    if sys.argv[1:2] == [PASSES_ON]:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
         signals.catch()
         # Before numpy is loaded. Matrices of loops have some dozens of rows, and threads for them
         # cost three times the processor time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(run_command(sys.argv[1:]))
+    status = run_command(sys.argv[1:])
+    # What is left is to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(status)
 
 
 def _open() -> bool:
