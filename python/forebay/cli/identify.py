@@ -10,7 +10,7 @@ import typer
 
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities
-from forebay.cli import options
+from forebay.cli import completion, options
 from forebay.cli.groups import Help, with_groups
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import OutputOptions
@@ -41,6 +41,14 @@ def identify(
             show_default=False,
         ),
     ] = None,
+    tcp: Annotated[
+        str,
+        typer.Option(
+            help="Sender of the flows, whose windows tell how many there are: reno, linux-reno, "
+            "cubic, dctcp or prague.",
+            autocompletion=completion.senders,
+        ),
+    ] = "reno",
     only: Annotated[
         str | None,
         typer.Option(help="Only queues with this in their name.", metavar="TEXT"),
@@ -79,7 +87,7 @@ def identify(
     found: list[tuple[Identified, IdentifiedResponse | None]] = []
     for one in queues[:MOST]:
         part = one.window(*cut)
-        numbers = estimate.identify(part, wanted_s)
+        numbers = estimate.identify(part, wanted_s, tcp)
         loop = response.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         found.append((numbers, loop))
     if call.as_json:
@@ -153,6 +161,7 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
             console.print(f"  not identified: {why}", markup=False)
+    console.print(f"  assumed: {numbers.assumed}", markup=False)
     if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
         console.print(
             f"  loop: |L| = 1 at {loop.crossover_rad_s:.3g} rad/s, phase margin "
