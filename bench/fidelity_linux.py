@@ -4,8 +4,8 @@
         --out docs/fidelity-linux.md
 
 `linux.json` beside this file has cases that the reference does not have, made with its harness:
-`linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is virtual. Exit status 1 if
-a figure is outside its tolerance.
+`linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is
+virtual. Exit status 1 if a figure is outside its tolerance.
 """
 
 from __future__ import annotations

@@ -131,13 +131,12 @@ def test_two_axes_give_maps(square: Result) -> None:
     assert maps[-1].get_xlabel() == "rtt [ms]"
 
 
-def test_the_page_of_a_sweep_is_one_table_and_three_pictures(
-    square: Result, tmp_path: Path
-) -> None:
+def test_the_page_of_a_sweep_is_one_table_and_four_pictures(square: Result, tmp_path: Path) -> None:
     square.report(tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text()
     assert len(text) < 1_000_000
-    assert text.count("<svg") == 3
+    # The queue at a glance, and three over the sweep.
+    assert text.count("<svg") == 4
     # One over all points, and that of the laws.
     assert text.count("<table") == 2
     assert len(re.findall(r"<tr><td>\d+</td><td>\d+</td><td>(?:pi|droptail)</td>", text)) == 50

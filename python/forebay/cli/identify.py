@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities
-from forebay.cli import options
+from forebay.cli import completion, options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import OutputOptions
@@ -28,6 +30,7 @@ def identify(
     /,
     *,
     rtt: str | None = None,
+    tcp: Annotated[str, typer.Option(autocompletion=completion.senders)] = "reno",
     only: str | None = None,
     from_: str | None = None,
     to: str | None = None,
@@ -41,6 +44,8 @@ def identify(
     trace TRACE: Results of a run or a link, a .parquet with samples, JSON lines of
         `tc -s -j qdisc`, or scrapes of Prometheus text.
     rtt: Propagation both ways, if it is known, such as 40ms; found if it is left out.
+    tcp: Sender of the flows, whose windows tell how many there are: reno, linux-reno, cubic, dctcp
+        or prague.
     only TEXT: Only queues with this in their name.
     from_: Leave out what is before; a sixth if it is left out.
     to: Leave out what is after.
@@ -66,7 +71,7 @@ def identify(
     found: list[tuple[Identified, IdentifiedResponse | None]] = []
     for one in queues[:MOST]:
         part = one.window(*cut)
-        numbers = estimate.identify(part, wanted_s)
+        numbers = estimate.identify(part, wanted_s, tcp)
         loop = response.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         found.append((numbers, loop))
     if call.as_json:
@@ -140,6 +145,7 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
             console.print(f"  not identified: {why}", markup=False)
+    console.print(f"  assumed: {numbers.assumed}", markup=False)
     if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
         console.print(
             f"  loop: |L| = 1 at {loop.crossover_rad_s:.3g} rad/s, phase margin "

@@ -216,7 +216,8 @@ def _designed(
     # Where the load moves, calm is not enough.
     many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
     if many is not None and not _given_gains(law, given):
-        made = _settling(made, many, lambda more: made_with(target, {**sets, **more}))
+        others = {key: value for key, value in sets.items() if key not in goals}
+        made = _settling(made, many, lambda gains: made_with(target, {**others, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
     kept = {*given, *goals} | ({"target"} if target == _own_set_point(law, {}) else set())
     params = tuple((name, value) for name, value in made.params if name not in kept)

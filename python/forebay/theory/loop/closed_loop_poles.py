@@ -91,7 +91,8 @@ def _generator(t: Terms) -> Complexes:
     late_s = 0.0
     law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
     law_c, acts = np.zeros((1, 0)), float(t.direct)
-    if t.interval_s is not None:
+    # A law without gain adds nothing, and its gain would be divided by.
+    if t.interval_s is not None and any(np.any(it) for it in t.numerator):
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
         # In intervals of time, and by its largest gain, which keep the numbers moderate.
