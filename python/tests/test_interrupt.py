@@ -187,7 +187,9 @@ try:
 except KeyboardInterrupt:
     sys.exit(1)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (status, "")
 
 
