@@ -141,7 +141,7 @@ def test_the_page_of_a_sweep_is_one_table_and_four_pictures(square: Result, tmp_
     assert text.count("<table") == 2
     assert len(re.findall(r"<tr><td>\d+</td><td>\d+</td><td>(?:pi|droptail)</td>", text)) == 50
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == [
-        *("goodput.png", "load.png", "qacd.png")
+        *("glance.png", "goodput.png", "load.png", "qacd.png")
     ]
     command = report._single_point_command(square)
     assert "--set traffic.0.flows=20 --set traffic.0.rtt=0.1s" in command

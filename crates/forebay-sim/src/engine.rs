@@ -475,7 +475,10 @@ fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) ->
     let port = |(link, queue): (&Link, Queue<Packet>)| {
         let mut port = Port::new(queue, settings, link.capacity(), link.delay.as_nanos());
         if told_apart {
-            port.bottleneck.record.recorder.tell_traffic_apart(count(traffic));
+            port.bottleneck
+                .record
+                .recorder
+                .tell_traffic_apart(count(traffic));
         }
         port
     };

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use forebay_core::cast::whole_usize;
 use forebay_core::{Span, Time};
 
 use crate::{ClassMetrics, Metrics, Samples, Trace, TrafficMetrics};
@@ -539,7 +540,7 @@ impl<'a> Part<'a> {
 
     /// Samples of a second.
     fn per_second(&self) -> usize {
-        ((1.0 / self.interval.as_secs_f64()).round() as usize).max(1)
+        whole_usize((1.0 / self.interval.as_secs_f64()).round()).max(1)
     }
 
     /// Loss rate of each whole second in which anything arrived.
