@@ -211,15 +211,7 @@ def design_for_range(
             f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
             "`forebay tune` searches other laws over a range"
         )
-    for key, ends in [
-        ("--rate", [_native.quantity("--rate", rate, "rate") for rate in rates]),
-        ("--rtt", [_native.quantity("--rtt", rtt, "time") for rtt in rtts if "," not in rtt]),
-        ("--flows", flows),
-    ]:
-        if ends and ends[0] > ends[-1]:
-            raise ScenarioError(
-                f"{key}: found a range from more to less, allowed: from less to more"
-            )
+    _check_order(rates, rtts, flows)
     if target is None:
         least = LoadedLink.from_texts(rates[0], packet, flows[0], rtts[0], tcp=tcp)
         target = f"{least.target_pkts:g}p"
@@ -274,6 +266,19 @@ def design_for_range(
         inside.append(loop)
         middle = loop if centre else middle
     return RangeDesign(law, gains, params, corners, loops, own_gains, left_out, inside, middle)
+
+
+def _check_order(rates: Sequence[str], rtts: Sequence[str], flows: Sequence[float]) -> None:
+    """Raises `ScenarioError` for a range from more to less."""
+    for key, ends in [
+        ("--rate", [_native.quantity("--rate", rate, "rate") for rate in rates]),
+        ("--rtt", [_native.quantity("--rtt", rtt, "time") for rtt in rtts if "," not in rtt]),
+        ("--flows", flows),
+    ]:
+        if ends and ends[0] > ends[-1]:
+            raise ScenarioError(
+                f"{key}: found a range from more to less, allowed: from less to more"
+            )
 
 
 def _between(
