@@ -8,13 +8,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import fitted
+
 import forebay
-from forebay import _native
-from forebay.base import quantities
 from forebay.identification import estimate, queue_records
 from forebay.pages import result_files
-from forebay.scenarios.builder import Dumbbell, Law
-from forebay.theory.design.fitted_gains import OperatingRange, fit
+from forebay.scenarios.builder import Law
+from forebay.theory.design.fitted_gains import fit
 
 #: Rate, packet, RTT in s, buffer in packets, flows, law.
 LINKS = [
@@ -33,30 +33,18 @@ LINKS = [
 
 def record(link: tuple[str, int, float, int, int, str], out: Path, duration_s: float = 120) -> None:
     """A run of long-lived Reno flows under a fitted law, as `forebay run` writes it."""
-    rate, packet, rtt_s, buffer_pkts, flows, law = link
-    rate_bps = round(_native.quantity("rate", rate, "rate"))
-    fitted = fit(law, OperatingRange(rate_bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
-    result = forebay.run(
-        Dumbbell(
-            title=f"{law}, fitted",
-            duration_s=duration_s,
-            measure_from_s=duration_s / 3,
-            rate=rate,
-            # Its access links are twice as fast as others, so that they are no part of the link.
-            fastest_bps=2 * rate_bps,
-            delay_s=rtt_s / 4,
-            buffer_pkts=buffer_pkts,
-            flows=flows,
-            packet=quantities.size(packet),
-            rtt=quantities.time(rtt_s),
-            laws=[Law(law, fitted.params)],
-        ).text()
+    *network, law = link
+    there = fitted.place(tuple(network))
+    params = fit(law, there).params
+    # Its access links are twice as fast as others, so that they are no part of the link.
+    text = fitted.scenario(
+        Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * there.rate_bps
     )
-    result_files.write_tables(result, out)
+    result_files.write_tables(forebay.run(text), out)
 
 
 def main() -> None:
-    def cell(one: estimate.Estimate, scale: float) -> str:
+    def cell(one: estimate.IntervalEstimate, scale: float) -> str:
         if not one.known:
             return "not identified"
         return f"{scale * one.value:.4g} ({scale * one.low:.4g} to {scale * one.high:.4g})"

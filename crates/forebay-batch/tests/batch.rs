@@ -16,17 +16,9 @@ fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
     let text = format!(
         r#"
         duration = "{duration}"
-        [bottleneck]
-        rate = "10Mbit/s"
-        delay = "5ms"
-        buffer = "100p"
-        [[traffic]]
-        kind = "ftp"
-        flows = 20
-        rtt = "50ms"
-        [[law]]
-        kind = "pi"
-        target = "50p"
+        bottleneck = {{ rate = "10Mbit/s", delay = "5ms", buffer = "100p" }}
+        traffic = [{{ kind = "ftp", flows = 20, rtt = "50ms" }}]
+        law = [{{ kind = "pi", target = "50p" }}]
         "#
     );
     let options = Options {

@@ -57,6 +57,10 @@ pub trait Packet: Copy {
     fn hosts(&self) -> (u64, u64) {
         (self.flow(), self.flow())
     }
+    /// The number of its traffic in the record of a bottleneck; none if it is not told apart.
+    fn traffic(&self) -> Option<u8> {
+        None
+    }
     /// Whether TCP carries it.
     fn tcp(&self) -> bool {
         true

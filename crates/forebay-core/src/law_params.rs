@@ -96,8 +96,11 @@ pub struct RateControl {
 /// What a design rule is given.
 #[derive(Clone, Copy, Debug)]
 pub struct DesignRequest {
-    /// The network at the wanted queue length.
+    /// The network at the wanted queue length, with as many flows of Reno as the rule is to know.
     pub point: OperatingPoint,
+    /// The probability that the link's flows need there, which is the point's own unless they are
+    /// others than Reno's.
+    pub probability: f64,
     /// What to hold the queue at.
     pub set_point: SetPoint,
     pub site: Site,

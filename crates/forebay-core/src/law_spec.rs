@@ -352,6 +352,7 @@ impl LawSpec {
     pub fn has_rule(&self) -> bool {
         let request = DesignRequest {
             point: roomy_point(),
+            probability: roomy_point().probability(),
             set_point: SetPoint::Packets(1000.0),
             site: ROOMY,
         };

@@ -14,7 +14,7 @@ use forebay_link::direction::Direction;
 use forebay_link::pool::{Pool, PREFIX_BYTES};
 use forebay_link::{DelayRange, Path};
 use forebay_scenario::LawChoice;
-use forebay_sim::packet::{Flags, Packet, NO_BLOCKS};
+use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use forebay_sim::port::{Port, Sent};
 use forebay_trace::Settings;
 use proptest::prelude::*;
@@ -76,12 +76,13 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
         let packet = Packet {
             flow: 0,
             seq: number as u32,
-            blocks: NO_BLOCKS,
+            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
             bytes: arrival.bytes,
             connection: 0,
             traffic_class: arrival.class,
             flags: Flags::of_udp(),
             station: 0,
+            traffic: 0,
         };
         if port.arrive(now, packet) {
             at_once.push(port.send_next(now));

@@ -24,7 +24,9 @@ use agenda::Agenda;
 use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, ParamError, Queue, Time};
 use forebay_scenario::{Link, Scenario};
-use forebay_trace::{Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, Viewer};
+use forebay_trace::{
+    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
+};
 use hosts::{Alarm, Hosts, Returning};
 
 use crate::blocks::BlockStore;
@@ -34,7 +36,7 @@ use crate::events::{EventQueue, Lines, Ties};
 use crate::line::Wire;
 use crate::network::Network;
 use crate::number::count;
-use crate::packet::Packet;
+use crate::packet::{Packet, NO_TRAFFIC};
 use crate::port::Port;
 use crate::tcp::NEVER;
 use crate::Watch;
@@ -291,9 +293,12 @@ impl<T: Topology> Engine<T> {
                 }
             });
         let names = self.scenario.all_links().map(|link| link.name.clone());
-        let mut traces = traces
+        let mut traces: Vec<Trace> = traces
             .zip(names)
-            .map(|(trace, name)| Trace { name, ..trace });
+            .map(|(trace, name)| Trace { name, ..trace })
+            .collect();
+        who_gets_what(&mut traces, &self.scenario, network);
+        let mut traces = traces.into_iter();
         let bottleneck = traces.next().expect("a scenario has a bottleneck");
         Trace {
             others: traces.collect(),
@@ -430,10 +435,52 @@ pub fn queues(
     scenario.all_links().enumerate().map(queue).collect()
 }
 
+/// Completes what each link has recorded of the traffic that crosses it: what senders sent, and
+/// round trips.
+fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
+    let met: Vec<Vec<TrafficTrace>> = traces
+        .iter_mut()
+        .map(|trace| std::mem::take(&mut trace.traffic))
+        .collect();
+    if met.iter().all(Vec::is_empty) {
+        return;
+    }
+    for (traffic, class) in network.classes.iter().enumerate() {
+        let rtts = &scenario.traffic[traffic].rtts;
+        let propagation = rtts.iter().cycle().take(class.count as usize);
+        let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
+        let waits_s = class
+            .links
+            .iter()
+            .map(|&link| met[link][traffic].delay_mean_s());
+        let rtt_s = propagation_s / f64::from(class.count) + waits_s.sum::<f64>();
+        for &link in &class.links {
+            traces[link].traffic.push(TrafficTrace {
+                sent_packets: class.sent_packets,
+                resent_packets: class.resent_packets,
+                rtt_s: if rtts.is_empty() { f64::NAN } else { rtt_s },
+                ..met[link][traffic]
+            });
+        }
+    }
+    // Of one alone the link's own metrics say it.
+    let alone = traces.iter_mut().filter(|trace| trace.traffic.len() < 2);
+    alone.for_each(|trace| trace.traffic.clear());
+}
+
 /// The port of each link.
 fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) -> Vec<Port> {
+    let traffic = scenario.traffic.len();
+    let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
     let port = |(link, queue): (&Link, Queue<Packet>)| {
-        Port::new(queue, settings, link.capacity(), link.delay.as_nanos())
+        let mut port = Port::new(queue, settings, link.capacity(), link.delay.as_nanos());
+        if told_apart {
+            port.bottleneck
+                .record
+                .recorder
+                .tell_traffic_apart(count(traffic));
+        }
+        port
     };
     scenario.all_links().zip(queues).map(port).collect()
 }

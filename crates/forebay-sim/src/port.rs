@@ -82,8 +82,9 @@ pub struct LostBlocks(pub Vec<u32>);
 
 impl Sink<Packet> for LostBlocks {
     fn dropped(&mut self, _now: Time, packet: Packet, _why: Drop, _class: u8) {
-        if packet.blocks != NO_BLOCKS {
-            self.0.push(packet.blocks);
+        let blocks = packet.blocks_and_host.blocks();
+        if blocks != NO_BLOCKS {
+            self.0.push(blocks);
         }
     }
     fn marked(&mut self, _now: Time, _packet: &Packet, _class: u8) {}

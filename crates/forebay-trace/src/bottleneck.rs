@@ -23,14 +23,20 @@ pub struct Record<S> {
     pub sink: S,
 }
 
-impl<P, S: Sink<P>> Sink<P> for Record<S> {
+impl<P: Packet, S: Sink<P>> Sink<P> for Record<S> {
     fn dropped(&mut self, now: Time, packet: P, why: Drop, class: u8) {
         self.recorder.dropped(now, why, class);
+        if let Some(of) = self.recorder.traffic(now, packet.traffic()) {
+            of.dropped_packets += 1;
+        }
         self.sink.dropped(now, packet, why, class);
     }
 
     fn marked(&mut self, now: Time, packet: &P, class: u8) {
         self.recorder.marked(now, class);
+        if let Some(of) = self.recorder.traffic(now, packet.traffic()) {
+            of.marked_packets += 1;
+        }
         self.sink.marked(now, packet, class);
     }
 }
@@ -77,7 +83,12 @@ impl<P: Packet + Send + 'static, S: Sink<P>> Bottleneck<P, S> {
         let sent = (self.transmitter).ask(now, &mut self.discipline, &mut self.record)?;
         let departure = &sent.departure;
         let bytes = departure.packet.bytes();
-        (self.record.recorder).departed(now, bytes, departure.sojourn, departure.class);
+        let recorder = &mut self.record.recorder;
+        recorder.departed(now, bytes, departure.sojourn, departure.class);
+        if let Some(of) = recorder.traffic(now, departure.packet.traffic()) {
+            of.left_packets += 1;
+            of.waited_ns += departure.sojourn.as_nanos();
+        }
         Some(sent)
     }
 

@@ -56,6 +56,10 @@ class IntervalEstimate:
     def unknown(why: str) -> IntervalEstimate:
         return IntervalEstimate(math.nan, math.nan, math.nan, why)
 
+    @staticmethod
+    def around(value: float, half: float) -> IntervalEstimate:
+        return IntervalEstimate(value, value - half, value + half)
+
     @property
     def known(self) -> bool:
         return not self.why
@@ -90,28 +94,10 @@ class Identified:
     duration_s: float
 
     def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "name": self.name,
-            "packet_bytes": self.packet_bytes,
-            "busy": self.busy,
-            "duration_s": self.duration_s,
+        return {
+            key: value.as_json() if isinstance(value, IntervalEstimate) else value
+            for key, value in vars(self).items()
         }
-        for key in ESTIMATES:
-            found[key] = getattr(self, key).as_json()
-        return found
-
-
-#: The estimates of `Identified`, in the order of tables.
-ESTIMATES = (
-    "rate_bps",
-    "queue_pkts",
-    "loss",
-    "signals",
-    "rtt_s",
-    "propagation_s",
-    "window_pkts",
-    "flows",
-)
 
 
 def identify(series: QueueRecord, propagation_s: float | None = None) -> Identified:
@@ -140,7 +126,7 @@ def identify(series: QueueRecord, propagation_s: float | None = None) -> Identif
         rate, per_s, rtt, queue, signals, float(series.signals.sum())
     )
     if propagation_s is not None:
-        propagation = IntervalEstimate(propagation_s, propagation_s, propagation_s)
+        propagation = IntervalEstimate.around(propagation_s, 0.0)
     return Identified(
         series.name,
         rate,
@@ -182,15 +168,14 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
         chosen = sure
     found = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
     half = math.hypot(found.high - found.value, WHOLE * found.value)
-    return IntervalEstimate(found.value, found.value - half, found.value + half)
+    return IntervalEstimate.around(found.value, half)
 
 
 def _mean(values: Floats) -> IntervalEstimate:
     """With the interval of the means of blocks, which hold what one sample keeps of the last."""
     means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
     half = NORMAL * float(means.std(ddof=1)) / math.sqrt(BLOCKS)
-    mean = float(values.mean())
-    return IntervalEstimate(mean, mean - half, mean + half)
+    return IntervalEstimate.around(float(values.mean()), half)
 
 
 def _share(counts: Floats, of: Floats) -> IntervalEstimate:

@@ -67,10 +67,10 @@ impl LawParams for Pi2Params {
         let filter = (self.gains()).sampled(interval_s, 2.0 * root / capacity);
         // The head has waited for as long as the queue was when it came.
         let age_s = resting.queue_pkts.max(0.0) / capacity;
-        Some(LoopFilter::sampled(
-            resting.queue_pkts,
-            filter.delayed(age_s),
-        ))
+        Some(LoopFilter {
+            age_s,
+            ..LoopFilter::sampled(resting.queue_pkts, filter)
+        })
     }
 
     fn coupling(&self) -> Option<f64> {
@@ -93,7 +93,7 @@ impl LawParams for Pi2Params {
         let goals = PieGoals::read(goals)?;
         let point = &request.point;
         let (alpha, beta) = goals.gains(point, self.interval);
-        let slope = 2.0 * point.probability().sqrt();
+        let slope = 2.0 * request.probability.sqrt();
         let designed = Pi2Params {
             target: request.set_point,
             alpha: (alpha / slope).min(1e3),

@@ -119,6 +119,7 @@ impl LawParams for RedParams {
             direct: rate * slope,
             sampled: None,
             one_sided: false,
+            age_s: 0.0,
         })
     }
 

@@ -99,7 +99,7 @@ impl LawParams for RemParams {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
-        let slope = (1.0 - request.point.probability()).max(0.01) * self.phi.ln();
+        let slope = (1.0 - request.probability).max(0.01) * self.phi.ln();
         let designed = RemParams {
             target: request.set_point,
             gamma: k.b / slope,

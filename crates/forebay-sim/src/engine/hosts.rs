@@ -10,7 +10,9 @@ use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
-use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
+use crate::packet::{
+    traffic_number, BlocksAndHost, Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC,
+};
 use crate::port::Sent;
 use crate::prefetch::prefetch;
 use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
@@ -118,6 +120,10 @@ impl FarEnd<'_> {
             }
             return None;
         };
+        if receiver.ends_run(&packet, config.acks) {
+            let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
+            enter(self.agenda, ack);
+        }
         let (reply, delivered) = receiver.receive(now, &packet, config.acks);
         receiver.count(
             u64::from(delivered) * u64::from(config.payload_bytes),
@@ -197,7 +203,7 @@ impl Hosts {
             prefetch(self.network.pair_of(coming));
             self.network.prefetch_sender(coming.flow);
         }
-        if ack.blocks != NO_BLOCKS {
+        if ack.blocks_and_host.blocks() != NO_BLOCKS {
             return self.take_ack_with_options(now, ack);
         }
         self.step(now, ack.flow, |senders, index, step| {
@@ -214,7 +220,7 @@ impl Hosts {
     /// An ACK with SACK blocks or a count of marks.
     #[inline(never)]
     fn take_ack_with_options(&mut self, now: u64, ack: &Packet) {
-        let options = self.blocks.take(ack.blocks);
+        let options = self.blocks.take(ack.blocks_and_host.blocks());
         self.step(now, ack.flow, |senders, index, step| {
             let header = Ack {
                 next: ack.seq,
@@ -280,13 +286,14 @@ impl Hosts {
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
         let mut first = NEVER;
+        let mut resent = 0;
         for segment in &self.segments {
             // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
             let syn = segment.seq == 0;
             let packet = Packet {
                 flow,
                 seq: segment.seq,
-                blocks: NO_BLOCKS,
+                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
                 bytes: if syn {
                     HEADER_BYTES
                 } else {
@@ -297,9 +304,11 @@ impl Hosts {
                     class.dscp,
                     if syn { Ecn::NotEct } else { segment.ecn },
                 ),
-                flags: Flags::of_tcp(segment.cwr),
+                flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
+                traffic: traffic_number(route.class),
             };
+            resent += u64::from(segment.again);
             // One whose link falls free just now has waited too, as in ns-2.
             let waited = pair.data_up >= now || syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
@@ -307,6 +316,10 @@ impl Hosts {
             // A packet that waits for its access link would hold up the others' line.
             let line = if waited { late } else { prompt };
             self.arrivals.push_on(line, at, packet);
+        }
+        if now > self.window.0 && now <= self.window.1 {
+            class.sent_packets += self.segments.len() as u64;
+            class.resent_packets += resent;
         }
         self.segments.clear();
         self.agenda.links_by(first + self.lookahead_ns);
@@ -373,12 +386,13 @@ fn send_ack(
         ack: Packet {
             flow,
             seq: receiver.next(),
-            blocks,
+            blocks_and_host: BlocksAndHost::new(blocks, class.host),
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
             traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
+            traffic: NO_TRAFFIC,
         },
     }
 }
