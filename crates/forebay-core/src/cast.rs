@@ -60,6 +60,13 @@ pub const fn nearest_f32(x: f64) -> f32 {
     x as f32
 }
 
+/// `x` where it is a whole number that a float holds exactly; none otherwise.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "it has been looked at")]
+pub fn exact_i64(x: f64) -> Option<i64> {
+    (x.fract() == 0.0 && x.abs() < 9e15).then_some(x as i64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -183,7 +183,11 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
     if sure.sum() >= FEWEST_BUSY:
         chosen = sure
     found = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
-    half = math.hypot(found.high - found.value, WHOLE * found.value)
+    # A long queue is found right before a departure more often than right after one: each busy time
+    # has up to half a packet more than its share.
+    busy_times = int(np.diff(chosen.astype(int), prepend=0).clip(min=0).sum())
+    more = found.value * 0.5 * busy_times * packet_bytes / series.sent_bytes[chosen].sum()
+    half = math.hypot(found.high - found.value, WHOLE * found.value, more)
     return IntervalEstimate.around(found.value, half)
 
 
