@@ -4,7 +4,8 @@
         --out docs/fidelity-linux.md
 
 `linux.json` beside this file has cases that the reference does not have, made with its harness:
-`linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is virtual. Exit status 1 if
+`linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is
+virtual. Exit status 1 if
 a figure is outside its tolerance.
 """
 
@@ -125,13 +126,13 @@ index.
 - `n100.100M.20ms.fq_codel`: flows that share a queue here do so for the whole run. The kernel
   draws a flow's hash anew after a timeout (`sk_rethink_txhash`). With 65536 queues ours have a
   Jain index of 1.000, 16.25 ms and 4.08 % of drops, as the kernel has.
-- DCTCP in `dualpi2`: where marks begin or end, a receiver sends the ACK that waits and then that of
-  the new packet (RFC 8257 section 3.2), and it acknowledges at once the packet that says that the
-  window was reduced, and the last of a write of the application, which has a third of its send
-  buffer free each time: two of the largest windows so far, and ten packets at least. Where windows are
-  of a few packets that decides how many wait for a delayed ACK.
+- DCTCP in `dualpi2`: where marks begin or end, a receiver sends the ACK that waits and then that
+  of the new packet (RFC 8257 section 3.2). It acknowledges at once the packet that says that the
+  window was reduced, and the last of a write of the application: a third of its send buffer, which
+  holds two of the largest windows so far, ten packets each at least. Where windows are of a few
+  packets that decides how many wait for a delayed ACK.
 - At a round trip of whole transmissions, 20 ms at 100 Mbit/s, one DCTCP flow marks 4.2 % in the
-  kernel and 6.7 % here; at 19.97 and 20.03 ms both mark 7.1 %. Ten CUBIC flows under `fq_codel` at 4
+  kernel and 6.7 % here; at 19.97 and 20.03 ms both mark 7 %. Ten CUBIC flows under `fq_codel` at 4
   Mbit/s and 100 ms differ likewise (16.4 and 18.4 ms), and do not at 99.1 and 101.3 ms.
 - Under `cake` and `htb` a packet leaves where its transmission would begin, and the kernel's devices
   have no rate: what our link takes to send one comes off the round trip. A group of flows has one
@@ -144,8 +145,9 @@ index.
   (`base.bbr.codel5`, 62.7 ± 6.5 ms) and 0.755 ± 0.018 (`mix.cubic5-bbr5.pfifo`); four more of
   `n10.50M.100ms.bbr.fq_codel` have 98.78 ± 0.44 % of utilisation and a 95th percentile of 148 ±
   22 ms.
-- BBR under `cake` is open: four flows over 30 Mbit/s and 40 ms have 14.7 ms and 3.5 % of drops in the
-  kernel, 12.9 and 2.3 here. In `base.bbr.cake` six more of the kernel's runs have 6.05 ± 0.10 ms, ours 8.7 ± 1.6. They
+- BBR under `cake` is open: four flows over 30 Mbit/s and 40 ms have 14.7 ms and 3.5 % of drops in
+  the kernel, 12.9 and 2.3 here. In `base.bbr.cake` six more of the kernel's runs have 6.05 ± 0.10
+  ms, ours 8.7 ± 1.6. They
   differ in the seconds after flows have looked for their least round trip: our queue has 35 to 80
   packets there, the kernel's 15 to 30. Two flows agree (12.2 ± 5.4 ms and 13.5 ± 4.8), and with
   segments of two packets, which the reference has off, ours have 5.1 ms, as kernel 6.18 has over
