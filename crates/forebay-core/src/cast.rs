@@ -25,13 +25,6 @@ pub const fn whole_u64(x: f64) -> u64 {
     x as u64
 }
 
-/// `x` where it is a whole number that a float holds exactly; none otherwise.
-#[must_use]
-#[allow(clippy::cast_possible_truncation, reason = "it has been looked at")]
-pub fn exact_i64(x: f64) -> Option<i64> {
-    (x.fract() == 0.0 && x.abs() < 9e15).then_some(x as i64)
-}
-
 /// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `usize::MAX`.
 #[inline]
 #[must_use]

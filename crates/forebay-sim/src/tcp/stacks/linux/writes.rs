@@ -1,9 +1,7 @@
 //! What an application that always has data writes into its send buffer, and where a write ends: the
 //! last packet of each has PSH.
 
-/// Packets that the buffer holds for windows of up to ten (`tcp_sndbuf_expand`: two windows of
-/// packets with their memory, rounded up to a power of two, are 2.7 of packets as they are queued).
-const LEAST_BUFFER_PKTS: u32 = 27;
+/// The buffer is made for windows of so many packets at least (`TCP_INIT_CWND`).
 const LEAST_WINDOW_PKTS: u32 = 10;
 /// Writes that are in the buffer at a time: each is a third of it or more.
 const MOST_WRITES: usize = 4;
@@ -12,7 +10,8 @@ const MOST_WRITES: usize = 4;
 pub struct Writes {
     /// One past the last packet written.
     end: u32,
-    buffer_pkts: u32,
+    /// The window that the buffer is made for.
+    window_pkts: u32,
     /// Ends of writes that are not sent yet, in order.
     ends: [u32; MOST_WRITES],
     count: u8,
@@ -22,7 +21,7 @@ impl Default for Writes {
     fn default() -> Writes {
         Writes {
             end: 1,
-            buffer_pkts: LEAST_BUFFER_PKTS,
+            window_pkts: LEAST_WINDOW_PKTS,
             ends: [0; MOST_WRITES],
             count: 0,
         }
@@ -31,18 +30,18 @@ impl Default for Writes {
 
 impl Writes {
     /// Packets below `una` are out of the buffer. Once a third of it is free the application
-    /// fills it (`sk_stream_is_writeable`), at most up to `limit`. The buffer is made larger where it has held up
-    /// the window.
+    /// fills it (`sk_stream_is_writeable`), up to `limit` at most. It holds two of the largest windows
+    /// so far, and one packet more that makes it full (`tcp_sndbuf_expand`, with the memory of
+    /// packets of usual size).
     #[inline(always)]
     pub fn fill(&mut self, una: u32, limit: u32, cwnd_pkts: u32) {
+        self.window_pkts = self.window_pkts.max(cwnd_pkts);
         let held = self.end.saturating_sub(una);
-        if 3 * held > 2 * self.buffer_pkts || self.end >= limit {
+        if 3 * u64::from(held) > 4 * u64::from(self.window_pkts) || self.end >= limit {
             return;
         }
-        if cwnd_pkts > self.buffer_pkts {
-            self.buffer_pkts = LEAST_BUFFER_PKTS.saturating_mul(cwnd_pkts) / LEAST_WINDOW_PKTS;
-        }
-        self.end = una.saturating_add(self.buffer_pkts).min(limit);
+        let full = self.window_pkts.saturating_mul(2).saturating_add(1);
+        self.end = una.saturating_add(full).min(limit);
         let last = MOST_WRITES - 1;
         self.ends[usize::from(self.count).min(last)] = self.end;
         if usize::from(self.count) <= last {
@@ -86,18 +85,18 @@ mod tests {
 
     #[test]
     fn a_third_of_the_buffer_is_written_at_a_time() {
-        // Of 27 packets; ACKs of two free ten.
-        assert_eq!(pushed(8, 1, u32::MAX)[..4], [27, 36, 45, 54]);
-        assert_eq!(pushed(8, 2, u32::MAX)[..4], [27, 37, 47, 57]);
+        // Of 21 packets, once 13 are left.
+        assert_eq!(pushed(8, 1, u32::MAX)[..4], [21, 29, 37, 45]);
+        assert_eq!(pushed(8, 3, u32::MAX)[..4], [21, 30, 39, 48]);
         // A repair frees more at a time.
-        assert_eq!(pushed(8, 25, u32::MAX)[..3], [27, 52, 77]);
+        assert_eq!(pushed(8, 25, u32::MAX)[..3], [21, 46, 71]);
         // The last packet of all there is.
-        assert_eq!(pushed(8, 1, 31), [27, 30]);
+        assert_eq!(pushed(8, 1, 28), [21, 27]);
     }
 
     #[test]
     fn the_buffer_grows_with_the_window() {
-        // 108 packets for a window of 40, so that writes are of 36.
-        assert_eq!(pushed(40, 1, u32::MAX)[..3], [108, 144, 180]);
+        // 81 packets for a window of 40, filled once 53 are left.
+        assert_eq!(pushed(40, 1, u32::MAX)[..3], [81, 109, 137]);
     }
 }
