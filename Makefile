@@ -125,7 +125,7 @@ fidelity: $(STAMPS)/native
 	$(BIN)/python bench/fidelity.py --reference $(REFERENCE)/ns2.json bench/ns2.json \
 		--out docs/fidelity.md
 	# A figure outside is known, and bold in the page.
-	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json \
+	-$(BIN)/python bench/fidelity_linux.py --reference $(REFERENCE)/linux.json bench/linux.json \
 		--out docs/fidelity-linux.md
 
 TRACES ?= ../shared/traces
@@ -184,7 +184,7 @@ capi-install: capi
 
 # The lists of public names: what goes from them is in the changelog.
 api: $(STAMPS)/native
-	$(BIN)/python tools/public_api.py
+	$(BIN)/python -m tools.public_api
 
 gallery: $(STAMPS)/native
 	$(BIN)/python -m tools.docs.gallery

@@ -1,9 +1,10 @@
 """Forebay beside the real Linux kernel: every reference case that has what it needs, in one table.
 
-    python bench/fidelity_linux.py --reference ../shared/reference/linux.json \\
+    python bench/fidelity_linux.py --reference ../shared/reference/linux.json bench/linux.json \\
         --out docs/fidelity-linux.md
 
-The reference runs the kernel's TCP and queues in a guest whose clock is virtual. Exit status 1 if
+`linux.json` beside this file has cases that the reference does not have, made with its harness:
+`linux.py run CASES OUT`. The reference runs the kernel's TCP and queues in a guest whose clock is virtual. Exit status 1 if
 a figure is outside its tolerance.
 """
 
@@ -68,7 +69,7 @@ def jain(flows: polars.DataFrame) -> list[float]:
     return flows.group_by("seed", maintain_order=True).agg(index)["goodput_bps"].to_list()
 
 
-def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int) -> str:
+def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int, more: int) -> str:
     lacking: dict[str, list[str]] = {}
     for name, why in missing.items():
         lacking.setdefault(why, []).append(name)
@@ -79,7 +80,8 @@ def page(rows: Sequence[Row], missing: Mapping[str, str], seeds: int) -> str:
     return f"""# Forebay beside the Linux kernel
 
 Each row is a scenario of the reference runs, in which the kernel's own TCP and queues run in
-virtual time (3 seeds), run here with {seeds} seeds. A cell shows *Linux → Forebay*; bold is outside
+virtual time (3 seeds), run here with {seeds} seeds. The last {more} are runs of ours with the
+reference's harness (`bench/linux.json`). A cell shows *Linux → Forebay*; bold is outside
 the tolerance: 10 % or 1 ms of mean queuing delay, 20 % or 2 ms of its 95th percentile, 15 % or
 three times the spread over seeds of drop and mark rate, 0.5 points of utilisation, 0.03 of Jain's
 index.
@@ -150,14 +152,14 @@ index.
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reference", type=Path, required=True, help="linux.json")
+    parser.add_argument("--reference", type=Path, nargs="+", required=True, help="linux.json")
     parser.add_argument("--out", type=Path, help="page to write")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     args = parser.parse_args()
     rows: list[Row] = []
     missing: dict[str, str] = {}
-    for case in json.loads(args.reference.read_text()):
+    for case in [case for path in args.reference for case in json.loads(path.read_text())]:
         if args.only not in case["id"]:
             continue
         try:
@@ -167,7 +169,8 @@ def main() -> int:
             continue
         print(progress(*rows[-1]), file=sys.stderr)
     if args.out:
-        args.out.write_text(page(rows, missing, args.seeds))
+        more = len(json.loads(args.reference[-1].read_text())) if args.reference[1:] else 0
+        args.out.write_text(page(rows, missing, args.seeds, more))
     return 0 if all(c.within for _, row in rows for c in row) else 1
 
 

@@ -12,15 +12,15 @@ import argparse
 import tempfile
 from pathlib import Path
 
+import fitted
 import numpy as np
 
 import forebay
-from forebay import _native
 from forebay.base import quantities
 from forebay.identification import estimate, queue_records
 from forebay.pages import result_files
-from forebay.scenarios.builder import Dumbbell, Law
-from forebay.theory.design.fitted_gains import OperatingRange, fit
+from forebay.scenarios.builder import Law
+from forebay.theory.design.fitted_gains import fit
 
 #: Rate, packet, RTT in s, buffer in packets, flows, law.
 LINKS = [
@@ -48,29 +48,16 @@ SENDERS = {
 Link = tuple[str, int, float, int, int, str]
 
 
-def record(link: Link, out: Path, duration_s: float = 120, tcp: str = "reno") -> None:
+def record(link: Link, out: Path, duration_s: float = 120, **sets: str) -> None:
     """A run of long-lived flows under a fitted law, as `forebay run` writes it."""
-    rate, packet, rtt_s, buffer_pkts, flows, law = link
-    rate_bps = round(_native.quantity("rate", rate, "rate"))
-    fitted = fit(law, OperatingRange(rate_bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
-    result = forebay.run(
-        Dumbbell(
-            title=f"{law}, fitted",
-            duration_s=duration_s,
-            measure_from_s=duration_s / 3,
-            rate=rate,
-            # Its access links are twice as fast as others, so that they are no part of the link.
-            fastest_bps=2 * rate_bps,
-            delay_s=rtt_s / 4,
-            buffer_pkts=buffer_pkts,
-            flows=flows,
-            packet=quantities.size(packet),
-            rtt=quantities.time(rtt_s),
-            laws=[Law(law, fitted.params)],
-        ).text(),
-        sets={"traffic.0.tcp": tcp, "sample": "5ms"},
+    *network, law = link
+    there = fitted.place(tuple(network))
+    params = fit(law, there).params
+    # Its access links are twice as fast as others, so that they are no part of the link.
+    text = fitted.scenario(
+        Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * there.rate_bps
     )
-    result_files.write_tables(result, out)
+    result_files.write_tables(forebay.run(text, sets=sets), out)
 
 
 def drawn(draw: np.random.Generator) -> tuple[Link, str]:
@@ -95,7 +82,7 @@ def count(number: int) -> None:
     for _ in range(number):
         link, tcp = drawn(draw)
         with tempfile.TemporaryDirectory() as folder:
-            record(link, Path(folder) / "run", 75, tcp)
+            record(link, Path(folder) / "run", 75, **{"traffic.0.tcp": tcp, "sample": "5ms"})
             (one,) = queue_records.read_records(Path(folder) / "run")
         for key, rtt_s in {"--rtt": link[2], "": None}.items():
             found = estimate.identify(one.window(None, None), rtt_s, SENDERS[tcp]).flows

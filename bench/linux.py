@@ -44,7 +44,11 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
         # The harness gives it the rate.
         given["bandwidth"] = f"{case['rate_mbit'] * 1e6:.0f}bit/s"
     buffer, law = QDISCS[kind](given, held)
-    blocks = [group_lines(group) for group in case["groups"]]
+    blocks = [
+        # The groups have addresses of their own.
+        [*group_lines(case, group), f'host = "s{i}"']
+        for i, group in enumerate(case["groups"])
+    ]
     marks = "noecn" not in given and ("ecn" in given or kind in MARKING)
     ecn = marks and any(group.get("ecn") for group in case["groups"])
     return "\n".join(
@@ -86,10 +90,19 @@ def options(words: list[str]) -> dict[str, str]:
     return given
 
 
-def group_lines(group: Mapping[str, Any]) -> list[str]:
+def round_trip_ms(case: Mapping[str, Any], group: Mapping[str, Any]) -> float:
+    """A group's propagation time. `cake` and `htb` let a packet go where its transmission would
+    begin, and no device there has a rate: what our link takes to send it comes off the rest."""
+    spared_ms = 0.0 if shaper(case) == "tbf" else packet_s(case) * 1e3
+    if group["rtt_ms"] <= spared_ms:
+        raise MissingError(f"a round trip of {group['rtt_ms']} ms, less than a transmission")
+    return float(group["rtt_ms"]) - spared_ms
+
+
+def group_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
     """The `[[traffic]]` of a group: a sender's and a receiver's defaults are the kernel's."""
     if group["cc"] == "udp":
-        return udp_lines(group)
+        return udp_lines(case, group)
     if group["cc"] not in SENDERS:
         raise MissingError(f"sender {group['cc']}")
     ecn = '"l4s"' if group.get("ect1") else "true" if group.get("ecn") else "false"
@@ -101,7 +114,7 @@ def group_lines(group: Mapping[str, Any]) -> list[str]:
         f'tcp = "{SENDERS[group["cc"]]}"',
         f'packet = "{PACKET_BYTES}B"',
         f'header = "{HEADER_BYTES}B"',
-        f'rtt = "{group["rtt_ms"]}ms"',
+        f'rtt = "{round_trip_ms(case, group):g}ms"',
         # veth has no rate.
         'access = "1Tbit/s"',
         'initial_window = "10p"',
@@ -120,7 +133,7 @@ def group_lines(group: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def udp_lines(group: Mapping[str, Any]) -> list[str]:
+def udp_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
     """A constant rate, which begins half a second after the start."""
     start = group.get("start", [0.5])[0]
     return [
@@ -129,7 +142,7 @@ def udp_lines(group: Mapping[str, Any]) -> list[str]:
         "flows = 1",
         f'rate = "{group["mbit"] * 1e6:.0f}bit/s"',
         f'packet = "{group.get("size", PACKET_BYTES)}B"',
-        f'rtt = "{group["rtt_ms"]}ms"',
+        f'rtt = "{round_trip_ms(case, group):g}ms"',
         'access = "1Tbit/s"',
         f'start = "{start}s"',
     ]
@@ -294,7 +307,16 @@ QDISCS: dict[str, Qdisc] = {
 MARKING = {"fq_codel", "dualpi2", "cake"}
 
 CAKE_TINS = {"besteffort", "precedence", "diffserv3", "diffserv4"}
-CAKE_ISOLATION = {"flowblind", "flows", "hosts", "srchost", "dsthost", "triple-isolate"}
+CAKE_ISOLATION = {
+    "flowblind",
+    "flows",
+    "hosts",
+    "srchost",
+    "dsthost",
+    "dual-srchost",
+    "dual-dsthost",
+    "triple-isolate",
+}
 CAKE_BUFFER_BYTES = 4 << 20
 #: what the kernel counts of memory for a packet of 1500 bytes
 CAKE_PACKET_MEMORY = 2304
@@ -316,6 +338,9 @@ FLAGS = {
 def transmission_s(case: Mapping[str, Any]) -> float:
     """How long the bottleneck sends a full packet; `delay_ms` of the reference contains it under
     tbf, not under htb or cake."""
-    if shaper(case) != "tbf":
-        return 0.0
+    return packet_s(case) if shaper(case) == "tbf" else 0.0
+
+
+def packet_s(case: Mapping[str, Any]) -> float:
+    """How long a full packet takes at the case's rate."""
     return PACKET_BYTES * 8 / (float(case["rate_mbit"]) * 1e6)

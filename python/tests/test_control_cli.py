@@ -18,8 +18,8 @@ from conftest import Cli, command
 
 from forebay import run
 from forebay.mapping.paper_figures import FIGURES
-from forebay.mapping.stability import REASONS
 from forebay.theory.design.design import design
+from forebay.theory.plant.plant import REASONS
 
 LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
 

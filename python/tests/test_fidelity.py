@@ -1,4 +1,4 @@
-"""Our runs beside the reference runs of real ns-2, where the reference is at hand.
+"""Our runs beside the reference runs of real ns-2 and of the Linux kernel, where they are at hand.
 
 `make fidelity` runs every case with ten seeds; here is one of each kind, with three.
 """
@@ -16,10 +16,13 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "ns2.json"
 #: made by `bench/ns2.py`
 MORE = ROOT / "bench" / "ns2.json"
+#: made with the reference's harness
+LINUX = ROOT / "bench" / "linux.json"
 
 sys.path.insert(0, str(ROOT / "bench"))
 
 import fidelity  # noqa: E402
+import fidelity_linux  # noqa: E402
 
 CASES = [
     "A.RED.g1.N100",
@@ -44,6 +47,15 @@ def test_figures_are_within_the_tolerance(name: str) -> None:
 def test_cases_of_our_own_are_within_the_tolerance(case: dict[str, Any]) -> None:
     """AVQ where every link has one rate: which packet of one time comes first decides."""
     check(case)
+
+
+@pytest.mark.parametrize("case", json.loads(LINUX.read_text()), ids=lambda case: case["id"])
+def test_the_kernels_cases_of_our_own_are_within_the_tolerance(case: dict[str, Any]) -> None:
+    """Queues and senders of Linux where they were off: small windows, hosts, slow links, flows that
+    do not answer."""
+    compared = fidelity_linux.compare(case, seeds=4)
+    outside = [f"{it.figure.title}: {it.cell()}" for it in compared if not it.within]
+    assert not outside
 
 
 def check(case: dict[str, Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.linalg import expm
 
@@ -182,15 +184,8 @@ def test_another_process_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 AUTO = """\
 title = "Auto"
 duration = "10s"
-[bottleneck]
-rate = "10Mbit/s"
-delay = "5ms"
-buffer = "100p"
-[[traffic]]
-kind = "ftp"
-flows = 8
-packet = "1500B"
-rtt = "20ms"
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
+traffic = [{ kind = "ftp", flows = 8, packet = "1500B", rtt = "20ms" }]
 [[law]]
 kind = "pi"
 gains = "auto"
@@ -234,7 +229,7 @@ def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
 
 def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
     file = tmp_path / "auto.toml"
-    file.write_text(AUTO.replace("[[law]]", 'tcp = "linux-cubic"\n[[law]]', 1))
+    file.write_text(AUTO.replace('rtt = "20ms"', 'rtt = "20ms", tcp = "linux-cubic"'))
     read = experiment.read(file)
     there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0), tcp="cubic")
     assert read.designed == [fit("pi", there, {"interval": "2ms"}).line]
@@ -246,13 +241,29 @@ def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
     )
 
 
-def test_a_sweep_is_designed_for_its_ends() -> None:
+def test_each_point_of_a_sweep_is_a_link_of_its_own(tmp_path: Path) -> None:
     swept = AUTO.replace('interval = "2ms"\n', "")
-    swept += '[sweep]\n"traffic.0.flows" = [8, 80]\n"law.0.target" = ["20p", "30p"]\n'
+    swept += '[sweep]\n"traffic.0.flows" = [6, 8]\n"law.old.max_p" = [0.1, 0.2]\n'
     read = experiment.read(swept)
-    there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 80.0))
-    assert read.designed == [fit("pi", there, {"target": "20p"}).line]
-    assert "8 to 80 flows" in read.designed[0]
+    at = [OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (n, n)) for n in (6.0, 8.0)]
+    few, many = (fit("pi", there) for there in at)
+    assert read.designed == [
+        f"traffic.0.flows = 6, law.old.max_p = 0.1 and 1 more: {few.line}",
+        f"traffic.0.flows = 8, law.old.max_p = 0.1 and 1 more: {many.line}",
+    ]
+    # Two designs have no one place in the file, so it says that there are two.
+    assert "[[law]] # 2 designs, for the points of the sweep" in read.text
+    assert experiment.read(read.text).designed == read.designed
+    result = forebay.run(swept, sets=["duration=2s", 'measure=["1s", "2s"]'])
+    of_pi = result.metrics.filter(pl.col("law") == "pi").sort("traffic.0.flows")
+    numbers = [json.loads(text)["a"] for text in of_pi["parameters"]]
+    assert numbers == pytest.approx([float(dict(it.params)["a"]) for it in (few, few, many, many)])
+    result.report(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Each point is a link and a load of its own" in page
+    # Timed changes are of one point, so its design holds over all of them.
+    changed = AUTO + '[[at]]\ntime = "1s"\nset = { "traffic.0.flows" = 80 }\n'
+    assert "8 to 80 flows" in experiment.read(changed).designed[0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from conftest import PROTOTYPES, Cli, command
+from conftest import PROTOTYPES, Cli, command, prototypes_file
 from polars.testing import assert_frame_equal
 
 import forebay
@@ -210,9 +210,7 @@ class Endless:
 
 @pytest.fixture
 def hooked(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.py"
-    path.write_text(HOOKED)
-    return path
+    return prototypes_file(tmp_path, HOOKED)
 
 
 def with_laws(scenario: Path, laws: str) -> Path:

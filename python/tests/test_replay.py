@@ -23,7 +23,7 @@ from forebay.replays import claims, measures, verdicts
 from forebay.replays import replay as replays
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
-from forebay.store import choice, keys
+from forebay.store import choice, rows
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(
@@ -212,7 +212,7 @@ def test_another_recording_makes_other_runs(tmp_path: Path) -> None:
     def places() -> list[str]:
         plan = experiment.read(path).plan
         points = range(len(plan.points))
-        return [config for point in points for config in keys.configs(plan, point) if config]
+        return [config for point in points for config in rows.configs(plan, point) if config]
 
     recording.write_text("1\n2\n3\n")
     first = places()

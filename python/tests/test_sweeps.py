@@ -20,21 +20,10 @@ title    = "A sweep"
 duration = "2s"
 measure  = ["1s", "2s"]
 
-[bottleneck]
-rate   = "5Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "5Mbit/s", buffer = "100p" }
+traffic    = [{ kind = "ftp", flows = 5, rtt = "40ms" }]
 
-[[traffic]]
-kind   = "ftp"
-flows  = 5
-rtt    = "40ms"
-
-[[law]]
-kind   = "pi"
-target = "40p"
-
-[[law]]
-kind   = "droptail"
+law        = [{ kind = "pi", target = "40p" }, { kind = "droptail" }]
 
 [sweep]
 """
@@ -101,7 +90,7 @@ def test_axes_are_what_varies_together() -> None:
         ["63 / 126", "90 / 180"],
     )
     assert (rtt.numbers, rtt.unit, rtt.short) == ([0.01, 2.0], "s", ["0.01", "2"])
-    assert [load.of(i) for i in range(4)] == ["63 / 126", "90 / 180"] * 2
+    assert [load.value_at(i) for i in range(4)] == ["63 / 126", "90 / 180"] * 2
     words = sweep_axes({0: {"tcp": "reno"}, 1: {"tcp": "cubic"}})
     assert (words[0].numbers, words[0].texts) == ([], ["reno", "cubic"])
 

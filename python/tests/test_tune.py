@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pages
 import pytest
+from calm_pi import fastest_calm_pi
 from conftest import Cli, command
 from scipy import stats as scipy_stats
 
@@ -145,12 +146,7 @@ def test_predicted_deviation_is_that_of_packets() -> None:
 def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     """With the fastest calm PI of that sender, whose plant and noise it has."""
     ranges = Ranges.from_texts("20Mbit/s", "100ms", "10", tcp=tcp)
-    region = calm_regions.region_of("pi", ranges)
-    assert region is not None
-    point = region.fastest(50.0, 0.02)
-    assert point is not None
-    (local,) = region.local(point, ranges, ranges.conditions)
-    assert local is not None
+    region, point, local = fastest_calm_pi(ranges, 50.0, 0.02)
     assert local.held
     assert local.loop.stable
     assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY

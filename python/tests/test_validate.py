@@ -44,9 +44,7 @@ title    = "Three flows"
 duration = "4s"
 measure  = ["2s", "4s"]
 seeds    = 2
-[bottleneck]
-rate   = "15Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "15Mbit/s", buffer = "100p" }
 [[traffic]]
 kind   = "ftp"
 flows  = 3
@@ -99,7 +97,7 @@ def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
 
 def test_the_link_has_the_queue_and_the_tokens_of_the_scenario(tmp_path: Path) -> None:
     text = SCENARIO.replace("[[law]]", '[[law]]\nqueue = { kind = "fq", queues = 16 }', 1)
-    text = text.replace("[bottleneck]", '[bottleneck]\nburst = "3000B"', 1)
+    text = text.replace("bottleneck = { ", 'bottleneck = { burst = "3000B", ', 1)
     (plan,) = link_plans(read(tmp_path, text))
     up = plan.settings(7, "1ms", "0.1%").up
     assert up.law.queue == read(tmp_path, text).plan.points[0].laws[0].queue

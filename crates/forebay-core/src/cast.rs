@@ -25,9 +25,25 @@ pub const fn whole_u64(x: f64) -> u64 {
     x as u64
 }
 
+/// `x` where it is a whole number that a float holds exactly; none otherwise.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "it has been looked at")]
+pub fn exact_i64(x: f64) -> Option<i64> {
+    (x.fract() == 0.0 && x.abs() < 9e15).then_some(x as i64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_float_may_be_a_whole_number() {
+        assert_eq!(exact_i64(1e9), Some(1_000_000_000));
+        assert_eq!(exact_i64(-20.0), Some(-20));
+        for x in [0.5, 1e16, f64::NAN, f64::INFINITY] {
+            assert_eq!(exact_i64(x), None, "{x}");
+        }
+    }
 
     #[test]
     fn what_does_not_fit_saturates() {

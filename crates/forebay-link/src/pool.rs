@@ -20,6 +20,8 @@ pub struct Segment {
     pub bytes: u32,
     class: TrafficClass,
     flow: u64,
+    /// That it comes from and goes to.
+    hosts: (u64, u64),
     tcp: bool,
     /// The queue has set CE on it; the slot has not been written to.
     pub marked: bool,
@@ -37,6 +39,9 @@ impl Packet for Segment {
     }
     fn dscp(&self) -> u8 {
         self.class.dscp()
+    }
+    fn hosts(&self) -> (u64, u64) {
+        self.hosts
     }
     fn tcp(&self) -> bool {
         self.tcp
@@ -171,6 +176,7 @@ impl Pool {
             bytes: entry.segment_bytes(index),
             class: entry.headers.map_or(TrafficClass::default(), |it| it.class),
             flow: entry.headers.map_or(0, |it| it.flow.mixed()),
+            hosts: entry.headers.map_or((0, 0), |it| it.flow.hosts()),
             tcp: entry.headers.is_some_and(|it| it.is_tcp()),
             marked: false,
         }

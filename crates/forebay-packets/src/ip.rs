@@ -73,16 +73,23 @@ impl Flow {
 
     /// A well-mixed number that is the same for both directions.
     pub fn mixed(&self) -> u64 {
-        #[allow(clippy::cast_possible_truncation, reason = "both halves go in")]
-        let end = |address: u128, port: u16| {
-            let folded = (address >> 64) as u64 ^ (address as u64).rotate_left(17);
-            scramble(folded ^ (u64::from(port) << 48))
-        };
         let source = end(self.source, self.source_port);
         let destination = end(self.destination, self.destination_port);
         // A sum does not know which of the two is the source.
         scramble(source.wrapping_add(destination) ^ u64::from(self.protocol))
     }
+
+    /// Well-mixed numbers of the hosts that it comes from and goes to.
+    pub fn hosts(&self) -> (u64, u64) {
+        (end(self.source, 0), end(self.destination, 0))
+    }
+}
+
+/// A well-mixed number of an address and a port.
+#[allow(clippy::cast_possible_truncation, reason = "both halves go in")]
+fn end(address: u128, port: u16) -> u64 {
+    let folded = (address >> 64) as u64 ^ (address as u64).rotate_left(17);
+    scramble(folded ^ (u64::from(port) << 48))
 }
 
 /// The finaliser of SplitMix64: every input bit reaches every output bit.
@@ -419,6 +426,24 @@ mod tests {
         );
         assert_eq!(ports(&packet), (5000, 80));
         assert_eq!(Headers::read(&packet).unwrap().payload_bytes(), 50);
+    }
+
+    #[test]
+    fn flows_of_one_host_have_its_number() {
+        let flow = |source, port| Flow {
+            protocol: TCP,
+            source,
+            destination: 9,
+            source_port: port,
+            destination_port: 80,
+        };
+        let (a, b, c) = (flow(1, 5000), flow(1, 5001), flow(2, 5000));
+        assert_eq!(a.hosts(), b.hosts());
+        assert_ne!(a.hosts().0, c.hosts().0);
+        assert_eq!(a.hosts().1, c.hosts().1);
+        // The way back is from the other host to this one.
+        let (source, destination) = a.hosts();
+        assert_eq!(a.reversed().hosts(), (destination, source));
     }
 
     #[test]

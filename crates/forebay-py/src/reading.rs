@@ -131,7 +131,7 @@ record! {
         given: Vec<(String, Py<PyAny>)>,
         /// Whether it closes one loop for each flow, and not one for all.
         per_flow: bool,
-        /// Of the bottleneck, the greatest over every point and every change.
+        /// Of the bottleneck, the greatest over every change.
         rate_bps: u64,
         packet_bytes: u64,
         /// Least and most propagation both ways.
@@ -179,6 +179,8 @@ record! {
         params: Vec<(String, Py<PyAny>)>,
         /// What it was designed for, in a sentence.
         line: String,
+        /// Numbers of the points that have it.
+        points: Vec<usize>,
     }
 }
 

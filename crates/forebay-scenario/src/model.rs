@@ -92,6 +92,8 @@ pub struct Traffic {
     pub pairs: Option<u32>,
     /// Traffic of one group shares its pairs.
     pub group: Option<String>,
+    /// The host at either end of its flows; `None` gives each flow its own.
+    pub host: Option<String>,
     pub start: Instant,
     /// When the application stops offering new data; what is outstanding is still delivered.
     pub stop: Option<Instant>,

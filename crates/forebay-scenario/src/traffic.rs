@@ -18,7 +18,7 @@ use crate::model::{
 use crate::path::unique_labels;
 use crate::tree::Section;
 
-use checks::{check, check_group, path};
+use checks::{check, check_group, check_host, path};
 pub use keys::FlowKeys;
 use keys::{
     ArrivalsKeys, CbrKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys, TcpKeys,
@@ -242,6 +242,7 @@ pub fn read(document: &Document, links: &[Link], files: &Files) -> Result<Vec<Tr
         let traffic = one(&section, label, links, files)?;
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
+        check_host(&section, &traffic, &all)?;
         all.push(traffic);
     }
     Ok(all)
@@ -283,6 +284,7 @@ fn flows(
         dscp: keys.dscp as u8,
         pairs: keys.pairs.0,
         group: keys.group.0.map(|label| label.0),
+        host: keys.host.0.map(|label| label.0),
         start: keys.start,
         stop: keys.stop.0,
         kind,

@@ -15,6 +15,9 @@ use crate::packet::Packet;
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
 
+/// The state of fewer flows stays in the cache by itself.
+const FETCH_FLOWS: usize = 4000;
+
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
@@ -67,6 +70,8 @@ pub struct Class {
     pub header_bytes: u16,
     /// Of every packet, ACKs included.
     pub dscp: u8,
+    /// Number of the host at either end of its flows; 0 where each has its own.
+    pub host: u8,
     /// ECT on packets of a source without congestion control.
     pub ect: bool,
     /// Flows of this class are `first..first + count`.
@@ -79,6 +84,10 @@ pub struct Class {
     /// Connections that carry transfers, beyond one per flow.
     pub extra_connections: u32,
     pub most_connections: u32,
+    /// Data packets that its senders sent within the window of measurement, and those of them that
+    /// they sent again.
+    pub sent_packets: u64,
+    pub resent_packets: u64,
     /// Those that were done within the window of measurement.
     pub transfers: Vec<Transfer>,
     /// Of voice.
@@ -162,6 +171,7 @@ impl Network {
         };
         let mut groups: HashMap<&str, u32> = HashMap::new();
         let mut paths: Vec<&[usize]> = Vec::new();
+        let mut hosts: Vec<&str> = Vec::new();
         for (index, traffic) in scenario.traffic.iter().enumerate() {
             let shared = traffic
                 .group
@@ -181,6 +191,14 @@ impl Network {
                 groups.insert(group, first_pair);
             }
             network.add_flows(index, traffic, count, first_pair, pairs, seed);
+            if let Some(name) = traffic.host.as_deref() {
+                let place = hosts.iter().position(|host| *host == name);
+                let place = place.unwrap_or_else(|| {
+                    hosts.push(name);
+                    hosts.len() - 1
+                });
+                network.classes[index].host = host_number(place);
+            }
         }
         network
     }
@@ -188,6 +206,12 @@ impl Network {
     #[inline]
     pub fn pair_of(&self, packet: &Packet) -> &Pair {
         &self.pairs[self.routes[packet.flow as usize].pair as usize]
+    }
+
+    /// Whether the state of flows is fetched ahead of its event.
+    #[inline]
+    pub fn fetches(&self) -> bool {
+        self.flows.len() >= FETCH_FLOWS
     }
 
     /// How many kinds of access link there are.
@@ -345,6 +369,7 @@ impl Network {
             packet_bytes: small(traffic.packet.0),
             header_bytes: small(traffic.header.0),
             dscp: traffic.dscp,
+            host: 0,
             ect: traffic.kind.tcp().is_none() && traffic.kind.ecn() == EcnChoice::Classic,
             first,
             count,
@@ -357,6 +382,8 @@ impl Network {
                 TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
                 _ => 0,
             },
+            sent_packets: 0,
+            resent_packets: 0,
             transfers: Vec::new(),
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
         });
@@ -439,6 +466,11 @@ fn back(scenario: &Scenario, link: usize, links: usize) -> (usize, Hop) {
 
 fn station_number(station: usize) -> u8 {
     u8::try_from(station).expect("a scenario has few enough links")
+}
+
+/// Number of the host whose name is at this place.
+fn host_number(place: usize) -> u8 {
+    u8::try_from(place + 1).expect("a scenario has few enough named hosts")
 }
 
 /// How many flows of a traffic are ever active.

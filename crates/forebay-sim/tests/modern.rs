@@ -169,3 +169,40 @@ fn tins_are_told_apart() {
     assert!(bulk.drop_rate > 0.0 && voice.drop_rate == 0.0);
     assert_eq!(of("background").packet_share, 0.0);
 }
+
+/// A host has half the link whatever the number of its flows, and its half only: ten flows beside
+/// one of another host. By itself each flow is a host's only one.
+#[test]
+fn hosts_that_traffic_names_share_first() {
+    let cubic = flows(10, "linux-cubic", r#""60ms""#, "false");
+    let udp = r#"
+        [[traffic]]
+        kind = "cbr"
+        flows = 1
+        rtt = "60ms"
+        rate = "9Mbit/s"
+        packet = "1500B"
+    "#;
+    let share_of_udp = |names: [&str; 2], isolation: &str| {
+        let [cubic, udp] = [(&*cubic, names[0]), (udp, names[1])]
+            .map(|(traffic, name)| format!("{traffic}\n{name}"));
+        let queue =
+            format!(r#"{{ kind = "cake", bandwidth = "15Mbit/s", isolation = "{isolation}" }}"#);
+        let law = format!("{}\nqueue = {queue}", law("cake"));
+        let trace = simulate("15Mbit/s", &format!("{cubic}\n{udp}"), &law);
+        delivered(&trace, 1) / (delivered(&trace, 0) + delivered(&trace, 1))
+    };
+    let two = [r#"host = "a""#, r#"host = "b""#];
+    let one = [r#"host = "a""#, r#"host = "a""#];
+    for (names, isolation, share) in [
+        (two, "triple-isolate", 0.5),
+        (two, "dual-srchost", 0.5),
+        (two, "dual-dsthost", 0.5),
+        (two, "flows", 1.0 / 11.0),
+        (one, "triple-isolate", 1.0 / 11.0),
+        (["", ""], "triple-isolate", 1.0 / 11.0),
+    ] {
+        let got = share_of_udp(names, isolation);
+        assert!((got - share).abs() < 0.03, "{isolation} {names:?}: {got}");
+    }
+}

@@ -18,9 +18,9 @@ from scipy import special
 from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.theory.design import pi_forms, pi_stabilising_set
-from forebay.theory.design.calmer_settings import LONGEST, TAKEN
+from forebay.theory.design.calmer_settings import LONGEST
 from forebay.theory.design.pi_forms import PiLaw
-from forebay.theory.design.pi_stabilising_set import Corner, PiGains
+from forebay.theory.design.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.plants import plant_on
@@ -314,7 +314,9 @@ def placed(
     high, point = math.pi / interval_s, loop.point
     omega = disturbances.TURNS / point.rtt_s
     omega = np.append(omega[omega < high], high)
-    found = pi_stabilising_set.corner(place, point, interval_s, path, omega, loop.to_queue)
+    found = pi_stabilising_set.corner(
+        place, point, interval_s, path, omega=omega, plant=loop.to_queue
+    )
     width = np.gradient(omega)
     width[[0, -1]] *= 0.5
     # What is beyond the last of those frequencies does not count, as there.

@@ -187,7 +187,7 @@ def runnable(candidate: Candidate, ranges: Ranges) -> str:
 
 def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
     # The name of a trace is absolute.
-    read, sets = experiment.beside("check.toml"), list(ranges.sets)
+    read, sets = experiment.FilesBeside("check.toml"), list(ranges.sets)
     return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=read)
 
 

@@ -72,7 +72,9 @@ def search_all(
         yield from _search_all(tasks, ranges, seed, processes)
         return
     kept = Designs(store)
-    digests = [designs.digest(task=task, ranges=repr(ranges), seed=seed) for task in tasks]
+    digests = [
+        designs.digest({"task": task, "ranges": repr(ranges), "seed": seed}) for task in tasks
+    ]
     missing = []
     try:
         for number, digest in enumerate(digests):

@@ -10,14 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
-
 import forebay._native as _native
-from forebay._native import Conditions, ScenarioError
+from forebay._native import Conditions, FlowModel, ScenarioError
 from forebay.base import quantities
 from forebay.base.quantities import Sets
 from forebay.scenarios.builder import Group
-from forebay.theory.plant.equilibrium import FlowClasses
 from forebay.theory.plant.loaded_link import (
     PLAIN,
     LoadedLink,
@@ -297,15 +294,12 @@ class Ranges:
             return flows
         groups = self.groups(at)
         total = sum(one.flows for one in groups)
-        here = FlowClasses(
-            tuple(SENDERS[one.tcp] for one in groups),
-            tuple(one.flows / total for one in groups),
-            tuple(one.rtt_s / at.rtt_s for one in groups),
-            self.capacity_pkts_per_s(at),
+        mix = FlowModel.mixed(
+            [one.tcp for one in groups],
+            [one.flows / total for one in groups],
+            [one.rtt_s / at.rtt_s for one in groups],
         )
-        queue = np.array([queue_pkts])
-        p = here.probability(np.array([flows]), here.rtts_s(at.rtt_s, queue))
-        return float(here.alike(p, at.rtt_s, queue)[0])
+        return mix.reno_flows(flows, at.rtt_s, queue_pkts, self.capacity_pkts_per_s(at))
 
     def groups(self, at: Condition) -> tuple[Group, ...]:
         """All flows of a place."""

@@ -173,7 +173,7 @@ def _once(
             raise FlowError(f"{plan.law.label}, seed {seed}: {complaint}")
         # Only the client of short transfers prints a result.
         found = json.loads(_read(said)) if plan.sources else {}
-    return outcome.runs[0], outcome.up | found, outcome.void
+    return outcome.directions[0].run, outcome.up | found, outcome.void
 
 
 def _read(file: IO[bytes]) -> str:

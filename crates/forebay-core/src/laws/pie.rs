@@ -3,7 +3,7 @@
 
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
-use crate::law::{Flow, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -80,6 +80,10 @@ params! {
         restart_at_mark: bool = false, 0.0 => 1.0;
         /// Scales the probability by the size of the packet over the link's usual one.
         by_bytes: bool = false, 0.0 => 1.0;
+        /// The probability stays at most 1 (RFC 8033 section 4.2). Linux lets it grow to 256: a
+        /// flow that does not answer has its queue drained, and kept at `least_backlog` for as
+        /// long as the probability takes to come down.
+        bounded: bool = false, 0.0 => 1.0;
         /// Part of the probability that a change takes off while there is no delay: one in 64 in
         /// Linux, one in 50 in RFC 8033 section 4.2.
         decay: u32 = 64, 1.0 => 1e6;
@@ -164,10 +168,10 @@ impl PieParams {
         (p, 1.85 / (1.85 - 0.5 * p).powi(2))
     }
 
-    /// How many times smaller the gains are than alpha and beta where the link needs as many
-    /// signals as at the point.
-    fn gain_at(&self, point: &OperatingPoint) -> f64 {
-        let (p, slope) = self.probability(point.probability());
+    /// How many times smaller the gains are than alpha and beta where the link needs this
+    /// probability of signals.
+    fn gain_at(&self, signals: f64) -> f64 {
+        let (p, slope) = self.probability(signals);
         slope * 0.5f64.powi(gain_shift(prob_of(p)) as i32)
     }
 }
@@ -189,7 +193,7 @@ impl LawParams for PieParams {
             b: self.beta,
             c: 0.0,
         };
-        let per_packet = self.gain_at(point) / site.rate.packets_per_sec(site.packet);
+        let per_packet = self.gain_at(point.probability()) / site.rate.packets_per_sec(site.packet);
         let filter = gains.sampled(self.interval.as_secs_f64(), per_packet);
         let target_pkts = site.pkts(self.target);
         let age_s = match self.estimator {
@@ -197,7 +201,10 @@ impl LawParams for PieParams {
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
         // Without an integral, where PIE rests depends on how its gains changed on the way.
-        (self.alpha > 0.0).then(|| LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
+        (self.alpha > 0.0).then(|| LoopFilter {
+            age_s,
+            ..LoopFilter::sampled(target_pkts, filter)
+        })
     }
 
     fn search(conditions: &Conditions) -> Search {
@@ -214,7 +221,7 @@ impl LawParams for PieParams {
     ) -> Result<Option<Design>, ParamError> {
         let goals = PieGoals::read(goals)?;
         let (alpha, beta) = goals.gains(&request.point, self.interval);
-        let factor = self.gain_at(&request.point);
+        let factor = self.gain_at(request.probability);
         let designed = PieParams {
             target: request.set_point,
             alpha: (alpha / factor).min(1e3),
@@ -234,7 +241,7 @@ impl LawParams for PieParams {
                 format!(
                     "At the probability that TCP needs, {:.2e}, PIE takes alpha and beta times \
                      {factor:.3e}.",
-                    request.point.probability()
+                    request.probability
                 ),
             ],
         )))
@@ -311,8 +318,9 @@ impl Pie {
         }
     }
 
+    /// What is tossed for: any draw is below a probability that has grown above 1.
     fn probability(&self) -> f64 {
-        self.prob as f64 / MAX_PROB as f64
+        self.prob.min(MAX_PROB) as f64 / MAX_PROB as f64
     }
 
     /// Whether an arrival is let in whatever the probability (RFC 8033 sections 4.1 and 4.4).
@@ -422,7 +430,13 @@ impl Pie {
         if delay > self.high_delay {
             delta = delta.saturating_add(step as i64);
         }
-        self.prob = self.prob.saturating_add_signed(delta).min(MAX_PROB);
+        self.prob = match self.prob.checked_add_signed(delta) {
+            Some(prob) if self.params.bounded => prob.min(MAX_PROB),
+            Some(prob) => prob,
+            // Beyond 256 Linux begins again at 1.
+            None if delta > 0 => MAX_PROB,
+            None => 0,
+        };
         if delay == 0 && delay_1 == 0 && q.bytes == 0 {
             self.prob -= self.prob / u64::from(self.params.decay);
         }
@@ -481,20 +495,6 @@ impl Law for Pie {
         Verdict::Pass
     }
 
-    /// With time stamps the last departure says all; where the departure rate is measured, each
-    /// counts.
-    fn flow(&mut self, flow: &Flow) -> bool {
-        if self.params.estimator != Estimator::Timestamp {
-            return false;
-        }
-        if flow.departures > 0 {
-            // A law that never draws needs no randomness to see a departure.
-            let mut unused = Rng::new(0, "pie");
-            self.on_dequeue(flow.end, &flow.view, &flow.packet, &mut unused);
-        }
-        true
-    }
-
     fn on_overflow(&mut self, _now: Time, _q: &QueueView) {
         self.sum = 0;
     }
@@ -515,19 +515,35 @@ impl Law for Pie {
         true
     }
 
-    fn intensity(&self, q: &QueueView) -> Option<f64> {
-        Some(match self.spares(q) {
-            true => 0.0,
-            false => self.params.signals(self.probability()),
-        })
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability());
         out(
             "delay",
             Span::from_nanos(self.delay << TICK_SHIFT).as_secs_f64(),
         );
+    }
+}
+
+impl FluidLaw for Pie {
+    /// With time stamps the last departure says all; where the departure rate is measured, each
+    /// counts.
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        if self.params.estimator != Estimator::Timestamp {
+            return false;
+        }
+        if step.departures > 0 {
+            // A law that never draws needs no randomness to see a departure.
+            let mut unused = Rng::new(0, "pie");
+            self.on_dequeue(step.end, &step.view, &step.packet, &mut unused);
+        }
+        true
+    }
+
+    fn intensity(&self, q: &QueueView) -> Option<f64> {
+        Some(match self.spares(q) {
+            true => 0.0,
+            false => self.params.signals(self.probability()),
+        })
     }
 }
 
@@ -722,9 +738,8 @@ mod tests {
         }
     }
 
-    /// The same packets through both, with the same draws: signals, and how long it lasted. The
-    /// kernel lets its probability grow above one; where it does, the comparison ends.
-    fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize, u64) {
+    /// The same packets through both, with the same draws: signals, and the highest probability.
+    fn side_by_side(seed: u64, phases: &[Phase], dq_rate_estimator: bool) -> (usize, f64) {
         let params = PieParams {
             estimator: match dq_rate_estimator {
                 true => Estimator::LinuxDepartureRate,
@@ -738,7 +753,7 @@ mod tests {
         let mut rng = Rng::new(seed, "draws");
         let mut queue: VecDeque<(u64, u32)> = VecDeque::new();
         let mut backlog = 0u64;
-        let (mut signals, mut reached) = (0, 0);
+        let (mut signals, mut highest) = (0, 0);
         let mut change_ns = 500_000_000;
         for (now_ns, happens) in load(seed, phases) {
             let now = Time::from_nanos(now_ns);
@@ -751,9 +766,7 @@ mod tests {
                 kernel.calculate_probability(backlog);
                 change_ns += 15_000_000;
             }
-            if kernel.prob > MAX {
-                return (signals, reached);
-            }
+            highest = highest.max(kernel.prob);
             law.handle_timeout(now, &q(queue.len(), backlog));
             assert_eq!(law.prob, kernel.prob, "at {now_ns} ns");
             assert_eq!(law.burst, kernel.burst_time, "at {now_ns} ns");
@@ -797,9 +810,8 @@ mod tests {
                     assert_eq!(law.delay, kernel.qdelay, "at {now_ns} ns");
                 }
             }
-            reached = now_ns;
         }
-        (signals, reached)
+        (signals, highest as f64 / MAX as f64)
     }
 
     proptest! {
@@ -814,15 +826,19 @@ mod tests {
 
     #[test]
     fn the_arrivals_make_both_signal() {
-        let phases = [1.2, 0.5, 1.1].map(|load| Phase {
-            load,
-            ms: 8000,
-            ect: 0.0,
-        });
+        let phases = |loads: [f64; 3]| {
+            loads.map(|load| Phase {
+                load,
+                ms: 8000,
+                ect: 0.0,
+            })
+        };
         for dq_rate_estimator in [false, true] {
-            let (signals, reached_ns) = side_by_side(1, &phases, dq_rate_estimator);
+            let (signals, _) = side_by_side(1, &phases([1.2, 0.5, 1.1]), dq_rate_estimator);
             assert!(signals > 500, "{signals}");
-            assert!(reached_ns > 23_900_000_000, "{reached_ns}");
+            // What does not answer drives the probability above one.
+            let (_, highest) = side_by_side(1, &phases([5.5, 0.5, 5.5]), dq_rate_estimator);
+            assert!(highest > 1.0, "{highest}");
         }
     }
 
@@ -885,6 +901,24 @@ mod tests {
         pie.change(&view(0));
         let want = (0.5 - 0.125 * 0.015) * 63.0 / 64.0;
         assert!((pie.probability() - want).abs() < 1e-6);
+    }
+
+    #[test]
+    fn above_one_it_is_linux_that_goes_on() {
+        let after = |bounded, prob| {
+            let params = PieParams {
+                bounded,
+                ..PieParams::defaults()
+            };
+            let mut pie = with(params, 0.0);
+            (pie.prob, pie.delay) = (prob, ticks(Span::from_millis(300)));
+            pie.change(&view(100));
+            (pie.prob as f64 / MAX_PROB as f64, pie.probability())
+        };
+        assert_eq!(after(true, MAX_PROB), (1.0, 1.0));
+        let (p, drawn) = after(false, MAX_PROB);
+        assert!((p - 1.04).abs() < 1e-6 && drawn == 1.0, "{p}");
+        assert_eq!(after(false, u64::MAX), (1.0, 1.0));
     }
 
     #[test]

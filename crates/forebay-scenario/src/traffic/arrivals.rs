@@ -58,6 +58,7 @@ pub fn read(
         // All on one way, for they wait at queues alone.
         pairs: Some(1),
         group: None,
+        host: None,
         start: keys.start,
         stop: keys.stop.0,
         numbers,

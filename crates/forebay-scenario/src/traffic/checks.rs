@@ -1,5 +1,7 @@
 //! Where a traffic's flows run, and whether its keys fit the links and one another.
 
+use std::collections::HashSet;
+
 use forebay_core::{Rate, Span};
 
 use crate::error::Fault;
@@ -132,4 +134,17 @@ pub fn check_group(
         return differs("access", quoted(traffic.access), quoted(first.access));
     }
     Ok(())
+}
+
+/// Hosts that have a name: a packet says its own in a byte.
+const MOST_HOSTS: usize = 255;
+
+pub fn check_host(section: &Section, traffic: &Traffic, before: &[Traffic]) -> Result<(), Fault> {
+    let all = before.iter().chain([traffic]);
+    let names: HashSet<&str> = all.filter_map(|it| it.host.as_deref()).collect();
+    if names.len() <= MOST_HOSTS {
+        return Ok(());
+    }
+    let found = format!("{:?}, host {}", traffic.host, names.len());
+    Err(section.fault("host", found, format!("at most {MOST_HOSTS} names")))
 }

@@ -34,6 +34,9 @@ params! {
         pairs: Maybe<u32> = Maybe(None), 1.0 => 5e6;
         /// Name of a group; traffic of one group shares its pairs.
         group: Maybe<Label> = Maybe(None), 0.0 => 0.0;
+        /// Name of the host at either end; traffic of one host shares what a queue like `cake` gives
+        /// a host. By default each flow has hosts of its own.
+        host: Maybe<Label> = Maybe(None), 0.0 => 0.0;
         /// Start of each flow, or the interval from which each flow draws its start.
         start: Instant = Instant::At(Time::ZERO), 0.0 => 1e7;
         /// Time at which each flow stops offering data; by default at the end of the run.

@@ -44,11 +44,15 @@ impl Config {
 /// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// The end of a write: a receiver's application has all that there is.
+    pub push: bool,
     pub seq: u32,
     /// Congestion window reduced.
     pub cwr: bool,
     /// Of its IP header; a SYN is sent without.
     pub ecn: Ecn,
+    /// It was sent before.
+    pub again: bool,
 }
 
 /// An ACK as the sender sees it.

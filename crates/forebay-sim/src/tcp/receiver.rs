@@ -127,6 +127,16 @@ impl Receiver {
         self.echo
     }
 
+    /// Whether an ACK that waits leaves before this packet is taken: it tells of packets that were
+    /// marked, or were not, and the next one of the others (RFC 8257 section 3.2).
+    #[inline(always)]
+    pub fn ends_run(&self, packet: &Packet, acks: AckPolicy) -> bool {
+        acks.echoes_changes
+            && self.ack_due != u64::MAX
+            && (packet.traffic_class.ecn() == Ecn::Ce) != self.last_ce
+            && packet.connection == self.connection
+    }
+
     /// Takes a data packet at `now`; returns the reply and how many packets of data became
     /// deliverable.
     #[inline(always)]
@@ -161,6 +171,8 @@ impl Receiver {
         let delivered = self.next.saturating_sub(before.max(1));
 
         let in_order = packet.seq + 1 == self.next;
+        // An application that has read all of a write has its ACK sent (`tcp_cleanup_rbuf`).
+        let pushed = acks.quick > 0 && packet.flags.push();
         // The SYN, gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
         let may_wait = acks.delayed
             && in_order
@@ -169,7 +181,8 @@ impl Receiver {
             && self.ack_due == u64::MAX
             && self.quick == 0
             && !marks_change
-            && !reduced;
+            && !reduced
+            && !pushed;
         if may_wait {
             self.ack_due = now + acks.delay_ns;
             return (Reply::Later, delivered);
@@ -218,19 +231,20 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::NO_BLOCKS;
+    use crate::packet::{BlocksAndHost, NO_BLOCKS};
     use forebay_core::TrafficClass;
 
     fn data(seq: u32) -> Packet {
         Packet {
             flow: 0,
             seq,
-            blocks: NO_BLOCKS,
+            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
             bytes: 1000,
             connection: 0,
             traffic_class: TrafficClass::default(),
             flags: Flags::default(),
             station: 0,
+            traffic: 0,
         }
     }
 
@@ -316,6 +330,51 @@ mod tests {
         answer.flags = Flags::of_tcp(true);
         assert_eq!(r.receive(0, &answer, quick).0, Now);
         assert_eq!(r.receive(0, &data(12), quick).0, Later);
+    }
+
+    #[test]
+    fn the_end_of_a_write_is_acknowledged_at_once() {
+        use Reply::{Later, Now};
+        let linux = AckPolicy {
+            quick: 1,
+            ..DELAYED
+        };
+        let replies = |policy| {
+            let mut r = Receiver::new();
+            let reply = |seq| {
+                let mut packet = data(seq);
+                packet.flags = Flags::of_tcp(false).with_push(seq == 4 || seq == 7);
+                r.receive(0, &packet, policy).0
+            };
+            (0..9).map(reply).collect::<Vec<_>>()
+        };
+        // 4 would wait; 7 acknowledges 6 as well, and 8 waits as it would have.
+        let all = [Now, Now, Later, Now, Now, Later, Now, Now, Later];
+        assert_eq!(replies(linux), all);
+        // ns-2's receiver does not look at it.
+        let all = [Now, Later, Now, Later, Now, Later, Now, Later, Now];
+        assert_eq!(replies(DELAYED), all);
+    }
+
+    #[test]
+    fn an_ack_that_waits_leaves_before_marks_change() {
+        let dctcp = AckPolicy {
+            counts_marks: true,
+            echoes_changes: true,
+            ..DELAYED
+        };
+        let mut r = Receiver::new();
+        let mut take = |seq, ecn| {
+            let mut packet = data(seq);
+            packet.traffic_class = TrafficClass::new(0, ecn);
+            let ends = r.ends_run(&packet, dctcp);
+            r.receive(0, &packet, dctcp);
+            ends
+        };
+        // 1 waits as 2 comes with a mark; 3 waits behind its like; 4 has none.
+        let marks = [Ecn::Ect1, Ecn::Ect1, Ecn::Ce, Ecn::Ce, Ecn::Ect1, Ecn::Ce];
+        let all: Vec<bool> = (0..6).map(|i| take(i, marks[i as usize])).collect();
+        assert_eq!(all, [false, false, true, false, true, false]);
     }
 
     #[test]

@@ -120,6 +120,7 @@ mod tests {
             dscp: 0,
             pairs: Some(1),
             group: None,
+            host: None,
             start: at(1_000_000_000),
             stop: stop.map(at),
             kind: TrafficKind::Arrivals(recorded.clone()),

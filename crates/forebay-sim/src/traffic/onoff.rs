@@ -200,6 +200,7 @@ mod tests {
             access: Rate::from_bps(1_000_000_000),
             pairs: None,
             group: None,
+            host: None,
             start: Instant::At(Time::ZERO + Span::from_secs(100)),
             stop: None,
             kind: TrafficKind::OnOff(onoff.clone()),

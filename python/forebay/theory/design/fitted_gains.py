@@ -23,7 +23,12 @@ from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.base import quantities, registries
 from forebay.theory.design import calmer_settings, pi_forms, pi_stabilising_set
 from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
+from forebay.theory.design.designed_law import (
+    Design,
+    LoneGainError,
+    check_all_gains,
+    gain_params_of,
+)
 from forebay.theory.design.pi_stabilising_set import ANY, PiGains
 from forebay.theory.loop import disturbances
 from forebay.theory.plant.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
@@ -144,10 +149,14 @@ def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) ->
         try:
             try:
                 found = _designed(law, place, texts, model)
+            except LoneGainError:
+                raise
             except ScenarioError:
                 # What suits no other sender may suit Reno, whose rule it is.
                 place = replace(place, tcp=PLAIN)
                 found = _designed(law, place, texts, model)
+        except LoneGainError:
+            raise
         except ScenarioError as error:
             # A given number that no law takes was refused before.
             found, why = None, f"is not designed ({error})"
@@ -168,8 +177,10 @@ def _designed(
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
     counted = place.counted(flows[0], target_pkts)
     wanted = OperatingPoint(counted, place.rtt_s[1] + target_pkts / packets_s, packets_s)
-    if model.design(wanted, target_pkts, []) is None:
+    rule = model.design(wanted, target_pkts, [])
+    if rule is None:
         return None
+    check_all_gains(law, gain_params_of(rule["params"]), given)
     # A design for the whole of a buffer of seconds is one for no buffer.
     room_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
     sets = {key: value for key, value in given.items() if key != "target"}
@@ -205,7 +216,9 @@ def _designed(
     # Where the load moves, calm is not enough.
     many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
     if many is not None and not _given_gains(law, given):
-        made = _settling(made, many, lambda more: made_with(target, {**sets, **more}))
+        # Gains that are given take no goal of the rule's.
+        others = {key: value for key, value in sets.items() if key not in goals}
+        made = _settling(made, many, lambda gains: made_with(target, {**others, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
     kept = {*given, *goals} | ({"target"} if target == _own_set_point(law, {}) else set())
     params = tuple((name, value) for name, value in made.params if name not in kept)

@@ -13,6 +13,7 @@ mod rtt;
 mod scoreboard;
 mod sequence_ring;
 mod transmit;
+mod writes;
 
 use crate::tcp::congestion::{
     AckSample, CongestionControl, Established, RateSample, RecoveryState,
@@ -24,6 +25,7 @@ use rack::Rack;
 use rate::RateSampler;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
+use writes::Writes;
 
 /// Where the sender stands (the kernel's `icsk_ca_state`). The order matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -87,6 +89,7 @@ pub struct Linux<C> {
     max_packets_out: u32,
     cwnd_usage_seq: u32,
     last_sent_ns: u64,
+    writes: Writes,
     /// Where the window asks for rates.
     rates: Option<Box<RateSampler>>,
 }
@@ -197,6 +200,7 @@ impl<C: CongestionControl> Linux<C> {
             max_packets_out: 0,
             cwnd_usage_seq: 0,
             last_sent_ns: 0,
+            writes: Writes::default(),
             rates: C::RATE_SAMPLES.then(Box::default),
         }
     }

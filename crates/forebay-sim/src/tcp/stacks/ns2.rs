@@ -329,9 +329,11 @@ impl<C: CongestionControl> Agent<C> {
         let in_flight_pkts = connection.max_sent - connection.una;
         self.congestion.on_sent(step.now, in_flight_pkts, false);
         step.out.push(Segment {
+            push: false,
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),
             ecn: step.config.ect,
+            again: seq < connection.max_sent,
         });
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;

@@ -87,6 +87,8 @@ impl<C: CongestionControl> Linux<C> {
         }
         let before = self.connection.next;
         let (cwnd, end) = (self.congestion.cwnd_pkts(), self.send_limit(step));
+        self.writes
+            .fill(self.connection.una, self.connection.limit, cwnd);
         let starts_timer = self.scoreboard.packets_out() == 0 || self.timer == Timer::Probe;
         let mut limited = true;
         loop {
@@ -217,10 +219,14 @@ impl<C: CongestionControl> Linux<C> {
         self.record_sent(self.connection.next, now);
         self.scoreboard.push(now);
         self.last_sent_ns = now;
+        let seq = self.connection.next;
+        let push = self.writes.ends_with(seq) || seq + 1 == self.connection.limit;
         step.out.push(Segment {
+            push,
             seq: self.connection.next,
             cwr: std::mem::take(&mut self.connection.cwr_pending),
             ecn: step.config.ect,
+            again: false,
         });
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
@@ -233,9 +239,12 @@ impl<C: CongestionControl> Linux<C> {
         self.scoreboard.mark_retransmitted(seq, now, probe);
         self.last_sent_ns = now;
         step.out.push(Segment {
+            // It fills a gap, and is acknowledged at once anyway.
+            push: false,
             seq,
             cwr: false,
             ecn: Ecn::NotEct,
+            again: true,
         });
         self.pace(1, seq, step);
     }
