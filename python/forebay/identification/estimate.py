@@ -41,7 +41,7 @@ LAW_ERROR = 0.2
 #: something else.
 LEAST_PROPAGATION = 0.1
 #: Packets are whole, and where a busy time ends depends on when one has left: C is known no better.
-WHOLE = 1e-3
+WHOLE = 2e-3
 #: How late the step comes after a round trip at most, as a share of it, by the three duplicate ACKs
 #: that tell a sender of a loss, over the same links.
 LATE = 0.12
