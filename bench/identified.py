@@ -48,7 +48,7 @@ SENDERS = {
 Link = tuple[str, int, float, int, int, str]
 
 
-def record(link: Link, out: Path, duration_s: float = 120, tcp: str = "reno") -> None:
+def record(link: Link, out: Path, duration_s: float = 120, **sets: str) -> None:
     """A run of long-lived flows under a fitted law, as `forebay run` writes it."""
     *network, law = link
     there = fitted.place(tuple(network))
@@ -57,7 +57,7 @@ def record(link: Link, out: Path, duration_s: float = 120, tcp: str = "reno") ->
     text = fitted.scenario(
         Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * there.rate_bps
     )
-    result_files.write_tables(forebay.run(text, sets={"traffic.0.tcp": tcp, "sample": "5ms"}), out)
+    result_files.write_tables(forebay.run(text, sets=sets), out)
 
 
 def drawn(draw: np.random.Generator) -> tuple[Link, str]:
@@ -82,7 +82,7 @@ def count(number: int) -> None:
     for _ in range(number):
         link, tcp = drawn(draw)
         with tempfile.TemporaryDirectory() as folder:
-            record(link, Path(folder) / "run", 75, tcp)
+            record(link, Path(folder) / "run", 75, **{"traffic.0.tcp": tcp, "sample": "5ms"})
             (one,) = queue_records.read_records(Path(folder) / "run")
         for key, rtt_s in {"--rtt": link[2], "": None}.items():
             found = estimate.identify(one.window(None, None), rtt_s, SENDERS[tcp]).flows

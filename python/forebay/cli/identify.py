@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities
-from forebay.cli import completion, options
+from forebay.cli import options
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
-from forebay.cli.options import OutputOptions
+from forebay.cli.options import OutputOptions, Tcp
 
 if TYPE_CHECKING:
     from forebay.base.publication import Content
@@ -30,7 +28,7 @@ def identify(
     /,
     *,
     rtt: str | None = None,
-    tcp: Annotated[str, typer.Option(autocompletion=completion.senders)] = "reno",
+    tcp: Tcp = "reno",
     only: str | None = None,
     from_: str | None = None,
     to: str | None = None,

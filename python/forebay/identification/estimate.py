@@ -41,7 +41,7 @@ LAW_ERROR = 0.2
 #: something else.
 LEAST_PROPAGATION = 0.1
 #: Packets are whole, and where a busy time ends depends on when one has left: C is known no better.
-WHOLE = 1e-3
+WHOLE = 2e-3
 #: How late the step comes after a round trip at most, as a share of it, by the three duplicate ACKs
 #: that tell a sender of a loss, over the same links.
 LATE = 0.12
@@ -183,11 +183,7 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
     if sure.sum() >= FEWEST_BUSY:
         chosen = sure
     found = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
-    # A long queue is found right before a departure more often than right after one: each busy time
-    # has up to half a packet more than its share.
-    busy_times = int(np.diff(chosen.astype(int), prepend=0).clip(min=0).sum())
-    more = found.value * 0.5 * busy_times * packet_bytes / series.sent_bytes[chosen].sum()
-    half = math.hypot(found.high - found.value, WHOLE * found.value, more)
+    half = math.hypot(found.high - found.value, WHOLE * found.value)
     return IntervalEstimate.around(found.value, half)
 
 

@@ -216,6 +216,7 @@ def _designed(
     # Where the load moves, calm is not enough.
     many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
     if many is not None and not _given_gains(law, given):
+        # Gains that are given take no goal of the rule's.
         others = {key: value for key, value in sets.items() if key not in goals}
         made = _settling(made, many, lambda gains: made_with(target, {**others, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
