@@ -99,7 +99,7 @@ def _generator(t: Terms) -> Complexes:
         top, bottom = (_tustin(c, order) for c in (t.numerator, t.denominator))
         from scipy import signal  # half a second to load, which most laws do without
 
-        gain = np.abs(top).max()
+        gain = float(np.abs(top).max()) or 1.0
         law_a, law_b, law_c, passes = signal.tf2ss(top / gain, bottom)
         law_a, law_b = law_a / interval_s, law_b / interval_s
         law_c, passes = gain * law_c, gain * passes
