@@ -184,7 +184,7 @@ capi-install: capi
 
 # The lists of public names: what goes from them is in the changelog.
 api: $(STAMPS)/native
-	$(BIN)/python tools/public_api.py
+	$(BIN)/python -m tools.public_api
 
 gallery: $(STAMPS)/native
 	$(BIN)/python -m tools.docs.gallery

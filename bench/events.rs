@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use forebay_core::Rng;
 use forebay_sim::calendar::Calendar;
-use forebay_sim::events::{EventQueue, Ties};
+use forebay_sim::events::{EventQueue, Lines, Ties};
 
 /// As large as a packet on its way.
 type Event = [u32; 5];
@@ -62,7 +62,11 @@ fn main() {
 
 /// The delay lines, with the events dealt out to them by turns.
 fn on_lines(count: usize, in_flight: u64, spacing_ns: u64) -> f64 {
-    let mut events = EventQueue::new(spacing_ns, 500_000_000, count, Ties::PushedFirst, true);
+    let lines = Lines {
+        prompt: count,
+        ..Lines::default()
+    };
+    let mut events = EventQueue::new(spacing_ns, 500_000_000, lines, Ties::PushedFirst, true);
     let mut len = 0;
     let mut turn = 0;
     hold(in_flight, |time, event: Event| {

@@ -14,7 +14,9 @@ from forebay.base import quantities
 from forebay.scenarios.builder import Dumbbell, Law
 from forebay.theory.design.fitted_gains import Fitted, OperatingRange, fit
 
-#: Rate, packet, RTT in s, buffer in packets, flows: from a modem to a data centre.
+#: Rate, packet in bytes, RTT in s, buffer in packets, flows.
+Link = tuple[str, int, float, int, int]
+#: From a modem to a data centre.
 LINKS = [
     ("64kbit/s", 576, 0.6, 100, 1),
     ("256kbit/s", 1500, 0.05, 64, 2),
@@ -42,36 +44,42 @@ class Row:
     utilisation: float
 
 
-def place(link: tuple[str, int, float, int, int]) -> OperatingRange:
+def place(link: Link) -> OperatingRange:
     rate, packet, rtt_s, buffer_pkts, flows = link
     rate_bps = round(_native.quantity("rate", rate, "rate"))
     return OperatingRange(rate_bps, packet, (rtt_s, rtt_s), float(buffer_pkts), (float(flows),) * 2)
 
 
-def row(law: str, link: tuple[str, int, float, int, int]) -> Row:
+def scenario(
+    law: Law, link: Link, duration_s: float, measure_from_s: float, fastest_bps: float
+) -> str:
+    """Long-lived Reno flows on a link under a law with its gains."""
+    rate, packet, rtt_s, buffer_pkts, flows = link
+    return Dumbbell(
+        title=f"{law.kind}, fitted",
+        duration_s=duration_s,
+        measure_from_s=measure_from_s,
+        rate=rate,
+        fastest_bps=fastest_bps,
+        delay_s=rtt_s / 4,
+        buffer_pkts=buffer_pkts,
+        flows=flows,
+        packet=quantities.size(packet),
+        rtt=quantities.time(rtt_s),
+        laws=[law],
+    ).text()
+
+
+def row(law: str, link: Link) -> Row:
     there = place(link)
     fitted = fit(law, there)
-    rate, packet, rtt_s, buffer_pkts, flows = link
+    rtt_s = link[2]
     settling_s = fitted.settling_s or 0.0
     # A link of many packets per second settles soon, and costs much.
     longest_s = min(400.0, 4e6 / there.capacity_pkts_per_s)
     span_s = min(max(60 * rtt_s, 4 * settling_s, 5.0), max(longest_s, 5.0))
-    result = forebay.run(
-        Dumbbell(
-            title=f"{law}, fitted",
-            duration_s=2 * span_s,
-            measure_from_s=span_s,
-            rate=rate,
-            fastest_bps=there.rate_bps,
-            delay_s=rtt_s / 4,
-            buffer_pkts=buffer_pkts,
-            flows=flows,
-            packet=quantities.size(packet),
-            rtt=quantities.time(rtt_s),
-            laws=[Law(law, fitted.params)],
-        ).text()
-    )
-    metrics = result.runs[0].metrics
+    text = scenario(Law(law, fitted.params), link, 2 * span_s, span_s, there.rate_bps)
+    metrics = forebay.run(text).runs[0].metrics
     return Row(
         fitted,
         there,

@@ -1,20 +1,26 @@
 """The table of docs/identify.md: what `forebay identify` finds where the truth is known.
 
-.venv/bin/python bench/identified.py
+.venv/bin/python bench/identified.py [--drawn N]
+
+With `--drawn` N links, laws, windows and senders are drawn, and it counts the intervals of N that
+hold the truth.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
+import fitted
+import numpy as np
+
 import forebay
-from forebay import _native
 from forebay.base import quantities
 from forebay.identification import estimate, queue_records
 from forebay.pages import result_files
-from forebay.scenarios.builder import Dumbbell, Law
-from forebay.theory.design.fitted_gains import OperatingRange, fit
+from forebay.scenarios.builder import Law
+from forebay.theory.design.fitted_gains import fit
 
 #: Rate, packet, RTT in s, buffer in packets, flows, law.
 LINKS = [
@@ -31,32 +37,69 @@ LINKS = [
 ]
 
 
-def record(link: tuple[str, int, float, int, int, str], out: Path, duration_s: float = 120) -> None:
-    """A run of long-lived Reno flows under a fitted law, as `forebay run` writes it."""
-    rate, packet, rtt_s, buffer_pkts, flows, law = link
-    rate_bps = round(_native.quantity("rate", rate, "rate"))
-    fitted = fit(law, OperatingRange(rate_bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
-    result = forebay.run(
-        Dumbbell(
-            title=f"{law}, fitted",
-            duration_s=duration_s,
-            measure_from_s=duration_s / 3,
-            rate=rate,
-            # Its access links are twice as fast as others, so that they are no part of the link.
-            fastest_bps=2 * rate_bps,
-            delay_s=rtt_s / 4,
-            buffer_pkts=buffer_pkts,
-            flows=flows,
-            packet=quantities.size(packet),
-            rtt=quantities.time(rtt_s),
-            laws=[Law(law, fitted.params)],
-        ).text()
+#: Senders of drawn links, and what `--tcp` calls their windows.
+SENDERS = {
+    "reno": "reno",
+    "newreno": "reno",
+    "sack": "reno",
+    "linux-reno": "linux-reno",
+    "linux-cubic": "cubic",
+}
+Link = tuple[str, int, float, int, int, str]
+
+
+def record(link: Link, out: Path, duration_s: float = 120, tcp: str = "reno") -> None:
+    """A run of long-lived flows under a fitted law, as `forebay run` writes it."""
+    *network, law = link
+    there = fitted.place(tuple(network))
+    params = fit(law, there).params
+    # Its access links are twice as fast as others, so that they are no part of the link.
+    text = fitted.scenario(
+        Law(law, params), tuple(network), duration_s, duration_s / 3, 2 * there.rate_bps
     )
-    result_files.write_tables(result, out)
+    result_files.write_tables(forebay.run(text, sets={"traffic.0.tcp": tcp, "sample": "5ms"}), out)
+
+
+def drawn(draw: np.random.Generator) -> tuple[Link, str]:
+    """5 to 100 Mbit/s, 20 to 300 ms, windows of 5 to 35 packets."""
+
+    def between(low: float, high: float) -> float:
+        return float(f"{np.exp(draw.uniform(np.log(low), np.log(high))):.3g}")
+
+    rate_bps, rtt_s, packet = between(5e6, 1e8), between(0.02, 0.3), draw.choice([500, 1000, 1500])
+    product_pkts = rate_bps * rtt_s / 8 / packet
+    flows = min(400, max(2, round(1.25 * product_pkts / between(5, 35))))
+    law = str(draw.choice(["pi", "rem", "pi2", "pie", "red"]))
+    buffer_pkts = max(50, round(3 * product_pkts))
+    tcp = str(draw.choice(list(SENDERS)))
+    return (quantities.rate(rate_bps), int(packet), rtt_s, buffer_pkts, flows, law), tcp
+
+
+def count(number: int) -> None:
+    """Of drawn links, the intervals of N that hold the truth, with `--rtt` and without."""
+    draw = np.random.default_rng(21)
+    given, held = {"--rtt": 0, "": 0}, {"--rtt": 0, "": 0}
+    for _ in range(number):
+        link, tcp = drawn(draw)
+        with tempfile.TemporaryDirectory() as folder:
+            record(link, Path(folder) / "run", 75, tcp)
+            (one,) = queue_records.read_records(Path(folder) / "run")
+        for key, rtt_s in {"--rtt": link[2], "": None}.items():
+            found = estimate.identify(one.window(None, None), rtt_s, SENDERS[tcp]).flows
+            given[key] += found.known
+            held[key] += found.low <= link[4] <= found.high
+        print(f"{held} of {given}", flush=True)
 
 
 def main() -> None:
-    def cell(one: estimate.Estimate, scale: float) -> str:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--drawn", type=int, metavar="N")
+    number = parser.parse_args().drawn
+    if number is not None:
+        count(number)
+        return
+
+    def cell(one: estimate.IntervalEstimate, scale: float) -> str:
         if not one.known:
             return "not identified"
         return f"{scale * one.value:.4g} ({scale * one.low:.4g} to {scale * one.high:.4g})"

@@ -88,10 +88,11 @@ def rates() -> None:
             ["sh", "-c", _udp(offered, payload_bytes)],
             server="iperf3 -s -1 >/dev/null",
         )
-        achieved, asked = outcome.achieved_bps[0], outcome.asked_bps[0]
+        up = outcome.observed.directions[0]
+        achieved, asked = up.achieved_bps, up.asked_bps
         print(
             f"{rate_mbps:14} {achieved / 1e6:12.5f} {100 * (achieved / asked - 1):+9.4f} "
-            f"{1e6 * outcome.lateness['p99_s']:14.1f}{_void(outcome)}"
+            f"{1e6 * outcome.lateness.p99_s:14.1f}{_void(outcome)}"
         )
 
 
@@ -118,10 +119,10 @@ def traces(folder: Path) -> None:
             ["sh", "-c", _udp("60M", MTU_BYTES - 28, 33)],
             server="iperf3 -s -1 >/dev/null",
         )
-        delivered = outcome.achieved_bps[0] / outcome.asked_bps[0]
+        up = outcome.observed.directions[0]
+        delivered = up.achieved_bps / up.asked_bps
         print(
-            f"{trace.name:>28} {outcome.asked_bps[0] / 1e6:14.3f} {100 * delivered:14.3f}"
-            f"{_void(outcome)}"
+            f"{trace.name:>28} {up.asked_bps / 1e6:14.3f} {100 * delivered:14.3f}{_void(outcome)}"
         )
 
 

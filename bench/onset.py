@@ -29,10 +29,11 @@ from forebay.figures.plot import Plot
 from forebay.figures.style import COLOURS, STYLE
 from forebay.theory.design.design import design
 from forebay.theory.design.designed_law import Design
-from forebay.theory.loop import margins, poles
+from forebay.theory.loop import closed_loop_poles as poles
+from forebay.theory.loop import margins
 from forebay.theory.loop.expected_queue import expected, trains
 from forebay.theory.loop.frequency_response import Terms
-from forebay.theory.loop.limit_cycle import of as cycle_of
+from forebay.theory.loop.limit_cycle import limit_cycle as cycle_of
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.ack_clocking import AckClockedPlant
 

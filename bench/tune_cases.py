@@ -27,8 +27,8 @@ from forebay.base import statistics
 from forebay.store import choice
 from forebay.tuning import candidates, check
 from forebay.tuning.candidates import GOALS, Candidate, Params
+from forebay.tuning.check import SCREENING_SEEDS
 from forebay.tuning.ranges import Ranges
-from forebay.tuning.tuning import SCREENING_SEEDS
 
 HERE = Path(__file__).resolve().parent
 
@@ -115,7 +115,7 @@ def measured(
     done = check.check(runs, ranges, SCREENING_SEEDS + seeds, store=choice.store(None))
     for fault in done.faults:
         print(fault, file=sys.stderr)
-    return [one.of(slice(SCREENING_SEEDS, None)) for one in done.checked], refused
+    return [one.with_seeds(slice(SCREENING_SEEDS, None)) for one in done.checked], refused
 
 
 def table(case: Case, done: list[check.Checked]) -> tuple[list[str], bool]:

@@ -35,10 +35,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("cite", "pi-pd/load"),
     ("run", "pi-pd/load", "--seeds", "2", "--json", *SHORT),
     ("run", "pi-pd/load", "--seeds", "3", "--out", "OUT", *SHORT),
-    ("run", "pd-red/constant", "--seeds", "1", "--json", *SHORT),
-    ("run", "e-avq/two-bottlenecks-q2", "--seeds", "1", "--json"),
     ("run", "rfc7928/9-1-mix", "--law", "fq-codel", "--law", "dualpi2", "--seeds", "1", "--json"),
-    ("run", "arrivals/uplink", "--seeds", "1", "--json"),
     ("suite", "rfc7928", "--scenario", "7-1-web", "--law", "pi-pd", "--law", "fq-codel",
      "--seeds", "2", "--out", "OUT"),
     ("suite", "rfc7928", "--scenario", "5-1-friendly", "--law", "pie", "--law", "codel",
@@ -150,12 +147,21 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
         yield f"{where}: {str(old)[:90]} -> {str(new)[:90]}"
 
 
+def every_experiment() -> Iterator[tuple[str, ...]]:
+    """Each experiment as it stands, with one seed; a study has more runs than this asks for."""
+    listed = output(ROOT, ("experiments", "--json"))["stdout"]
+    for experiment in listed:
+        if not experiment["name"].startswith("studies/"):
+            yield "run", experiment["name"], "--seeds", "1", "--json"
+
+
 def main(
     other: Annotated[Path, typer.Argument(help="The checkout of the other version.")],
     only: Annotated[str, typer.Option(help="Only commands with this in them.")] = "",
     most: Annotated[int, typer.Option(help="Differences that are shown of a command.")] = 5,
 ) -> None:
-    chosen = [command for command in COMMANDS if only in " ".join(command)]
+    commands = [*COMMANDS, *every_experiment()]
+    chosen = [command for command in commands if only in " ".join(command)]
     same = 0
     for command in chosen:
         found = list(differences(output(other, command), output(ROOT, command)))

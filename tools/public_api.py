@@ -1,10 +1,11 @@
 """Writes `docs/api/`: the public names of the Python package and of each crate, with signatures.
 
-    python tools/public_api.py            # all of it, after a change that is meant
-    python tools/public_api.py python     # or what is named: python, forebay-core, …
+    python -m tools.public_api            # all of it, after a change that is meant
+    python -m tools.public_api python     # or what is named: python, forebay-core, …
 
-A test compares the lists with the code, so that no name goes unseen. What rustdoc knows of a crate
-comes as JSON, which the stable one writes where it is allowed to (`tools/rustdoc-json.sh`).
+`python/tests/test_public_api.py` compares the lists with the code, so that no name goes unseen.
+What rustdoc knows of a crate comes as JSON, which the stable one writes where it is allowed to
+(`tools/rustdoc-json.sh`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import importlib
 import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tools.docs.python import signature_text
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "api"
@@ -62,14 +64,7 @@ def python_api() -> str:
 
 
 def _signature(thing: Any) -> str:
-    if not callable(thing) or inspect.ismodule(thing):
-        return ""
-    try:
-        found = str(inspect.signature(thing))
-    except (TypeError, ValueError):
-        return ""
-    # Addresses of defaults differ from run to run, and say nothing.
-    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>", "…", found).replace("'", "")
+    return signature_text(thing) if callable(thing) and not inspect.ismodule(thing) else ""
 
 
 def _returned(function: Any) -> type | None:

@@ -5,9 +5,12 @@ figures and its report; `forebay.laws()` lists the laws, `forebay.schema()` give
 Schema of a scenario. `with forebay.link(...) as net:` puts real traffic behind a law.
 `forebay.design` finds gains for a link, `forebay.map` says where a law is stable, `forebay.tune`
 searches one law for a range of links, `forebay.fluid` has the fluid model. `forebay.suite` runs
-RFC 7928, `forebay.replay` the papers, `forebay.validate` real flows beside simulated ones. What
-most of them return draws itself by `plot()`, and shows itself in a notebook.
+RFC 7928, `forebay.replay` the papers, `forebay.validate` real flows beside simulated ones, and
+`forebay.compare` sets two saved results side by side. What most of them return draws itself by
+`plot()`, and shows itself in a notebook.
 """
+
+import forebay.base.early_signals  # noqa: F401  # isort: skip
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -17,6 +20,7 @@ from forebay.base.lazy_names import getter
 
 if TYPE_CHECKING:
     from forebay import fluid
+    from forebay.comparisons.compare import compare
     from forebay.designs.drawn_design import design
     from forebay.links.net import link
     from forebay.mapping.stability_map import map  # noqa: A004
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from forebay.scenarios.python_laws import Controller
     from forebay.studies.api import study
     from forebay.suites.suite import suite
-    from forebay.tuning.api import tune
+    from forebay.tuning.tuning import tune
     from forebay.validation.validate import validate
 __all__ = [
     "Controller",
@@ -38,6 +42,7 @@ __all__ = [
     "RunError",
     "ScenarioError",
     "__version__",
+    "compare",
     "design",
     "fluid",
     "laws",
@@ -61,6 +66,7 @@ _LATER = {
     "Interrupted": "results.run",
     "Result": "results.result",
     "RunError": "results.run",
+    "compare": "comparisons.compare",
     "design": "designs.drawn_design",
     "link": "links.net",
     "map": "mapping.stability_map",
@@ -69,7 +75,7 @@ _LATER = {
     "session": "runs.sessions",
     "study": "studies.api",
     "suite": "suites.suite",
-    "tune": "tuning.api",
+    "tune": "tuning.tuning",
     "validate": "validation.validate",
 }
 

@@ -188,6 +188,8 @@ class GainsRequest:
         rtt_s: tuple[float, float],
         room_pkts: float,
         flows: tuple[float, float] | None,
+        short_flows: float,
+        other_bps: float,
         tcp: str,
     ) -> None: ...
     #: number of its `[[law]]`; those that only `--law` names come last
@@ -198,7 +200,7 @@ class GainsRequest:
     given: list[tuple[str, Parameter]]
     #: whether it closes one loop for each flow, and not one for all
     per_flow: bool
-    #: of the bottleneck, the greatest over every point and every change
+    #: of the bottleneck, the greatest over every change
     rate_bps: int
     packet_bytes: int
     #: least and most propagation both ways
@@ -207,6 +209,10 @@ class GainsRequest:
     room_pkts: float
     #: fewest and most long-lived flows; None without any
     flows: tuple[float, float] | None
+    #: short flows that send beside them at a time, at the least
+    short_flows: float
+    #: rate beside them of what does not listen, or ends before it could, at the least
+    other_bps: float
     #: their sender, as `--tcp` of designs names it
     tcp: str
 
@@ -214,7 +220,12 @@ class Designed:
     """Numbers that were designed for a law of a plan."""
 
     def __init__(
-        self, law: int, label: str, params: Sequence[tuple[str, Parameter]], line: str
+        self,
+        law: int,
+        label: str,
+        params: Sequence[tuple[str, Parameter]],
+        line: str,
+        points: Sequence[int],
     ) -> None: ...
     #: as `GainsRequest` has it
     law: int
@@ -222,6 +233,8 @@ class Designed:
     params: list[tuple[str, Parameter]]
     #: what it was designed for, in a sentence
     line: str
+    #: numbers of the points that have it
+    points: list[int]
 
 class LawInfo:
     """A law at one point; `params` with their values, in the order of the law's table."""
@@ -411,7 +424,7 @@ class Plan:
     laws: list[str]
     seeds: list[int]
     points: tuple[PointInfo, ...]
-    #: one for each law that asked for numbers
+    #: one for each law that asked for numbers, and each link and load that it has them for
     designed: tuple[Designed, ...]
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for
@@ -458,6 +471,7 @@ class Observed:
         flow_traffic: NDArray[np.uint32] | None,
         flow_goodput_bps: NDArray[np.float64] | None,
         classes: list[ClassObserved],
+        traffic: list[TrafficObserved],
         transfer_traffic: NDArray[np.uint32] | None,
         transfer_packets: NDArray[np.uint32] | None,
         transfer_s: NDArray[np.float64] | None,
@@ -472,6 +486,8 @@ class Observed:
     flow_goodput_bps: NDArray[np.float64]
     #: empty where the queue tells no classes apart
     classes: list[ClassObserved]
+    #: who gets what of the traffic that crosses the link; empty where it is one alone
+    traffic: list[TrafficObserved]
     #: transfers that were done, in order of time for each traffic: index into the point's traffic,
     #: packets, and time from the SYN to the last ACK
     transfer_traffic: NDArray[np.uint32]
@@ -495,6 +511,15 @@ class ClassObserved:
     metrics: dict[str, float]
     delay_s: NDArray[np.float64]
     delay_packets: NDArray[np.uint64]
+
+class TrafficObserved:
+    """What one traffic got of a link, and what its packets met there; `metrics` by the names of
+    `traffic_metrics`."""
+
+    def __init__(self, traffic: int, metrics: dict[str, float]) -> None: ...
+    #: index into the point's traffic
+    traffic: int
+    metrics: dict[str, float]
 
 class GoodputSeries:
     """Goodput over time of the flows of one traffic, in bit/s."""
@@ -522,7 +547,14 @@ class Run(Observed):
     `point` and `law` are indices into the plan.
     """
 
-    def __init__(self, point: int, law: int, seed: int, observed: Observed) -> None: ...
+    def __init__(
+        self,
+        point: int,
+        law: int,
+        seed: int,
+        observed: Observed,
+        others: Sequence[Observed] = ...,
+    ) -> None: ...
     point: int
     law: int
     seed: int
@@ -600,6 +632,8 @@ class LinearModel(TypedDict):
     sampled: tuple[float, list[float], list[float]] | None
     #: whether it only holds on one side of `queue_pkts`
     one_sided: bool
+    #: how old the queue is that the law acts on, in s
+    age_s: float
     #: whether the probability keeps changing while the queue is off its set-point
     integrates: bool
     #: proportional gain, without the parts of an integral and of a derivative
@@ -652,25 +686,17 @@ class LawModel:
         what TCP needs.
         """
     def linear(self, point: OperatingPoint) -> LinearModel | None: ...
-    def queues(self, flows: Sequence[float], rtts_s: Sequence[float]) -> list[float]:
-        """Where the law has its queue at each of these points of Reno (flows, RTT with its queue),
-        in packets; nan where it has no model."""
     def design(
         self,
         point: OperatingPoint,
         target: float | str,
         goals: Sequence[tuple[str, Parameter]],
+        probability: float | None = None,
     ) -> DesignedLaw | None:
-        """The law's design rule at the wanted queue, in packets or as a text; None without one."""
+        """The law's design rule at the wanted queue, in packets or as a text, where the link's
+        flows need this probability (the point's own if None); None without one."""
     def fitted(self, rtt_s: float) -> list[tuple[str, str]]:
         """What must be another on this link, of a law without a design rule: name and value."""
-    def operate_all(
-        self, flows: Sequence[float], propagation_s: float
-    ) -> tuple[list[str], list[list[float]]]:
-        """How each number of flows settles, as `rest` has it; and of those with an equilibrium,
-        as numbers: flows, RTT, the plant's gain and both poles, the law's direct gain, weight and
-        interval of its average (−1 without), interval of its sampler (−1 without), length of the
-        sampler's numerator, numerator and denominator."""
 
 def windows_pkts(
     window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
@@ -683,51 +709,57 @@ def least_window_pkts(window_law: str) -> float:
 
 def window_motions(
     window_law: str, probability: NDArray[np.float64], rtt_s: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+]:
     """(a, b, e, c) of windows around their rest, with a row for each:
-    x' = a·x + b·δp(t − R) + e·δR, δW = c·x."""
+    x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', as ACKs come,
+    0 where at W/R."""
 
 def cubic_share(probability: float, rtt_s: float) -> float:
     """How much of CUBIC's mean window is RFC 9438's cubic; the rest is the Reno-friendly region."""
 
-class FlowMix:
-    """Classes of flows with window laws and round trips of their own, scaled to any number of flows
-    and any mean round trip: `shares` are of the flows, `rtt_ratios` of each round trip without a
-    queue to the mean. Columns have a number for each row."""
+class FlowModel:
+    """How a link's flows answer a law, scaled to any number of flows and any mean round trip."""
 
-    def __init__(
-        self, window_laws: Sequence[str], shares: Sequence[float], rtt_ratios: Sequence[float]
-    ) -> None: ...
-    def probabilities(
-        self,
-        flows: NDArray[np.float64],
-        propagation_s: NDArray[np.float64],
-        queue_pkts: NDArray[np.float64],
-        capacity_pkts_per_s: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """The probability with which each number of flows fills a link, with a queue there."""
-    def flows(
-        self,
-        probability: NDArray[np.float64],
-        propagation_s: NDArray[np.float64],
-        queue_pkts: NDArray[np.float64],
-        capacity_pkts_per_s: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """How many flows fill a link at a probability, with a queue there."""
+    @staticmethod
+    def reno() -> FlowModel:
+        """Reno as published."""
+    @staticmethod
+    def ack_clocked() -> FlowModel:
+        """Reno with ACKs as its clock and windows in sawteeth."""
+    @staticmethod
+    def mixed(
+        window_laws: Sequence[str],
+        shares: Sequence[float],
+        rtt_ratios: Sequence[float],
+        l4s: tuple[float, float, bool] | None = None,
+    ) -> FlowModel:
+        """Classes with window laws and round trips of their own: `shares` are of the flows,
+        `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides,
+        of the mean round trip: how many, k of their coupling, and whether they have a queue of
+        their own. Raises `ValueError` for a
+        window law that there is not, and lists of different lengths."""
+    def probability(
+        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
+    ) -> float:
+        """The probability that these flows need on a link with a queue."""
     def reno_flows(
-        self,
-        flows: NDArray[np.float64],
-        propagation_s: NDArray[np.float64],
-        queue_pkts: NDArray[np.float64],
-        capacity_pkts_per_s: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """How many flows of Reno need the same probability as each number of these."""
+        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
+    ) -> float:
+        """How many flows of Reno need the same probability."""
     def settle(
-        self, law: LawModel, flows: NDArray[np.float64], propagation_s: NDArray[np.float64]
-    ) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+        self, law: LawModel, flows: Sequence[float], propagation_s: float
+    ) -> list[tuple[str, float | None, float | None, tuple[OperatingPoint, LinearModel] | None]]:
         """How each number of flows with a mean round trip without a queue settles under a law, as
-        `LawModel.rest` has it of Reno's: how, queue in packets, probability; nan for what does not
-        apply. "small": a window would be less than its sender keeps."""
+        `LawModel.rest` has it of Reno's, with the point and the law's model of an equilibrium.
+        "small": a window would be less than its sender keeps. The point is that of as many flows
+        of Reno as need the same probability. Raises `ScenarioError` for a parameter of the law
+        that does not fit its link."""
 
 #: Gain, poles, shares of the poles (None for their product), and delay in s.
 PathColumns = tuple[
@@ -743,8 +775,8 @@ SamplerColumns = tuple[
 
 class Loops:
     """Loops of one kind, and their gains at complex s. Every column is of one dimension and has one
-    number, or one for each loop. s has a row for each loop, or one for all; so has what is found.
-    """
+    number, or one for each loop. s has a row for each loop, or one for all, or many for a single
+    loop; what is found has as many rows."""
 
     def __init__(
         self,
@@ -772,6 +804,9 @@ class Loops:
         """L, whose 1 + L is zero at the roots of the closed loop."""
     def sensitivity(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """What a sine on the queue becomes in the closed loop."""
+    def unstable_roots(self) -> list[int | None]:
+        """How many roots of each closed loop grow, by Nyquist's count past any number of integrals;
+        None where one is on the edge, to rounding. The law's own poles are stable, or at z = 1."""
     def counted_folds(self, s: NDArray[np.complex128], least_share: float) -> list[int]:
         """Which of the terms of Poisson's sum are more than this share of what the sampler sees, at
         any of these s of any loop."""
@@ -829,6 +864,9 @@ def metrics() -> list[MeasureEntry]:
 
 def measures() -> list[MeasureEntry]:
     """What claims can ask for: metrics first."""
+
+def traffic_metrics() -> list[MeasureEntry]:
+    """Those of every traffic of a link that several cross."""
 
 def class_metrics() -> list[MeasureEntry]:
     """Metrics of every class of a queue, in the order of tables."""

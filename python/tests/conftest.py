@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from unittest import mock
 
 import pytest
@@ -23,6 +23,9 @@ import pytest
 from forebay.base import signals
 from forebay.cli.main import main
 from forebay.figures import style
+
+if TYPE_CHECKING:
+    from forebay.results.result import Result
 
 # Every test makes its runs: one that found them in a store would test nothing. Those of the store
 # choose their own.
@@ -95,8 +98,10 @@ class NoSample:
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
-# Under nohup it is ignored, and so would the commands under test.
+# Under nohup and in a shell's background they are ignored, and so would the commands under test.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -108,13 +113,44 @@ def scenario(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def prototypes(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.py"
-    path.write_text(PROTOTYPES)
+    return prototypes_file(tmp_path, PROTOTYPES)
+
+
+def prototypes_file(folder: Path, text: str) -> Path:
+    """Laws in Python, in a file."""
+    path = folder / "mine.py"
+    path.write_text(text)
     return path
+
+
+@pytest.fixture(scope="module")
+def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the result of a module's tests."""
+    directory = tmp_path_factory.mktemp("out") / "result"
+    result.report(directory)
+    return directory
 
 
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "forebay.cli", *map(str, arguments)]
+
+
+def started(cwd: Path, *words: object, **options: Any) -> subprocess.Popen[str]:
+    """A command under way, whose output and errors are read as text."""
+    return subprocess.Popen(
+        command(*words),
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def line_on_a_terminal(line: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A line of the shell on a terminal of its own, and what that showed."""
+    words = ["script", "-qec", line, "/dev/null"]
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
 
 
 #: They enter other namespaces, serve until they are stopped, or take over the terminal.

@@ -11,8 +11,9 @@ import pytest
 from conftest import Cli
 
 import forebay
-from forebay.runs import descriptions, experiment
-from forebay.store import keys
+from forebay.pages.description import describe
+from forebay.runs import experiment
+from forebay.store import rows
 
 SCENARIO = """
 duration = "3s"
@@ -54,7 +55,7 @@ def test_a_list_makes_the_queue_that_it_must(tmp_path: Path) -> None:
     (run,) = result.runs
     assert run.metrics["delay_mean_s"] == pytest.approx(0.004, rel=1e-3)
     assert run.metrics["forwarded_packets"] == 200
-    described = descriptions.describe(result).traffic[0].replace("\N{NO-BREAK SPACE}", " ")
+    described = describe(result).traffic[0].replace("\N{NO-BREAK SPACE}", " ")
     assert described == (
         "200 packets of 2 flows from two.csv, as they came: packets of at most 1500 bytes, "
         "in 1.98 s, starting at 1 ms."
@@ -65,7 +66,7 @@ def test_another_file_makes_other_runs(tmp_path: Path) -> None:
     path = scenario(tmp_path, "two.csv")
 
     def configs() -> list[str | None]:
-        return keys.configs(experiment.read(path).plan, 0)
+        return rows.configs(experiment.read(path).plan, 0)
 
     packets(tmp_path, "two.csv")
     first = configs()

@@ -69,7 +69,7 @@ def test_the_study_has_every_law_and_enough_runs() -> None:
         for param in entry["params"]
         if param["name"] == entry["set_point"] and str(param["default_text"]).endswith("p")
     }
-    assert in_packets <= set(points.designed)
+    assert in_packets <= set(points.gains.laws)
 
 
 def test_a_table_of_the_runs(small: tuple[Points, Store]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from conftest import SCENARIO, Cli, command
+from conftest import SCENARIO, Cli, command, line_on_a_terminal
 
 import forebay
 from forebay.base import metrics as run_metrics
@@ -21,26 +21,12 @@ from forebay.runs import execution, experiment, memory
 
 #: What programs that read `--json` rely on, in this order.
 METRICS = [
-    "queue_mean_pkts",
-    "queue_std_pkts",
-    "qacd_pkts",
-    "drop_rate",
-    "early_drop_rate",
-    "mark_rate",
-    "utilisation",
-    "delay_mean_s",
-    "delay_p95_s",
-    "delay_p99_s",
-    "goodput_bps",
-    "jain",
-    "flow_completion_p50_s",
-    "flow_completion_p95_s",
-    "voice_delay_s",
-    "voice_jitter_s",
-    "voice_loss",
-    "video_rate_bps",
-    "video_stalled",
-    "forwarded_packets",
+    *("queue_mean_pkts", "queue_std_pkts", "qacd_pkts"),
+    *("drop_rate", "early_drop_rate", "mark_rate", "utilisation"),
+    *("delay_mean_s", "delay_p95_s", "delay_p99_s", "goodput_bps", "jain"),
+    *("flow_completion_p50_s", "flow_completion_p95_s"),
+    *("voice_delay_s", "voice_jitter_s", "voice_loss"),
+    *("video_rate_bps", "video_stalled", "forwarded_packets"),
 ]
 POINTS = ["traffic.0.flows = 5", "traffic.0.flows = 20"]
 TABLES = [
@@ -62,7 +48,7 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
     commands = re.findall(r"^\W*([a-z]+)  ", listed, re.MULTILINE)
     panels = [
         "studio init explain laws queues",
-        "run study fluid suite store",
+        "run study fluid suite compare store",
         "design identify map tune",
         "link doctor validate",
         "experiments replay figure cite schema",
@@ -86,6 +72,10 @@ def test_laws_as_json(cli: Cli) -> None:
             "baseline",
             "set_point",
             "reality",
+            "has_rule",
+            "modelled",
+            "coupled",
+            "per_flow",
         ]
         assert list(law) == told
         for param in law["params"]:
@@ -103,10 +93,12 @@ def test_laws_as_json(cli: Cli) -> None:
 
 
 def test_laws_as_tables(cli: Cli) -> None:
-    done = cli("laws")
     laws = json.loads(cli("laws", "--json").stdout)
-    assert done.returncode == 0
+    listed = cli("laws")
+    done = cli("laws", *(law["name"] for law in laws))
+    assert listed.returncode == done.returncode == 0
     for law in laws:
+        assert law["name"] in listed.stdout
         assert law["name"] in done.stdout
         for param in law["params"]:
             assert param["name"] in done.stdout
@@ -381,14 +373,8 @@ def test_a_terminal_has_its_width(scenario: Path, columns: int) -> None:
     """A real terminal, whose width the kernel knows."""
     line = f"stty cols {columns}; exec {shlex.join(command('run', scenario, '--no-report'))}"
     environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "xterm"}
-    done = subprocess.run(
-        ["script", "-qec", line, "/dev/null"],
-        cwd=scenario.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = line_on_a_terminal(line, cwd=scenario.parent, env=environment)
+    assert done.returncode == 0
     shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", done.stdout).replace("\r", "")
     table = shown.partition("Two laws")[2].partition("mean ± half")[0]
     assert "Goodput" in table

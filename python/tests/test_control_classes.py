@@ -56,14 +56,14 @@ def test_both_classes_fill_the_link_where_the_windows_rest(law: str, l4s_rtt_s: 
         return classic + l4s - capacity
 
     assert rests.root == pytest.approx(brentq(excess, 1e-3, 1.0), rel=1e-9)
-    used = 10 * rests.rate_classic_pkts_per_s + 5 * rests.rate_l4s_pkts_per_s
+    used = 10 * rests.classic.rate_pkts_per_s + 5 * rests.l4s.rate_pkts_per_s
     assert used == pytest.approx(capacity, rel=1e-9)
-    assert rests.classic_flows == pytest.approx(10)
+    assert rests.classic.flows == pytest.approx(10)
     # k = 2: at equal RTTs a flow of L4S gets 1/√2 of a classic one.
     ratio = math.sqrt(2) / 2 * 0.045 / l4s_rtt_s
     assert rests.ratio == pytest.approx(ratio, rel=1e-9)
     # The classic queue holds what the classic flows send in 15 ms.
-    alone = 10 * rests.rate_classic_pkts_per_s if law == "dualpi2" else capacity
+    alone = 10 * rests.classic.rate_pkts_per_s if law == "dualpi2" else capacity
     assert rests.queue_pkts == pytest.approx(0.015 * alone)
 
 
@@ -88,18 +88,18 @@ def delays(
     alpha, beta = gain * float(set_["alpha"]), gain * float(set_["beta"])
     dt = interval_s / math.ceil(interval_s / 5e-4)
     capacity, propagation_s = 40e6 / 12000, 0.030
-    rest_s = rests.rtt_classic_s - propagation_s
-    n_c, n_l, g = 10.0, rests.l4s_flows, 1 / 16
+    rest_s = rests.classic.rtt_s - propagation_s
+    n_c, n_l, g = 10.0, rests.l4s.flows, 1 / 16
     steps, every = round(duration_s / dt), round(interval_s / dt)
-    back_c, back_l = round(rests.rtt_classic_s / dt), round(rests.rtt_l4s_s / dt)
+    back_c, back_l = round(rests.classic.rtt_s / dt), round(rests.l4s.rtt_s / dt)
     age = round(rest_s / dt)
     apart = law == "dualpi2"
-    left = capacity - (n_l * rests.rate_l4s_pkts_per_s if apart else 0.0)
+    left = capacity - (n_l * rests.l4s.rate_pkts_per_s if apart else 0.0)
     before = back_c + age + 2
     root = np.full(before + steps + 1, rests.root)
-    window = np.full(before + steps + 1, rests.window_classic_pkts)
-    scalable = np.full(before + steps + 1, rests.window_l4s_pkts)
-    share, d, last = rests.probability_l4s, rest_s * 1.001, 0.0
+    window = np.full(before + steps + 1, rests.classic.window_pkts)
+    scalable = np.full(before + steps + 1, rests.l4s.window_pkts)
+    share, d, last = rests.l4s.probability, rest_s * 1.001, 0.0
     found = np.zeros(steps)
     for k in range(steps):
         i = before + k
@@ -107,7 +107,7 @@ def delays(
             error = d - rest_s
             root[i:] = root[i - 1] + alpha * error + beta * (error - last)
             last = error
-        w, s, r_c, r_l = window[i], scalable[i], rests.rtt_classic_s, rests.rtt_l4s_s
+        w, s, r_c, r_l = window[i], scalable[i], rests.classic.rtt_s, rests.l4s.rtt_s
         window[i + 1] = w + dt * (1 / r_c - w * w / (2 * r_c) * root[i - back_c] ** 2)
         share_next = share + dt * g / r_l * (rests.coupling * root[i - back_l] - share)
         scalable[i + 1] = s + dt * (1 / r_l - s * share / (2 * r_l))
@@ -192,7 +192,7 @@ def test_l4s_flows_alone_may_saturate() -> None:
         "dualpi2",
         [("target", "15ms")],
     )
-    how, _, p = law.settle(2, 0.030)
+    how, _, p, _ = law.settle(2, 0.030)
     assert how == "saturated"
     assert p is not None
     assert p >= 1

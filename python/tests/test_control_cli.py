@@ -18,8 +18,8 @@ from conftest import Cli, command
 
 from forebay import run
 from forebay.mapping.paper_figures import FIGURES
-from forebay.mapping.stability import REASONS
 from forebay.theory.design.design import design
+from forebay.theory.plant.plant import REASONS
 
 LINK = ["--rate", "15Mbit/s", "--packet", "500B", "--flows", "60", "--rtt", "200ms"]
 
@@ -132,8 +132,8 @@ def test_the_printed_commands_run(cli: Cli, tmp_path: Path) -> None:
         (["dualpi2", *LINK, "--l4s-flows", "5000"], "--l4s-flows: found 5000 beside 60 of --flows"),
         (["pi", *LINK, "--flows", "20..60", "--set", "k=1"], "allowed: target, interval"),
         (
-            ["pi", *LINK[:-4], "--flows", "20..60", "--rtt", "9ms,80ms"],
-            '--rtt: found "9ms,80ms" wi',
+            ["pi", *LINK[:-4], "--flows", "20..60", "--rtt", "9..20ms,80ms"],
+            '--rtt: found "9..20ms,80ms" wi',
         ),
         (["pi", *LINK, "--target", "1s", "--buffer", "800p"], "--target"),
         (["pi", *LINK, "--target", "900p", "--buffer", "800p"], "--target"),

@@ -12,7 +12,7 @@ from conftest import Cli
 
 import forebay
 from forebay import _native
-from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from tools import docs
 from tools.docs import examples, files
 
@@ -92,7 +92,7 @@ def of(name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
-    """Of a result that has them all: a sweep, classes, transfers, few flows and many."""
+    """Of a result that has them all: a sweep, classes, traffic, transfers, few flows and many."""
     folder = tmp_path_factory.mktemp("all")
     scenario = folder / "all.toml"
     web = '[[traffic]]\nkind = "web"\nflows = 5\nrtt = "40ms"\n\n'
@@ -113,6 +113,8 @@ def test_every_column_is_on_the_page(name: str, tables: dict[str, pl.DataFrame])
         expected |= {"traffic.ftp.flows", *METRICS}
     if name == "classes":
         expected |= set(CLASS_METRICS)
+    if name == "traffic":
+        expected |= set(TRAFFIC_METRICS)
     if name == "samples":
         expected |= {"p", "p_root", "p_coupled", "low_packets"}
     assert set(tables[name].columns) == expected

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
-from links import (
-    blast,
-    marked,
-    needs_link,
-    nothing_stays,
-)
+from links import blast, marked, needs_link, nothing_stays
 
 import forebay
 from forebay.links import congestion, doctor

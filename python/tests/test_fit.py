@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.linalg import expm
 
@@ -18,7 +20,7 @@ from forebay.links.settings import designed, settings
 from forebay.links.settings import words as words_of
 from forebay.runs import experiment
 from forebay.scenarios.builder import Law
-from forebay.theory.design.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit
+from forebay.theory.design.fitted_gains import MOST_OF_BUFFER, OperatingRange, fit, unwinding_s
 
 #: Unlike links: rate in bit/s, packet, RTT in s, buffer in packets, flows.
 LINKS = [
@@ -182,15 +184,8 @@ def test_another_process_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 AUTO = """\
 title = "Auto"
 duration = "10s"
-[bottleneck]
-rate = "10Mbit/s"
-delay = "5ms"
-buffer = "100p"
-[[traffic]]
-kind = "ftp"
-flows = 8
-packet = "1500B"
-rtt = "20ms"
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
+traffic = [{ kind = "ftp", flows = 8, packet = "1500B", rtt = "20ms" }]
 [[law]]
 kind = "pi"
 gains = "auto"
@@ -234,7 +229,7 @@ def test_a_scenario_is_resolved_before_it_runs(tmp_path: Path) -> None:
 
 def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
     file = tmp_path / "auto.toml"
-    file.write_text(AUTO.replace("[[law]]", 'tcp = "linux-cubic"\n[[law]]', 1))
+    file.write_text(AUTO.replace('rtt = "20ms"', 'rtt = "20ms", tcp = "linux-cubic"'))
     read = experiment.read(file)
     there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 8.0), tcp="cubic")
     assert read.designed == [fit("pi", there, {"interval": "2ms"}).line]
@@ -246,13 +241,29 @@ def test_a_scenario_is_designed_for_its_sender(tmp_path: Path) -> None:
     )
 
 
-def test_a_sweep_is_designed_for_its_ends() -> None:
+def test_each_point_of_a_sweep_is_a_link_of_its_own(tmp_path: Path) -> None:
     swept = AUTO.replace('interval = "2ms"\n', "")
-    swept += '[sweep]\n"traffic.0.flows" = [8, 80]\n"law.0.target" = ["20p", "30p"]\n'
+    swept += '[sweep]\n"traffic.0.flows" = [6, 8]\n"law.old.max_p" = [0.1, 0.2]\n'
     read = experiment.read(swept)
-    there = OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (8.0, 80.0))
-    assert read.designed == [fit("pi", there, {"target": "20p"}).line]
-    assert "8 to 80 flows" in read.designed[0]
+    at = [OperatingRange(10_000_000, 1500, (0.02, 0.02), 100.0, (n, n)) for n in (6.0, 8.0)]
+    few, many = (fit("pi", there) for there in at)
+    assert read.designed == [
+        f"traffic.0.flows = 6, law.old.max_p = 0.1 and 1 more: {few.line}",
+        f"traffic.0.flows = 8, law.old.max_p = 0.1 and 1 more: {many.line}",
+    ]
+    # Two designs have no one place in the file, so it says that there are two.
+    assert "[[law]] # 2 designs, for the points of the sweep" in read.text
+    assert experiment.read(read.text).designed == read.designed
+    result = forebay.run(swept, sets=["duration=2s", 'measure=["1s", "2s"]'])
+    of_pi = result.metrics.filter(pl.col("law") == "pi").sort("traffic.0.flows")
+    numbers = [json.loads(text)["a"] for text in of_pi["parameters"]]
+    assert numbers == pytest.approx([float(dict(it.params)["a"]) for it in (few, few, many, many)])
+    result.report(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Each point is a link and a load of its own" in page
+    # Timed changes are of one point, so its design holds over all of them.
+    changed = AUTO + '[[at]]\ntime = "1s"\nset = { "traffic.0.flows" = 80 }\n'
+    assert "8 to 80 flows" in experiment.read(changed).designed[0]
 
 
 @pytest.mark.parametrize(
@@ -316,3 +327,144 @@ def test_a_line_has_four_digits_and_one_flow() -> None:
     line = fit("pd-red", OperatingRange(64_000, 1500, (0.1, 0.1), 3)).line
     assert "1 flow or more (assumed)" in line
     assert "min_th=0.05625p" in line
+
+
+MIXED = """\
+title = "Beside others"
+duration = "60s"
+measure = ["20s", "60s"]
+[bottleneck]
+rate = "20Mbit/s"
+buffer = "150ms"
+[[traffic]]
+kind = "ftp"
+flows = 5
+rtt = ["40ms", "80ms", "120ms"]
+{others}
+[[law]]
+kind = "pi"
+gains = "auto"
+"""
+MICE = '[[traffic]]\nkind = "mice"\nflows = 40\nrtt = "60ms"\n'
+
+
+@pytest.mark.parametrize(
+    ("others", "short_flows", "other_bps"),
+    [
+        ("", 0, 0),
+        (MICE, 20, 0),
+        (MICE + 'on = "1s"\noff = "3s"\n', 10, 0),
+        # Those that come later, or go, are not always there.
+        (MICE + 'start = "30s"\n', 0, 0),
+        (MICE + 'stop = "50s"\n', 0, 0),
+        ('[[traffic]]\nkind = "cbr"\nflows = 3\nrate = "2Mbit/s"\nrtt = "60ms"\n', 0, 6e6),
+        # 3 sessions, 2 objects a second of 10 kB in packets of 1000 bytes and half a packet.
+        (
+            '[[traffic]]\nkind = "web"\nflows = 3\nrequests = 2\nshape = 2\nscale = "9600B"\n'
+            'rtt = "60ms"\n',
+            0,
+            3 * 2 * 8 * 1000 * (9600 / 960 + 0.5),
+        ),
+        # A call speaks for 1.004 of 2.591 s, 200 bytes each 20 ms.
+        (
+            '[[traffic]]\nkind = "voice"\nflows = 10\nrtt = "60ms"\ntalk = "1.004s"\n'
+            'pause = "1.587s"\n',
+            0,
+            10 * 80_000 * 1.004 / 2.591,
+        ),
+        (
+            '[[traffic]]\nkind = "onoff"\nflows = 2\nrate = "4Mbit/s"\nrtt = "60ms"\n'
+            'on = "1s"\noff = "3s"\n',
+            0,
+            2e6,
+        ),
+    ],
+)
+def test_a_design_counts_what_is_beside_the_long_flows(
+    others: str, short_flows: float, other_bps: float
+) -> None:
+    text = MIXED.format(others=others.replace('kind = "web"', 'kind = "web"\nheader = "40B"'))
+    sweep = _native.Sweep(text.encode(), "mixed.toml")
+    (request,) = sweep.gains_requests(sweep.row(0))
+    assert request.flows == (5, 5)
+    assert request.short_flows == pytest.approx(short_flows)
+    assert request.other_bps == pytest.approx(other_bps)
+
+
+def test_a_law_designed_beside_short_flows_holds_its_set_point(tmp_path: Path) -> None:
+    """Forty short flows hold five sixths of this link: 210 packets where 75 were asked for."""
+    file = tmp_path / "mixed.toml"
+    file.write_text(MIXED.format(others=MICE))
+    result = forebay.run(file, seeds=2)
+    (law,) = result.plan.designed
+    assert "5 flows and 20 short ones at a time: target=75p" in law.line
+    for run in result.runs:
+        assert run.metrics["queue_mean_pkts"] == pytest.approx(75, rel=0.15)
+
+
+def test_windows_beside_what_does_not_listen_are_those_of_the_design() -> None:
+    """W = R(C − u)/N, with the pole of TCP 2/(R·W)."""
+    place = OperatingRange(
+        10_000_000, 1000, (0.1, 0.1), 200, (4, 4), short_flows=1, other_bps=6_000_000
+    )
+    found = fit("pi", place)
+    assert found.design is not None and found.design.loop is not None
+    point = found.design.loop.point
+    free_pkts_s = 0.4 * place.capacity_pkts_per_s
+    window_pkts = point.rtt_s * free_pkts_s / 5
+    assert point.window_pkts == pytest.approx(window_pkts, rel=0.02)
+    assert point.tcp_pole == pytest.approx(2 / (point.rtt_s * window_pkts), rel=0.02)
+    assert found.line.startswith(
+        "pi designed for 10Mbit/s, 100ms, 4 flows and 1 short one at a time beside 6Mbit/s of other"
+    )
+
+
+LEAVING = """\
+title = "Forty-five flows leave"
+duration = "60s"
+measure = ["50s", "60s"]
+[bottleneck]
+rate = "20Mbit/s"
+buffer = "400p"
+[[traffic]]
+kind = "ftp"
+flows = 50
+rtt = "120ms"
+[[law]]
+kind = "{law}"
+gains = "auto"
+[[at]]
+time = "40s"
+set = {{ "traffic.0.flows" = 5 }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("law", "within", "least"), [("pi2", True, 0.95), ("pie", True, 0.95), ("pi", False, 0.6)]
+)
+def test_a_design_follows_a_load_that_moves(
+    tmp_path: Path, law: str, within: bool, least: float
+) -> None:
+    """10 s after most flows have left the link is in use again: PI2's had 70 %, PI's 23 %."""
+    file = tmp_path / "leaving.toml"
+    file.write_text(LEAVING.format(law=law))
+    result = forebay.run(file, seeds=2)
+    (designed_law,) = result.plan.designed
+    assert "once 45 flows have left" in designed_law.line
+    assert ("more than 10 s" in designed_law.line) == (not within)
+    for run in result.runs:
+        assert run.metrics["utilisation"] > least
+
+
+def test_the_probability_of_most_flows_is_given_back_in_the_time_that_is_said() -> None:
+    """With an empty queue an integral falls by K_i times the set-point: PI's own arithmetic."""
+    place = OperatingRange(20_000_000, 1000, (0.12, 0.12), 400, (5, 50))
+    found = fit("pi", place)
+    assert found.design is not None and found.design.loop is not None
+    params = {name: float(text.rstrip("pms")) for name, text in found.design.params}
+    per_s = (params["a"] - params["b"]) * params["target"] / (1e-3 * params["interval"])
+    few, many = (2 / (2500 * (0.12 + params["target"] / 2500) / n) ** 2 for n in (5, 50))
+    assert unwinding_s(found.design, 50) == pytest.approx((many - few) / per_s, rel=0.01)
+    # Of one load nothing has to be given back, and its rule stays.
+    alone = fit("pi", replace(place, flows=(5, 5)))
+    assert "once" not in alone.line

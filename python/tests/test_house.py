@@ -52,7 +52,7 @@ def test_no_two_files_import_each_other() -> None:
 ROOMS = [
     *("base", "web", "scenarios", "theory", "store", "runs", "figures", "pages", "results"),
     *("designs", "mapping", "fluid", "tuning", "identification", "replays", "suites", "studies"),
-    *("links", "validation", "studio", "gym", "guide", "cli"),
+    *("comparisons", "links", "validation", "studio", "gym", "guide", "cli"),
 ]
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import command
+from conftest import command, started
 
 from forebay.cli.main import run_command
 from forebay.runs import execution
@@ -25,13 +25,7 @@ def interrupt(
     scenario: Path, wanted: int, *options: object, number: signal.Signals = signal.SIGINT
 ) -> tuple[int, str, str]:
     """Sends a signal once `wanted` runs have ended; returns status, output and errors."""
-    process = subprocess.Popen(
-        command("run", scenario, *options),
-        cwd=scenario.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started(scenario.parent, "run", scenario, *options)
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
@@ -71,13 +65,7 @@ def test_a_signal_while_figures_are_drawn_loses_no_run(
 ) -> None:
     scenario.write_text(scenario.read_text().replace('"traffic.0.flows" = [5, 20]', POINTS))
     out = scenario.parent / "results" / "two"
-    process = subprocess.Popen(
-        command("run", scenario, *MANY),
-        cwd=scenario.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started(scenario.parent, "run", scenario, *MANY)
     # The table is shown when the numbers are there, and before the first figure.
     assert process.stdout is not None
     shown = ""
@@ -180,6 +168,29 @@ def test_while_it_loads_too(
     monkeypatch.setattr(sys, "meta_path", [Interrupts(), *sys.meta_path])
     assert run_command(["laws"]) == 130
     assert capsys.readouterr().err == "interrupted: nothing is left\n"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(("words", "status"), [(["-m", "forebay.cli"], -signal.SIGINT), ([], 1)])
+def test_while_the_package_loads(words: list[str], status: int) -> None:
+    """The command ends without a traceback; a program that uses the package gets its exception."""
+    program = f"""
+import os, signal, sys
+sys.orig_argv[1:] = {words!r}
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "forebay._native":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+try:
+    import forebay
+except KeyboardInterrupt:
+    sys.exit(1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (status, "")
 
 
 def test_native_code_is_not_broken_off() -> None:

@@ -154,7 +154,7 @@ except TimeoutError:
             net.client.run(blast(472, 1000, 0.7, host, tos))
         seen = eval(receiver.communicate(timeout=PATIENCE_S)[0])
     assert net.outcome is not None
-    up = net.outcome.runs[0].samples
+    up = net.outcome.directions[0].run.samples
     marks, early = int(up["marks"].sum()), int(up["early_drops"].sum())
     assert marks > 20 and early > 20
     # Every mark arrives as CE, by a packet that the kernel's checksums let through; ECT(0) that
@@ -171,7 +171,7 @@ def test_a_storm_of_small_packets_is_survived() -> None:
         blast(36, 20_000, 1.0, "198.18.0.2"),
         timeout_s=PATIENCE_S,
     )
-    up = outcome.runs[0].samples
+    up = outcome.directions[0].run.samples
     assert outcome.status == 0
     assert int(up["overflow_drops"].sum()) > 3 * outcome.up["forwarded_packets"]
     assert int(up["queue_pkts"].max()) <= 50
@@ -217,7 +217,7 @@ def test_a_recorded_trace_is_replayed(tmp_path: Path) -> None:
         blast(1472, 2500, 3.2, "198.18.0.2"),
         timeout_s=PATIENCE_S,
     )
-    up = outcome.runs[0].samples
+    up = outcome.directions[0].run.samples
     inside = (up["time_s"] > 0.5) & (up["time_s"] < 3.0)
     assert up["capacity_bits"][inside].sum() == pytest.approx(
         8 * 1500 * (2 * len(times) + 802), rel=0.02
@@ -264,7 +264,7 @@ print(hashlib.sha256(data).hexdigest())
         )
         assert receiver.communicate(timeout=PATIENCE_S)[0] == sent.stdout
     assert net.outcome is not None
-    assert net.outcome.lost_packets[0] > 0
+    assert net.outcome.observed.directions[0].lost_packets > 0
     # Segments are counted, not super-packets.
     assert net.outcome.up["forwarded_packets"] > 4000
 

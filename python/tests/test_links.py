@@ -14,6 +14,7 @@ from conftest import Cli
 
 import forebay
 from forebay import ScenarioError, fluid
+from forebay.pages.description import describe
 from forebay.results.result import Result
 from forebay.runs import descriptions, experiment
 
@@ -150,7 +151,7 @@ def test_the_command_line_shows_the_links(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, HEAD + MAIN + NEXT + OWN + FLOWS + PI)
     done = cli("run", path, "--json", "--seeds", 1)
     (line,) = map(json.loads, done.stdout.splitlines())
-    assert list(line) == ["law", "point", "seed", "metrics", "links", "costs"]
+    assert list(line) == ["law", "point", "seed", "metrics", "traffic", "links", "costs"]
     assert list(line["links"]) == ["Q4", "R4-R5"]
     for metrics in line["links"].values():
         assert list(metrics) == list(line["metrics"])
@@ -220,7 +221,7 @@ def test_a_link_follows_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 0.9 < result.runs[0].metrics["utilisation"] <= 1
     (link,) = result.plan.points[0].links
     assert link.trace == (12_000 * len(TIMES_MS), 1.0)
-    described = descriptions.describe(result).link.replace("\N{NO-BREAK SPACE}", " ")
+    described = describe(result).link.replace("\N{NO-BREAK SPACE}", " ")
     assert "follows a recorded trace of 1 s again and again, 6.012 Mbit/s on average" in described
 
 
@@ -371,7 +372,7 @@ KINDS = {
 def test_traffic_in_words(tmp_path: Path, keys: str) -> None:
     more = f'\n[[traffic]]\n{keys}\nflows = 5\npath = ["R2", "R3"]\nrtt = "40ms"\n'
     result = forebay.run(write(tmp_path, HEAD + MAIN + NEXT + OWN + FLOWS + more + PI), seeds=1)
-    text = descriptions.describe(result).traffic[2].replace("\N{NO-BREAK SPACE}", " ")
+    text = describe(result).traffic[2].replace("\N{NO-BREAK SPACE}", " ")
     assert KINDS[keys] in text
     kind = keys.split('"')[1]
     assert text.startswith(

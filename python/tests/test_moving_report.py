@@ -37,13 +37,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 @pytest.fixture(scope="module")
-def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("out") / "result"
-    result.report(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -152,11 +145,9 @@ def test_what_is_under_the_pointer_is_in_the_tables(page: Any, out: Path) -> Non
         assert now.len() == 3
         assert (now.min(), now.max(), now[0]) == tuple(map(int, found.groups()[1:]))
         seen.add(found[4])
-        # The other figures show the same moment.
-        sibling = figure(page, "loss-1").locator(".reading").first.inner_text()
-        assert re.search(r"\d s\s.*%", sibling), sibling
-        figure(page, "queue-1")
-        box = figure(page, "queue-1").locator(".u-over").first.bounding_box()
+        # The other figures show the same moment; to scroll to one would take the pointer away.
+        sibling = page.locator('figure[data-moving="loss-1"] .reading').first
+        sync_api.expect(sibling).to_contain_text(re.compile(r"\d s.*\d %", re.DOTALL))
     assert len(seen) > 1
 
 
@@ -227,7 +218,7 @@ def test_tables_sort_by_click_and_by_key(page: Any) -> None:
 def test_print_and_pages_without_a_script_have_the_static_figures(
     page: Any, browser: Any, out: Path
 ) -> None:
-    assert page.locator("figure svg").count() == 11
+    assert page.locator("figure svg").count() == 12
     assert not page.locator("figure .static").first.is_visible()
     page.emulate_media(media="print")
     assert all(one.is_visible() for one in page.locator("figure .static").all())
@@ -238,6 +229,35 @@ def test_print_and_pages_without_a_script_have_the_static_figures(
     assert all(one.is_visible() for one in plain.locator("figure .static").all())
     assert not plain.locator(".live").count()
     context.close()
+
+
+@needs_browser
+def test_the_first_screen_answers(browser: Any, out: Path) -> None:
+    """Three sentences, the queue and the table of what laws are compared by; no scrolling to the
+    side, and columns to choose."""
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(f"file://{out}/report.html")
+    page.wait_for_selector('figure[data-moving="glance"] canvas')
+    assert page.locator(".answers li").count() == 3
+    for part in (".answers", "figure.glance canvas", "table.choose"):
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] >= 0, part
+        assert box["y"] + min(box["height"], 200) <= 900, part
+    assert not page.locator("details.run").evaluate("it => it.open")
+    page.set_viewport_size({"width": 560, "height": 900})
+    page.reload()
+    page.wait_for_selector("details.columns")
+    frame = page.locator(".scroll:has(> table.choose)").first
+    assert frame.evaluate("it => it.scrollWidth <= it.clientWidth")
+    choice = page.locator("details.columns").first
+    choice.locator("summary").click()
+    last = choice.locator("input").last
+    assert not last.is_checked()
+    head = frame.locator("th").last
+    assert not head.is_visible()
+    last.check()
+    assert head.is_visible()
+    page.close()
 
 
 @needs_browser

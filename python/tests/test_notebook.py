@@ -105,8 +105,8 @@ def test_the_names_are_there() -> None:
         "names = ['design', 'fluid', 'link', 'map', 'run', 'tune']; "
         "assert set(names) <= set(dir(forebay)); "
         "assert all(inspect.getdoc(getattr(forebay, name)) for name in names); "
-        "import forebay.tuning.words; assert callable(forebay.tune); "
-        "from forebay.tuning import Tuning, tune"
+        "import forebay.tuning.tuning; assert callable(forebay.tune); "
+        "from forebay.tuning.tuning import Tuning, tune"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", look], check=True)
 

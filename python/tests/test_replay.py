@@ -23,7 +23,7 @@ from forebay.replays import claims, measures, verdicts
 from forebay.replays import replay as replays
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
-from forebay.store import choice, keys
+from forebay.store import choice, rows
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SCENARIOS = sorted(
@@ -212,7 +212,7 @@ def test_another_recording_makes_other_runs(tmp_path: Path) -> None:
     def places() -> list[str]:
         plan = experiment.read(path).plan
         points = range(len(plan.points))
-        return [config for point in points for config in keys.configs(plan, point) if config]
+        return [config for point in points for config in rows.configs(plan, point) if config]
 
     recording.write_text("1\n2\n3\n")
     first = places()
@@ -323,8 +323,8 @@ def test_every_claim_of_the_papers_can_be_read(tmp_path: Path) -> None:
             for name, reading in planned.readings.items():
                 nothing = execution.Execution([], [], False, 0.0)
                 result = Result(reading, nothing)
-                measured = measures.Measured(result, planned.of.claims.points)
-                for one in planned.of.claims.claims:
+                measured = measures.Measured(result, planned.of.points)
+                for one in planned.of.claims:
                     if name == "" or name in one.variants:
                         # Without runs it is of no value, but every name in it must be right.
                         measured.evaluate(one.value, one.point, one.window)

@@ -17,6 +17,7 @@ from forebay.base.metrics import with_interval
 from forebay.figures import drawing
 from forebay.figures.plot import Plot
 from forebay.figures.style import COLOURS
+from forebay.pages.answers import answers
 from forebay.results.result import Result
 
 LAWS = ["pi", "droptail"]
@@ -29,13 +30,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     path = tmp_path_factory.mktemp("report") / "two.toml"
     path.write_text(SCENARIO.replace("Two laws", "Two <laws> &"))
     return forebay.run(path, seeds=3)
-
-
-@pytest.fixture(scope="module")
-def out(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("out") / "result"
-    result.report(directory)
-    return directory
 
 
 class Page(HTMLParser):
@@ -73,13 +67,13 @@ def test_the_page_is_self_contained(out: Path) -> None:
     assert not re.search(r"url\((?!#)", text)
     # Goodput and delay, QACD, loss and utilisation; queue, loss, delay and flows at each of two
     # points
-    assert page.tags.count("svg") == 11
+    assert page.tags.count("svg") == 12
     assert len(text) < 6_000_000
 
 
 def test_the_page_suits_narrow_screens_and_screen_readers(out: Path) -> None:
     names = pages.check((out / "report.html").read_text())
-    assert len(set(names)) == len(names) == 11
+    assert len(set(names)) == len(names) == 12
     assert {"Goodput and delay", "Queue length over time, 5 ftp flows"} <= set(names)
 
 
@@ -129,8 +123,8 @@ def test_the_same_result_gives_the_same_page(out: Path, result: Result, tmp_path
 def test_pictures_show_every_law(out: Path) -> None:
     pictures = sorted(path.name for path in (out / "figures").iterdir())
     assert pictures == [
-        *("delay-1.png", "delay-2.png", "flows-1.png", "flows-2.png", "goodput.png", "load.png"),
-        *("loss-1.png", "loss-2.png", "qacd.png", "queue-1.png", "queue-2.png"),
+        *("delay-1.png", "delay-2.png", "flows-1.png", "flows-2.png", "glance.png", "goodput.png"),
+        *("load.png", "loss-1.png", "loss-2.png", "qacd.png", "queue-1.png", "queue-2.png"),
     ]
     for name in pictures:
         pixels = np.round(matplotlib.image.imread(out / "figures" / name)[..., :3] * 255)
@@ -212,3 +206,53 @@ def test_a_short_curve_is_drawn_as_it_is(result: Result) -> None:
     samples = result.observed_at(0, 0, 0)[0].samples
     np.testing.assert_array_equal(curve.get_xdata(), samples["time_s"])
     np.testing.assert_array_equal(curve.get_ydata(), samples["queue_pkts"])
+
+
+def sentences(**options: Any) -> list[str]:
+    laws = [("pi", 'a = 5e-4\nb = 4.9e-4\ntarget = "20p"'), ("droptail", "")]
+    text = ANSWERED + "".join(f'[[law]]\nkind = "{kind}"\n{more}\n' for kind, more in laws)
+    return answers(forebay.run(text, **options))
+
+
+ANSWERED = """
+duration = "20s"
+measure = ["10s", "20s"]
+seeds = 3
+[bottleneck]
+rate = "10Mbit/s"
+delay = "5ms"
+buffer = "100p"
+[[traffic]]
+kind = "ftp"
+flows = 10
+rtt = "60ms"
+packet = "1000B"
+"""
+
+
+def test_a_report_answers_first() -> None:
+    held, gained, chance = sentences()
+    assert re.fullmatch(
+        r"pi \(\d+ packets for 20\) held its set-point; droptail has none to hold\.", held
+    )
+    assert re.match(r"pi waits least: 95 % of the packets less than [\d.]+\sms, where", gained)
+    assert "goodput" in gained
+    assert "over 3 seeds at the 5 % level" in chance
+    # A set-point that the queue is far from.
+    held, *_ = sentences(sets={"law.pi.a": 2e-6, "law.pi.b": 1.99e-6})
+    assert re.match(r"pi \(\d+ packets for 20\) missed the set-point; droptail has none", held)
+    *_, chance = sentences(seeds=1)
+    assert chance.startswith("One seed: any difference may be chance")
+    held, gained, chance = sentences(laws=["pi"])
+    assert gained.startswith("Under pi, 95 % of the packets wait less than")
+    assert chance == "There is no other law to compare it with."
+
+
+def test_what_was_run_folds_below_the_answers(tmp_path: Path) -> None:
+    forebay.run(f'{ANSWERED}[[law]]\nkind = "codel"\n', seeds=1).report(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    places = [
+        page.index(part)
+        for part in ('<ul class="answers">', 'class="glance"', '"choose"', '<details class="run">')
+    ]
+    assert places == sorted(places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,33 @@ import forebay
 from forebay.theory.design import pi_stabilising_set
 from forebay.theory.loop import frequency_response, margins
 from forebay.theory.loop.frequency_response import Terms
+from forebay.theory.plant.loaded_link import LoadedLink
 
 RANGE = (["5Mbit/s", "50Mbit/s"], ["40ms", "200ms"], [10.0, 40.0])
+
+
+@pytest.mark.parametrize(
+    ("law", "asked"),
+    [
+        ("pi", {"tcp": "cubic"}),
+        ("pie", {"tcp": "dctcp"}),
+        ("pi", {"tcp": "prague", "rtts": ["6ms", "60ms"], "flows": [5, 10]}),
+        ("pi", {"tcp": "cubic,reno", "rtts": ["20ms,80ms"] * 2}),
+        ("dualpi2", {"l4s_flows": 8.0}),
+    ],
+)
+def test_a_range_may_have_any_flows(law: str, asked: dict[str, Any]) -> None:
+    """Every corner is calm, by the loop of its own flows, and one of them just so."""
+    ranges: dict[str, Any] = {"rtts": ["20ms", "80ms"], "flows": [10, 40]} | asked
+    found = pi_stabilising_set.design_for_range(
+        law, ["20Mbit/s", "60Mbit/s"], packet="1500B", target="20ms", **ranges
+    )
+    assert len(found.loops) >= 3
+    assert max(loop.peak for loop in found.loops) == pytest.approx(2, abs=0.03)
+    assert all(loop.roots[0].real < 0 for loop in [*found.loops, *found.inside])
+    link = found.corners[0].place
+    assert isinstance(link, LoadedLink)
+    assert link.senders == asked.get("tcp", "reno")
 
 
 def counted(one: pi_stabilising_set.Corner, k_p: float, k_i: float, interval_s: float) -> bool:
@@ -50,7 +76,7 @@ def test_the_set_is_that_of_the_exact_count() -> None:
 
 def test_the_choice_is_calm_at_every_corner_and_no_better_is() -> None:
     found = pi_stabilising_set.design_for_range("pi", *RANGE, target="30p")
-    peaks = [pi_stabilising_set.peak(loop) for loop in found.loops]
+    peaks = [loop.peak for loop in found.loops]
     assert all(loop.stable for loop in found.loops)
     assert max(peaks) == pytest.approx(2.0, abs=0.01)
     # A tenth more of the integral breaks it, whichever K_p stands beside it.

@@ -71,7 +71,7 @@ def test_a_window_that_has_settled_moved_as_its_rest_did(name: str, p: float, rt
     """−c·a⁻¹·b and −c·a⁻¹·e are the slopes of W(p, R)."""
     one, at = SENDERS[name], (np.array([p]), np.array([rtt_s]))
     w = one.window(*at)
-    motion = one.motion(*at, w)
+    motion = one.motion(*at)
     settled = -np.linalg.solve(motion.a[0], np.stack([motion.b[0], motion.e[0]], 1))
     by_p, by_r = motion.c[0] @ settled
     small = 1e-5
@@ -105,7 +105,7 @@ def test_motions_are_the_slopes_of_the_equations(
 ) -> None:
     one = SENDERS[name]
     w = float(one.window(np.array(p), np.array(rtt_s)))
-    motion = one.motion(np.array([p]), np.array([rtt_s]), np.array([w]))
+    motion = one.motion(np.array([p]), np.array([rtt_s]))
     x = np.array([w, p][: motion.b.shape[-1]])
     assert of(x, p, rtt_s) == pytest.approx([0.0] * len(x), abs=1e-9 * w / rtt_s)
 
@@ -161,7 +161,7 @@ def test_cubic_moves_as_a_population_on_its_curve_does() -> None:
     p, rtt_s = np.array([1e-5]), np.array([0.5])
     cubic = SENDERS["cubic"]
     w = cubic.window(p, rtt_s)
-    motion = cubic.motion(p, rtt_s, w)
+    motion = cubic.motion(p, rtt_s)
     unit = float((rtt_s / (w * p))[0])
     for at in (0.5, 1.0, 2.0, 3.0, 5.0, 9.0):
         moved = np.linalg.solve(
@@ -209,12 +209,14 @@ def test_cubic_is_the_fluids(rtt: str, window_pkts: int) -> None:
     # Linux's W_est grows by 8/15 a round trip there, and RFC 9438's has no spread here.
     assert cubic.window(*rest[:2]) == pytest.approx(rest[2], rel=0.055)
 
-    motion = cubic.motion(*rest)
+    motion = cubic.motion(*rest[:2])
     # Signals act over half a round trip there (docs/fluid.md).
     late = np.interp(time_s - 1.25 * rest[1], time_s, p)
     inputs = np.stack([late - rest[0], rtts_s - rest[1]], 1)
     system = motion.a[0], np.stack([motion.b[0], motion.e[0]], 1), motion.c, np.zeros((1, 2))
     _, said, _ = lsim(system, inputs, time_s - time_s[0])
+    # As shares of the window, which is not quite the fluid's.
+    said *= rest[2] / cubic.window(*rest[:2])
     moved = (windows - rest[2])[~before]
     assert np.abs(moved).max() > 0.01 * window_pkts
     assert np.linalg.norm(said[~before] - moved) < 0.07 * np.linalg.norm(moved)
@@ -255,7 +257,7 @@ def test_all_classes_fill_the_link(law: str) -> None:
     one = mix(law, **MIX | {"flows": "30,20,10"})
     cell = one.equilibrium(60, one.link.rtt_s)
     assert cell is not None
-    rests = one.mixed_senders(cell)
+    rests = one.rests(cell)
     capacity = 50e6 / 12000
     used = sum(each.flows * each.rate_pkts_per_s for each in rests.classes)
     assert used == pytest.approx(capacity, rel=1e-9)
@@ -292,15 +294,10 @@ def test_what_has_no_rest_is_told() -> None:
 
 def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
     """From sample to sample, by matrix exponentials, of a law behind a sampler: eigenvalues."""
-    mixed = one.mix  # type: ignore[attr-defined]
     point, model = one.point, one.model
     capacity, queue = point.capacity_pkts_per_s, model["queue_pkts"]
     propagation = point.rtt_s - queue / capacity
-    rtts = mixed.classes.rtts_s(propagation, np.array([queue]))
-    flows = np.array([mixed.flows_at(one.equilibrium)])  # type: ignore[attr-defined]
-    a, entries = mixed._system(
-        np.array([point.probability]), flows, np.array([capacity]), rtts, None
-    )
+    a, entries = one.plant.system([one.equilibrium])  # type: ignore[attr-defined]
     a = a[0]
     assert model["sampled"] is not None
     interval, numerator, denominator = model["sampled"]
@@ -313,7 +310,9 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
         both = expm(block * duration)
         return both[:size, :size], both[:size, size]
 
-    delays = {ratio: ratio * propagation + queue / capacity for ratio in entries}
+    # Packets that wait in the law's queue count with the age of what it acts on.
+    wait_s = queue / capacity + model["age_s"]
+    delays = {path: path[0] * propagation + path[1] * wait_s for path in entries}
     deepest = max(math.floor(d / interval) for d in delays.values()) + 1
     ins, outs = len(numerator) - 1, len(denominator) - 1
     total = size + deepest + ins + outs
@@ -323,9 +322,9 @@ def closed(one: Loop, factor: float) -> NDArray[np.complex128]:
     u[size + deepest + ins :] = -np.array(denominator[1:])
     matrix = np.zeros((total, total))
     matrix[:size, :size] = move(interval, np.zeros(size))[0]
-    for ratio, b in entries.items():
-        whole = math.floor(delays[ratio] / interval)
-        rest = delays[ratio] - whole * interval
+    for path, b in entries.items():
+        whole = math.floor(delays[path] / interval)
+        rest = delays[path] - whole * interval
         late, new = move(interval - rest, b[0])
         old = late @ move(rest, b[0])[1]
         for ago, part in ((whole, new), (whole + 1, old)):
@@ -367,6 +366,50 @@ def test_the_margin_is_where_an_eigenvalue_leaves_the_circle(tcp: str, rtt: str)
     every = closed(one, 1.0)
     for root in one.roots[:4]:
         assert np.abs(every - np.exp(root * 0.008)).min() < 1e-6
+
+
+@pytest.mark.parametrize("law", ["dualpi2", "pi2"])
+def test_reno_beside_l4s_has_the_paths_of_both(law: str) -> None:
+    """Section 10 of docs/theory.md by hand, of p'² and packets at the link's rate: W_C and W_L
+    after p', and d after both."""
+    there = link(flows=12, rtt="30ms", l4s_flows=5, target="15ms")
+    plant = plant_on(there, law, [("target", "15ms")])
+    found = plant.loop_at(12, 0.03)
+    assert found is not None
+    capacity, k, g, apart = 50e6 / 12e3, 2.0, 1 / 16, law == "dualpi2"
+    r_c, r_l = 0.045, 0.03 if apart else 0.045
+    root = (math.sqrt(2) * 12 / r_c + 2 * 5 / (k * r_l)) / capacity
+    assert found.point.probability == pytest.approx(root**2, rel=1e-9)
+    w_c, w_l = math.sqrt(2) / root, 2 / (k * root)
+    left = capacity - (5 * w_l / r_l if apart else 0.0)
+    s = 1j * np.geomspace(0.05, 60, 50)
+    classic = w_c**2 * root / r_c / (s + 2 / (w_c * r_c)) * 12 / r_c * np.exp(-s * (r_c + 0.015))
+    scalable = k * w_l / (2 * r_l) * (g / r_l) / (s + g / r_l) / (s + 1 / (w_l * r_l)) * 5 / r_l
+    scalable = scalable * np.exp(-s * (r_l + (0.0 if apart else 0.015)))
+    wanted = (classic + scalable) / (s + 1 / r_c) * capacity / left / (2 * root)
+    assert np.allclose(frequency_response.plant(found.terms, s), wanted, rtol=1e-7)
+
+
+@pytest.mark.parametrize("law", ["dualpi2", "pi2"])
+@pytest.mark.parametrize(
+    ("tcp", "rtt"), [("cubic", "40ms"), ("reno", "20ms,80ms"), ("cubic,linux-reno", "20ms,80ms")]
+)
+def test_any_classes_stand_beside_l4s(law: str, tcp: str, rtt: str) -> None:
+    """The margin of the designed loop, against eigenvalues by matrix exponentials; all fill the
+    link, and L4S packets are marked with k·√p."""
+    made = design(law, "50Mbit/s", 20, rtt, packet="1500B", tcp=tcp, l4s_flows=6, target="15ms")
+    one = loop(made)
+    assert made.stable
+    edge = 10 ** (one.margins.gain_db / 20)
+    for factor in (0.999, 1.001):
+        assert (np.abs(closed(one, factor * edge)).max() > 1) == (factor > 1)
+    classes = rested(made).classes
+    assert sum(each.flows * each.rate_pkts_per_s for each in classes) == pytest.approx(50e6 / 12e3)
+    l4s = classes[-1]
+    assert (l4s.tcp, l4s.flows) == ("l4s", 6)
+    assert l4s.window_pkts * 2 * math.sqrt(rested(made).probability) == pytest.approx(2)
+    assert l4s.rtt_s == pytest.approx(made.link.rtt_s + (0.015 if law == "pi2" else 0.0), rel=0.02)
+    assert "--l4s-flows 6" in made.commands()[-1]
 
 
 @pytest.mark.parametrize("law", ["pi", "pd-red", "red"])
@@ -525,11 +568,10 @@ def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
     [
         (["--flows", "9", "--rtt", "60ms", "--tcp", "bbr"], "allowed: reno, linux-reno, cubic"),
         (["--flows", "9,9", "--rtt", "1ms,2ms,3ms"], "2 values beside 3 of --rtt"),
-        (["--flows", "9", "--rtt", "60ms", "--tcp", "cubic", "--l4s-flows", "2"], "--l4s-flows"),
         (["--flows", "9,x", "--rtt", "60ms"], '--flows: found "x"'),
         (
-            ["--flows", "9..90", "--rtt", "60ms", "--tcp", "cubic"],
-            '--tcp: found "cubic" with a range',
+            ["--flows", "9,90", "--rtt", "60..90ms", "--tcp", "cubic"],
+            '--flows: found "9,90" with a range',
         ),
     ],
 )

@@ -151,3 +151,26 @@ def test_the_first_example_of_the_readme_has_settled(gains: str) -> None:
     found = forebay.run(text.replace('"auto"', f'"{gains}"'), seeds=2)
     # The paper's gains take a minute to settle.
     assert bool(found.warnings) == (gains == "paper")
+
+
+#: The set-point of the coupled queue is that of its classic flows.
+COUPLED = """\
+duration = "20s"
+measure  = ["8s", "20s"]
+bottleneck = { rate = "20Mbit/s", delay = "5ms", buffer = "300p", ecn = true }
+traffic = [{ kind = "ftp", flows = 4, rtt = "20ms", packet = "1500B", tcp = "prague", ecn = "l4s" }]
+law = [{ kind = "dualpi2" }]
+"""
+
+
+def test_flows_of_l4s_alone_miss_no_set_point(tmp_path: Path) -> None:
+    found = forebay.run(COUPLED, seeds=1)
+    assert found.runs[0].metrics["queue_mean_pkts"] < 5
+    assert kinds(found) == []
+    assert forebay.study(COUPLED, seeds=1, store=tmp_path / "store").warnings == []
+    # A queue that holds the same flows as any other has one.
+    alone = forebay.run(COUPLED.replace("dualpi2", "pi2"), seeds=1, sets=["law.pi2.target=60p"])
+    assert 45 < alone.runs[0].metrics["queue_mean_pkts"] < 75
+    classic = COUPLED.replace('tcp = "prague", ecn = "l4s"', 'tcp = "reno"')
+    few = classic.replace("flows = 4", "flows = 1").replace("300p", "40p")
+    assert "missed" in kinds(forebay.run(few, seeds=1, sets=["law.dualpi2.target=37p"]))

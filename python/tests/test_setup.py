@@ -39,7 +39,8 @@ def bare(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in CALLED.split():
         # A version manager's shim of Python needs more than these.
-        found = sys._base_executable if name == "python3" else shutil.which(name)
+        base = Path(sys.base_prefix, "bin", "python3")
+        found = base if name == "python3" else shutil.which(name)
         assert found, name
         (folder / name).write_text(f'#!/bin/sh\nexec {found} "$@"\n')
         (folder / name).chmod(0o755)

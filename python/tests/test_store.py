@@ -21,7 +21,7 @@ from forebay import ScenarioError, _native
 from forebay.pages import result_files
 from forebay.runs import execution, experiment
 from forebay.runs.experiment_runs import Runs
-from forebay.store import choice, keys, parts, rows
+from forebay.store import choice, contents, rows
 from forebay.store.store import LAYOUT, MARK, Store
 from forebay.studies import making
 
@@ -54,7 +54,7 @@ def cli(cwd: Path, *arguments: object, **environment: str) -> subprocess.Complet
 
 
 def configs(text: str) -> list[str | None]:
-    return keys.configs(experiment.read(text).plan, 0)
+    return rows.configs(experiment.read(text).plan, 0)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_other_contents_of_a_file_are_another_run(tmp_path: Path) -> None:
     found = []
     for times in ("1\n2\n9\n", "1\n2\n9\n", "1\n3\n9\n"):
         (tmp_path / "link.up").write_text(times)
-        found.append(keys.configs(experiment.read(path).plan, 0))
+        found.append(rows.configs(experiment.read(path).plan, 0))
     assert found[0] == found[1] != found[2]
 
 
@@ -192,10 +192,10 @@ def test_another_version_of_the_numbers_finds_nothing(
     monkeypatch.setattr(rows, "RESULTS_VERSION", _native.RESULTS_VERSION + 1)
     store = choice.at(at)
     assert run(store).found == 0
-    present, old = parts.parts(store)
+    present, old = contents.contents(store)
     assert (present.runs, present.sampled, old.runs, old.sampled) == (4, 4, 4, 4)
-    assert parts.prune(store) > 0
-    assert len(parts.parts(store)) == 1
+    assert contents.prune(store) > 0
+    assert len(contents.contents(store)) == 1
     assert run(store).found == 4
 
 
@@ -366,7 +366,7 @@ def _write(at: Path, first: int, count: int) -> None:
         store.add(_row(seed))
         store.put_together(most=1)
         if seed % 10 == 0:
-            parts.prune(store, failed=True)
+            contents.prune(store, failed=True)
 
 
 def test_a_reader_beside_busy_writers_misses_nothing(at: Path) -> None:

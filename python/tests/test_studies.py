@@ -18,16 +18,18 @@ from conftest import Cli, command
 
 import forebay
 from forebay import ScenarioError
-from forebay.base import statistics
+from forebay.base import quantities, statistics
 from forebay.cli.invocation import Invocation
 from forebay.cli.study import _end
-from forebay.runs import experiment
+from forebay.runs import descriptions, experiment
+from forebay.scenarios import python_laws
 from forebay.store import choice, designs, rows
 from forebay.store.designs import Designs
 from forebay.studies import growing, making, manifest
 from forebay.studies.batches import Batches
 from forebay.studies.effects import effects
 from forebay.studies.estimate import DESIGNED, estimate
+from forebay.studies.page import html
 from forebay.studies.point_gains import Gains, PointGains
 from forebay.studies.points import Points
 from forebay.studies.study import Study
@@ -40,17 +42,11 @@ duration = "2s"
 measure  = ["1s", "2s"]
 seeds    = 2
 
-[bottleneck]
-rate   = "10Mbit/s"
-delay  = "5ms"
-buffer = "100p"
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
 
-[[traffic]]
-kind   = "ftp"
-flows  = 5
-packet = "1000B"
-rtt    = "40ms"
-start  = { uniform = ["0s", "1s"] }
+traffic = [
+    { kind = "ftp", flows = 5, packet = "1000B", rtt = "40ms", start = { uniform = ["0s", "1s"] } },
+]
 
 [[law]]
 kind   = "red"
@@ -166,7 +162,7 @@ def test_wrong_options_are_one_line(tmp_path: Path) -> None:
     for words, says in [
         (["--until", "2%"], "ci95=2%"),
         (["--until", "ci95=2%,speed"], "speed"),
-        (["--budget", "ten"], "10min"),
+        (["--budget", "ten"], "a time with its unit"),
         (["--on", "moon"], "tcp://host:8786"),
         (["--on", "tcp://127.0.0.1:1"], "which does not answer"),
         (["--law", "nope"], "nope"),
@@ -182,7 +178,7 @@ def test_a_sample_may_be_set_to_another_size() -> None:
     few = Points(text, sets=["sweep.points=sobol 8"])
     assert (len(few), len(Points(text))) == (8, 64)
     # Sobol's first points are the same whatever their number, and so are their runs.
-    assert [few.row(i) for i in range(8)] == [Points(text).row(i) for i in range(8)]
+    assert [few.sweep.row(i) for i in range(8)] == [Points(text).sweep.row(i) for i in range(8)]
     with pytest.raises(ScenarioError, match="a power of 2 for sobol"):
         Points(text, sets=["sweep.points=sobol 7"])
     with pytest.raises(ScenarioError, match="beside a range"):
@@ -195,7 +191,7 @@ def test_a_key_that_is_set_is_not_varied() -> None:
     # As in a run, the keys beside it still vary.
     zipped = sweep('"traffic.0.flows, bottleneck.rate" = [[1, "2Mbit/s"], [2, "4Mbit/s"]]')
     points = Points(zipped, sets=["traffic.0.flows=3"])
-    assert [points.row(i) for i in range(len(points))] == [["2Mbit/s"], ["4Mbit/s"]]
+    assert [points.sweep.row(i) for i in range(len(points))] == [["2Mbit/s"], ["4Mbit/s"]]
     run = experiment.read(zipped, sets=["traffic.0.flows=3"]).plan
     assert [list(point.settings.values()) for point in run.points] == [["2Mbit/s"], ["4Mbit/s"]]
 
@@ -383,7 +379,7 @@ def test_the_list_of_a_study_is_read_again(whole: Study, monkeypatch: pytest.Mon
         raise AssertionError("a point was read")
 
     monkeypatch.setattr(Points, "part", refuse)
-    assert manifest.of(Points(SMALL + GRID), whole.store).height == 32
+    assert manifest.list_runs(Points(SMALL + GRID), whole.store).height == 32
     assert making.make(Points(SMALL + GRID), whole.store, Threads(1), seeds=2).found == CONFIGS * 2
 
 
@@ -400,8 +396,8 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
         of_point = found.filter(point=point, law="pi").sort("seed")
         assert of_point["queue_mean_pkts"].to_list() == wanted
     again = Points(file)
-    assert again.gains(0) == Points(file).gains(0)
-    assert len({str(again.gains(i)) for i in range(3)}) == 3
+    assert again.gains.of_point(0) == Points(file).gains.of_point(0)
+    assert len({str(again.gains.of_point(i)) for i in range(3)}) == 3
 
 
 def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> None:
@@ -423,6 +419,140 @@ def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> No
     assert max(sizes[-4:]) < 50
 
 
+AUTO = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"\ntarget = "20p"')
+LOADS = '[sweep]\n"traffic.0.flows" = [5, 20]\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "axis", "asking"),
+    [
+        (["--law", "codel"], "", []),
+        (["--set", "law.0.gains=paper"], "", []),
+        (["--law", "pi"], "", ["pi"]),
+        ([], '"law.pi.gains" = ["paper", "auto"]\n', ["pi"]),
+    ],
+    ids=["another law", "the paper's", "that law", "both"],
+)
+def test_only_laws_that_ask_are_designed(
+    tmp_path: Path, words: list[str], axis: str, asking: list[str]
+) -> None:
+    text = AUTO + LOADS + axis
+    done = run(tmp_path, *words, "--no-report", text=text)
+    assert (done.returncode, done.stderr) == (0, "")
+    options = {words[0].removeprefix("--"): words[1]} if words else {}
+    laws = [options["law"]] if "law" in options else []
+    sets = [options["set"]] if "set" in options else []
+    assert Points(text, laws=laws, sets=sets).gains.laws == asking
+
+
+def test_a_run_and_a_study_have_the_same_gains(tmp_path: Path) -> None:
+    result = forebay.run(AUTO + LOADS, seeds=1)
+    study = forebay.study(AUTO + LOADS, seeds=1, store=tmp_path / "store")
+    shown = ["law", "seed", "traffic.0.flows", "parameters", "queue_mean_pkts"]
+    both = [
+        frame.select(shown)
+        .with_columns(pl.col("law").cast(pl.String), pl.col("traffic.0.flows").cast(pl.Float64))
+        .sort(shown)
+        for frame in (result.metrics, study.frame())
+    ]
+    assert both[0].equals(both[1])
+    of_pi = study.frame().filter(pl.col("law") == "pi")
+    assert of_pi["parameters"].n_unique() == 2
+    page = html(study, "")
+    for text in of_pi["parameters"]:
+        assert f"a = {quantities.plain(json.loads(text)['a'])}" in page
+
+
+def test_a_law_in_python_is_found_by_its_file(tmp_path: Path, prototypes: Path) -> None:
+    text, law = SMALL + LOADS, f"{prototypes}:PythonPi"
+    first = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "8 runs made, 0 were in the store, of 8" in first.stdout
+    again = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert "0 runs made, 8 were in the store, of 8" in again.stdout
+    # As `forebay run` has it, at each point and seed.
+    keys = ["law", "seed", "queue_mean_pkts"]
+    frame = pl.read_parquet(tmp_path / "results" / "study-s" / "frame.parquet")
+    made_once = forebay.run(text, laws=[python_laws.load(law), "droptail"]).metrics
+    both = [
+        table.select(pl.col("law").cast(pl.String), *keys[1:]).sort(keys)
+        for table in (frame, made_once)
+    ]
+    assert both[0].equals(both[1])
+    prototypes.write_text(prototypes.read_text().replace("target = 40", "target = 20"))
+    changed = run(tmp_path, "--law", law, "--law", "droptail", "--no-report", text=text)
+    assert "4 runs made, 4 were in the store, of 8" in changed.stdout
+    of_class = forebay.study(text, laws=[python_laws.load(law)], store=tmp_path / "results/.store")
+    assert of_class.frame().height == 4
+
+    typed_in = type("TypedIn", (), {"interval": 0.01, "sample": lambda self, queue: 0.0})
+    typed_in.__module__ = "nowhere"
+    with pytest.raises(ScenarioError, match=r"^--law: found a law in Python without a file, allow"):
+        forebay.study(text, laws=[typed_in], store=tmp_path / "other")
+
+
+def test_a_study_warns_as_a_run_does(tmp_path: Path) -> None:
+    """PI with the paper's gains, which are for another link."""
+    text = SMALL.replace('kind   = "red"', 'kind   = "pi"\ntarget = "20p"')
+    done = run(tmp_path, text=text + LOADS)
+    said = done.stdout.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Warning: pi at 5 ftp flows: by the linear model its loop takes" in said
+    study = forebay.study(text + LOADS, store=tmp_path / "results" / ".store")
+    of_run = [line for line, _ in descriptions.warnings(forebay.run(text + LOADS))]
+    told = [line for line in of_run if "still moves" not in line]
+    assert told and [line for line, _ in study.warnings] == told
+    assert told[0] in (tmp_path / "results" / "study-s" / "study.html").read_text()
+
+
+def test_names_that_are_not_there_are_refused_in_a_line(whole: Study) -> None:
+    shown = forebay.study(SMALL + GRID, store=whole.store.address)
+    for call in (
+        lambda: whole.cells("delay_p95"),
+        lambda: whole.best("delay_p95", more=False),
+        lambda: whole.by_seed("delay_p95"),
+        lambda: whole.means(["delay_p95"]),
+        lambda: shown.plot("delay_p95", "traffic.0.flows"),
+        lambda: forebay.run(SMALL).cell(0, 0, "delay_p95"),
+    ):
+        with pytest.raises(ScenarioError, match=r'^metric: found "delay_p95" \(did you mean "dela'):
+            call()
+    with pytest.raises(ScenarioError, match=r'^axis: found "flows", allowed: traffic.0.flows, '):
+        whole.cells("jain", "flows")
+    with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
+        shown.plot("voice_loss", "traffic.0.flows")
+    with pytest.raises(ScenarioError, match='"voice_loss", of which no run has a value, allowed'):
+        shown.plot("voice_loss", "traffic.0.flows", "bottleneck.rate")
+
+
+def test_a_study_shows_itself(whole: Study, tmp_path: Path) -> None:
+    shown = forebay.study(SMALL + GRID, store=whole.store.address)
+    title, size, *lines = str(shown).splitlines()
+    assert (title, size) == ("A small study", "16 points under 2 laws, 64 runs")
+    assert [line.split()[0] for line in lines if "±" in line][:2] == ["red", "droptail"]
+    cell = whole.means(["goodput_bps"])["goodput_bps", "red"]
+    assert cell.mean == pytest.approx(whole.cells("goodput_bps")["mean"][0])
+    assert f"{1e-6 * cell.mean:.1f}" in str(shown)
+    page = shown._repr_html_()
+    assert "<td>droptail</td>" in page and "data:image/png;base64" in page
+
+
+def test_metrics_are_chosen_and_fewer_seeds_are_told(tmp_path: Path) -> None:
+    first = run(tmp_path, "--add-seeds", 1, "--metric", "jain,queue_mean_pkts", text=SMALL)
+    assert first.returncode == 0, first.stderr
+    assert "Jain" in first.stdout and "Queue" in first.stdout and "Goodput" not in first.stdout
+    page = (tmp_path / "results/study-s/study.html").read_text()
+    assert "<h2>Jain" in page and "<h2>Goodput" not in page
+    second = run(tmp_path, text=SMALL)
+    assert (
+        "results/study-s had 3 seeds of each law, and has 2 now; the store has the" in second.stderr
+    )
+    third = run(tmp_path, "--json", text=SMALL)
+    assert len(third.stdout.splitlines()) == 4 and third.stdout.startswith('{"law": "red"')
+    wrong = run(tmp_path, "--metric", "delay", text=SMALL)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith('--metric: found "delay"') and wrong.stderr.count("\n") == 1
+
+
 def test_a_plan_designs_for_the_points_that_it_tries_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,13 +560,13 @@ def test_a_plan_designs_for_the_points_that_it_tries_alone(
     axis = '"bottleneck.rate" = "1..1000Mbit/s log"'
     text = f'{laws}[sweep]\npoints = "sobol 256"\n{axis}\n'
     designed = []
-    gains = PointGains.gains
+    of_point = PointGains.of_point
 
     def counted(self: PointGains, index: int) -> Gains:
         designed.append(index)
-        return gains(self, index)
+        return of_point(self, index)
 
-    monkeypatch.setattr(PointGains, "gains", counted)
+    monkeypatch.setattr(PointGains, "of_point", counted)
     found = estimate(Points(text), choice.at(tmp_path / "store"), 2)
     assert (found.points, found.looked, found.runs) == (256, DESIGNED, 256 * 2 * 2)
     assert len(set(designed)) <= DESIGNED + 1
@@ -459,11 +589,11 @@ def test_after_an_interruption_no_point_is_read(
     def refuse(*_: object) -> None:
         raise AssertionError("the list of the study was asked for")
 
-    monkeypatch.setattr(manifest, "of", refuse)
+    monkeypatch.setattr(manifest, "list_runs", refuse)
     ended = making.Made(wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1})
     with pytest.raises(typer.Exit):
         call = Invocation(tmp_path, as_json=False)
-        _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", report=False)
+        _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", metrics=[], report=False)
     said = capsys.readouterr().err
     assert "interrupted: 3 of 9 runs" in said and "1 failed: too long" in said
 
@@ -472,10 +602,10 @@ def test_senders_that_are_compared_meet_one_law(tmp_path: Path) -> None:
     """A queue does not know who sends; where one sender is given, its design is for that one."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     both = Points(f'{laws}[sweep]\n"traffic.0.tcp" = ["linux-reno", "linux-cubic"]\n')
-    assert [both.row(i) for i in range(2)] == [["linux-reno"], ["linux-cubic"]]
-    assert both.gains(0) == both.gains(1)
+    assert [both.sweep.row(i) for i in range(2)] == [["linux-reno"], ["linux-cubic"]]
+    assert both.gains.of_point(0) == both.gains.of_point(1)
     alone = Points(laws, sets=["traffic.0.tcp=linux-cubic"])
-    assert alone.gains(0) != both.gains(1)
+    assert alone.gains.of_point(0) != both.gains.of_point(1)
 
 
 def designed(counts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -513,7 +643,9 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert counts == ["pi"] * 12
     # Where the code is the same, so are the numbers.
     fresh = Points(text)
-    assert [points.gains(i) for i in range(12)] == [fresh.gains(i) for i in range(12)]
+    assert [points.gains.of_point(i) for i in range(12)] == [
+        fresh.gains.of_point(i) for i in range(12)
+    ]
     counts.clear()
     study(text.replace("A small study", "Another title").replace("seeds    = 2", "seeds    = 9"))
     study(text.replace("log 12", "log 2"))
@@ -532,7 +664,7 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The link and the load, and not the text, the sampling or the recording of the link."""
     laws = SMALL.replace('kind   = "red"', 'kind   = "pi"\ngains  = "auto"')
     file, trace = tmp_path / "auto.toml", tmp_path / "link.trace"
-    text = laws.replace("rate ", 'rate_trace = "link.trace"\nrate ')
+    text = laws.replace("{ rate =", '{ rate_trace = "link.trace", rate =')
     store, counts = choice.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
 
@@ -540,17 +672,17 @@ def test_a_design_is_of_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyP
         file.write_text(text)
         trace.write_text("".join(f"{i}\n" * packets for i in range(1, 101)))
         kept = Designs(store)
-        found = Points(file, kept=kept).gains(0)
+        found = Points(file, kept=kept).gains.of_point(0)
         kept.flush()
         # A design that was kept is the one that would be made.
-        assert found == Points(file).gains(0)
+        assert found == Points(file).gains.of_point(0)
         counts.pop()
         return found
 
     first = gains(text, 1)
     assert gains(text, 10) == gains(f'sample = "20ms"\n{text}', 10) == first
     assert len(counts) == 1
-    assert gains(text.replace("flows  = 5", "flows  = 6"), 1) != first
+    assert gains(text.replace("flows = 5", "flows = 6"), 1) != first
     assert gains(text.replace('gains  = "auto"', 'gains  = "auto"\ntarget = "30p"'), 1) != first
     assert len(counts) == 3
 

@@ -24,7 +24,7 @@ from websockets.sync.client import ClientConnection, connect
 import forebay
 from forebay import _native
 from forebay.base import registries
-from forebay.guide.starter import Starter
+from forebay.guide import starter
 from forebay.studio import gains, packets, state, theory
 from forebay.studio.scenario import BaseScenario
 from forebay.studio.theory_process import Abandoned, TheoryProcess
@@ -225,7 +225,7 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     found = theory.loops(now, settled_gains)["laws"]["a"]["margins"]
     assert found["phase_deg"] == pytest.approx(theirs.margins.phase_deg)
     assert found["window_pkts"] == pytest.approx(theirs.senders.classes[0].window_pkts)
-    drawn = theory.Maps().of(now, now.a, settled_gains["a"].params)
+    drawn = theory.maps(now, settled_gains)["laws"]["a"]
     assert isinstance(drawn, dict)
     assert len(drawn["gain_margin_db"]) == drawn["cells"] ** 2
     alone = base.alone(now, params(now))
@@ -239,7 +239,7 @@ def test_no_theory_is_told_of_a_sender_that_it_does_not_have(base: BaseScenario)
     settled_gains = gains.all_gains(now)
     said = "Theory has no model of flows of bbr."
     assert theory.loops(now, settled_gains)["laws"]["a"] == {"reason": said}
-    assert theory.Maps().of(now, now.a, settled_gains["a"].params) == said
+    assert theory.maps(now, settled_gains)["laws"]["a"] == said
 
 
 # --- the door ----------------------------------------------------------------------------------
@@ -565,7 +565,7 @@ def test_it_fits_and_axe_finds_nothing_serious(
 
 
 def test_a_file_with_designed_gains_and_ranges_opens(tmp_path: Path) -> None:
-    text = Starter.for_options("x.toml").text().replace("# [sweep]", "[sweep]")
+    text = starter.scenario("x.toml").replace("# [sweep]", "[sweep]")
     file = tmp_path / "x.toml"
     file.write_text(
         text.replace('# "traffic.ftp.flows" = [5, 20, 80]', '"traffic.ftp.flows" = "5..80 log 3"')

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import command
+from conftest import command, started
 from test_studies import GRID, SMALL, environment, run
 
 from forebay.store import choice
@@ -72,15 +72,8 @@ def test_a_signal_to_all_processes_of_a_cluster_is_one_line(
     """As a terminal sends it: to the workers, too, which say nothing and do not stay behind."""
     pytest.importorskip("distributed")
     (tmp_path / "s.toml").write_text(LONG)
-    process = subprocess.Popen(
-        command("study", "s.toml", "--on", "dask", "--threads", 1, "--store", "store"),
-        cwd=tmp_path,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    words = ("study", "s.toml", "--on", "dask", "--threads", 1, "--store", "store")
+    process = started(tmp_path, *words, start_new_session=True, env=environment())
     for _ in range(600):
         begun = len(_session(process.pid)) > 1
         if begun if after == "start" else (tmp_path / "store/runs").is_dir() and _stored(tmp_path):
@@ -135,14 +128,8 @@ def test_a_lost_scheduler_is_one_line(tmp_path: Path) -> None:
     assert cluster.stdout is not None
     address = cluster.stdout.readline().strip()
     (tmp_path / "s.toml").write_text(LONG)
-    study = subprocess.Popen(
-        command("study", "s.toml", "--on", address, "--store", "store"),
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    words = ("study", "s.toml", "--on", address, "--store", "store")
+    study = started(tmp_path, *words, env=environment())
     for _ in range(600):
         if (tmp_path / "store/runs").is_dir() and _stored(tmp_path):
             break

@@ -20,21 +20,10 @@ title    = "A sweep"
 duration = "2s"
 measure  = ["1s", "2s"]
 
-[bottleneck]
-rate   = "5Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "5Mbit/s", buffer = "100p" }
+traffic    = [{ kind = "ftp", flows = 5, rtt = "40ms" }]
 
-[[traffic]]
-kind   = "ftp"
-flows  = 5
-rtt    = "40ms"
-
-[[law]]
-kind   = "pi"
-target = "40p"
-
-[[law]]
-kind   = "droptail"
+law        = [{ kind = "pi", target = "40p" }, { kind = "droptail" }]
 
 [sweep]
 """
@@ -101,7 +90,7 @@ def test_axes_are_what_varies_together() -> None:
         ["63 / 126", "90 / 180"],
     )
     assert (rtt.numbers, rtt.unit, rtt.short) == ([0.01, 2.0], "s", ["0.01", "2"])
-    assert [load.of(i) for i in range(4)] == ["63 / 126", "90 / 180"] * 2
+    assert [load.value_at(i) for i in range(4)] == ["63 / 126", "90 / 180"] * 2
     words = sweep_axes({0: {"tcp": "reno"}, 1: {"tcp": "cubic"}})
     assert (words[0].numbers, words[0].texts) == ([], ["reno", "cubic"])
 
@@ -142,18 +131,17 @@ def test_two_axes_give_maps(square: Result) -> None:
     assert maps[-1].get_xlabel() == "rtt [ms]"
 
 
-def test_the_page_of_a_sweep_is_one_table_and_three_pictures(
-    square: Result, tmp_path: Path
-) -> None:
+def test_the_page_of_a_sweep_is_one_table_and_four_pictures(square: Result, tmp_path: Path) -> None:
     square.report(tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text()
     assert len(text) < 1_000_000
-    assert text.count("<svg") == 3
+    # The queue at a glance, and three over the sweep.
+    assert text.count("<svg") == 4
     # One over all points, and that of the laws.
     assert text.count("<table") == 2
     assert len(re.findall(r"<tr><td>\d+</td><td>\d+</td><td>(?:pi|droptail)</td>", text)) == 50
     assert sorted(path.name for path in (tmp_path / "out" / "figures").iterdir()) == [
-        *("goodput.png", "load.png", "qacd.png")
+        *("glance.png", "goodput.png", "load.png", "qacd.png")
     ]
     command = report._single_point_command(square)
     assert "--set traffic.0.flows=20 --set traffic.0.rtt=0.1s" in command

@@ -7,6 +7,7 @@ import math
 import re
 import signal
 import subprocess
+import sys
 import time
 import tomllib
 from dataclasses import replace
@@ -16,12 +17,15 @@ from typing import Any
 import numpy as np
 import pages
 import pytest
+from calm_pi import fastest_calm_pi
 from conftest import Cli, command
 from scipy import stats as scipy_stats
 
 from forebay import ScenarioError
 from forebay._native import LawModel
 from forebay.base import statistics
+from forebay.store import choice
+from forebay.theory.design import fitted_gains
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.tuning import (
@@ -30,14 +34,13 @@ from forebay.tuning import (
     check,
     gain_search,
     local_models,
+    page,
     parallel_search,
-    tune,
     tuning,
-    values,
-    words,
 )
 from forebay.tuning.candidates import GOALS, Candidate
 from forebay.tuning.ranges import Condition, Ranges
+from forebay.tuning.tuning import tune
 
 #: Few flows with long windows, where the model holds.
 RATE, RTT, FLOWS = "20Mbit/s", "100ms", "5..10"
@@ -64,6 +67,52 @@ def test_corners_are_every_pair_of_ends() -> None:
     assert Ranges.from_texts("500kbit/s..5Mbit/s", "20ms", "10").rates_bps == (500_000, 5_000_000)
     assert len(ranges.grid(5)) == 125
     assert set(ranges.corners) <= set(ranges.grid(3))
+
+
+def test_steps_go_from_one_end_to_the_other() -> None:
+    ranges = Ranges.from_texts("5..50Mbit/s", "20..200ms", "10..400")
+    assert [str(one).replace("\N{NO-BREAK SPACE}", " ") for one in ranges.steps] == [
+        "50 Mbit/s, 200 ms, 400 to 10 flows",
+        "5 Mbit/s, 200 ms, 10 to 400 flows",
+        "50 to 5 Mbit/s, 200 ms, 400 flows",
+        "5 to 50 Mbit/s, 200 ms, 10 flows",
+    ]
+    written = tomllib.loads(check.scenario([candidates.default("pi")], ranges, "", ranges.steps[0]))
+    assert written["traffic"][0]["flows"] == 400
+    (change,) = written["at"]
+    assert change == {
+        "time": f"{check.STEP_S:g}s",
+        "set": {"bottleneck.rate": "50Mbit/s", "traffic.0.flows": 10},
+    }
+    assert written["measure"] == [f"{check.STEP_S + check.SETTLED_S:g}s", f"{check.DURATION_S:g}s"]
+    assert Ranges.from_texts("5Mbit/s", "20..200ms", "10").steps == []
+    classes = Ranges.from_texts("5Mbit/s", "20ms,80ms", "10..40", tcp="cubic,reno")
+    written = tomllib.loads(
+        check.scenario([candidates.default("pi")], classes, "", classes.steps[1])
+    )
+    assert written["at"][0]["set"] == {
+        "bottleneck.rate": "5Mbit/s", "traffic.0.flows": 20, "traffic.1.flows": 20,
+    }  # fmt: skip
+
+
+def test_a_choice_keeps_its_goal_after_a_step() -> None:
+    """Where the rate rises from 7 to 45 Mbit/s, what was best at rest keeps less goodput for 40 s
+    than the goal allows anywhere."""
+    given = ("7..45Mbit/s", "18..130ms", "8..70")
+    at_rest = (
+        ("target", "3.299ms"), ("alpha", "0.00463686"), ("beta", "1.36016"), ("interval", "2.9ms"),
+    )  # fmt: skip
+    result = tune(*given, goal="delay", laws=["pi2"], seeds=2)
+    assert result.meets_goal
+    assert result.sure
+    steps = [i for i, place in enumerate(result.ranges.places) if place.before]
+    assert len(steps) == 4
+    least = 1 - result.goal.give_up
+    assert result.tested[0].relative(result.best)[steps].min() >= least
+    former = check.check([Candidate("pi2", "former", at_rest, "listed")], result.ranges, 4)
+    assert former.checked[0].relative(result.best)[steps].min() < least
+    text = " ".join(result.reasons())
+    assert "10 s after a step of the load or of the rate" in text
 
 
 def test_noise_of_an_open_loop_is_that_of_two_poles() -> None:
@@ -97,15 +146,10 @@ def test_predicted_deviation_is_that_of_packets() -> None:
 def test_predicted_deviation_is_that_of_each_sender(tcp: str) -> None:
     """With the fastest calm PI of that sender, whose plant and noise it has."""
     ranges = Ranges.from_texts("20Mbit/s", "100ms", "10", tcp=tcp)
-    region = calm_regions.region_of("pi", ranges)
-    assert region is not None
-    point = region.fastest(50.0, 0.02)
-    assert point is not None
-    (local,) = region.local(point, ranges, ranges.conditions)
-    assert local is not None
+    region, point, local = fastest_calm_pi(ranges, 50.0, 0.02)
     assert local.held
     assert local.loop.stable
-    assert local.loop.margins.sensitivity <= 1.03 * gain_search.SENSITIVITY
+    assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY
     assert local.sensitivity > 1.8
     one = Candidate("pi", "pi", region.params(point), "listed")
     seen = check.check([one], ranges, 2).checked[0]
@@ -155,7 +199,7 @@ def test_search_keeps_the_margins(law: str, narrow: Ranges) -> None:
     for local in found.local:
         assert local is not None
         assert local.loop.stable
-        assert local.loop.margins.sensitivity <= 1.03 * gain_search.SENSITIVITY
+        assert local.loop.margins.sensitivity <= 1.03 * local_models.SENSITIVITY
         assert local.idle <= GOALS["balance"].give_up
 
 
@@ -166,6 +210,23 @@ def test_more_gain_than_found_breaks_the_margins(narrow: Ranges) -> None:
     found = gain_search.search(space, goal, narrow, seed=1)
     high = space.local({**found.point, "k_p": 10 * found.point["k_p"]}, narrow, narrow.conditions)
     assert gain_search.loss(found.local, goal) < gain_search.BROKEN <= gain_search.loss(high, goal)
+
+
+def test_packets_run_with_keys_of_the_caller() -> None:
+    """Marks in place of drops, and other laws with designed gains: what is tested says so."""
+    marked = {"bottleneck.ecn": True, "traffic.0.ecn": True}
+    result = tune(RATE, RTT, FLOWS, laws=["pi"], seeds=2, sets=marked, gains="auto")
+    assert result.chosen is not None
+    beside = {one.candidate.label: dict(one.candidate.params) for one in result.tested[1:]}
+    wanted = fitted_gains.OperatingRange(20_000_000, 1000, (0.1, 0.1), 250, (5, 10))
+    assert beside["pi (auto)"] == dict(fitted_gains.fit("pi", wanted).params)
+    # A mark is an early signal that loses nothing: a full buffer alone does.
+    plain = check.check([result.chosen.candidate], result.ranges, 1).checked[0]
+    dropped = check.check([result.chosen.candidate], Ranges.from_texts(RATE, RTT, FLOWS), 1)
+    assert not np.array_equal(plain.deviation_s, dropped.checked[0].deviation_s)
+    commands = page.commands(result, Path("out"))
+    assert all("--set bottleneck.ecn=true --set traffic.0.ecn=true" in one for one in commands)
+    assert "gains that are designed for the ranges" in " ".join(result.reasons())
 
 
 def test_every_space_gives_parameters_that_the_law_takes(narrow: Ranges) -> None:
@@ -253,6 +314,80 @@ def test_laws_with_goodput_to_spare_get_lower_set_points(narrow: Ranges) -> None
     assert tuning._next(result)[0] is result.screened[4]
 
 
+def test_set_points_that_round_alike_have_labels_of_their_own(narrow: Ranges) -> None:
+    """0.7 times 0.7 and 1.4 times 0.35, of a law with two choices: both are at 0.49."""
+    region = calm_regions.region_of("pi", narrow)
+    assert region is not None
+    result = tuning.Tuning(narrow, GOALS["balance"], ["pi"], 1)
+    first = region.best(GOALS["balance"])
+    assert first is not None
+    (low,) = tuning._moved(result, first, (0.7,), [])[:1]
+    (high,) = tuning._moved(result, first, (1.4,), [])[:1]
+    high = replace(high, point={**high.point, "k_i": 0.9 * high.point["k_i"]})
+    tried = [one for one in tuning._moved(result, low, (0.7,), []) if not one.fastest]
+    tried += [one for one in tuning._moved(result, high, (0.35,), tried) if not one.fastest]
+    assert [one.share for one in tried] == [0.49, 0.49]
+    assert tried[0].params != tried[1].params
+    assert [one.label for one in tried] == ["pi for balance at 0.49", "pi for balance at 0.49 #2"]
+    # A scenario refuses labels that are the same.
+    assert all(one.complete for one in check.check(tried, narrow.only(narrow.middle), 1).checked)
+
+
+def test_what_was_found_survives_a_fault_after_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = choice.at(tmp_path / "store")
+    given: dict[str, Any] = {"laws": ["pi"], "seeds": 1, "store": store}
+
+    def breaks(*_arguments: object, **_more: object) -> None:
+        raise RuntimeError("the end of the world")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(tuning._Search, "_test", breaks)
+        with pytest.warns(UserWarning, match="RuntimeError: the end of the world; the tuning"):
+            found = tune(RATE, RTT, FLOWS, **given)
+    assert found.faults == ["RuntimeError: the end of the world"]
+    assert found.chosen is not None
+    told = found.findings()
+    assert told["partial"] and told["law"] == "pi" and len(told["candidates"]) > 5
+    page.write_files(found, told, tmp_path / "out", "forebay tune")
+    assert "the end of the world" in (tmp_path / "out" / "tune.html").read_text()
+
+    # Before the first run there is nothing but the searches, which need not be made again.
+    with monkeypatch.context() as broken:
+        broken.setattr(tuning, "check", breaks)
+        with pytest.raises(RuntimeError, match="the end of the world"):
+            tune("10Mbit/s", RTT, FLOWS, **given)
+    with monkeypatch.context() as broken:
+        broken.setattr(parallel_search, "best_candidate", breaks)
+        again = tune("10Mbit/s", RTT, FLOWS, **given, threads=1)
+    assert again.chosen is not None
+    without = tune("10Mbit/s", RTT, FLOWS, laws=["pi"], seeds=1)
+    assert again.as_json() == without.as_json()
+
+
+def test_numbers_are_on_the_disk_before_anything_is_said(tmp_path: Path) -> None:
+    """Where its own sentences fail, say."""
+    program = (
+        "import sys; from forebay.tuning import findings; "
+        "findings.paragraphs = lambda *a, **k: 1 / 0; "
+        "from forebay.cli.main import main; main()"
+    )
+    words = ["tune", *OPTIONS, "--law", "pi", "--seeds", "1", "--out", "tuned", "--no-store"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+    found = json.loads((tmp_path / "tuned" / "tune.json").read_text())
+    assert found["law"] == "pi"
+    assert found["against"]
+
+
 def test_settings_that_are_the_same_are_tried_once() -> None:
     """On one RTT those of the shortest, the middle and the longest are one."""
     for law in ("codel", "fq-codel"):
@@ -286,7 +421,7 @@ def test_tuned_law_moves_less_than_droptail(tuned: tuning.Tuning) -> None:
     droptail = next(row for row in tuned.against() if row.other.candidate.law == "droptail")
     assert droptail.difference_s > 0
     assert tuned.seeds == 2
-    text = " ".join(words.reasons(tuned))
+    text = " ".join(tuned.reasons())
     assert "The tightest corner is" in text
     assert "DropTail has" in text
 
@@ -298,7 +433,7 @@ def test_a_tuning_shows_its_choice(tuned: tuning.Tuning) -> None:
 
 def test_threads_do_not_change_the_result(tuned: tuning.Tuning) -> None:
     alone = tune(RATE, RTT, FLOWS, laws=["pi", "avq"], seeds=2, threads=1)
-    assert values.as_json(alone) == values.as_json(tuned)
+    assert alone.as_json() == tuned.as_json()
 
 
 def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
@@ -311,7 +446,10 @@ def test_page_pictures_and_scenarios(cli: Cli, tmp_path: Path) -> None:
     assert written.pop("command").startswith("forebay tune --rate 20Mbit/s")
     assert printed == written
     assert printed["law"] == "pi"
-    assert len(printed["places"]) == 3
+    # Both ends of the range and its middle, and from each end to the other.
+    assert [place["flows"] for place in printed["places"]] == [5, 10, 7, 5, 10]
+    steps = [place["before"] for place in printed["places"]]
+    assert steps == [None] * 3 + [{"rate_bps": 20e6, "flows": n} for n in (10, 5)]
     page = (out / "tune.html").read_text()
     assert len(set(pages.check(page))) == 3
     assert "http" not in page.split("<svg")[0]
@@ -403,6 +541,10 @@ def test_interrupted_while_testing_keeps_what_is_done(tmp_path: Path) -> None:
         ({"laws": ["droptail"]}, '--law: found "droptail", allowed: a law with something to tune'),
         ({"tcp": "bbr"}, '--tcp: found "bbr", allowed: reno, linux-reno, cubic, dctcp, prague'),
         ({"tcp": "prague", "laws": ["dualpi2"]}, '--tcp: found "prague" with dualpi2, which'),
+        ({"sets": {"law.0.a": 1}}, "--set: found law.0.a, allowed: keys of the runs that no other"),
+        ({"sets": ["bottleneck.rate=1Mbit/s"]}, "--set: found bottleneck.rate, allowed: keys"),
+        ({"sets": ["bottleneck.colour=1"]}, "bottleneck.colour: found a key that is not known"),
+        ({"gains": "rule"}, '--gains: found "rule", allowed: paper, auto'),
         ({"seeds": 0}, "--seeds: found 0, allowed: 1 to 1000"),
         ({"buffer": "2p"}, '--buffer: found "2p", allowed: at least "10p"'),
         ({"packet": "20B"}, 'traffic.0.packet: found "20B", allowed: 40B'),

@@ -6,13 +6,14 @@ import tomllib
 
 import numpy as np
 import pytest
+from calm_pi import fastest_calm_pi
 from conftest import Cli
 
 from forebay import ScenarioError
 from forebay.base import quantities
 from forebay.theory.plant.mixed_senders import MixedLoop
 from forebay.theory.plant.senders import SENDERS
-from forebay.tuning import calm_regions, candidates, check, local_models
+from forebay.tuning import candidates, check, local_models
 from forebay.tuning.candidates import Candidate
 from forebay.tuning.ranges import Ranges
 
@@ -61,7 +62,7 @@ def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
     )
     assert local is not None
     assert isinstance(local.loop, MixedLoop)
-    rests = local.loop.mix.mixed_senders(local.loop.equilibrium)
+    rests = local.loop.plant.rests(local.loop.equilibrium)
     assert [quantities.time(one.propagation_s) for one in rests.classes] == RTTS.split(",")
     used = sum(one.flows * one.rate_pkts_per_s for one in rests.classes)
     assert used == pytest.approx(50e6 / 12000, rel=1e-9)
@@ -74,12 +75,7 @@ def test_a_range_of_one_place_is_the_design_of_its_link() -> None:
 
 def test_predicted_deviation_is_that_of_packets() -> None:
     ranges = Ranges.from_texts("20Mbit/s", RTTS, "30", tcp="cubic")
-    region = calm_regions.region_of("pi", ranges)
-    assert region is not None
-    point = region.fastest(60.0, 0.01)
-    assert point is not None
-    (local,) = region.local(point, ranges, ranges.conditions)
-    assert local is not None
+    region, point, local = fastest_calm_pi(ranges, 60.0, 0.01)
     assert local.sensitivity <= 2
     one = Candidate("pi", "pi", region.params(point), "listed")
     seen = check.check([one], ranges, 2).checked[0]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pages
@@ -26,12 +27,13 @@ from conftest import Cli, command
 import forebay
 from forebay._native import ScenarioError
 from forebay.base import quantities
+from forebay.base.progress import Progress
 from forebay.links import LinkError, settings
 from forebay.links import run as run_link
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
-from forebay.validation import page, transfers
-from forebay.validation.comparison import METRICS, Comparison, Row, Side, compare
+from forebay.validation import comparison, page, real, transfers
+from forebay.validation.comparison import METRICS, Row, Side, ValidatedScenario, compare
 from forebay.validation.mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.validation.real import Attempt, Attempts
 from forebay.validation.transfers import Mice, Web
@@ -42,9 +44,7 @@ title    = "Three flows"
 duration = "4s"
 measure  = ["2s", "4s"]
 seeds    = 2
-[bottleneck]
-rate   = "15Mbit/s"
-buffer = "100p"
+bottleneck = { rate = "15Mbit/s", buffer = "100p" }
 [[traffic]]
 kind   = "ftp"
 flows  = 3
@@ -97,7 +97,7 @@ def test_the_link_is_the_scenarios(tmp_path: Path) -> None:
 
 def test_the_link_has_the_queue_and_the_tokens_of_the_scenario(tmp_path: Path) -> None:
     text = SCENARIO.replace("[[law]]", '[[law]]\nqueue = { kind = "fq", queues = 16 }', 1)
-    text = text.replace("[bottleneck]", '[bottleneck]\nburst = "3000B"', 1)
+    text = text.replace("bottleneck = { ", 'bottleneck = { burst = "3000B", ', 1)
     (plan,) = link_plans(read(tmp_path, text))
     up = plan.settings(7, "1ms", "0.1%").up
     assert up.law.queue == read(tmp_path, text).plan.points[0].laws[0].queue
@@ -153,7 +153,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
     assert len(plan.flows) == 3
     script = plan.command(7)[-1]
     (words,) = [line for line in script.splitlines() if " send " in line]
-    wanted = transfers.Plan.read(shlex.split(words)[4])
+    wanted = transfers.Plan.from_text(shlex.split(words)[4])
     assert wanted.seed == 7
     assert wanted.measure_s == (LEAD_S + 2, LEAD_S + 4)
     assert wanted.sources == plan.sources
@@ -285,7 +285,7 @@ def test_a_verdict_says_whether_the_runs_are_enough_for_it(
 
 def both_ways(
     folder: Path, text: str, goodput: float = 1.0, void: Sequence[str] = ()
-) -> Comparison:
+) -> ValidatedScenario:
     """The simulator beside itself, with a share of the goodput as if it were measured."""
     one = read(folder, text)
     simulated = Result(one, execution.execute(one))
@@ -303,6 +303,54 @@ def both_ways(
         for run in simulated.runs
     ]
     return compare(simulated, Attempts(finished, len(finished)))
+
+
+def simulated_attempts(
+    monkeypatch: pytest.MonkeyPatch, one: experiment.Experiment, first: list[str]
+) -> None:
+    """Real runs that are simulated ones; the first attempt of each seed is void for `first`."""
+    observed = execution.execute(one).runs[0]
+    asked: list[int] = []
+
+    def once(
+        _plan: object, seed: int, *_more: object
+    ) -> tuple[object, dict[str, float], list[str]]:
+        asked.append(seed)
+        metrics = observed.metrics | {"lateness_p99_s": 1e-5}
+        return observed, metrics, first if asked.count(seed) == 1 else []
+
+    monkeypatch.setattr(real, "_once", once)
+
+
+def test_void_runs_that_are_made_again_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = read(tmp_path)
+    simulated_attempts(monkeypatch, one, ["1.2 ms late"])
+    told: list[Progress] = []
+    done = real.run(link_plans(one), 2, watch=told.append)
+    assert [each.former for each in done.finished] == [1, 1]
+    assert any(each.more == ", 1 made again; the last: mine, seed 1, 1.2 ms late" for each in told)
+    assert told[-1].more == ", 2 made again; the last: mine, seed 2, 1.2 ms late"
+
+
+def test_a_fault_loses_no_scenario_that_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated_attempts(monkeypatch, read(tmp_path), [])
+    monkeypatch.setattr(shutil, "which", lambda _: "iperf3")
+    compared: list[object] = []
+
+    def compare_once(*both: Any) -> ValidatedScenario:
+        if compared:
+            raise ZeroDivisionError("by zero")
+        compared.append(both)
+        return compare(*both)
+
+    monkeypatch.setattr(comparison, "compare", compare_once)
+    made = forebay.validate([tmp_path / "flows.toml"] * 2, repeats=1)
+    assert len(made.comparisons) == 1
+    assert made.failure.endswith("flows.toml: ZeroDivisionError: by zero")
 
 
 def test_from_python_it_refuses_in_a_line_what_cannot_be_run(tmp_path: Path) -> None:

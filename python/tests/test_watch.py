@@ -15,14 +15,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import Cli, command
-from links import (
-    PATIENCE_S,
-    blast,
-    marked,
-    needs_link,
-    nothing_stays,
-)
+from conftest import Cli, command, line_on_a_terminal
+from links import PATIENCE_S, blast, marked, needs_link, nothing_stays
 
 __all__ = ["marked", "nothing_stays"]  # fixtures that are in force here
 
@@ -33,16 +27,10 @@ pytestmark = needs_link
 def test_a_live_view_on_a_terminal() -> None:
     words = ["link", "-q", "--rate", "2Mbit/s", "--watch", "--", "sh", "-c", "echo after; sleep 1"]
     line = " ".join(f"'{word}'" for word in command(*words))
-    done = subprocess.run(
-        ["script", "-qec", line, "/dev/null"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = line_on_a_terminal(line, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     assert done.returncode == 0
     # The view comes on a screen of its own, which is given back before the output is shown.
-    assert done.stdout.rstrip().endswith(b"after")
+    assert done.stdout.rstrip().endswith("after")
 
 
 def on_a_terminal(words: list[str], cwd: Path, *keys: bytes | None) -> tuple[int, str]:

@@ -10,7 +10,10 @@ import forebay
 from forebay import _native
 from forebay.base import quantities
 from forebay.base.words import quantity, short_time
-from forebay.runs import descriptions
+from forebay.pages.description import describe
+from forebay.runs import descriptions, experiment
+from forebay.runs.execution import Execution
+from forebay.runs.experiment_runs import Runs
 
 
 @pytest.mark.parametrize(
@@ -87,11 +90,10 @@ set = { "bottleneck.rate" = "5Mbit/s", "traffic.0.flows" = 1 }
 
 
 def test_what_differs_from_the_default_is_said() -> None:
-    (point,) = _native.plan(SCENARIO, "written.toml").points
-    texts = [
-        descriptions._traffic(one, False).replace("\N{NO-BREAK SPACE}", " ")
-        for one in point.traffic
-    ]
+    read = experiment.read(SCENARIO.decode())
+    (point,) = read.plan.points
+    nothing_yet = Runs(read, Execution([], [], interrupted=False, elapsed_s=0.0))
+    texts = [text.replace("\N{NO-BREAK SPACE}", " ") for text in describe(nothing_yet).traffic]
     assert ", paced, ECN of L4S, packets of 1000 bytes" in texts[0]
     assert "sending bursts at 2 Mbit/s that last 200 ms on average (exponential)" in texts[1]
     assert "3 a second, which swings by 50 % in 400 s and is greatest at 0 s" in texts[1]

@@ -74,7 +74,7 @@ def markdown(runs: Runs, study: Study, found: dict[str, maps.Cells], command: st
         runs=runs,
         results=RESULTS_VERSION,
         wanted=study.points.configs,
-        sobol=study.points.samples,
+        sobol=study.points.sweep.samples,
         partial=runs.points < len(study.points),
         command=command,
         points=len(study.points),

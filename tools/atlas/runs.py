@@ -53,7 +53,7 @@ class Runs:
 
 def read(points: Points, store: Store) -> Runs:
     """Of what is in the store. Raises `ValueError` where nothing is."""
-    listed = manifest.of(points, store)
+    listed = manifest.list_runs(points, store)
     wanted = [*rows.KEY, "parameters", "fault", "user_cpu_s", *METRICS]
     stored = store.rows_of(listed["config"], wanted).filter(
         (pl.col("link") == 0) & (pl.col("seed") == 1)
@@ -100,7 +100,7 @@ def read(points: Points, store: Store) -> Runs:
         joined["point"].n_unique(),
         counts,
         float(joined["user_cpu_s"].sum()),
-        points.designed,
+        points.gains.laws,
         [law.label for law in facts.laws if law.per_flow],
         integrating,
     )

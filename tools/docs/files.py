@@ -90,7 +90,12 @@ SAMPLES: list[Column] = [
 
 #: Of `forebay run` and `forebay link`; `metrics` and `classes` have the metrics too.
 FILES = [
-    File("metrics", "a run and link", [], "a column for each key of the sweep, and each metric"),
+    File(
+        "metrics",
+        "a run and link",
+        [("parameters", "", "of the law at this point, as JSON")],
+        "a column for each key of the sweep, and each metric",
+    ),
     File(
         "samples",
         "an interval of `sample`, at a link",
@@ -104,6 +109,12 @@ FILES = [
         [TRAFFIC, ("goodput_bps", "bit/s", "in-order data of the flow, within `measure`")],
     ),
     File("classes", "a class of a queue", [CLASS], "each metric of a class, above"),
+    File(
+        "traffic",
+        "a traffic, at a link that several cross",
+        [TRAFFIC, ("label", "", "label of the traffic")],
+        "each metric of a traffic, above",
+    ),
     File("class_delays", "a class and a bin of its queuing delay", [CLASS, *DELAYS]),
     File(
         "transfers",
@@ -196,8 +207,8 @@ HEAD = """
 ## Tables
 
 Parquet, in the folder of `--out` of `forebay run` and `forebay link`. Numbers are in the unit of
-their column: shares of 1, not percent. `classes`, `class_delays`, `transfers` and `goodput` are
-written where they have rows. In each file a row begins with
+their column: shares of 1, not percent. `classes`, `class_delays`, `traffic`, `transfers` and
+`goodput` are written where they have rows. In each file a row begins with
 
 {keys}
 """

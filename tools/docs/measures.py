@@ -33,15 +33,29 @@ def metrics() -> str:
         [f"`{entry['name']}`", entry["title"], entry["unit"], entry["doc"]]
         for entry in _native.class_metrics()
     ]
+    traffic = [
+        [f"`{entry['name']}`", entry["title"], entry["unit"], entry["doc"]]
+        for entry in _native.traffic_metrics()
+    ]
     return (
         head
         + markdown_table(["in claims", "in metrics.json", "title", "unit", "meaning"], rows)
         + QACD
         + CLASSES
         + markdown_table(["in metrics.json", "title", "unit", "meaning"], classes)
+        + TRAFFIC
+        + markdown_table(["in metrics.json", "title", "unit", "meaning"], traffic)
         + files.sections()
     )
 
+
+TRAFFIC = """
+## Traffic
+
+Where several `[[traffic]]` cross a link, a run in `metrics.json` and a line of `--json` say under
+`traffic`, by their labels, who gets what; `traffic.parquet` of a run and of a study has the same:
+
+"""
 
 CLASSES = """
 ## Classes

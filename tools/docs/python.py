@@ -29,7 +29,7 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
         ("forebay.theory.loop.margins", []),
         ("forebay.mapping.stability", []),
     ],
-    "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate"])],
+    "Suites, papers and real flows": [("forebay", ["suite", "replay", "validate", "compare"])],
     "Tuning": [("forebay", ["tune"]), ("forebay.tuning.ranges", []), ("forebay.tuning.tuning", [])],
 }
 HEAD = """\
@@ -92,6 +92,11 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
 def _signature(thing: Any) -> str:
     if isinstance(thing, property) or (inspect.isclass(thing) and issubclass(thing, Exception)):
         return ""
+    return signature_text(thing)
+
+
+def signature_text(thing: Any) -> str:
+    """How something is called; empty where it is not, or nothing tells."""
     try:
         found = str(inspect.signature(thing))
     except (TypeError, ValueError):

@@ -42,7 +42,7 @@ def laws() -> str:
     """The laws."""
     head = (
         "# The laws\n\n"
-        "Written from the declarations by `make docs`; `forebay laws` prints the same.\n"
+        "Written from the declarations by `make docs`; `forebay laws NAME` prints the same.\n"
         "A range is in the unit of its row; `p` is packets. To *signal* a packet is to mark it\n"
         "where it is ECN-capable and its queue marks, and to drop it elsewhere.\n"
         "[new-law.md](new-law.md) tells how to add a law, [references.md](references.md) has the\n"
@@ -55,7 +55,7 @@ def queues() -> str:
     """The queue disciplines."""
     head = (
         "# The queue disciplines\n\n"
-        "Written from the declarations by `make docs`; `forebay queues` prints the same.\n\n"
+        "Written from the declarations by `make docs`; `forebay queues NAME` prints the same.\n\n"
         "A discipline holds the packets of a queue, and acts on the verdicts of its laws. A law "
         "names\n"
         "its discipline in a [scenario](scenario.md), and `fifo` is the default:\n\n"

@@ -6,7 +6,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use forebay_batch::{Batch, Control, Finished, Job};
-use forebay_core::{Aqm, Law, PacketMeta, ParamError, QueueView, Rng, Stop, Time, Verdict};
+use forebay_core::{
+    Aqm, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Stop, Time, Verdict,
+};
 use forebay_scenario::{parse, Options};
 
 /// 20 flows for a second over 10 Mbit/s; longer where a test wants to stop it.
@@ -14,17 +16,9 @@ fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
     let text = format!(
         r#"
         duration = "{duration}"
-        [bottleneck]
-        rate = "10Mbit/s"
-        delay = "5ms"
-        buffer = "100p"
-        [[traffic]]
-        kind = "ftp"
-        flows = 20
-        rtt = "50ms"
-        [[law]]
-        kind = "pi"
-        target = "50p"
+        bottleneck = {{ rate = "10Mbit/s", delay = "5ms", buffer = "100p" }}
+        traffic = [{{ kind = "ftp", flows = 20, rtt = "50ms" }}]
+        law = [{{ kind = "pi", target = "50p" }}]
         "#
     );
     let options = Options {
@@ -100,6 +94,8 @@ impl Law for Panics {
     }
 }
 
+impl FluidLaw for Panics {}
+
 #[test]
 fn a_panic_is_a_fault_of_its_run_alone() {
     let mut jobs = jobs("1s", 3);
@@ -135,6 +131,8 @@ impl Law for GivesUp {
     }
 }
 
+impl FluidLaw for GivesUp {}
+
 #[test]
 fn a_law_can_end_its_run_with_a_reason() {
     // Nobody would wait for the end of it.
@@ -162,6 +160,8 @@ impl Law for Endless {
         Stop::Cancelled.now()
     }
 }
+
+impl FluidLaw for Endless {}
 
 #[test]
 fn a_law_that_never_ends_is_interrupted() {

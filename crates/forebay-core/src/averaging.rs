@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use crate::law::Flow;
+use crate::law::FluidStep;
 use crate::linear::OperatingPoint;
 
 /// An averaging law as a fluid: p = L_red·x with x' = −K_red·x + K_red·(q − min_th) (staqm eq. 2).
@@ -47,11 +47,11 @@ pub fn design(phase_margin: f64, crossover: f64, point: &OperatingPoint) -> Aver
 ///
 /// With r = 1 − w and n arrivals, of which the i-th finds q₀ + (q₁ − q₀)·i/n: rⁿ·x + w·Σ rⁿ⁻ⁱ·qᵢ,
 /// where w·Σ rⁿ⁻ⁱ = 1 − rⁿ and w·Σ i·rⁿ⁻ⁱ = n − r(1 − rⁿ)/w.
-pub fn averaged(average: f64, weight: f64, flow: &Flow) -> f64 {
-    let [first, last] = flow.queue_pkts;
-    let n = f64::from(flow.arrivals);
-    if flow.arrivals == 0 || weight >= 1.0 {
-        return if flow.arrivals == 0 { average } else { last };
+pub fn averaged(average: f64, weight: f64, step: &FluidStep) -> f64 {
+    let [first, last] = step.queue_pkts;
+    let n = f64::from(step.arrivals);
+    if step.arrivals == 0 || weight >= 1.0 {
+        return if step.arrivals == 0 { average } else { last };
     }
     let gone = -(n * (-weight).ln_1p()).exp_m1();
     let ramp = 1.0 - (1.0 - weight) * gone / (weight * n);

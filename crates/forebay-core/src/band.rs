@@ -17,6 +17,9 @@ pub struct Band<P> {
     /// Whether a signal may be a CE mark.
     ecn: bool,
     law: Box<dyn Law>,
+    /// As the law has answered.
+    watches_arrivals: bool,
+    watches_departures: bool,
     rng: Rng,
 }
 
@@ -40,6 +43,8 @@ impl<P: Packet> Band<P> {
             },
             buffer: site.buffer,
             ecn: site.ecn,
+            watches_arrivals: law.watches_arrivals(),
+            watches_departures: law.watches_departures(),
             law,
             rng,
         })
@@ -103,27 +108,66 @@ impl<P: Packet> Band<P> {
         class: u8,
         sink: &mut dyn Sink<P>,
     ) {
-        let meta = self.meta(&packet, Span::ZERO);
-        let verdict = self.law.on_enqueue(now, &self.view, &meta, &mut self.rng);
-        let kept = if has_room {
-            Self::act(verdict, meta.signal, now, packet, class, sink)
-        } else {
-            self.law.on_overflow(now, &self.view);
-            sink.dropped(now, packet, Drop::Overflow, class);
-            None
-        };
-        let view = &mut self.view;
-        match kept {
-            Some(packet) => {
-                view.idle_since = None;
-                view.bytes += u64::from(meta.bytes);
-                view.packets += 1;
-                view.head_since = view.head_since.or(Some(now));
-                self.queue.push((packet, now));
-            }
-            // An idle link stays idle; what came before `now` the law has accounted for.
-            None => view.idle_since = view.idle_since.map(|_| now),
+        if !has_room {
+            return self.overflow(now, packet, class, sink);
         }
+        let bytes = packet.bytes();
+        let mut kept = true;
+        if self.watches_arrivals {
+            let meta = self.meta(&packet, Span::ZERO);
+            // In its place before it is judged: it stays there as a rule, and need not be kept at
+            // hand while the law is called, which sees the view alone.
+            self.queue.push((packet, now));
+            let verdict = (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+            if verdict != Verdict::Pass {
+                kept = self.signal_newest(verdict, meta.signal, now, class, sink);
+            }
+        } else {
+            self.queue.push((packet, now));
+        }
+        let view = &mut self.view;
+        if kept {
+            view.idle_since = None;
+            view.bytes += u64::from(bytes);
+            view.packets += 1;
+            view.head_since = view.head_since.or(Some(now));
+        } else {
+            self.stay_idle(now);
+        }
+    }
+
+    /// An arrival that finds no room.
+    #[inline(never)]
+    fn overflow(&mut self, now: Time, packet: P, class: u8, sink: &mut dyn Sink<P>) {
+        if self.watches_arrivals {
+            let meta = self.meta(&packet, Span::ZERO);
+            (self.law).on_enqueue(now, &self.view, &meta, &mut self.rng);
+        }
+        self.law.on_overflow(now, &self.view);
+        sink.dropped(now, packet, Drop::Overflow, class);
+        self.stay_idle(now);
+    }
+
+    /// Acts on a verdict about the packet that came last; whether it stays.
+    #[inline(never)]
+    fn signal_newest(
+        &mut self,
+        verdict: Verdict,
+        signal: Signal,
+        now: Time,
+        class: u8,
+        sink: &mut dyn Sink<P>,
+    ) -> bool {
+        let kept = (self.queue.pop_last())
+            .and_then(|(packet, _)| Self::act(verdict, signal, now, packet, class, sink));
+        kept.map(|packet| self.queue.push((packet, now))).is_some()
+    }
+
+    /// No packet has been let in: an idle link stays idle, and what came before `now` the law has
+    /// accounted for.
+    #[inline(always)]
+    fn stay_idle(&mut self, now: Time) {
+        self.view.idle_since = self.view.idle_since.map(|_| now);
     }
 
     /// The oldest packet that the law lets go, as one of `class`.
@@ -132,12 +176,18 @@ impl<P: Packet> Band<P> {
         while let Some(&(packet, since)) = self.queue.get(0) {
             self.queue.pop();
             let sojourn = now.since(since);
-            let meta = self.meta(&packet, sojourn);
             self.view.packets -= 1;
-            self.view.bytes -= u64::from(meta.bytes);
+            self.view.bytes -= u64::from(packet.bytes());
             self.view.head_since = self.queue.get(0).map(|(_, since)| *since);
-            let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
-            if let Some(packet) = Self::act(verdict, meta.signal, now, packet, class, sink) {
+            let kept = match self.watches_departures {
+                true => {
+                    let meta = self.meta(&packet, sojourn);
+                    let verdict = self.law.on_dequeue(now, &self.view, &meta, &mut self.rng);
+                    Self::act(verdict, meta.signal, now, packet, class, sink)
+                }
+                false => Some(packet),
+            };
+            if let Some(packet) = kept {
                 return Some(Departure {
                     packet,
                     sojourn,

@@ -57,6 +57,10 @@ pub trait Packet: Copy {
     fn hosts(&self) -> (u64, u64) {
         (self.flow(), self.flow())
     }
+    /// The number of its traffic in the record of a bottleneck; none if it is not told apart.
+    fn traffic(&self) -> Option<u8> {
+        None
+    }
     /// Whether TCP carries it.
     fn tcp(&self) -> bool {
         true
@@ -317,6 +321,7 @@ impl DisciplineSpec {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::law::FluidLaw;
     use crate::units::{Bytes, Rate};
 
     #[derive(Clone, Copy, Debug)]
@@ -378,6 +383,8 @@ pub(crate) mod testing {
     struct Silent;
 
     impl Law for Silent {}
+
+    impl FluidLaw for Silent {}
 
     /// A queue of this many packets, under laws that never signal.
     pub fn buffer_of(packets: u32) -> (QueueSite, LawFactory) {

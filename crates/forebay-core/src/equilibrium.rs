@@ -21,7 +21,7 @@ pub enum Equilibrium {
     Unmodelled,
     /// The law signals more than the flows need before a packet is queued: this is what they need.
     Empty { probability: f64 },
-    /// At the queue that the law holds, TCP would need this probability, of one or more.
+    /// At the queue that the law holds, some flows would need this probability, of one or more.
     Saturated { queue_pkts: f64, probability: f64 },
     /// Law and TCP agree at a queue beyond the buffer, which overflows first.
     Full { queue_pkts: f64, probability: f64 },
@@ -36,6 +36,11 @@ pub enum Equilibrium {
 pub trait Flows {
     /// How many flows of Reno need the same probability with this queue, with the mean RTT there.
     fn operating_point(&self, queue_pkts: f64) -> OperatingPoint;
+
+    /// The largest probability of those that classes of flows get at this point.
+    fn largest_probability(&self, point: &OperatingPoint) -> f64 {
+        point.probability()
+    }
 
     /// Whether a window at this point would be smaller than its sender keeps.
     fn has_small_window(&self, _point: &OperatingPoint, _queue_pkts: f64) -> bool {
@@ -59,6 +64,45 @@ impl Flows for RenoFlows {
     }
 }
 
+/// Flows of Reno with ACKs as their clock and windows in sawteeth: with n packets in flight and
+/// W = n + ½, they rest where (1 − p)b² = κ·p·W²·a², a = 1 + n·p, b = 1 + κ·n·p
+/// (`python/forebay/theory/plant/ack_clocking.py` has the equations).
+#[derive(Clone, Copy, Debug)]
+pub struct AckClockedFlows {
+    pub reno: RenoFlows,
+}
+
+impl AckClockedFlows {
+    /// `E[W²]/(2E[W]²)` of flows at different points of their sawtooth.
+    const KAPPA: f64 = 7.0 / 12.0;
+
+    /// The probability with this many packets of a flow under way: Newton's method in ln p, in which
+    /// the logarithms of both sides are nearly lines.
+    fn probability(in_flight_pkts: f64) -> f64 {
+        let (n, window) = (in_flight_pkts, in_flight_pkts + 0.5);
+        let mut p = 1.0 / (1.0 + Self::KAPPA * window.powi(2));
+        for _ in 0..MOST_STEPS {
+            let (a, b) = (1.0 + n * p, 1.0 + Self::KAPPA * n * p);
+            let off = ((1.0 - p) * b.powi(2) / (Self::KAPPA * p * (window * a).powi(2))).ln();
+            p *= (off / (1.0 / (1.0 - p) + 2.0 / b - 2.0 / a)).exp();
+            if off.abs() < SAME {
+                break;
+            }
+        }
+        p
+    }
+}
+
+impl Flows for AckClockedFlows {
+    fn operating_point(&self, queue_pkts: f64) -> OperatingPoint {
+        let capacity = self.reno.capacity_pkts_per_s;
+        let rtt_s = self.reno.propagation_s + queue_pkts / capacity;
+        let pipe_pkts = rtt_s * capacity;
+        let p = Self::probability(pipe_pkts / self.reno.flows);
+        OperatingPoint::of_flows(pipe_pkts * (0.5 * p).sqrt(), rtt_s, capacity)
+    }
+}
+
 /// A class of flows in a mix.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowClass {
@@ -67,9 +111,33 @@ pub struct FlowClass {
     pub share: f64,
     /// Of its round trip without a queue, to the mean of all flows.
     pub rtt_ratio: f64,
+    /// Flows besides, whatever the number of all.
+    pub fixed_flows: f64,
+    /// k of flows of L4S, which are marked with k·√p (RFC 9332 section 2.1).
+    pub coupling: Option<f64>,
+    /// Whether its packets wait in the queue that the law sees.
+    pub waits: bool,
 }
 
-/// Classes of flows with senders and round trips of their own, which all see one probability.
+impl FlowClass {
+    /// Of all flows, under the law's own probability.
+    pub fn of_share(window_law: WindowLaw, share: f64, rtt_ratio: f64) -> FlowClass {
+        FlowClass {
+            window_law,
+            share,
+            rtt_ratio,
+            fixed_flows: 0.0,
+            coupling: None,
+            waits: true,
+        }
+    }
+
+    fn probability(&self, p: f64) -> f64 {
+        self.coupling.map_or(p, |coupling| coupling * p.sqrt())
+    }
+}
+
+/// Classes of flows with senders and round trips of their own, under one law.
 ///
 /// They fill the link where Σ N·W(p, R)/R = C, with R = T + q/C of each class's own T; a queue q
 /// so has one p, as each W falls with p.
@@ -108,14 +176,21 @@ impl MixedFlows {
 
     /// R of a class.
     pub fn rtt_s(&self, class: &FlowClass, queue_pkts: f64) -> f64 {
-        class.rtt_ratio * self.propagation_s + queue_pkts / self.capacity_pkts_per_s
+        let waits_s = if class.waits {
+            queue_pkts / self.capacity_pkts_per_s
+        } else {
+            0.0
+        };
+        class.rtt_ratio * self.propagation_s + waits_s
     }
 
-    /// Packets per second of an average flow.
-    pub fn mean_rate_pkts_per_s(&self, probability: f64, queue_pkts: f64) -> f64 {
+    /// Packets per second of all flows.
+    pub fn rate_pkts_per_s(&self, probability: f64, queue_pkts: f64) -> f64 {
         let rate = |class: &FlowClass| {
             let rtt_s = self.rtt_s(class, queue_pkts);
-            class.share * class.window_law.window_pkts(probability, rtt_s) / rtt_s
+            let p = class.probability(probability);
+            let flows = class.share * self.flows + class.fixed_flows;
+            flows * class.window_law.window_pkts(p, rtt_s) / rtt_s
         };
         self.classes.iter().map(rate).sum()
     }
@@ -123,8 +198,8 @@ impl MixedFlows {
     /// The probability with which the flows fill the link: Newton's method on logarithms, within
     /// bounds.
     pub fn probability(&self, queue_pkts: f64) -> f64 {
-        let wanted = (self.capacity_pkts_per_s / self.flows).ln();
-        let excess = |x: f64| self.mean_rate_pkts_per_s(x.exp(), queue_pkts).ln() - wanted;
+        let wanted = self.capacity_pkts_per_s.ln();
+        let excess = |x: f64| self.rate_pkts_per_s(x.exp(), queue_pkts).ln() - wanted;
         let (mut low, mut high) = (-60.0, 30.0);
         let mut x = self.guess.get();
         for _ in 0..MOST_STEPS {
@@ -159,10 +234,15 @@ impl Flows for MixedFlows {
         OperatingPoint::of_flows(flows, rtt_s, self.capacity_pkts_per_s)
     }
 
-    fn has_small_window(&self, point: &OperatingPoint, queue_pkts: f64) -> bool {
+    fn largest_probability(&self, point: &OperatingPoint) -> f64 {
         let p = point.probability();
+        let classes = self.classes.iter().map(|class| class.probability(p));
+        classes.fold(p, f64::max)
+    }
+
+    fn has_small_window(&self, point: &OperatingPoint, queue_pkts: f64) -> bool {
         self.classes.iter().any(|class| {
-            let law = class.window_law;
+            let (law, p) = (class.window_law, class.probability(point.probability()));
             law.window_pkts(p, self.rtt_s(class, queue_pkts)) < law.least_pkts()
         })
     }
@@ -195,8 +275,10 @@ pub fn settle(
     // Where the law integrates, its queue does not depend on the network.
     if let Some(first) = model(0.0)? {
         if first.queue_pkts < 0.0 {
-            let probability = point(0.0).probability();
-            return Ok(Equilibrium::Empty { probability });
+            let empty = point(0.0);
+            let probability = empty.probability();
+            let unreachable = unreachable_at(0.0, &empty, flows, site);
+            return Ok(unreachable.unwrap_or(Equilibrium::Empty { probability }));
         }
         match model(first.queue_pkts)? {
             Some(again) if again.queue_pkts == first.queue_pkts => {
@@ -233,43 +315,47 @@ pub fn settle(
     // The bisection has ended at a jump: there the law's queue is one, and what the flows need
     // there is between its probabilities on both sides of the jump, or above both.
     let queue_pkts = found.queue_pkts;
-    let probability = point(queue_pkts).probability();
-    Ok(if probability >= 1.0 {
-        Equilibrium::Saturated {
+    let point = point(queue_pkts);
+    Ok(
+        unreachable_at(queue_pkts, &point, flows, site).unwrap_or(Equilibrium::Jump {
+            queue_pkts,
+            probability: point.probability(),
+        }),
+    )
+}
+
+/// What keeps flows from a queue that the law has.
+fn unreachable_at(
+    queue_pkts: f64,
+    point: &OperatingPoint,
+    flows: &dyn Flows,
+    site: &Site,
+) -> Option<Equilibrium> {
+    let probability = flows.largest_probability(point);
+    if probability >= 1.0 {
+        Some(Equilibrium::Saturated {
             queue_pkts,
             probability,
-        }
+        })
     } else if queue_pkts > site.buffer_pkts {
-        Equilibrium::Full {
+        Some(Equilibrium::Full {
             queue_pkts,
-            probability,
-        }
+            probability: point.probability(),
+        })
     } else {
-        Equilibrium::Jump {
-            queue_pkts,
-            probability,
-        }
-    })
+        None
+    }
 }
 
 /// What a queue at which law and flows agree is.
 fn resting(queue_pkts: f64, model: LoopFilter, flows: &dyn Flows, site: &Site) -> Equilibrium {
     let point = flows.operating_point(queue_pkts);
-    let probability = point.probability();
-    if probability >= 1.0 {
-        Equilibrium::Saturated {
-            queue_pkts,
-            probability,
-        }
-    } else if queue_pkts > site.buffer_pkts {
-        Equilibrium::Full {
-            queue_pkts,
-            probability,
-        }
+    if let Some(unreachable) = unreachable_at(queue_pkts, &point, flows, site) {
+        unreachable
     } else if flows.has_small_window(&point, queue_pkts) {
         Equilibrium::Small {
             queue_pkts,
-            probability,
+            probability: point.probability(),
         }
     } else {
         Equilibrium::Linear {

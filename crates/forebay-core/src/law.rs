@@ -213,7 +213,7 @@ impl Target {
 /// Packets of a fluid that pass a queue in a short time, evenly. The queue is empty all the time, or
 /// never; arrivals that find no room are reported after it.
 #[derive(Clone, Copy, Debug)]
-pub struct Flow {
+pub struct FluidStep {
     /// The end of that time.
     pub end: Time,
     /// At its start and its end, in packets.
@@ -228,19 +228,30 @@ pub struct Flow {
     pub view: QueueView,
 }
 
-/// An AQM law. Every method has a default, so that DropTail is an empty one.
+/// An AQM law as packets meet it. Every method has a default, so that DropTail is an empty one.
 ///
 /// A discipline calls the hooks in order of time. A law is driven either by packets
 /// (`on_enqueue`, `on_dequeue`) or by its own clock (`poll_timeout`, `handle_timeout`).
 #[allow(unused_variables, reason = "names say what a default leaves alone")]
-pub trait Law: Send {
+pub trait Law: FluidLaw + Send {
     /// Comes before every other call: a seed for random numbers of the law's own, besides the
     /// stream that it is handed.
     fn seeded(&mut self, seed: u64) {}
 
+    /// Whether arrivals are judged or counted. A law that leaves [`on_enqueue`](Law::on_enqueue) as
+    /// it is says no, once and for all, and is spared a call at each.
+    fn watches_arrivals(&self) -> bool {
+        true
+    }
+
     /// Judges an arrival; `q` is the queue without it.
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::Pass
+    }
+
+    /// As [`watches_arrivals`](Law::watches_arrivals), of [`on_dequeue`](Law::on_dequeue).
+    fn watches_departures(&self) -> bool {
+        true
     }
 
     /// Judges a departure; `q` is the queue without it.
@@ -250,12 +261,6 @@ pub trait Law: Send {
 
     /// An arrival found the buffer full; called after `on_enqueue` for the same packet.
     fn on_overflow(&mut self, now: Time, q: &QueueView) {}
-
-    /// Takes many packets at once, in the fluid model, where one by one they would take too long;
-    /// [`intensity`](Law::intensity) must come to what it would be then. False: one by one.
-    fn flow(&mut self, flow: &Flow) -> bool {
-        false
-    }
 
     /// The discipline has dropped this many packets from the head to make room.
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
@@ -282,7 +287,21 @@ pub trait Law: Send {
         false
     }
 
-    /// Expected signals per arriving packet, for the fluid model.
+    /// Reports named inner values ("p", "average", …) for plots; the names never change.
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+/// A law as the fluid model meets it, besides its hooks for packets. One that leaves this empty is
+/// shown the packets of the fluid one by one, and its verdicts are counted.
+#[allow(unused_variables, reason = "names say what a default leaves alone")]
+pub trait FluidLaw {
+    /// Takes many packets at once, where one by one they would take too long;
+    /// [`intensity`](FluidLaw::intensity) must come to what it would be then. False: one by one.
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        false
+    }
+
+    /// Expected signals per arriving packet.
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         None
     }
@@ -292,9 +311,6 @@ pub trait Law: Send {
     fn marks_l4s(&self, classic: f64) -> f64 {
         classic
     }
-
-    /// Reports named inner values ("p", "average", …) for plots; the names never change.
-    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// Where a law is put: what a check of its parameters, or a design, may need.

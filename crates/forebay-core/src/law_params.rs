@@ -2,7 +2,7 @@
 
 use crate::law::{Law, Site};
 use crate::linear::{LoopFilter, OperatingPoint};
-use crate::param::{ParamError, ParamSpec, Params, Value};
+use crate::param::{ParamError, ParamSpec, ParamType, Params, Value};
 use crate::search::{Conditions, Search};
 use crate::units::{SetPoint, Span};
 
@@ -25,6 +25,11 @@ pub trait LawParams: Params + 'static {
 
     /// The key of the set-point, among the parameters of a law that has one.
     const SET_POINT: &'static str = "target";
+
+    /// Where the law holds the queue: that parameter, unless others make it say nothing.
+    fn set_point(&self) -> Option<SetPoint> {
+        SetPoint::from_value(&self.get(Self::SET_POINT)?).ok()
+    }
 
     /// Whether this is the queue without any law, beside which others are judged.
     const BASELINE: bool = false;
@@ -91,8 +96,11 @@ pub struct RateControl {
 /// What a design rule is given.
 #[derive(Clone, Copy, Debug)]
 pub struct DesignRequest {
-    /// The network at the wanted queue length.
+    /// The network at the wanted queue length, with as many flows of Reno as the rule is to know.
     pub point: OperatingPoint,
+    /// The probability that the link's flows need there, which is the point's own unless they are
+    /// others than Reno's.
+    pub probability: f64,
     /// What to hold the queue at.
     pub set_point: SetPoint,
     pub site: Site,

@@ -6,7 +6,7 @@ use crate::equilibrium::{settle, Equilibrium, RenoFlows};
 use crate::law::{Law, Site};
 use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
 use crate::linear::{LoopFilter, OperatingPoint};
-use crate::param::{ParamError, ParamSpec, Value};
+use crate::param::{ParamError, ParamSpec, ParamType, Value};
 use crate::search::{Conditions, Search};
 use crate::units::{Bytes, Rate, SetPoint, Span};
 
@@ -20,6 +20,15 @@ pub trait ConfiguredLaw {
 
     /// Every parameter with its value.
     fn values(&self) -> Vec<(&'static str, Value)>;
+
+    /// Where the law holds the queue; `None` of a law without a set-point.
+    fn set_point(&self) -> Option<SetPoint> {
+        let (_, value) = self
+            .values()
+            .into_iter()
+            .find(|(name, _)| *name == "target")?;
+        SetPoint::from_value(&value).ok()
+    }
 
     /// The law near an operating point; `None` where it has no linear model, or no equilibrium.
     ///
@@ -72,6 +81,10 @@ impl<R: LawParams> ConfiguredLaw for R {
         R::SPECS.iter().filter_map(value).collect()
     }
 
+    fn set_point(&self) -> Option<SetPoint> {
+        LawParams::set_point(self)
+    }
+
     fn linear(
         &self,
         point: &OperatingPoint,
@@ -112,6 +125,10 @@ impl ConfiguredLaw for InSeveralQueues {
 
     fn values(&self) -> Vec<(&'static str, Value)> {
         self.0.values()
+    }
+
+    fn set_point(&self) -> Option<SetPoint> {
+        self.0.set_point()
     }
 
     fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
@@ -335,6 +352,7 @@ impl LawSpec {
     pub fn has_rule(&self) -> bool {
         let request = DesignRequest {
             point: roomy_point(),
+            probability: roomy_point().probability(),
             set_point: SetPoint::Packets(1000.0),
             site: ROOMY,
         };

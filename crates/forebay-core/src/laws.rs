@@ -82,12 +82,7 @@ pub(crate) mod testing {
 
     /// What a controller answers to a sample of this queue.
     pub fn sampled(controller: &mut impl Controller, q: &QueueView) -> f64 {
-        controller.sample(&Sample {
-            now: Time::ZERO,
-            q,
-            departed_pkts: 0,
-            departed_bytes: 0,
-        })
+        controller.sample(&Sample { now: Time::ZERO, q })
     }
 
     /// The named inner value of a law.

@@ -44,7 +44,10 @@ pub use discipline::{
     Buffer, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 pub use disciplines::{Aqm, QueueChoice};
-pub use law::{Ecn, Flow, Law, Others, PacketMeta, QueueView, Signal, Site, TrafficClass, Verdict};
+pub use law::{
+    Ecn, FluidLaw, FluidStep, Law, Others, PacketMeta, QueueView, Signal, Site, TrafficClass,
+    Verdict,
+};
 pub use law_spec::{ConfiguredLaw, LawDefinition, LawSpec};
 pub use param::{ParamError, ParamSpec, Params, Value};
 pub use queue::Queue;

@@ -79,6 +79,8 @@ pub struct LoopFilter {
     pub sampled: Option<Sampled>,
     /// The model only holds while the queue stays on one side of `queue_pkts`.
     pub one_sided: bool,
+    /// How old the queue is that the law acts on, as with the delay of a head that has waited.
+    pub age_s: f64,
 }
 
 /// An average that moves by `weight` of the difference every `interval_s`: at every arrival.
@@ -111,24 +113,6 @@ impl Sampled {
             denominator,
             ..self
         }
-    }
-
-    /// This with what it samples older by `age_s`: whole samples later, and between two of them
-    /// the mean that has the same phase at low frequencies.
-    #[must_use]
-    pub fn delayed(self, age_s: f64) -> Sampled {
-        let samples = age_s / self.interval_s;
-        let (whole, part) = (samples.floor(), samples.fract());
-        let mut numerator = vec![0.0; crate::cast::whole_u32(whole) as usize];
-        numerator.extend(self.numerator.iter().map(|n| (1.0 - part) * n));
-        if part > 0.0 {
-            numerator.push(0.0);
-            let later = numerator.len() - self.numerator.len();
-            for (to, n) in numerator[later..].iter_mut().zip(&self.numerator) {
-                *to += part * n;
-            }
-        }
-        Sampled { numerator, ..self }
     }
 }
 
@@ -164,6 +148,7 @@ impl LoopFilter {
             direct: 0.0,
             sampled: Some(sampled),
             one_sided: false,
+            age_s: 0.0,
         }
     }
 
@@ -210,6 +195,7 @@ impl LoopFilter {
             let z_1 = Complex::turn(-omega * interval_s);
             paths = paths * (Complex(weight, 0.0) / z_1.polynomial(&[1.0, weight - 1.0]));
         }
+        paths = paths * Complex::turn(-omega * self.age_s);
         (paths.0, paths.1)
     }
 }

@@ -3,6 +3,7 @@
 //! [`params!`](crate::params) turns one declaration into the struct, its defaults, its table
 //! of [`ParamSpec`]s (from which help, docs, JSON Schema and errors derive) and its reader.
 
+use crate::cast::exact_i64;
 use crate::units::{Bytes, Packets, Rate, SetPoint, Span};
 
 /// A parameter's value as it is written in a scenario, before it has a type.
@@ -203,14 +204,20 @@ impl ParamType for f64 {
     }
 }
 
+/// A whole number, also one that is written as `1e6` or `20.0`.
+fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Integer(v) => Some(*v),
+        Value::Number(v) => exact_i64(*v),
+        _ => None,
+    }
+}
+
 impl ParamType for i64 {
     const SHAPE: Shape = Shape::Integer;
     const ALLOWED: &'static str = "a whole number";
     fn from_value(value: &Value) -> Result<i64, String> {
-        match value {
-            Value::Integer(v) => Ok(*v),
-            _ => Err(Self::ALLOWED.into()),
-        }
+        whole(value).ok_or_else(|| Self::ALLOWED.into())
     }
     fn to_value(&self) -> Value {
         Value::Integer(*self)
@@ -224,10 +231,8 @@ impl ParamType for u32 {
     const SHAPE: Shape = Shape::Integer;
     const ALLOWED: &'static str = "a whole number";
     fn from_value(value: &Value) -> Result<u32, String> {
-        match value {
-            Value::Integer(v) => u32::try_from(*v).map_err(|_| Self::ALLOWED.into()),
-            _ => Err(Self::ALLOWED.into()),
-        }
+        let whole = whole(value).and_then(|whole| u32::try_from(whole).ok());
+        whole.ok_or_else(|| Self::ALLOWED.into())
     }
     fn to_value(&self) -> Value {
         Value::Integer(i64::from(*self))

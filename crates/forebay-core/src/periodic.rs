@@ -1,7 +1,7 @@
 //! Laws with a clock: a controller computes a probability at a fixed interval, and every
 //! arrival is signalled with it.
 
-use crate::law::{Flow, Law, PacketMeta, QueueView, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -11,9 +11,6 @@ pub struct Sample<'a> {
     /// When the tick was due.
     pub now: Time,
     pub q: &'a QueueView,
-    /// What left the queue for the link since the last tick.
-    pub departed_pkts: u64,
-    pub departed_bytes: u64,
 }
 
 /// The part of a periodic law that differs from one to the next.
@@ -27,8 +24,8 @@ pub trait Controller: Send {
     /// A packet has arrived; `q` is the queue without it.
     fn arrival(&mut self, _q: &QueueView, _p: &PacketMeta) {}
 
-    /// As [`Law::flow`]: what [`arrival`](Self::arrival) does, for all of them.
-    fn flow(&mut self, _flow: &Flow) {}
+    /// As [`FluidLaw::take_fluid`]: what [`arrival`](Self::arrival) does, for all of them.
+    fn take_fluid(&mut self, _step: &FluidStep) {}
 
     /// Whether an arrival that finds this queue is let in whatever the probability.
     fn spares(&self, _q: &QueueView) -> bool {
@@ -61,8 +58,6 @@ pub struct Periodic<C> {
     pub controller: C,
     next: Time,
     probability: f64,
-    departed_pkts: u64,
-    departed_bytes: u64,
 }
 
 impl<C: Controller> Periodic<C> {
@@ -72,8 +67,6 @@ impl<C: Controller> Periodic<C> {
             next: Time::ZERO + controller.interval(),
             controller,
             probability: 0.0,
-            departed_pkts: 0,
-            departed_bytes: 0,
         }
     }
 
@@ -89,17 +82,8 @@ impl<C: Controller> Law for Periodic<C> {
         self.controller.judge(q, p, self.probability, rng)
     }
 
-    fn on_dequeue(&mut self, _: Time, _: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
-        self.departed_pkts += 1;
-        self.departed_bytes += u64::from(p.bytes);
-        Verdict::Pass
-    }
-
-    fn flow(&mut self, flow: &Flow) -> bool {
-        self.controller.flow(flow);
-        self.departed_pkts += u64::from(flow.departures);
-        self.departed_bytes += u64::from(flow.departures) * u64::from(flow.packet.bytes);
-        true
+    fn watches_departures(&self) -> bool {
+        false
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -108,12 +92,7 @@ impl<C: Controller> Law for Periodic<C> {
 
     fn handle_timeout(&mut self, now: Time, q: &QueueView) {
         while self.next <= now {
-            let p = self.controller.sample(&Sample {
-                now: self.next,
-                q,
-                departed_pkts: std::mem::take(&mut self.departed_pkts),
-                departed_bytes: std::mem::take(&mut self.departed_bytes),
-            });
+            let p = self.controller.sample(&Sample { now: self.next, q });
             // A NaN must not stick: it counts as "no signal".
             self.probability = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
             self.next += self.controller.interval();
@@ -124,16 +103,23 @@ impl<C: Controller> Law for Periodic<C> {
         self.controller.set_point(set_point)
     }
 
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability);
+        self.controller.probe(out);
+    }
+}
+
+impl<C: Controller> FluidLaw for Periodic<C> {
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        self.controller.take_fluid(step);
+        true
+    }
+
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         Some(if self.controller.spares(q) {
             0.0
         } else {
             self.probability
         })
-    }
-
-    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("p", self.probability);
-        self.controller.probe(out);
     }
 }

@@ -2,7 +2,7 @@
 //! network on-line, and design the law anew for each estimate as if it were exact.
 
 use crate::estimator::{CapacityEstimate, LoadEstimate};
-use crate::law::{Flow, PacketMeta, QueueView, Scale};
+use crate::law::{FluidStep, PacketMeta, QueueView, Scale};
 use crate::linear::OperatingPoint;
 use crate::param::Value;
 use crate::search::{Conditions, Settings};
@@ -134,10 +134,10 @@ impl<L, D: Design<L>> Tuner<L> for SelfTuning<D> {
         self.capacity.departure(now, pkts);
     }
 
-    fn flow(&mut self, flow: &Flow, _law: &mut L) {
-        if flow.packet.tcp && flow.departures > 0 {
-            let pkts = self.scale.packet_pkts(flow.packet.bytes) * f64::from(flow.departures);
-            self.capacity.departure(flow.end, pkts);
+    fn take_fluid(&mut self, step: &FluidStep, _law: &mut L) {
+        if step.packet.tcp && step.departures > 0 {
+            let pkts = self.scale.packet_pkts(step.packet.bytes) * f64::from(step.departures);
+            self.capacity.departure(step.end, pkts);
         }
     }
 

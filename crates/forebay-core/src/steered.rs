@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{Law, PacketMeta, QueueView, Site, Target, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Target, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -81,6 +81,10 @@ impl Steered {
 }
 
 impl Law for Steered {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::mark_if(rng.chance(self.probability()))
     }
@@ -100,12 +104,14 @@ impl Law for Steered {
         }
     }
 
-    fn intensity(&self, _: &QueueView) -> Option<f64> {
-        Some(self.probability())
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability());
+    }
+}
+
+impl FluidLaw for Steered {
+    fn intensity(&self, _: &QueueView) -> Option<f64> {
+        Some(self.probability())
     }
 }
 

@@ -128,13 +128,14 @@ impl Transmitter {
     /// for one at once. An arrival at the time of an opportunity comes after it.
     #[inline(always)]
     pub fn arrived(&mut self, now: Time) -> bool {
+        if !self.free {
+            return false;
+        }
         match &mut self.pace {
-            Pace::Constant { .. } | Pace::Bucket(_) => self.free,
+            Pace::Constant { .. } | Pace::Bucket(_) => true,
             Pace::Recorded(opportunities) => {
-                if self.free {
-                    opportunities.skip_until(now);
-                    self.due = self.due.min(opportunities.at());
-                }
+                opportunities.skip_until(now);
+                self.due = self.due.min(opportunities.at());
                 false
             }
         }

@@ -1,7 +1,7 @@
 //! A law over a law: a tuner watches the queue and adjusts another law's settings while it runs.
 //! Adaptive RED, PD-RED, STPI and STRED are built so.
 
-use crate::law::{Flow, Law, PacketMeta, QueueView, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Verdict};
 use crate::rng::Rng;
 use crate::units::{SetPoint, Span, Time};
 
@@ -18,19 +18,24 @@ pub trait Tuner<L>: Send {
     /// The law has judged an arrival.
     fn arrival(&mut self, now: Time, law: &mut L) {}
 
+    /// Whether [`departure`](Self::departure) does anything.
+    fn watches_departures(&self) -> bool {
+        true
+    }
+
     /// A packet leaves the queue for the link.
     fn departure(&mut self, now: Time, p: &PacketMeta) {}
 
-    /// As [`Law::flow`]: what [`arrival`](Self::arrival) and [`departure`](Self::departure) do,
+    /// As [`FluidLaw::take_fluid`]: what [`arrival`](Self::arrival) and [`departure`](Self::departure) do,
     /// for all of them.
-    fn flow(&mut self, flow: &Flow, law: &mut L) {
-        self.arrival(flow.end, law);
+    fn take_fluid(&mut self, step: &FluidStep, law: &mut L) {
+        self.arrival(step.end, law);
     }
 
     /// The link has run out of packets.
     fn idle(&mut self, now: Time) {}
 
-    /// Whether [`idle`](Self::idle) counts, so that `flow` takes no time in which the link idles.
+    /// Whether [`idle`](Self::idle) counts, so that `take_fluid` takes no time in which the link idles.
     fn watches_idle(&self) -> bool {
         false
     }
@@ -69,18 +74,13 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         verdict
     }
 
+    fn watches_departures(&self) -> bool {
+        self.tuner.watches_departures() || self.law.watches_departures()
+    }
+
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.tuner.departure(now, p);
         self.law.on_dequeue(now, q, p, rng)
-    }
-
-    fn flow(&mut self, flow: &Flow) -> bool {
-        let seen = flow.missed == 0 || !self.tuner.watches_idle();
-        let whole = seen && self.law.flow(flow);
-        if whole {
-            self.tuner.flow(flow, &mut self.law);
-        }
-        whole
     }
 
     fn on_overflow(&mut self, now: Time, q: &QueueView) {
@@ -114,13 +114,24 @@ impl<L: Law, T: Tuner<L>> Law for Tuned<L, T> {
         self.law.set_point(set_point) || self.tuner.set_point(set_point)
     }
 
-    fn intensity(&self, q: &QueueView) -> Option<f64> {
-        self.law.intensity(q)
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.law.probe(out);
         self.tuner.probe(out);
+    }
+}
+
+impl<L: Law, T: Tuner<L>> FluidLaw for Tuned<L, T> {
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        let seen = step.missed == 0 || !self.tuner.watches_idle();
+        let whole = seen && self.law.take_fluid(step);
+        if whole {
+            self.tuner.take_fluid(step, &mut self.law);
+        }
+        whole
+    }
+
+    fn intensity(&self, q: &QueueView) -> Option<f64> {
+        self.law.intensity(q)
     }
 }
 
@@ -148,6 +159,8 @@ mod tests {
             }
         }
     }
+
+    impl FluidLaw for Clock {}
 
     struct Counter;
 

@@ -10,7 +10,7 @@
 pub enum WindowLaw {
     /// W' = 1/R − W²p/(2R), as published (Misra, Gong and Towsley 2000): pW² = 2.
     Reno,
-    /// The same growth under signals that come independently of each other: E[W²] is 7/6·E[W]² (Ott,
+    /// The same growth under signals that come independently of each other: `E[W²]/E[W]²` is 7/6 (Ott,
     /// Kemperman and Mathis 1996: W = 1.31/√p).
     IndependentReno,
     /// RFC 9438: W(s) = C(s − K)³ + W_max, with fast convergence, s seconds after a signal.
@@ -34,7 +34,7 @@ pub enum WindowLaw {
     Prague,
 }
 
-/// E[W²]/E[W]² of Reno's sawteeth under independent signals.
+/// `E[W²]/E[W]²` of Reno's sawteeth under independent signals.
 const SPREAD: f64 = 7.0 / 6.0;
 
 /// Numbers of CUBIC.
@@ -49,7 +49,7 @@ mod cubic {
     /// has 1.054 for one flow with even signals.
     pub const PLATEAU: f64 = 1.207;
     /// How the mean moves there: −δW/W per δp/p is (n2·x² + n1·x + n0)/(x³ + d2·x² + d1·x + d0) with
-    /// x = s/λ. n2 = (1 − β)E[W²]/E[W]²: what a signal takes at once; n0/d0 = 3/4. The rest is the
+    /// x = s/λ. n2 = (1 − β)`E[W²]/E[W]²`: what a signal takes at once; n0/d0 = 3/4. The rest is the
     /// best fit to the population's answer to a step, to 0.3 % of it. From n0 and d0 up.
     pub const NUMERATOR: [f64; 3] = [2.6, 0.9103, 0.3819];
     pub const DENOMINATOR: [f64; 3] = [3.4667, 5.541, 4.340];
@@ -68,6 +68,8 @@ const REFERENCE_RTT_S: f64 = 0.025;
 /// A window around its rest: x' = a·x + b·δp(t − R) + e·δR, δW = c·x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Motion {
+    /// Whether packets leave as ACKs come: at W/R + W', and not at W/R.
+    pub clocked: bool,
     /// A row for each state.
     pub a: Vec<Vec<f64>>,
     pub b: Vec<f64>,
@@ -167,6 +169,7 @@ impl WindowLaw {
 /// W' = 1/R − W²p/(square·R): pW² = square.
 fn reno_motion(square: f64, rtt_s: f64, w: f64) -> Motion {
     Motion {
+        clocked: false,
         a: vec![vec![-2.0 / (w * rtt_s)]],
         b: vec![-1.0 / square * w.powi(2) / rtt_s],
         e: vec![0.0],
@@ -203,6 +206,7 @@ fn cubic_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     let [d0, d1, d2] = cubic::DENOMINATOR.map(|d| -d * rate);
     let friendly = -slope * (f + cubic::BEHIND_PKTS) * w * (1.0 - share);
     Motion {
+        clocked: false,
         a: vec![
             vec![-slope * (2.0 * f + cubic::BEHIND_PKTS) * p, 0.0, 0.0, 0.0],
             vec![0.0, 0.0, rate, 0.0],
@@ -220,6 +224,7 @@ fn cubic_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
 fn estimated_motion(by_w: f64, by_alpha: f64, by_p: f64, by_rtt: f64, round_s: f64) -> Motion {
     let g = ESTIMATE_GAIN / round_s;
     Motion {
+        clocked: false,
         a: vec![vec![by_w, by_alpha], vec![0.0, -g]],
         b: vec![by_p, g],
         e: vec![by_rtt, 0.0],
@@ -241,11 +246,17 @@ fn prague_motion(p: f64, rtt_s: f64, w: f64) -> Motion {
     } else {
         0.0
     };
-    estimated_motion(
+    let motion = estimated_motion(
         -p / (2.0 * virtual_s) * (share + slope),
         -w * share / (2.0 * virtual_s),
         -rtt_s / virtual_s.powi(2) - fall * slope / p,
         by_rtt,
         virtual_s,
-    )
+    );
+    // In a short round trip W/R rests by p alone, so that nothing takes a queue back: it is an
+    // integral, which a lag of R more would make swing. The clock of ACKs has no such lag.
+    Motion {
+        clocked: rtt_s < virtual_s,
+        ..motion
+    }
 }

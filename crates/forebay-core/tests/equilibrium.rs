@@ -70,10 +70,8 @@ fn motions_end_at_the_next_rest() {
 }
 
 fn mix(classes: &[(WindowLaw, f64, f64)], flows: f64, propagation_s: f64) -> MixedFlows {
-    let class = |&(window_law, share, rtt_ratio): &(WindowLaw, f64, f64)| FlowClass {
-        window_law,
-        share,
-        rtt_ratio,
+    let class = |&(window_law, share, rtt_ratio): &(WindowLaw, f64, f64)| {
+        FlowClass::of_share(window_law, share, rtt_ratio)
     };
     let classes = classes.iter().map(class).collect();
     MixedFlows::new(classes, flows, propagation_s, CAPACITY)
@@ -93,7 +91,7 @@ fn a_mix_fills_the_link() {
     // In any order: the last answer is where the next is looked for.
     for queue_pkts in [0.0, 5.0, 2e9, 100.0, 1e5] {
         let p = flows.probability(queue_pkts);
-        let rate = 40.0 * flows.mean_rate_pkts_per_s(p, queue_pkts);
+        let rate = flows.rate_pkts_per_s(p, queue_pkts);
         assert!(
             (rate / CAPACITY - 1.0).abs() < 1e-12,
             "{queue_pkts}: {rate}"

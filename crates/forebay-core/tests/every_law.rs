@@ -53,11 +53,23 @@ fn steps() -> impl Strategy<Value = Vec<(u64, u32, Step)>> {
     proptest::collection::vec((gap, 0u32..500, step), 1..300)
 }
 
-/// Drives a law, checks its probability after each step, and returns its verdicts.
+/// Drives a law by every hook, checks its probability after each step, and returns its verdicts.
 fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdict> {
+    drive_watching(law, seed, steps, true, true).0
+}
+
+/// The same by these hooks of packets alone; the verdicts, and what the law reports after each step.
+fn drive_watching(
+    law: &mut dyn Law,
+    seed: u64,
+    steps: &[(u64, u32, Step)],
+    arrivals: bool,
+    departures: bool,
+) -> (Vec<Verdict>, Vec<f64>) {
     let mut rng = Rng::new(seed, "law");
     let mut now = Time::ZERO;
     let mut verdicts = Vec::new();
+    let mut reported = Vec::new();
     for (gap, packets, step) in steps {
         now += Span::from_nanos(*gap);
         let q = QueueView {
@@ -78,6 +90,8 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
             sojourn: Span::from_millis(1),
         };
         match *step {
+            Step::Enqueue { .. } if !arrivals => verdicts.push(Verdict::Pass),
+            Step::Dequeue { .. } if !departures => verdicts.push(Verdict::Pass),
             Step::Enqueue { bytes, ect } => {
                 let ecn = if ect { Ecn::Ect0 } else { Ecn::NotEct };
                 verdicts.push(law.on_enqueue(now, &q, &meta(bytes, ecn), &mut rng));
@@ -91,15 +105,17 @@ fn drive(law: &mut dyn Law, seed: u64, steps: &[(u64, u32, Step)]) -> Vec<Verdic
         }
         if let Some(p) = law.intensity(&q) {
             assert!((0.0..=1.0).contains(&p), "intensity {p}");
+            reported.push(p);
         }
         law.probe(&mut |name, value| {
             assert!(value.is_finite(), "{name} = {value}");
             if name == "p" {
                 assert!((0.0..=1.0).contains(&value), "p = {value}");
             }
+            reported.push(value);
         });
     }
-    verdicts
+    (verdicts, reported)
 }
 
 proptest! {
@@ -118,6 +134,17 @@ proptest! {
             let first = drive(&mut *build(spec), seed, &steps);
             let second = drive(&mut *build(spec), seed, &steps);
             prop_assert_eq!(first, second, "{}", spec.kind);
+        }
+    }
+
+    #[test]
+    fn a_law_that_does_not_watch_packets_is_the_same_without_their_calls(steps in steps(), seed: u64) {
+        for spec in LAWS {
+            let (mut all, mut spared) = (build(spec), build(spec));
+            let (arrivals, departures) = (spared.watches_arrivals(), spared.watches_departures());
+            let all = drive_watching(&mut *all, seed, &steps, true, true);
+            let spared = drive_watching(&mut *spared, seed, &steps, arrivals, departures);
+            prop_assert_eq!(all, spared, "{}", spec.kind);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::{
-    Ecn, Flow, Law, Others, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict,
+    Ecn, FluidStep, Law, Others, PacketMeta, QueueView, Rate, Rng, Signal, Span, Time, Verdict,
 };
 
 use crate::model::Bottleneck;
@@ -165,7 +165,7 @@ impl Port {
         };
         let (arrival, departure) = (1.0 / arrivals as f64, 1.0 / departures as f64);
         let before = self.probability;
-        if let Some(p) = self.flow(step, arrivals, departures) {
+        if let Some(p) = self.take_at_once(step, arrivals, departures) {
             let view = self.view(step.end, last);
             for _ in 0..overflows {
                 self.law.on_overflow(step.end, &view);
@@ -220,7 +220,7 @@ impl Port {
     }
 
     /// Shows the law all packets of a step at once, if it takes them so; the probability then.
-    fn flow(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
+    fn take_at_once(&mut self, step: &Passed, arrivals: u64, departures: u64) -> Option<f64> {
         let missed = if !step.idle {
             0
         } else {
@@ -231,7 +231,7 @@ impl Port {
         let view = self.view(step.end, step.queue_pkts[1]);
         let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
         let waited = Span::from_nanos(whole_u64(step.queue_pkts[1] * self.ns_per_pkt));
-        let taken = self.law.flow(&Flow {
+        let taken = self.law.take_fluid(&FluidStep {
             end: step.end,
             queue_pkts: step.mean_line(),
             arrivals: count(arrivals),
@@ -301,7 +301,7 @@ impl Port {
 mod tests {
     use super::*;
     use forebay_core::laws::LAWS;
-    use forebay_core::Bytes;
+    use forebay_core::{Bytes, FluidLaw};
     use forebay_scenario::LawChoice;
     use std::sync::{Arc, Mutex};
 
@@ -326,6 +326,8 @@ mod tests {
             Verdict::Pass
         }
     }
+
+    impl FluidLaw for Lag {}
 
     /// 100 Gbit/s of packets of 100 bytes: 125 million a second, 250,000 in 2 ms.
     #[test]

@@ -25,8 +25,67 @@ pub fn from_scenario(
     windows: Windows,
     step: Step,
 ) -> Result<Model, ParamError> {
-    let site = scenario.site();
     let links: Vec<&Link> = scenario.all_links().collect();
+    check_links(scenario, &links, law)?;
+    let mut classes = Vec::new();
+    let mut changes = Vec::new();
+    // The classes of each traffic.
+    let mut members: Vec<Vec<Member>> = Vec::new();
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        let own = add_classes(&mut classes, scenario, &links, index, windows)?;
+        for member in &own {
+            if member.first < traffic.flows {
+                changes.push(member.flows_at(middle(traffic.start), true));
+            }
+            if let Some(stop) = traffic.stop {
+                changes.push(member.flows_at(middle(stop), false));
+            }
+        }
+        members.push(own);
+    }
+    let mut delays: Vec<Span> = links.iter().map(|link| link.delay).collect();
+    for change in &scenario.changes {
+        let at = change.at;
+        match change.what {
+            Setting::Link {
+                link,
+                what: LinkSetting::Delay(delay),
+            } => {
+                delays[link] = delay;
+                changes.extend(rtt_changes(at, &classes, &links, &delays));
+            }
+            Setting::Link { link, what } => {
+                let what = link_change(scenario, links[link], link, what);
+                changes.extend(what.map(|what| Change { at, what }));
+            }
+            Setting::Flows { traffic, flows } => {
+                let members = members[traffic].iter();
+                changes.extend(members.map(|member| member.flows_at(at, member.first < flows)));
+            }
+        }
+    }
+    changes.sort_by_key(|change| change.at);
+    let bottleneck = |link: &&Link| Bottleneck {
+        rate: link.rate,
+        packet: scenario.site().packet,
+        buffer_pkts: scenario.site_of(link).buffer_pkts,
+        law: link.law.clone().unwrap_or_else(|| law.clone()),
+    };
+    let model = Model {
+        bottlenecks: links.iter().map(bottleneck).collect(),
+        classes,
+        changes,
+        duration: scenario.duration,
+        step,
+        sample: scenario.sample,
+        seed: 1,
+    };
+    model.check()?;
+    Ok(model)
+}
+
+/// Refuses links that the model cannot express.
+fn check_links(scenario: &Scenario, links: &[&Link], law: &LawChoice) -> Result<(), ParamError> {
     if let Some(link) = (0..links.len()).find(|link| scenario.opposite(*link).is_some()) {
         let found = format!("{:?} and a link the other way", links[link].name);
         let allowed = "links one way: in the fluid model no ACK waits";
@@ -46,131 +105,124 @@ pub fn from_scenario(
         let allowed = format!("{default}: in the fluid model a link has one queue");
         return Err(ParamError::new("law.queue", found, allowed));
     }
-    let mut classes = Vec::new();
-    let mut changes = Vec::new();
-    // The classes of each traffic.
-    let mut members: Vec<Vec<Member>> = Vec::new();
-    for (index, traffic) in scenario.traffic.iter().enumerate() {
-        let key = |name| format!("traffic.{index}.{name}");
-        let TrafficKind::Ftp(tcp) = &traffic.kind else {
-            let found = format!("{:?}", traffic.kind.name());
-            let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
-            return Err(ParamError::new(key("kind"), found, allowed));
-        };
-        if traffic.packet != site.packet {
-            let found = format!("\"{}\"", traffic.packet);
-            let allowed = format!(
-                "\"{}\" as elsewhere: the fluid model has one packet size",
-                site.packet
-            );
-            return Err(ParamError::new(key("packet"), found, allowed));
-        }
-        let sender = Sender::named(tcp.sender.name).map_err(|allowed| {
-            ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), allowed)
-        })?;
-        let mut own = Vec::new();
-        for (first, last) in cohorts(index, traffic, scenario) {
-            for (turn, rtt) in traffic.rtts.iter().enumerate() {
-                let turns = traffic.pairs.map_or(u32::MAX, |pairs| pairs);
-                let flows = (first..last)
-                    .filter(|flow| (flow % turns) as usize % traffic.rtts.len() == turn)
-                    .count() as f64;
-                if flows == 0.0 {
-                    continue;
-                }
-                own.push(Member {
-                    class: classes.len(),
-                    first,
-                    flows,
-                });
-                classes.push(Class {
-                    label: match (traffic.rtts.len(), first) {
-                        (1, 0) => traffic.label.clone(),
-                        (_, 0) => format!("{} {rtt}", traffic.label),
-                        _ => format!("{} {rtt} from {first}", traffic.label),
-                    },
-                    flows: 0.0,
-                    rtt: *rtt + transmission(&links, traffic),
-                    route: traffic.path.clone(),
-                    initial_window_pkts: f64::from(tcp.initial_window_pkts),
-                    window_pkts: f64::from(tcp.window_pkts),
-                    growth_pkts_per_rtt: growth_pkts_per_rtt(tcp),
-                    marks: tcp.ecn != EcnChoice::Off
-                        && traffic.path.iter().all(|link| links[*link].ecn),
-                    l4s: tcp.ecn == EcnChoice::L4s,
-                    sender,
-                    windows,
-                });
-            }
-        }
-        for member in &own {
-            if member.first < traffic.flows {
-                changes.push(member.flows_at(middle(traffic.start), true));
-            }
-            if let Some(stop) = traffic.stop {
-                changes.push(member.flows_at(middle(stop), false));
-            }
-        }
-        members.push(own);
-    }
-    let mut delays: Vec<Span> = links.iter().map(|link| link.delay).collect();
-    for change in &scenario.changes {
-        let at = change.at;
-        let mut add = |what| changes.push(Change { at, what });
-        match change.what {
-            Setting::Link { link, what } => match what {
-                LinkSetting::Rate(rate) => add(What::Rate {
-                    bottleneck: link,
-                    rate,
-                }),
-                LinkSetting::Buffer(buffer) => {
-                    let changed = Link {
-                        buffer,
-                        ..links[link].clone()
-                    };
-                    add(What::Buffer {
-                        bottleneck: link,
-                        buffer_pkts: scenario.site_of(&changed).buffer_pkts,
-                    });
-                }
-                LinkSetting::Delay(delay) => {
-                    // The access links stay as they are: RTTs move by twice the difference.
-                    delays[link] = delay;
-                    for (class, it) in classes.iter().enumerate() {
-                        let moved = it.route.iter().map(|v| {
-                            2.0 * (delays[*v].as_secs_f64() - links[*v].delay.as_secs_f64())
-                        });
-                        let rtt = it.rtt.as_secs_f64() + moved.sum::<f64>();
-                        let rtt = Span::from_secs_f64(rtt);
-                        add(What::Rtt { class, rtt });
-                    }
-                }
-            },
-            Setting::Flows { traffic, flows } => members[traffic]
-                .iter()
-                .for_each(|member| changes.push(member.flows_at(at, member.first < flows))),
-        }
-    }
-    changes.sort_by_key(|change| change.at);
-    let model = Model {
-        bottlenecks: links
-            .iter()
-            .map(|link| Bottleneck {
-                rate: link.rate,
-                packet: site.packet,
-                buffer_pkts: scenario.site_of(link).buffer_pkts,
-                law: link.law.clone().unwrap_or_else(|| law.clone()),
-            })
-            .collect(),
-        classes,
-        changes,
-        duration: scenario.duration,
-        step,
-        sample: scenario.sample,
-        seed: 1,
+    Ok(())
+}
+
+/// TCP of a traffic, and its sender. Refuses traffic that the model cannot express.
+fn sender_of(
+    scenario: &Scenario,
+    index: usize,
+    traffic: &Traffic,
+) -> Result<(Tcp, Sender), ParamError> {
+    let key = |name| format!("traffic.{index}.{name}");
+    let TrafficKind::Ftp(tcp) = &traffic.kind else {
+        let found = format!("{:?}", traffic.kind.name());
+        let allowed = "\"ftp\": the fluid model has long-lived TCP flows only";
+        return Err(ParamError::new(key("kind"), found, allowed));
     };
-    model.check()?;
-    Ok(model)
+    let packet = scenario.site().packet;
+    if traffic.packet != packet {
+        let found = format!("\"{}\"", traffic.packet);
+        let allowed = format!("\"{packet}\" as elsewhere: the fluid model has one packet size");
+        return Err(ParamError::new(key("packet"), found, allowed));
+    }
+    let sender = Sender::named(tcp.sender.name).map_err(|allowed| {
+        ParamError::new(key("tcp"), format!("\"{}\"", tcp.sender.name), allowed)
+    })?;
+    Ok((tcp.clone(), sender))
+}
+
+/// Adds the classes of a traffic, which start without flows.
+fn add_classes(
+    classes: &mut Vec<Class>,
+    scenario: &Scenario,
+    links: &[&Link],
+    index: usize,
+    windows: Windows,
+) -> Result<Vec<Member>, ParamError> {
+    let traffic = &scenario.traffic[index];
+    let (tcp, sender) = sender_of(scenario, index, traffic)?;
+    let turns = traffic.pairs.unwrap_or(u32::MAX);
+    let mut own = Vec::new();
+    for (first, last) in cohorts(index, traffic, scenario) {
+        for (turn, rtt) in traffic.rtts.iter().enumerate() {
+            let flows = (first..last)
+                .filter(|flow| (flow % turns) as usize % traffic.rtts.len() == turn)
+                .count() as f64;
+            if flows == 0.0 {
+                continue;
+            }
+            own.push(Member {
+                class: classes.len(),
+                first,
+                flows,
+            });
+            classes.push(Class {
+                label: match (traffic.rtts.len(), first) {
+                    (1, 0) => traffic.label.clone(),
+                    (_, 0) => format!("{} {rtt}", traffic.label),
+                    _ => format!("{} {rtt} from {first}", traffic.label),
+                },
+                flows: 0.0,
+                rtt: *rtt + transmission(links, traffic),
+                route: traffic.path.clone(),
+                initial_window_pkts: f64::from(tcp.initial_window_pkts),
+                window_pkts: f64::from(tcp.window_pkts),
+                growth_pkts_per_rtt: growth_pkts_per_rtt(&tcp),
+                marks: tcp.ecn != EcnChoice::Off
+                    && traffic.path.iter().all(|link| links[*link].ecn),
+                l4s: tcp.ecn == EcnChoice::L4s,
+                sender,
+                windows,
+            });
+        }
+    }
+    Ok(own)
+}
+
+/// What a new rate or buffer of a link changes.
+fn link_change(
+    scenario: &Scenario,
+    link: &Link,
+    bottleneck: usize,
+    what: LinkSetting,
+) -> Option<What> {
+    match what {
+        LinkSetting::Rate(rate) => Some(What::Rate { bottleneck, rate }),
+        LinkSetting::Buffer(buffer) => {
+            let changed = Link {
+                buffer,
+                ..link.clone()
+            };
+            Some(What::Buffer {
+                bottleneck,
+                buffer_pkts: scenario.site_of(&changed).buffer_pkts,
+            })
+        }
+        LinkSetting::Delay(_) => None,
+    }
+}
+
+/// RTTs with these delays of the links: the access links stay as they are, so that RTTs move by
+/// twice the difference.
+fn rtt_changes<'a>(
+    at: Time,
+    classes: &'a [Class],
+    links: &'a [&Link],
+    delays: &'a [Span],
+) -> impl Iterator<Item = Change> + 'a {
+    let moved_s = |link: &usize| {
+        let (delay, before) = (delays[*link], links[*link].delay);
+        2.0 * (delay.as_secs_f64() - before.as_secs_f64())
+    };
+    classes.iter().enumerate().map(move |(class, it)| {
+        let moved_s: f64 = it.route.iter().map(moved_s).sum();
+        let rtt = Span::from_secs_f64(it.rtt.as_secs_f64() + moved_s);
+        Change {
+            at,
+            what: What::Rtt { class, rtt },
+        }
+    })
 }
 
 /// A class of a traffic: `flows` of those from number `first` on.

@@ -44,6 +44,7 @@ fn model(spec: &'static LawSpec, rng: &mut Rng) -> Option<Model> {
     };
     let request = DesignRequest {
         point,
+        probability: point.probability(),
         set_point,
         site,
     };

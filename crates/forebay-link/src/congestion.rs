@@ -45,7 +45,7 @@ impl Watch {
             loop {
                 for (end, flows) in ends.iter_mut().zip(&mut flows) {
                     if let Some(end) = end {
-                        let _ = look(end, flows);
+                        let _ = note_senders(end, flows);
                     }
                 }
                 if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
@@ -77,7 +77,7 @@ fn sockets_of(namespace: OwnedFd) -> io::Result<Netlink> {
 }
 
 /// Notes the congestion control of every sender of data, by its socket.
-fn look(end: &mut Netlink, flows: &mut HashMap<u64, String>) -> io::Result<()> {
+fn note_senders(end: &mut Netlink, flows: &mut HashMap<u64, String>) -> io::Result<()> {
     for family in FAMILIES {
         for answer in end.ask(Message::request(family), NLM_F_DUMP)? {
             if let Some(sender) = answer.sender() {
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(got, 0);
         let mut flows = HashMap::new();
         let mut kernel = Netlink::of_protocol(NETLINK_SOCK_DIAG).unwrap();
-        look(&mut kernel, &mut flows).unwrap();
+        note_senders(&mut kernel, &mut flows).unwrap();
         flows.remove(&cookie)
     }
 

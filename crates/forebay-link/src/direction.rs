@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use forebay_core::discipline::Buffer;
-use forebay_core::transmitter::{Capacity, Sent, Transmitter};
+use forebay_core::transmitter::{Capacity, Sent};
 use forebay_core::{Drop, ParamError, Queue, Rate, Rng, SetPoint, Sink, Span, Time};
 use forebay_scenario::LawChoice;
-use forebay_trace::{Recorder, Settings as RecorderSettings, Trace};
+use forebay_trace::{Bottleneck, Settings as RecorderSettings, Trace};
 
 use crate::classes::Classes;
 use crate::due::Due;
@@ -44,21 +44,14 @@ pub struct Counts {
 }
 
 pub struct Direction {
-    discipline: Queue<Segment>,
-    capacity: Capacity,
-    transmitter: Transmitter,
-    /// Bits that a recorded link could carry up to the last sample.
-    carried_bits: u64,
+    bottleneck: Bottleneck<Segment, GivenUp>,
     lanes: Vec<Lane>,
     loss: f64,
     rng: Rng,
     /// Bits sent since the last packet was put into a lane.
     link_bits: u64,
     after_idle: bool,
-    recorder: Recorder,
     pub flows: Flows,
-    pub counts: Counts,
-    pub classes: Classes,
     /// Queuing delay since the last call.
     recent_delays: RecentDelays,
     pub law: LawChoice,
@@ -76,28 +69,41 @@ impl Direction {
         record: RecorderSettings,
         rng: Rng,
     ) -> Direction {
-        let mut recorder = Recorder::new(record, capacity.steady_rate());
-        recorder.tell_apart(discipline.classes());
-        Direction {
+        let given_up = GivenUp {
+            counts: Counts::default(),
             classes: Classes::of(discipline.classes()),
-            discipline,
-            transmitter: Transmitter::new(&capacity),
-            carried_bits: 0,
+            slots: Vec::new(),
+        };
+        Direction {
+            bottleneck: Bottleneck::new(discipline, record, capacity, given_up),
             lanes: lanes(path.delays),
             loss: path.loss,
             rng,
             link_bits: 0,
             after_idle: true,
-            recorder,
             flows: Flows::default(),
-            counts: Counts::default(),
             recent_delays: RecentDelays::default(),
             law,
             sample: record.interval,
             next_sample: Time::ZERO + record.interval,
             window: record.window,
-            capacity,
         }
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.bottleneck.record.sink.counts
+    }
+
+    pub fn classes(&self) -> &Classes {
+        &self.bottleneck.record.sink.classes
+    }
+
+    pub fn classes_mut(&mut self) -> &mut Classes {
+        &mut self.bottleneck.record.sink.classes
+    }
+
+    fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.bottleneck.record.sink.counts
     }
 
     pub fn in_window(&self, now: Time) -> bool {
@@ -106,19 +112,19 @@ impl Direction {
     }
 
     pub fn len_packets(&self) -> u32 {
-        self.discipline.len_packets()
+        self.bottleneck.discipline.len_packets()
     }
 
     pub fn len_bytes(&self) -> u64 {
-        self.discipline.len_bytes()
+        self.bottleneck.discipline.len_bytes()
     }
 
     pub fn rate(&self) -> Rate {
-        self.capacity.mean_rate()
+        self.bottleneck.capacity().mean_rate()
     }
 
     pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        self.discipline.probe(out);
+        self.bottleneck.discipline.probe(out);
     }
 
     /// Median, 95th and 99th percentile of the queuing delay since the last call, in s; zero without
@@ -135,63 +141,67 @@ impl Direction {
     /// Makes all events that are due by `now`, in order of time.
     pub fn advance(&mut self, now: Time, pool: &mut Pool) {
         loop {
-            let sent = self.transmitter.due();
-            let tick = self.discipline.poll_timeout().unwrap_or(Time::MAX);
+            let sent = self.bottleneck.due();
+            let tick = self.bottleneck.discipline.poll_timeout();
+            let tick = tick.unwrap_or(Time::MAX);
             let next = sent.min(tick).min(self.next_sample);
             if next > now {
                 return;
             }
             // As in the simulator, where they fall together.
             if next == tick {
-                self.discipline.handle_timeout(next);
+                self.bottleneck.discipline.handle_timeout(next);
             } else if next == sent {
-                let mut taker = Taker {
-                    recorder: &mut self.recorder,
-                    counts: &mut self.counts,
-                    classes: &mut self.classes,
-                    pool,
-                };
-                let sent = self.transmitter.ask(next, &mut self.discipline, &mut taker);
-                self.follow(next, sent, pool);
+                self.send_next(next, pool);
             } else {
-                self.end_sample(next);
+                self.bottleneck.sample(next, |_| {});
+                self.next_sample = next + self.sample;
             }
         }
     }
 
     /// A segment has come; all before `now` is done.
     pub fn arrive(&mut self, now: Time, segment: Segment, pool: &mut Pool) {
-        self.counts.arrived_packets += 1;
-        self.recorder.arrived();
-        let mut taker = Taker {
-            recorder: &mut self.recorder,
-            counts: &mut self.counts,
-            classes: &mut self.classes,
-            pool,
-        };
-        self.discipline.enqueue(now, segment, &mut taker);
-        if self.transmitter.is_free() {
-            let sent = match self.transmitter.arrived(now) {
-                true => (self.transmitter).ask(now, &mut self.discipline, &mut taker),
-                false => None,
-            };
-            self.follow(now, sent, pool);
+        self.counts_mut().arrived_packets += 1;
+        let was_free = self.bottleneck.transmitter.is_free();
+        let sends = self.bottleneck.arrive(now, segment);
+        self.free_slots(pool);
+        if sends {
+            self.send_next(now, pool);
+        } else if was_free {
+            self.after_idle = true;
+        }
+    }
+
+    /// Takes the next packet onto the link, counts it, and puts it on its way.
+    fn send_next(&mut self, now: Time, pool: &mut Pool) {
+        let sent = self.bottleneck.send_next(now);
+        self.free_slots(pool);
+        match sent {
+            Some(sent) => self.follow(now, sent, pool),
+            None => self.after_idle = true,
+        }
+    }
+
+    /// Gives back the slots of what the discipline has dropped.
+    fn free_slots(&mut self, pool: &mut Pool) {
+        for slot in self.bottleneck.record.sink.slots.drain(..) {
+            pool.left(slot, 1);
         }
     }
 
     /// Counts what the link has taken at `now`, and puts it on its way.
-    fn follow(&mut self, now: Time, sent: Option<Sent<Segment>>, pool: &mut Pool) {
-        let Some(Sent { departure, out }) = sent else {
-            self.after_idle = true;
-            return;
-        };
+    fn follow(&mut self, now: Time, sent: Sent<Segment>, pool: &mut Pool) {
+        let Sent { departure, out } = sent;
         let segment = departure.packet;
         let (sojourn, class) = (departure.sojourn, departure.class);
-        self.recorder.departed(now, segment.bytes, sojourn, class);
         self.recent_delays.record(sojourn);
-        self.classes.sent(class, segment.bytes, sojourn);
-        self.counts.sent_packets += 1;
-        self.counts.sent_bytes += u64::from(segment.bytes);
+        let GivenUp {
+            counts, classes, ..
+        } = &mut self.bottleneck.record.sink;
+        classes.sent(class, segment.bytes, sojourn);
+        counts.sent_packets += 1;
+        counts.sent_bytes += u64::from(segment.bytes);
         self.link_bits += 8 * u64::from(segment.bytes);
         let in_window = self.in_window(now);
         let slot = pool.slot(segment.slot);
@@ -203,7 +213,7 @@ impl Direction {
             self.flows.sent(headers, payload, in_window);
         }
         if self.loss > 0.0 && self.rng.chance(self.loss) {
-            self.counts.lost_packets += 1;
+            self.counts_mut().lost_packets += 1;
             pool.left(segment.slot, 1);
             return;
         }
@@ -229,7 +239,7 @@ impl Direction {
     pub fn next_release(&self) -> Option<Time> {
         let lanes = self.lanes.iter();
         let heads = lanes.filter_map(|lane| lane.due.front().map(|due| due.at));
-        let busy = Some(self.transmitter.due()).filter(|due| *due < Time::MAX);
+        let busy = Some(self.bottleneck.due()).filter(|due| *due < Time::MAX);
         let queued = busy.map(|due| due + self.lanes[0].delay);
         heads.chain(queued).min()
     }
@@ -244,42 +254,18 @@ impl Direction {
             .pop_front()
     }
 
-    fn end_sample(&mut self, now: Time) {
-        self.account(now);
-        let discipline = &self.discipline;
-        self.recorder.sample(
-            now,
-            discipline.len_packets(),
-            discipline.len_bytes(),
-            |out| discipline.probe(out),
-        );
-        self.next_sample = now + self.sample;
-    }
-
-    /// Tells the recorder what a recorded link could carry since the last call.
-    fn account(&mut self, now: Time) {
-        let bits = self.capacity.recorded_bits(now);
-        self.recorder.could_carry((bits - self.carried_bits) as f64);
-        self.carried_bits = bits;
-    }
-
     /// From `now` on the rate is constant; the packet being sent is finished as it was begun.
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
-        self.account(now);
-        self.carried_bits = 0;
-        self.capacity.set_rate(rate);
-        self.transmitter.set_rate(rate);
-        self.discipline.set_rate(rate);
-        self.recorder.rate_changed(now, rate);
+        self.bottleneck.set_rate(now, rate);
     }
 
     pub fn set_buffer(&mut self, buffer: Buffer) {
-        self.discipline.set_buffer(buffer);
+        self.bottleneck.discipline.set_buffer(buffer);
     }
 
     /// Moves the set-point of the law, which goes on; whether it can.
     pub fn set_point(&mut self, set_point: SetPoint) -> bool {
-        self.discipline.set_point(set_point)
+        self.bottleneck.discipline.set_point(set_point)
     }
 
     /// Another discipline takes over, with the packets of the one before. Its clock starts at
@@ -289,24 +275,15 @@ impl Direction {
             discipline,
             start: now.since(Time::ZERO),
         }));
-        let mut former = std::mem::replace(&mut self.discipline, late);
-        let names = self.discipline.classes();
-        self.recorder.tell_apart(names);
-        self.classes.become_those(names);
-        let mut taker = Taker {
-            recorder: &mut self.recorder,
-            counts: &mut self.counts,
-            classes: &mut self.classes,
-            pool,
-        };
-        let successor = &mut self.discipline;
-        former.drain(&mut |packet| successor.enqueue(now, packet, &mut taker));
+        self.classes_mut().become_those(late.classes());
+        self.bottleneck.set_discipline(now, late);
+        self.free_slots(pool);
     }
 
     /// The trace, with the window ending at `end`.
     pub fn finish(self, end: Time) -> Trace {
         let totals = self.flows.totals();
-        let mut trace = self.recorder.finish(totals);
+        let mut trace = self.bottleneck.record.recorder.finish(totals);
         trace.settings.window.1 = trace.settings.window.1.min(end);
         trace
     }
@@ -386,28 +363,25 @@ fn lanes(delays: DelayRange) -> Vec<Lane> {
     (0..count).map(lane).collect()
 }
 
-/// Records the packets that the discipline drops, and frees their slots.
-struct Taker<'a> {
-    recorder: &'a mut Recorder,
-    counts: &'a mut Counts,
-    classes: &'a mut Classes,
-    pool: &'a mut Pool,
+/// Counts the packets that the discipline drops or marks, and keeps the slots of those dropped.
+struct GivenUp {
+    counts: Counts,
+    classes: Classes,
+    slots: Vec<u32>,
 }
 
-impl Sink<Segment> for Taker<'_> {
-    fn dropped(&mut self, now: Time, segment: Segment, why: Drop, class: u8) {
-        self.recorder.dropped(now, why, class);
+impl Sink<Segment> for GivenUp {
+    fn dropped(&mut self, _now: Time, segment: Segment, why: Drop, class: u8) {
         self.classes.dropped(class);
         match why {
             Drop::Early => self.counts.early_drops += 1,
             Drop::Forced => self.counts.forced_drops += 1,
             Drop::Overflow => self.counts.overflow_drops += 1,
         }
-        self.pool.left(segment.slot, 1);
+        self.slots.push(segment.slot);
     }
 
-    fn marked(&mut self, now: Time, _segment: &Segment, class: u8) {
-        self.recorder.marked(now, class);
+    fn marked(&mut self, _now: Time, _segment: &Segment, class: u8) {
         self.classes.marked(class);
         self.counts.marks += 1;
     }
@@ -558,9 +532,9 @@ mod tests {
             arrive(&mut link, &mut pool, ms(1), 1500, 1, ecn);
         }
         let out = release_all(&mut link, &mut pool, ms(1000));
-        assert!(link.counts.marks > 0 && link.counts.early_drops > 0);
+        assert!(link.counts().marks > 0 && link.counts().early_drops > 0);
         let marked = out.iter().filter(|due| due.marked).count() as u64;
-        assert_eq!(marked, link.counts.marks);
+        assert_eq!(marked, link.counts().marks);
     }
 
     #[test]
@@ -575,7 +549,7 @@ mod tests {
                 .map(|due| due.link_bits)
                 .sum::<u64>();
         }
-        let lost = link.counts.lost_packets as f64 / 5000.0;
+        let lost = link.counts().lost_packets as f64 / 5000.0;
         assert!((lost - 0.1).abs() < 0.02, "{lost}");
         // All but what follows the last release.
         assert!(bits > 4900 * 12_000, "{bits}");
@@ -695,7 +669,7 @@ mod tests {
                 let end = now + Span::from_secs(1);
                 out.extend(release_all(&mut link, &mut pool, end).iter().map(|due| (due.at, due.marked)));
                 assert_eq!(pool.free_slots(), 2000);
-                let counts = link.counts;
+                let counts = *link.counts();
                 assert_eq!(
                     counts.arrived_packets,
                     out.len() as u64 + counts.lost_packets + counts.early_drops + counts.forced_drops + counts.overflow_drops

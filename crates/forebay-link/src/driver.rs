@@ -224,7 +224,7 @@ pub fn run(
     let mut parts = ways.into_iter().zip(asked).zip(rates);
     let observed = std::array::from_fn(|index| {
         let ((way, asked), rate) = parts.next().expect("there are two directions");
-        let counts = way.counts;
+        let counts = *way.counts();
         let tcp_flows = way.flows.with_tcp_data();
         // QACD has no meaning where the set-point moved.
         let moved = changes.iter().any(|(_, it)| match (it, asked) {
@@ -286,39 +286,18 @@ impl Driver<'_> {
         watchers: &Watchers,
         real_time: &mut RealTime,
     ) -> Result<(), Error> {
-        let fd = |running: &Option<Running>| running.as_ref().map(|it| it.fd().as_raw_fd());
-        let mut fds = [
-            Some(self.network.client.device.fd().as_raw_fd()),
-            Some(self.network.server.device.fd().as_raw_fd()),
-            Some(signals.fd.as_fd().as_raw_fd()),
-            fd(running[0]),
-            fd(running[1]),
-            watchers.stop,
-        ]
-        .map(|fd| libc::pollfd {
-            // Negative ones are left out.
-            fd: fd.unwrap_or(-1),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let has_command = running[0].is_some();
+        let mut polled = Polled::new(self.network, signals, running, watchers);
+        let mut commands = Commands {
+            has_command: running[0].is_some(),
+            running,
+            ended,
+            ending: None,
+        };
         let mut next_housekeeping = Time::ZERO;
         let mut next_picture = Time::ZERO;
         let mut last_release = Time::ZERO;
-        // The signal that the command got from a watcher, and when its time to end is over.
-        let mut ending: Option<(Signal, Time)> = None;
         loop {
-            let mut worked = false;
-            let now = self.clock.now();
-            let late = now.since(self.looked);
-            self.looked = now;
-            for way in 0..2 {
-                let packets = self.receive(way)?;
-                worked |= packets > 0;
-                if packets > 0 && self.ways[way].in_window(now) {
-                    self.lateness.fetched(packets, late);
-                }
-            }
+            let mut worked = self.receive_both()?;
             let now = self.clock.now();
             for way in &mut self.ways {
                 way.advance(now, &mut self.pool);
@@ -331,31 +310,13 @@ impl Driver<'_> {
             }
             if now >= next_housekeeping {
                 next_housekeeping = now + HOUSEKEEPING;
-                poll(&mut fds, Span::ZERO);
-                if real_time.hungry(now) {
-                    if self.may_spin {
-                        self.may_spin = false;
-                    } else {
-                        real_time.give_priority_back();
-                    }
-                }
+                polled.wait(Span::ZERO);
+                self.yield_to_others(now, real_time);
                 if let Some(signal) = self.changed(watchers) {
-                    match &running[0] {
-                        Some(command) if ending.is_none() => {
-                            command.signal(signal);
-                            ending = Some((signal, now + PATIENCE));
-                        }
-                        _ => ending = Some((signal, now)),
-                    }
+                    commands.ask_to_end(signal, now);
                 }
-                if let Some((signal, end)) = ending {
-                    if now >= end {
-                        if has_command {
-                            // It is killed, for want of an answer to this one.
-                            ended[0].get_or_insert(Ended::Status(128 + signal as i32));
-                        }
-                        return Ok(());
-                    }
+                if commands.time_is_over(now) {
+                    return Ok(());
                 }
                 if now >= next_picture {
                     while next_picture <= now {
@@ -369,46 +330,42 @@ impl Driver<'_> {
                 if gap > Span::ZERO {
                     // A packet that comes before ends the sleep.
                     self.looked = wake;
-                    poll(&mut fds, gap);
+                    polled.wait(gap);
                 }
             }
-            if fds[2..].iter().all(|it| it.revents == 0) {
-                continue;
-            }
-            while let Ok(Some(signal)) = signals.fd.read_signal() {
-                match &running[0] {
-                    // A terminal's signals reach the command without us.
-                    Some(command) => {
-                        if let Some(signal) = sent_by_a_process(&signal) {
-                            command.signal(signal);
-                        }
-                    }
-                    None if signal.ssi_signo != Signal::SIGUSR1 as u32
-                        && signal.ssi_signo != Signal::SIGUSR2 as u32 =>
-                    {
-                        return Ok(());
-                    }
-                    None => {}
-                }
-            }
-            for (i, running) in running.iter_mut().enumerate() {
-                let how = running.as_mut().and_then(Running::ended);
-                if how.is_some() {
-                    ended[i] = how;
-                    fds[3 + i].fd = -1;
-                    fds[3 + i].revents = 0;
-                }
-            }
-            if fds[5].revents != 0 {
+            if polled.has_control_event()
+                && commands.are_over(&mut polled, signals, self.clock.now())
+            {
                 return Ok(());
             }
-            if has_command && ended[0].is_some() {
-                let Some((_, end)) = &mut ending else {
-                    return Ok(());
-                };
-                *end = (*end).min(self.clock.now() + LINGER);
+        }
+    }
+
+    /// Where others want the processor: looks at the clock no more, and then gives priority back.
+    fn yield_to_others(&mut self, now: Time, real_time: &mut RealTime) {
+        if real_time.hungry(now) {
+            if self.may_spin {
+                self.may_spin = false;
+            } else {
+                real_time.give_priority_back();
             }
         }
+    }
+
+    /// Fetches packets that want to go either way; whether there were any.
+    fn receive_both(&mut self) -> Result<bool, Error> {
+        let now = self.clock.now();
+        let late = now.since(self.looked);
+        self.looked = now;
+        let mut any = false;
+        for way in 0..2 {
+            let packets = self.receive(way)?;
+            any |= packets > 0;
+            if packets > 0 && self.ways[way].in_window(now) {
+                self.lateness.fetched(packets, late);
+            }
+        }
+        Ok(any)
     }
 
     /// Fetches packets that want to go one way; how many there were.
@@ -440,14 +397,14 @@ impl Driver<'_> {
             }
             let direction = &mut self.ways[way];
             direction.advance(now, &mut self.pool);
-            let before = direction.counts;
+            let before = *direction.counts();
             for index in 0..slot_is.segments() {
                 let segment = self.pool.segment(slot, index);
                 direction.arrive(now, segment, &mut self.pool);
             }
             if let Some(capture) = &mut self.capture {
                 // A dropped packet's slot is free, and not yet used again.
-                capture.sent(way, now, &self.pool, slot, &before, &direction.counts);
+                capture.sent(way, now, &self.pool, slot, &before, direction.counts());
             }
         }
         Ok(BATCH)
@@ -575,32 +532,157 @@ fn show(way: &mut Direction, packet: Bytes) -> Now {
         queue_pkts: way.len_packets(),
         queue_bytes: way.len_bytes(),
         probes,
-        counts: way.counts,
+        counts: *way.counts(),
         delay_s: way.recent_delays_s(),
-        classes: way.classes.show(),
+        classes: way.classes_mut().show(),
         flows: way.flows.recent(MOST_SHOWN),
     }
 }
 
-/// Sleeps until a file is readable, a signal comes, or `time` has passed.
-fn poll(fds: &mut [libc::pollfd], time: Span) {
-    let time = time.min(LONGEST_SLEEP);
-    let timeout = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: time.as_nanos().cast_signed(),
-    };
-    // SAFETY: the array and the time live through the call. A signal leaves revents as they were.
-    let ready = unsafe {
-        libc::ppoll(
-            fds.as_mut_ptr(),
-            fds.len() as libc::nfds_t,
-            &timeout,
-            std::ptr::null(),
-        )
-    };
-    if ready < 0 {
-        for fd in fds {
-            fd.revents = 0;
+/// COMMAND and the server while they run, and how they are ended.
+struct Commands<'a, 'b> {
+    has_command: bool,
+    running: &'a mut [&'b mut Option<Running>; 2],
+    ended: &'a mut [Option<Ended>; 2],
+    /// The signal that the command got from a watcher, and when its time to end is over.
+    ending: Option<(Signal, Time)>,
+}
+
+impl Commands<'_, '_> {
+    /// A watcher ends the run: COMMAND gets its signal, and time to end.
+    fn ask_to_end(&mut self, signal: Signal, now: Time) {
+        match &self.running[0] {
+            Some(command) if self.ending.is_none() => {
+                command.signal(signal);
+                self.ending = Some((signal, now + PATIENCE));
+            }
+            _ => self.ending = Some((signal, now)),
+        }
+    }
+
+    /// Whether the time that the command had to end is over.
+    fn time_is_over(&mut self, now: Time) -> bool {
+        let Some((signal, _)) = self.ending.filter(|(_, end)| now >= *end) else {
+            return false;
+        };
+        if self.has_command {
+            // It is killed, for want of an answer to this one.
+            self.ended[0].get_or_insert(Ended::Status(128 + signal as i32));
+        }
+        true
+    }
+
+    /// Passes signals on and notes which commands have ended; whether the run is over by that.
+    fn are_over(&mut self, polled: &mut Polled, signals: &Signals, now: Time) -> bool {
+        while let Ok(Some(signal)) = signals.fd.read_signal() {
+            match &self.running[0] {
+                // A terminal's signals reach the command without us.
+                Some(command) => {
+                    if let Some(signal) = sent_by_a_process(&signal) {
+                        command.signal(signal);
+                    }
+                }
+                None if signal.ssi_signo != Signal::SIGUSR1 as u32
+                    && signal.ssi_signo != Signal::SIGUSR2 as u32 =>
+                {
+                    return true;
+                }
+                None => {}
+            }
+        }
+        for (place, (running, ended)) in Polled::COMMANDS
+            .into_iter()
+            .zip(self.running.iter_mut().zip(&mut *self.ended))
+        {
+            let how = running.as_mut().and_then(Running::ended);
+            if how.is_some() {
+                *ended = how;
+                polled.leave_out(place);
+            }
+        }
+        if polled.is_ready(Polled::STOP) {
+            return true;
+        }
+        if self.has_command && self.ended[0].is_some() {
+            let Some((_, end)) = &mut self.ending else {
+                return true;
+            };
+            *end = (*end).min(now + LINGER);
+        }
+        false
+    }
+}
+
+/// The files that end a sleep, each at its own place.
+struct Polled([libc::pollfd; 6]);
+
+impl Polled {
+    /// Before these there are the two devices, and the signals.
+    const SIGNALS: usize = 2;
+    /// COMMAND and the server, as they end.
+    const COMMANDS: [usize; 2] = [3, 4];
+    const STOP: usize = 5;
+
+    fn new(
+        network: &Network,
+        signals: &Signals,
+        running: &[&mut Option<Running>; 2],
+        watchers: &Watchers,
+    ) -> Polled {
+        let [command, server] = running.each_ref().map(|running| {
+            let running = running.as_ref();
+            running.map(|it| it.fd().as_raw_fd())
+        });
+        let fds = [
+            Some(network.client.device.fd().as_raw_fd()),
+            Some(network.server.device.fd().as_raw_fd()),
+            Some(signals.fd.as_fd().as_raw_fd()),
+            command,
+            server,
+            watchers.stop,
+        ];
+        Polled(fds.map(|fd| libc::pollfd {
+            // Negative ones are left out.
+            fd: fd.unwrap_or(-1),
+            events: libc::POLLIN,
+            revents: 0,
+        }))
+    }
+
+    /// Whether one other than the devices was ready at the last wait.
+    fn has_control_event(&self) -> bool {
+        self.0[Polled::SIGNALS..].iter().any(|it| it.revents != 0)
+    }
+
+    fn is_ready(&self, place: usize) -> bool {
+        self.0[place].revents != 0
+    }
+
+    fn leave_out(&mut self, place: usize) {
+        (self.0[place].fd, self.0[place].revents) = (-1, 0);
+    }
+
+    /// Sleeps until a file is readable, a signal comes, or `time` has passed.
+    fn wait(&mut self, time: Span) {
+        let time = time.min(LONGEST_SLEEP);
+        let timeout = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: time.as_nanos().cast_signed(),
+        };
+        let Polled(fds) = self;
+        // SAFETY: the array and the time live through the call. A signal leaves revents as they were.
+        let ready = unsafe {
+            libc::ppoll(
+                fds.as_mut_ptr(),
+                fds.len() as libc::nfds_t,
+                &timeout,
+                std::ptr::null(),
+            )
+        };
+        if ready < 0 {
+            for fd in fds {
+                fd.revents = 0;
+            }
         }
     }
 }

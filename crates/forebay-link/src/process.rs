@@ -167,11 +167,11 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
     let pid = match (&started, &fd) {
         (Ok(pid), Ok(_)) => *pid,
         (Err(error), _) => {
-            tell(&mut line, 1, error.raw_os_error().unwrap_or(libc::EIO));
+            send_report(&mut line, 1, error.raw_os_error().unwrap_or(libc::EIO));
             return;
         }
         (_, Err(errno)) => {
-            tell(&mut line, 1, *errno as i32);
+            send_report(&mut line, 1, *errno as i32);
             return;
         }
     };
@@ -199,9 +199,9 @@ fn keep(command: &Command, namespace: BorrowedFd, give_capabilities: bool, mut l
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             match status {
                 WaitStatus::StillAlive => break,
-                WaitStatus::Exited(who, code) if who == pid => tell(&mut line, 0, code),
+                WaitStatus::Exited(who, code) if who == pid => send_report(&mut line, 0, code),
                 WaitStatus::Signaled(who, signal, _) if who == pid => {
-                    tell(&mut line, 0, 128 + signal as i32);
+                    send_report(&mut line, 0, 128 + signal as i32);
                 }
                 _ => {}
             }
@@ -222,7 +222,7 @@ pub fn sent_by_a_process(signal: &nix::sys::signalfd::siginfo) -> Option<Signal>
         .filter(|it| !from_kernel || *it == Signal::SIGHUP)
 }
 
-fn tell(line: &mut UnixStream, what: u8, value: i32) {
+fn send_report(line: &mut UnixStream, what: u8, value: i32) {
     let value = value.to_ne_bytes();
     let _ = line.write_all(&[what, value[0], value[1], value[2], value[3]]);
 }

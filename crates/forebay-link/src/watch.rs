@@ -72,7 +72,7 @@ pub fn start(settings: &Settings, shared: Shared, changes: Sender<Change>) -> Jo
     })
 }
 
-fn seen(shared: &Shared) -> Picture {
+fn picture_of(shared: &Shared) -> Picture {
     shared
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -81,11 +81,11 @@ fn seen(shared: &Shared) -> Picture {
 
 /// A line a second for each direction that has carried anything.
 fn lines(shared: &Shared) {
-    let mut last = seen(shared);
+    let mut last = picture_of(shared);
     let mut next = Time::ZERO + LINE_EVERY;
     loop {
         thread::sleep(REDRAW / 4);
-        let picture = seen(shared);
+        let picture = picture_of(shared);
         if picture.ended {
             return;
         }
@@ -140,7 +140,7 @@ fn drops(now: &Now) -> u64 {
 impl View {
     fn run(&mut self, terminal: &mut ratatui::DefaultTerminal, shared: &Shared) -> io::Result<()> {
         loop {
-            let picture = seen(shared);
+            let picture = picture_of(shared);
             if picture.ended {
                 return Ok(());
             }
@@ -219,7 +219,7 @@ impl View {
         };
         let mut law = self.ways[self.way].law.clone();
         give_set_point(&mut law, key, wanted);
-        if !self.ask_for(law) {
+        if !self.request_law(law) {
             self.note = format!("{wanted} does not fit the buffer");
         }
     }
@@ -244,13 +244,13 @@ impl View {
             if let (Some((_, set_point)), Some(param)) = (before, takes) {
                 give_set_point(&mut law, param.name, set_point);
             }
-            if self.ask_for(law) {
+            if self.request_law(law) {
                 return;
             }
         }
     }
 
-    fn ask_for(&mut self, law: LawChoice) -> bool {
+    fn request_law(&mut self, law: LawChoice) -> bool {
         let way = &mut self.ways[self.way];
         if law.build(&way.site(self.mtu)).is_err() {
             return false;

@@ -14,7 +14,7 @@ use forebay_link::direction::Direction;
 use forebay_link::pool::{Pool, PREFIX_BYTES};
 use forebay_link::{DelayRange, Path};
 use forebay_scenario::LawChoice;
-use forebay_sim::packet::{Flags, Packet, NO_BLOCKS};
+use forebay_sim::packet::{BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use forebay_sim::port::{Port, Sent};
 use forebay_trace::Settings;
 use proptest::prelude::*;
@@ -55,14 +55,16 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     };
     // As the engine has it: ticks, then the link, then arrivals.
     let mut advance = |port: &mut Port, end: u64| loop {
-        let tick = port.discipline.poll_timeout();
+        let tick = port.bottleneck.discipline.poll_timeout();
         let tick = tick.map_or(u64::MAX, Time::as_nanos);
         let next = tick.min(port.due());
         if next > end {
             return;
         }
         if next == tick {
-            port.discipline.handle_timeout(Time::from_nanos(next));
+            port.bottleneck
+                .discipline
+                .handle_timeout(Time::from_nanos(next));
         } else {
             keep(port.send_next(next));
         }
@@ -74,12 +76,13 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
         let packet = Packet {
             flow: 0,
             seq: number as u32,
-            blocks: NO_BLOCKS,
+            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
             bytes: arrival.bytes,
             connection: 0,
             traffic_class: arrival.class,
             flags: Flags::of_udp(),
             station: 0,
+            traffic: 0,
         };
         if port.arrive(now, packet) {
             at_once.push(port.send_next(now));
@@ -90,7 +93,7 @@ fn simulated(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arriv
     advance(&mut port, end);
     at_once.into_iter().for_each(keep);
     port.sample(end, None);
-    let samples = port.record.recorder.finish(Vec::new()).samples;
+    let samples = port.bottleneck.record.recorder.finish(Vec::new()).samples;
     let sum = |column: &[u32]| column.iter().map(|n| u64::from(*n)).sum();
     outcome.early = sum(&samples.early_drops);
     outcome.forced = sum(&samples.forced_drops);
@@ -144,9 +147,9 @@ fn carried(aqm: &Aqm, site: &QueueSite, capacity: &Capacity, arrivals: &[Arrival
     for (slot, at, marked) in release(&mut link, &mut pool, Time::MAX) {
         outcome.out.push((numbers[&slot], at, marked));
     }
-    outcome.early = link.counts.early_drops;
-    outcome.forced = link.counts.forced_drops;
-    outcome.overflow = link.counts.overflow_drops;
+    outcome.early = link.counts().early_drops;
+    outcome.forced = link.counts().forced_drops;
+    outcome.overflow = link.counts().overflow_drops;
     outcome.out.sort_unstable();
     outcome
 }

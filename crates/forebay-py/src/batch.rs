@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use forebay_batch::{Batch, Key, Outcome};
 use forebay_core::Span;
-use forebay_trace::{ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace};
+use forebay_trace::{
+    ClassMetrics, ClassTrace, GoodputOf, Metrics, Samples, Trace, TrafficMetrics, TrafficTrace,
+};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -89,6 +91,8 @@ record! {
         flow_goodput_bps: Option<Py<PyArray1<f64>>>,
         /// Classes of the queue; empty where it tells none apart.
         classes: Vec<Py<ClassObserved>>,
+        /// Who gets what of the traffic that crosses the link; empty where it is one alone.
+        traffic: Vec<Py<TrafficObserved>>,
         /// Transfers that were done, in order of time for each traffic: index into the point's
         /// traffic, packets, and time from the SYN to the last ACK.
         transfer_traffic: Option<Py<PyArray1<u32>>>,
@@ -108,6 +112,16 @@ record! {
         /// As `Observed` has them.
         delay_s: Option<Py<PyArray1<f64>>>,
         delay_packets: Option<Py<PyArray1<u64>>>,
+    }
+}
+
+record! {
+    /// What one traffic got of a link, and what its packets met there.
+    TrafficObserved {
+        /// Index into the point's traffic.
+        traffic: u32,
+        /// Name to value; NaN where a metric does not apply.
+        metrics: Py<PyDict>,
     }
 }
 
@@ -140,15 +154,16 @@ pub struct Run {
 
 #[pymethods]
 impl Run {
-    /// A run with nothing but `observed`.
+    /// A run of which `observed` is known at the bottleneck, such as one that a store has kept.
     #[new]
+    #[pyo3(signature = (point, law, seed, observed, others = Vec::new()))]
     fn new(
         point: usize,
         law: usize,
         seed: u64,
         observed: &Bound<Observed>,
+        others: Vec<Py<Observed>>,
     ) -> PyClassInitializer<Run> {
-        let others = Vec::new();
         let run = Run {
             point,
             law,
@@ -212,6 +227,7 @@ impl Observed {
             flow_traffic: None,
             flow_goodput_bps: None,
             classes: ClassObserved::all_of(py, &trace, samples)?,
+            traffic: TrafficObserved::all_of(py, &trace)?,
             transfer_traffic: None,
             transfer_packets: None,
             transfer_s: None,
@@ -258,6 +274,7 @@ impl Observed {
             flow_traffic: self.flow_traffic.as_ref().map(|it| it.clone_ref(py)),
             flow_goodput_bps: self.flow_goodput_bps.as_ref().map(|it| it.clone_ref(py)),
             classes: self.classes.iter().map(|it| it.clone_ref(py)).collect(),
+            traffic: self.traffic.iter().map(|it| it.clone_ref(py)).collect(),
             transfer_traffic: self.transfer_traffic.as_ref().map(|it| it.clone_ref(py)),
             transfer_packets: self.transfer_packets.as_ref().map(|it| it.clone_ref(py)),
             transfer_s: self.transfer_s.as_ref().map(|it| it.clone_ref(py)),
@@ -284,6 +301,21 @@ impl ClassObserved {
             delay_s: samples.then(|| delay_s.into_pyarray(py).unbind()),
             delay_packets: samples.then(|| packets.into_pyarray(py).unbind()),
         })
+    }
+}
+
+impl TrafficObserved {
+    fn all_of(py: Python, trace: &Trace) -> PyResult<Vec<Py<TrafficObserved>>> {
+        let of = |traffic: &TrafficTrace| {
+            let metrics = PyDict::new(py);
+            for (name, value) in TrafficMetrics::of(traffic, trace).fields() {
+                metrics.set_item(name, value)?;
+            }
+            let metrics = metrics.unbind();
+            let traffic = traffic.traffic;
+            Py::new(py, TrafficObserved { traffic, metrics })
+        };
+        trace.traffic.iter().map(of).collect()
     }
 }
 

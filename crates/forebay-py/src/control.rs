@@ -19,7 +19,7 @@ type Settings<'py> = Vec<(String, Bound<'py, PyAny>)>;
 
 /// Flows on a link, and TCP and the queue linearised there.
 #[pyclass(frozen, module = "forebay._native")]
-pub struct OperatingPoint(linear::OperatingPoint);
+pub struct OperatingPoint(pub linear::OperatingPoint);
 
 #[pymethods]
 impl OperatingPoint {
@@ -123,7 +123,7 @@ impl LawModel {
 
     /// C, in packets per second.
     #[getter]
-    fn capacity_pkts_per_s(&self) -> f64 {
+    pub fn capacity_pkts_per_s(&self) -> f64 {
         self.site.rate.packets_per_sec(self.site.packet)
     }
 
@@ -208,30 +208,21 @@ impl LawModel {
         found.map(|model| filter(py, &model)).transpose()
     }
 
-    /// Where the law has its queue at each of these points of Reno (flows, RTT with its queue), in
-    /// packets; nan where it has no model.
-    fn queues(&self, flows: Vec<f64>, rtts_s: Vec<f64>) -> PyResult<Vec<f64>> {
-        let capacity = self.capacity_pkts_per_s();
-        let queue = |(flows, rtt_s): (f64, f64)| {
-            let point = linear::OperatingPoint::of_flows(flows, rtt_s, capacity);
-            let found = self.spec.linear(&self.given, &point, &self.site);
-            Ok(found.map_err(fault)?.map_or(f64::NAN, |it| it.queue_pkts))
-        };
-        flows.into_iter().zip(rtts_s).map(queue).collect()
-    }
-
     /// The law's design rule for a point at the wanted queue, packets as a number or a text such
-    /// as "15ms": {gains, params, notes}, or None
-    /// where it has none.
+    /// as "15ms", where the link's flows need this probability (the point's own if None):
+    /// {gains, params, notes}, or None where it has none.
+    #[pyo3(signature = (point, target, goals, probability = None))]
     fn design<'py>(
         &self,
         py: Python<'py>,
         point: &OperatingPoint,
         target: Bound<PyAny>,
         goals: Settings,
+        probability: Option<f64>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let request = DesignRequest {
             point: point.0,
+            probability: probability.unwrap_or_else(|| point.0.probability()),
             set_point: set_point(&target)
                 .ok_or_else(|| fault(ParamError::new("target", &target, SetPoint::ALLOWED)))?,
             site: self.site,
@@ -255,27 +246,6 @@ impl LawModel {
             .iter()
             .map(|(name, value)| (*name, text(value)))
             .collect())
-    }
-
-    /// `rest` and `operate` for each of `flows`, at once, as columns: how each settles, and of
-    /// those with an equilibrium N, R, and of the law its queue, average (weight, interval),
-    /// direct gain, and sampler (interval, numerator, denominator).
-    #[allow(clippy::type_complexity, reason = "names and values of Python, once")]
-    fn operate_all(
-        &self,
-        flows: Vec<f64>,
-        propagation_s: f64,
-    ) -> PyResult<(Vec<&'static str>, Vec<Vec<f64>>)> {
-        let mut rest = Vec::with_capacity(flows.len());
-        let mut rows = Vec::new();
-        for flows in flows {
-            let found = self.settle(flows, propagation_s)?;
-            rest.push(outcome(&found));
-            if let Equilibrium::Linear { point, model, .. } = found {
-                rows.push(columns(flows, &point, &model));
-            }
-        }
-        Ok((rest, rows))
     }
 }
 
@@ -319,34 +289,6 @@ pub fn place(found: &Equilibrium) -> (Option<f64>, Option<f64>) {
     }
 }
 
-/// A cell of a map as numbers: flows, RTT, plant gain, both poles, direct gain, weight and interval
-/// of the average (−1: none), interval of the sampler (−1: none), length of its numerator, the
-/// numerator, the denominator.
-fn columns(flows: f64, point: &linear::OperatingPoint, model: &LoopFilter) -> Vec<f64> {
-    let average = model
-        .average
-        .map_or((-1.0, -1.0), |it| (it.weight, it.interval_s));
-    let mut row = vec![
-        flows,
-        point.rtt_s,
-        point.plant_gain(),
-        point.tcp_pole(),
-        point.queue_pole(),
-        model.direct,
-        average.0,
-        average.1,
-    ];
-    match &model.sampled {
-        None => row.extend([-1.0, 0.0]),
-        Some(it) => {
-            row.extend([it.interval_s, it.numerator.len() as f64]);
-            row.extend(&it.numerator);
-            row.extend(&it.denominator);
-        }
-    }
-    row
-}
-
 impl LawModel {
     fn settle(&self, flows: f64, propagation_s: f64) -> PyResult<Equilibrium> {
         self.spec
@@ -384,7 +326,7 @@ fn read(settings: Settings) -> PyResult<Vec<(String, Value)>> {
     settings.into_iter().map(one).collect()
 }
 
-fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDict>> {
+pub fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("queue_pkts", model.queue_pkts)?;
     entry.set_item(
@@ -398,6 +340,7 @@ fn filter<'py>(py: Python<'py>, model: &LoopFilter) -> PyResult<Bound<'py, PyDic
         sampled.map(|it| (it.interval_s, it.numerator.clone(), it.denominator.clone())),
     )?;
     entry.set_item("one_sided", model.one_sided)?;
+    entry.set_item("age_s", model.age_s)?;
     entry.set_item("integrates", model.integrates())?;
     entry.set_item("proportional", model.proportional())?;
     Ok(entry)

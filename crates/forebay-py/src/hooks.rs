@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_batch::Control;
 use forebay_core::{
-    Ecn, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
+    Ecn, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Signal, Span, Stop, Time, Verdict,
 };
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -245,6 +245,10 @@ impl Law for PyLaw {
         }
     }
 
+    fn watches_arrivals(&self) -> bool {
+        self.made.on_enqueue.is_some() || self.clock.is_some()
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         match &self.made.on_enqueue {
             Some(hook) => self.verdict("on_enqueue", hook, Queue::of(now, q), p),
@@ -252,6 +256,10 @@ impl Law for PyLaw {
             None if self.clock.is_some() => Verdict::mark_if(rng.chance(self.probability)),
             None => Verdict::Pass,
         }
+    }
+
+    fn watches_departures(&self) -> bool {
+        self.made.on_dequeue.is_some()
     }
 
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
@@ -276,14 +284,16 @@ impl Law for PyLaw {
         }
     }
 
-    fn intensity(&self, _: &QueueView) -> Option<f64> {
-        let by_clock = self.clock.is_some() && self.made.on_enqueue.is_none();
-        by_clock.then_some(self.probability)
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         if self.clock.is_some() {
             out("p", self.probability);
         }
+    }
+}
+
+impl FluidLaw for PyLaw {
+    fn intensity(&self, _: &QueueView) -> Option<f64> {
+        let by_clock = self.clock.is_some() && self.made.on_enqueue.is_none();
+        by_clock.then_some(self.probability)
     }
 }

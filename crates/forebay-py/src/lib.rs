@@ -56,6 +56,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(measures::metrics, module)?)?;
     module.add_function(wrap_pyfunction!(measures::measures, module)?)?;
     module.add_function(wrap_pyfunction!(measures::class_metrics, module)?)?;
+    module.add_function(wrap_pyfunction!(measures::traffic_metrics, module)?)?;
     module.add_function(wrap_pyfunction!(measures::measure, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(fluid::fluid_run, module)?)?;
@@ -66,6 +67,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_class::<batch::PyBatch>()?;
     module.add_class::<batch::Observed>()?;
     module.add_class::<batch::ClassObserved>()?;
+    module.add_class::<batch::TrafficObserved>()?;
     module.add_class::<batch::GoodputSeries>()?;
     module.add_class::<batch::Run>()?;
     module.add_class::<batch::Fault>()?;

@@ -30,6 +30,12 @@ pub fn class_metrics(py: Python) -> PyResult<Bound<PyList>> {
     entries(py, &mut forebay_trace::CLASS_METRICS.iter())
 }
 
+/// The metrics of every traffic, in the order of tables; as [`metrics`].
+#[pyfunction]
+pub fn traffic_metrics(py: Python) -> PyResult<Bound<PyList>> {
+    entries(py, &mut forebay_trace::TRAFFIC_METRICS.iter())
+}
+
 fn entries<'py>(
     py: Python<'py>,
     all: &mut dyn Iterator<Item = &'static Measure>,

@@ -65,36 +65,48 @@ pub fn plan(
 /// What Python gives for a law that asks for numbers: these, and a line on them.
 type Made<'py> = (Vec<(String, Bound<'py, PyAny>)>, String);
 
-/// Every point of a scenario as a plan, with numbers for the laws that ask for them: one design for
-/// all points.
+/// Every point of a scenario as a plan, with numbers for the laws that ask for them: each point is a
+/// link and a load of its own, and those that ask for the same share a design.
 fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
     let shares = shares(py, reading)?;
     let points = reading.points(&shares).map_err(files::refused)?;
-    let requests = reading.gains_requests(&points).map_err(files::refused)?;
-    let requests: Vec<GainsRequest> = requests
-        .into_iter()
-        .map(|request| GainsRequest::of(py, request))
-        .collect::<PyResult<_>>()?;
-    let (mut gains, mut designed) = (Vec::new(), Vec::new());
-    if !requests.is_empty() {
-        let about: Vec<(usize, String)> = requests
-            .iter()
-            .map(|request| (request.law, request.label.clone()))
-            .collect();
-        let made = py.import(GAINS)?.call_method1("designed", (requests,))?;
-        let made: Vec<Made> = made.extract()?;
-        for ((law, label), (params, line)) in about.into_iter().zip(made) {
-            let params = read_params(params)?;
-            designed.push(Designed {
-                law,
-                label,
-                params: values(py, &params)?,
-                line,
-            });
-            gains.push(DesignedGains { law, params });
+    // Each request once, with the points that have it.
+    let mut requests: Vec<(forebay_scenario::GainsRequest, Vec<usize>)> = Vec::new();
+    for (point, settings) in points.iter().enumerate() {
+        let found = reading.gains_requests_of(settings);
+        for request in found.map_err(files::refused)? {
+            match requests.iter_mut().find(|(known, _)| *known == request) {
+                Some((_, at)) => at.push(point),
+                None => requests.push((request, vec![point])),
+            }
         }
     }
-    let experiment = reading.experiment(&points, |_| &gains);
+    let mut gains: Vec<Vec<DesignedGains>> = vec![Vec::new(); points.len()];
+    let mut designed = Vec::new();
+    if !requests.is_empty() {
+        let asked = requests.iter();
+        let asked = asked.map(|(request, _)| GainsRequest::of(py, request.clone()));
+        let asked: Vec<GainsRequest> = asked.collect::<PyResult<_>>()?;
+        let made = py.import(GAINS)?.call_method1("designed", (asked,))?;
+        let made: Vec<Made> = made.extract()?;
+        for ((request, at), (params, line)) in requests.into_iter().zip(made) {
+            let params = read_params(params)?;
+            for point in &at {
+                let (law, params) = (request.law, params.clone());
+                gains[*point].push(DesignedGains { law, params });
+            }
+            designed.push(Designed {
+                law: request.law,
+                label: request.label,
+                params: values(py, &params)?,
+                line,
+                points: at,
+            });
+        }
+    }
+    // By law, and within a law in the order of the points.
+    designed.sort_by_key(|one| one.law);
+    let experiment = reading.experiment(&points, |point| &gains[point]);
     Plan::of(
         py,
         reading.file(),
@@ -145,7 +157,7 @@ pub struct Plan {
     /// A PointInfo each.
     #[pyo3(get)]
     points: Py<PyTuple>,
-    /// A Designed for each law that asked for numbers.
+    /// A Designed for each law that asked for numbers, and each link and load that it has them for.
     #[pyo3(get)]
     designed: Py<PyTuple>,
     /// Name in errors.

@@ -1,13 +1,18 @@
 //! Windows of TCP, and where mixes of them settle under a law, as Python values.
 
-use forebay_core::equilibrium::{self, FlowClass, Flows, MixedFlows};
+use forebay_core::equilibrium::{
+    self, AckClockedFlows, Equilibrium, FlowClass, Flows, MixedFlows, RenoFlows,
+};
+use forebay_core::linear;
 use forebay_core::window_law::{self, WindowLaw};
+use forebay_core::Site;
 use numpy::ndarray::Array;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArray3, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use crate::control::{fault, outcome, place, LawModel};
+use crate::control::{fault, filter, outcome, place, LawModel, OperatingPoint};
 
 /// A number for each row.
 type Column<'py> = PyReadonlyArray1<'py, f64>;
@@ -54,16 +59,18 @@ fn least_window_pkts(window_law: &str) -> PyResult<f64> {
     Ok(law_named(window_law)?.least_pkts())
 }
 
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest.
+/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x of a window around its rest; and 1 where packets leave at
+/// W/R + W', 0 where at W/R.
 type Motions<'py> = (
     Bound<'py, PyArray3<f64>>,
     Bound<'py, PyArray2<f64>>,
     Bound<'py, PyArray2<f64>>,
     Bound<'py, PyArray2<f64>>,
+    Bound<'py, PyArray1<f64>>,
 );
 
-/// (a, b, e, c) of windows around their rest at probabilities and round trips, with a row for each:
-/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x.
+/// (a, b, e, c, clocked) of windows around their rest at probabilities and round trips, with a row for each:
+/// x' = a·x + b·δp(t − R) + e·δR, δW = c·x; and 1 where packets leave at W/R + W', 0 where at W/R.
 /// Raises `ValueError` for a window law that there is not, and columns of different lengths.
 #[pyfunction]
 fn window_motions<'py>(
@@ -85,11 +92,14 @@ fn window_motions<'py>(
         Ok::<_, PyErr>(shaped.map_err(ragged)?.into_pyarray(py))
     };
     let a = Array::from_shape_vec((count, order, order), a).map_err(ragged)?;
+    let clocked = found.iter().map(|it| f64::from(u8::from(it.clocked)));
+    let clocked: Vec<f64> = clocked.collect();
     Ok((
         a.into_pyarray(py),
         matrix(|it| &it.b)?,
         matrix(|it| &it.e)?,
         matrix(|it| &it.c)?,
+        clocked.into_pyarray(py),
     ))
 }
 
@@ -103,138 +113,158 @@ fn cubic_share(probability: f64, rtt_s: f64) -> f64 {
     window_law::cubic_share(probability, rtt_s)
 }
 
-/// Classes of flows with window laws and round trips of their own, scaled to any number of flows and
-/// any mean round trip. `shares` are of the flows, `rtt_ratios` of each round trip without a queue to
-/// the mean.
-#[pyclass(frozen, module = "forebay._native")]
-pub struct FlowMix {
-    classes: Vec<FlowClass>,
+/// How a link's flows answer a law, scaled to any number of flows and any mean round trip.
+#[derive(Clone)]
+enum Kind {
+    Reno,
+    AckClocked,
+    Mixed(Vec<FlowClass>),
 }
 
-impl FlowMix {
-    fn with(&self, flows: f64, propagation_s: f64, capacity_pkts_per_s: f64) -> MixedFlows {
-        MixedFlows::new(
-            self.classes.clone(),
+/// How a link's flows answer a law, scaled to any number of flows and any mean round trip.
+#[pyclass(frozen, module = "forebay._native")]
+pub struct FlowModel(Kind);
+
+impl FlowModel {
+    fn on_link(&self, flows: f64, propagation_s: f64, capacity_pkts_per_s: f64) -> Box<dyn Flows> {
+        let reno = RenoFlows {
             flows,
             propagation_s,
             capacity_pkts_per_s,
-        )
+        };
+        match &self.0 {
+            Kind::Reno => Box::new(reno),
+            Kind::AckClocked => Box::new(AckClockedFlows { reno }),
+            Kind::Mixed(classes) => Box::new(MixedFlows::new(
+                classes.clone(),
+                flows,
+                propagation_s,
+                capacity_pkts_per_s,
+            )),
+        }
     }
 }
 
-/// How each settles, its queue in packets, and its probability; nan for what does not apply.
+/// How flows settle, the queue in packets and the probability, None for what does not apply; and
+/// where they have an equilibrium, the point and the law's model there.
 type Settled<'py> = (
-    Vec<&'static str>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<f64>>,
+    &'static str,
+    Option<f64>,
+    Option<f64>,
+    Option<(OperatingPoint, Bound<'py, PyDict>)>,
 );
 
 #[pymethods]
-impl FlowMix {
+impl FlowModel {
+    /// Reno as published.
+    #[staticmethod]
+    fn reno() -> Self {
+        FlowModel(Kind::Reno)
+    }
+
+    /// Reno with ACKs as its clock and windows in sawteeth.
+    #[staticmethod]
+    fn ack_clocked() -> Self {
+        FlowModel(Kind::AckClocked)
+    }
+
+    /// Classes with window laws and round trips of their own: `shares` are of the flows,
+    /// `rtt_ratios` of each round trip without a queue to the mean. `l4s`: flows of L4S besides, of
+    /// the mean round trip: how many, k of their coupling, and whether they have a queue of their own.
     /// Raises `ValueError` for a window law that there is not, and lists of different lengths.
-    #[new]
-    fn new(window_laws: Vec<String>, shares: Vec<f64>, rtt_ratios: Vec<f64>) -> PyResult<Self> {
+    #[staticmethod]
+    #[pyo3(signature = (window_laws, shares, rtt_ratios, l4s = None))]
+    fn mixed(
+        window_laws: Vec<String>,
+        shares: Vec<f64>,
+        rtt_ratios: Vec<f64>,
+        l4s: Option<(f64, f64, bool)>,
+    ) -> PyResult<Self> {
         if window_laws.len() != shares.len() || shares.len() != rtt_ratios.len() {
             return Err(PyValueError::new_err("lists of different lengths"));
         }
         let classes = window_laws.iter().zip(shares).zip(rtt_ratios);
         let class = |((name, share), rtt_ratio): ((&String, f64), f64)| {
-            Ok(FlowClass {
-                window_law: law_named(name)?,
-                share,
-                rtt_ratio,
-            })
+            Ok(FlowClass::of_share(law_named(name)?, share, rtt_ratio))
         };
-        Ok(FlowMix {
-            classes: classes.map(class).collect::<PyResult<_>>()?,
-        })
+        let mut classes: Vec<FlowClass> = classes.map(class).collect::<PyResult<_>>()?;
+        classes.extend(l4s.map(|(fixed_flows, coupling, apart)| FlowClass {
+            fixed_flows,
+            coupling: Some(coupling),
+            waits: !apart,
+            ..FlowClass::of_share(WindowLaw::Dctcp, 0.0, 1.0)
+        }));
+        Ok(FlowModel(Kind::Mixed(classes)))
     }
 
-    /// The probability with which each number of flows fills a link, with a queue there.
-    fn probabilities<'py>(
+    /// The probability that these flows need on a link with a queue.
+    fn probability(
         &self,
-        py: Python<'py>,
-        flows: Column,
-        propagation_s: Column,
-        queue_pkts: Column,
-        capacity_pkts_per_s: Column,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let columns = [flows, propagation_s, queue_pkts, capacity_pkts_per_s];
-        let found = rows(&columns)?.map(|[flows, propagation_s, queue_pkts, capacity]| {
-            self.with(flows, propagation_s, capacity)
-                .probability(queue_pkts)
-        });
-        Ok(found.collect::<Vec<_>>().into_pyarray(py))
+        flows: f64,
+        propagation_s: f64,
+        queue_pkts: f64,
+        capacity_pkts_per_s: f64,
+    ) -> f64 {
+        self.on_link(flows, propagation_s, capacity_pkts_per_s)
+            .operating_point(queue_pkts)
+            .probability()
     }
 
-    /// How many flows fill a link at a probability, with a queue there.
-    fn flows<'py>(
+    /// How many flows of Reno need the same probability.
+    fn reno_flows(
         &self,
-        py: Python<'py>,
-        probability: Column,
-        propagation_s: Column,
-        queue_pkts: Column,
-        capacity_pkts_per_s: Column,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let columns = [probability, propagation_s, queue_pkts, capacity_pkts_per_s];
-        let found = rows(&columns)?.map(|[p, propagation_s, queue_pkts, capacity]| {
-            let mix = self.with(1.0, propagation_s, capacity);
-            capacity / mix.mean_rate_pkts_per_s(p, queue_pkts)
-        });
-        Ok(found.collect::<Vec<_>>().into_pyarray(py))
-    }
-
-    /// How many flows of Reno need the same probability as each number of these, with a queue there.
-    fn reno_flows<'py>(
-        &self,
-        py: Python<'py>,
-        flows: Column,
-        propagation_s: Column,
-        queue_pkts: Column,
-        capacity_pkts_per_s: Column,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let columns = [flows, propagation_s, queue_pkts, capacity_pkts_per_s];
-        let found = rows(&columns)?.map(|[flows, propagation_s, queue_pkts, capacity]| {
-            let mix = self.with(flows, propagation_s, capacity);
-            mix.operating_point(queue_pkts).flows()
-        });
-        Ok(found.collect::<Vec<_>>().into_pyarray(py))
+        flows: f64,
+        propagation_s: f64,
+        queue_pkts: f64,
+        capacity_pkts_per_s: f64,
+    ) -> f64 {
+        self.on_link(flows, propagation_s, capacity_pkts_per_s)
+            .operating_point(queue_pkts)
+            .flows()
     }
 
     /// How each number of flows with a mean round trip without a queue settles under a law, as
-    /// `LawModel.rest` has it of Reno's: ([how], queue_pkts, probability), nan for what does not
-    /// apply. "small": a window would be less than its sender keeps.
+    /// `LawModel.rest` has it of Reno's, with the point and the law's model of an equilibrium.
+    /// "small": a window would be less than its sender keeps.
     /// Raises `ScenarioError` for a parameter of the law that does not fit its link.
     fn settle<'py>(
         &self,
         py: Python<'py>,
         law: &LawModel,
-        flows: Column,
-        propagation_s: Column,
-    ) -> PyResult<Settled<'py>> {
-        let capacity = law.site.rate.packets_per_sec(law.site.packet);
+        flows: Vec<f64>,
+        propagation_s: f64,
+    ) -> PyResult<Vec<Settled<'py>>> {
         let configured = law.spec.read(&law.given).map_err(fault)?;
-        let columns = [flows, propagation_s];
-        let (mut how, mut queue, mut probability) = (Vec::new(), Vec::new(), Vec::new());
-        for [flows, propagation_s] in rows(&columns)? {
-            let mix = self.with(flows, propagation_s, capacity);
-            let found = equilibrium::settle(
-                &|point, site| configured.linear(point, site),
-                &mix,
-                &law.site,
-            )
-            .map_err(fault)?;
-            let (queue_pkts, p) = place(&found);
-            how.push(outcome(&found));
-            queue.push(queue_pkts.unwrap_or(f64::NAN));
-            probability.push(p.unwrap_or(f64::NAN));
-        }
-        Ok((how, queue.into_pyarray(py), probability.into_pyarray(py)))
+        let linear = |point: &linear::OperatingPoint, site: &Site| configured.linear(point, site);
+        let settle = |flows: f64| {
+            let flows = self.on_link(flows, propagation_s, law.capacity_pkts_per_s());
+            let found = equilibrium::settle(&linear, flows.as_ref(), &law.site).map_err(fault)?;
+            settled(py, &found)
+        };
+        flows.into_iter().map(settle).collect()
     }
 }
 
+fn settled<'py>(py: Python<'py>, found: &Equilibrium) -> PyResult<Settled<'py>> {
+    let (queue_pkts, probability) = place(found);
+    let there = match found {
+        Equilibrium::Linear {
+            point,
+            model,
+            queue_pkts,
+        } => {
+            let model = filter(py, model)?;
+            // To rounding it is the queue of the search.
+            model.set_item("queue_pkts", queue_pkts)?;
+            Some((OperatingPoint(*point), model))
+        }
+        _ => None,
+    };
+    Ok((outcome(found), queue_pkts, probability, there))
+}
+
 pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
-    module.add_class::<FlowMix>()?;
+    module.add_class::<FlowModel>()?;
     module.add_function(wrap_pyfunction!(windows_pkts, module)?)?;
     module.add_function(wrap_pyfunction!(least_window_pkts, module)?)?;
     module.add_function(wrap_pyfunction!(window_motions, module)?)?;

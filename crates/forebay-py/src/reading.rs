@@ -131,7 +131,7 @@ record! {
         given: Vec<(String, Py<PyAny>)>,
         /// Whether it closes one loop for each flow, and not one for all.
         per_flow: bool,
-        /// Of the bottleneck, the greatest over every point and every change.
+        /// Of the bottleneck, the greatest over every change.
         rate_bps: u64,
         packet_bytes: u64,
         /// Least and most propagation both ways.
@@ -140,6 +140,10 @@ record! {
         room_pkts: f64,
         /// Fewest and most long-lived flows; None without any.
         flows: Option<(f64, f64)>,
+        /// Short flows that send beside them at a time, at the least.
+        short_flows: f64,
+        /// Rate beside them of what does not listen, or ends before it could, at the least.
+        other_bps: f64,
         /// Their sender, as `--tcp` of designs names it.
         tcp: String,
     }
@@ -159,6 +163,8 @@ impl GainsRequest {
             rtt_s: load.rtt_s,
             room_pkts: load.room_pkts,
             flows: load.flows,
+            short_flows: load.beside.short_flows,
+            other_bps: load.beside.bps,
             tcp: load.window_law.name().to_owned(),
         })
     }
@@ -173,6 +179,8 @@ record! {
         params: Vec<(String, Py<PyAny>)>,
         /// What it was designed for, in a sentence.
         line: String,
+        /// Numbers of the points that have it.
+        points: Vec<usize>,
     }
 }
 

@@ -4,8 +4,8 @@ use forebay_theory::frequency_response::{Loop, Path, Response, Sampler};
 use forebay_theory::saturated::SaturatedLoop;
 use forebay_theory::time_response::{self, Mode, SampledLaw};
 use forebay_theory::Complex64;
-use numpy::ndarray::{Array2, ArrayView1};
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::ndarray::Array2;
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -22,12 +22,21 @@ type PathColumns<'py> = (
 /// Interval in s, numerator and denominator in z⁰, z⁻¹, ….
 type SamplerColumns<'py> = (Column<'py>, Vec<Column<'py>>, Vec<Column<'py>>);
 
-/// What a column says of a loop.
-fn entry<T: Copy>(column: ArrayView1<T>, row: usize) -> T {
+/// What a column says of a row: its own, or what all of them share.
+fn entry<T>(column: &[T], row: usize) -> &T {
+    &column[if column.len() == 1 { 0 } else { row }]
+}
+
+fn number<T: Element + Copy>(column: &PyReadonlyArray1<T>, row: usize) -> T {
+    let column = column.as_array();
     column[if column.len() == 1 { 0 } else { row }]
 }
 
-/// Loops of one kind. Every column has one number, or one for each loop.
+fn numbers<T: Element + Copy>(columns: &[PyReadonlyArray1<T>], row: usize) -> Vec<T> {
+    columns.iter().map(|column| number(column, row)).collect()
+}
+
+/// Loops of one kind. Every column has one number, or one for each loop; so have lines of s.
 #[pyclass(frozen, module = "forebay._native")]
 pub struct Loops {
     loops: Vec<Loop>,
@@ -64,37 +73,22 @@ impl Loops {
         if paths.is_empty() || lengths.iter().any(|length| ![1, count].contains(length)) {
             return Err(PyValueError::new_err("columns of different lengths"));
         }
-        let path = |(gain, poles, shares, delay_s): &PathColumns, row: usize| {
-            let complex = |columns: &[ComplexColumn]| -> Vec<Complex64> {
-                let columns = columns.iter();
-                columns
-                    .map(|column| entry(column.as_array(), row))
-                    .collect()
-            };
-            Path {
-                gain: entry(gain.as_array(), row),
-                poles: complex(poles),
-                shares: shares.as_deref().map(complex),
-                delay_s: entry(delay_s.as_array(), row),
-            }
+        let path = |(gain, poles, shares, delay_s): &PathColumns, row: usize| Path {
+            gain: number(gain, row),
+            poles: numbers(poles, row),
+            shares: shares.as_ref().map(|shares| numbers(shares, row)),
+            delay_s: number(delay_s, row),
         };
-        let sampler_of = |(interval_s, numerator, denominator): &SamplerColumns, row: usize| {
-            let real = |columns: &[Column]| -> Vec<f64> {
-                let columns = columns.iter();
-                columns
-                    .map(|column| entry(column.as_array(), row))
-                    .collect()
+        let sampler_of =
+            |(interval_s, numerator, denominator): &SamplerColumns, row: usize| Sampler {
+                interval_s: number(interval_s, row),
+                numerator: numbers(numerator, row),
+                denominator: numbers(denominator, row),
             };
-            Sampler {
-                interval_s: entry(interval_s.as_array(), row),
-                numerator: real(numerator),
-                denominator: real(denominator),
-            }
-        };
         let loops: Vec<Loop> = (0..count)
             .map(|row| Loop {
                 paths: paths.iter().map(|it| path(it, row)).collect(),
-                direct: entry(direct.as_array(), row),
+                direct: number(&direct, row),
                 sampler: sampler.as_ref().map(|it| sampler_of(it, row)),
                 hybrid,
             })
@@ -146,16 +140,22 @@ impl Loops {
         self.each(py, s, Response::sensitivity)
     }
 
+    /// How many roots of each closed loop grow; None where one is on the edge, to rounding.
+    fn unstable_roots(&self, py: Python) -> Vec<Option<i32>> {
+        let count = |it: &Loop| it.unstable_roots(&self.folds);
+        py.detach(|| self.loops.iter().map(count).collect())
+    }
+
     /// Which of the terms of Poisson's sum are more than this share of what the sampler sees, at any
     /// of these s of any loop.
     fn counted_folds(&self, py: Python, s: Lines, least_share: f64) -> PyResult<Vec<i32>> {
         let s = s.as_array();
-        self.check(s.nrows())?;
+        let rows = self.rows(s.nrows())?;
         Ok(py.detach(|| {
             let mut left = self.folds.clone();
             let mut found = Vec::new();
-            for (row, it) in self.loops.iter().enumerate() {
-                let response = it.response(&self.folds);
+            for row in 0..rows {
+                let response = entry(&self.loops, row).response(&self.folds);
                 for s in s.row(if s.nrows() == 1 { 0 } else { row }) {
                     let counted = response.counted(*s, &left, least_share);
                     left.retain(|fold| !counted.contains(fold));
@@ -170,15 +170,17 @@ impl Loops {
 
 /// s in rows: one for each loop, or one for all.
 type Lines<'py> = PyReadonlyArray2<'py, Complex64>;
-/// A row for each loop.
+/// A row for each loop, or for each line of s.
 type Answer<'py> = Bound<'py, PyArray2<Complex64>>;
 
 impl Loops {
-    fn check(&self, rows: usize) -> PyResult<()> {
-        if rows == 1 || rows == self.loops.len() {
-            return Ok(());
+    /// How many are found with so many lines of s.
+    fn rows(&self, lines: usize) -> PyResult<usize> {
+        let loops = self.loops.len();
+        if lines == loops || lines.min(loops) == 1 {
+            return Ok(lines.max(loops));
         }
-        let message = format!("{rows} rows of s for {} loops", self.loops.len());
+        let message = format!("{lines} rows of s for {loops} loops");
         Err(PyValueError::new_err(message))
     }
 
@@ -189,13 +191,13 @@ impl Loops {
         gain: fn(&Response<'a>, Complex64) -> Complex64,
     ) -> PyResult<Answer<'py>> {
         let s = s.as_array();
-        self.check(s.nrows())?;
+        let rows = self.rows(s.nrows())?;
         let found = py.detach(|| {
-            let mut found = Array2::zeros((self.loops.len(), s.ncols()));
-            for (row, it) in self.loops.iter().enumerate() {
-                let response = it.response(&self.folds);
+            let mut found = Array2::zeros((rows, s.ncols()));
+            for (row, mut values) in found.outer_iter_mut().enumerate() {
+                let response = entry(&self.loops, row).response(&self.folds);
                 let line = s.row(if s.nrows() == 1 { 0 } else { row });
-                for (value, s) in found.row_mut(row).iter_mut().zip(line) {
+                for (value, s) in values.iter_mut().zip(line) {
                     *value = gain(&response, *s);
                 }
             }

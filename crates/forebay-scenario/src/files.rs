@@ -52,7 +52,7 @@ impl Files {
         match self.contents.iter().find(|(name, _)| name == file) {
             Some((_, contents)) => Ok(contents),
             None => {
-                let allowed = "a file that can be read, named as from this one's folder";
+                let allowed = "a file that can be read, named as from the scenario's folder";
                 Err(section.fault(key, format!("{file:?}"), allowed))
             }
         }

@@ -5,6 +5,7 @@ use forebay_core::discipline::Buffer;
 use forebay_core::{Value, WindowLaw};
 
 use crate::model::{EcnChoice, Link, LinkSetting, Scenario, Setting, Traffic, TrafficKind};
+use crate::offered::{offered, Offered};
 
 /// Usual packet of a scenario without any traffic that keeps a round trip, in bytes.
 const USUAL_PACKET: u64 = 1500;
@@ -48,6 +49,8 @@ pub struct Load {
     pub room_pkts: f64,
     /// Fewest and most long-lived flows; `None` without any.
     pub flows: Option<(f64, f64)>,
+    /// What is beside them at least.
+    pub beside: Offered,
     /// Reno's for senders that differ, and for one of which linear theory has nothing.
     pub window_law: WindowLaw,
 }
@@ -63,14 +66,20 @@ impl Load {
             rtts_s,
             rooms_pkts,
             flows,
+            beside,
             window_laws,
         } = extremes;
+        let least = |of: fn(&Offered) -> f64| beside.iter().map(of).reduce(f64::min);
         Load {
             rate_bps: rates_bps.into_iter().max().unwrap_or(1),
             packet_bytes: packets.into_iter().max().unwrap_or(USUAL_PACKET),
             rtt_s: ends(rtts_s).unwrap_or((USUAL_RTT_S, USUAL_RTT_S)),
             room_pkts: ends(rooms_pkts).map_or(ROOM_WITHOUT_QUEUE_PKTS, |(least, _)| least),
             flows: ends(flows),
+            beside: Offered {
+                short_flows: least(|one| one.short_flows).unwrap_or(0.0),
+                bps: least(|one| one.bps).unwrap_or(0.0),
+            },
             window_law: match window_laws.as_slice() {
                 [Some(one)] => *one,
                 _ => WindowLaw::Reno,
@@ -92,6 +101,7 @@ struct Extremes {
     rtts_s: Vec<f64>,
     rooms_pkts: Vec<f64>,
     flows: Vec<f64>,
+    beside: Vec<Offered>,
     /// Each once.
     window_laws: Vec<Option<WindowLaw>>,
 }
@@ -119,6 +129,7 @@ impl Extremes {
         let tested = |link: &&Link| link.law.is_none();
         let buffers = point.all_links().filter(tested).map(|link| link.buffer);
         self.rooms_pkts.extend(buffers.map(room_pkts));
+        self.beside.push(offered(point));
         let declared: u32 = lasting().map(|one| one.flows).sum();
         let (mut fewest, mut most) = (f64::from(declared), f64::from(declared));
         for change in &point.changes {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use forebay_core::laws::{find, LAWS};
-use forebay_core::param::{nearest, ParamType};
+use forebay_core::param::nearest;
 use forebay_core::{Aqm, Law, LawSpec, ParamError, QueueChoice, SetPoint, Site, Value};
 
 /// A law with the parameters given for it.
@@ -78,17 +78,12 @@ impl LawChoice {
 
     /// The set-point of this law, if it has one.
     pub fn set_point(&self) -> Option<SetPoint> {
-        let resolved = self.spec.resolve(&self.given).ok()?;
-        let (_, value) = resolved.into_iter().find(|(name, _)| *name == "target")?;
-        SetPoint::from_value(&value).ok()
+        self.spec.read(&self.given).ok()?.set_point()
     }
 
     /// The parameter that sets where the law holds the queue, by the registry, and its value.
     pub fn set_point_param(&self) -> Option<(&'static str, SetPoint)> {
-        let key = self.spec.set_point()?.name;
-        let resolved = self.spec.resolve(&self.given).ok()?;
-        let (_, value) = resolved.into_iter().find(|(name, _)| *name == key)?;
-        Some((key, SetPoint::from_value(&value).ok()?))
+        Some((self.spec.set_point()?.name, self.set_point()?))
     }
 
     /// The set-point in packets at `site`, if there is one. A delay counts as what the link sends
@@ -100,7 +95,10 @@ impl LawChoice {
     /// The set-point of `other` if the two differ in nothing else.
     pub fn with_another_target(&self, other: &LawChoice) -> Option<SetPoint> {
         fn rest(law: &LawChoice) -> impl Iterator<Item = &(String, Value)> {
-            law.given.iter().filter(|(name, _)| name != "target")
+            let key = law.spec.set_point().map(|key| key.name);
+            law.given
+                .iter()
+                .filter(move |(name, _)| Some(name.as_str()) != key)
         }
         let same = self.spec.kind == other.spec.kind
             && self.queue == other.queue

@@ -6,6 +6,15 @@
 //! Every key is declared once, with `params!`; [`schema`] and [`keys`] derive from that.
 
 #![forbid(unsafe_code)]
+// Unit tests cast small numbers that they choose.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 mod changes;
 mod document;
@@ -20,6 +29,7 @@ pub mod link_options;
 mod link_types;
 mod links;
 pub mod model;
+mod offered;
 mod options;
 mod parse;
 mod path;
@@ -42,6 +52,7 @@ pub use law_choice::{law_kinds, law_named, LawChoice};
 pub use link_options::{link_options, LinkOptions};
 pub use link_types::{DelayRange, DeviceKind, FileName, LawKind, MeasureWindow, Seed, Share};
 pub use model::*;
+pub use offered::Offered;
 pub use options::{set_value, Options, Own};
 pub use parse::{files, parse, prototypes, Experiment, Point, Reading};
 pub use range::Range;

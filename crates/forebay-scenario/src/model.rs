@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use forebay_core::cast::whole_u64;
 use forebay_core::{
     Buffer, Bytes, Capacity, QueueSite, Rate, RateTrace, SetPoint, Site, Span, Time,
 };
@@ -260,7 +261,7 @@ impl Voice {
     /// Size of a packet, headers included.
     pub fn packet(&self) -> Bytes {
         let bits = self.rate.as_bps() as f64 * self.interval.as_secs_f64();
-        Bytes(((bits / 8.0).round() as u64).max(1) + Voice::HEADER.0)
+        Bytes(whole_u64((bits / 8.0).round()).max(1) + Voice::HEADER.0)
     }
 }
 

@@ -184,6 +184,14 @@ impl Reading {
         self.located(self.requests(points))
     }
 
+    /// As [`gains_requests_at`](Reading::gains_requests_at), of a point that is there already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn gains_requests_of(&self, point: &Settings) -> Result<Vec<GainsRequest>, ScenarioError> {
+        self.gains_requests_at(point.values().into_iter().map(|(_, value)| value).collect())
+    }
+
     /// As [`gains_requests`](Reading::gains_requests), for the link of one point. Senders that the
     /// sweep compares meet the same law, since a queue does not know who sends.
     ///

@@ -1,5 +1,6 @@
 //! Ranges of a sweep: `"1..100Mbit/s log 7"`.
 
+use forebay_core::cast::whole_i64;
 use forebay_core::param::Value;
 use forebay_core::units::{number_and_unit, unit};
 
@@ -129,7 +130,7 @@ impl Range {
             (false, false) => value,
         };
         match (self.unit.as_str(), self.whole) {
-            ("", true) => Value::Integer(number as i64),
+            ("", true) => Value::Integer(whole_i64(number)),
             ("", false) => Value::Number(number),
             (unit, _) => Value::Text(format!("{}{unit}", general(number, 12))),
         }
@@ -151,8 +152,8 @@ fn general(value: f64, figures: usize) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text.to_owned(),
     };
-    if (-4..figures as i32).contains(&exponent) {
-        let decimals = (figures as i32 - 1 - exponent) as usize;
+    let past_point = i32::try_from(figures).unwrap_or(i32::MAX) - 1 - exponent;
+    if let (-4.., Ok(decimals)) = (exponent, usize::try_from(past_point)) {
         return short(&format!("{value:.decimals$}"));
     }
     let sign = if exponent < 0 { '-' } else { '+' };

@@ -1,5 +1,6 @@
 //! A scenario of one link, moved to another: its rates, round trips and buffers follow.
 
+use forebay_core::cast::whole_u64;
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Value};
 use forebay_core::{Bytes, Packets, ParamSpec, Params, Rate, Span};
@@ -134,7 +135,7 @@ impl Relink {
         Ok(match spec.unit {
             "bit/s" => {
                 let bps = factor * Rate::from_value(value)?.as_bps() as f64;
-                Rate::from_bps(bps.max(1.0).round_ties_even() as u64).to_value()
+                Rate::from_bps(whole_u64(bps.max(1.0).round_ties_even())).to_value()
             }
             "p" => {
                 let Packets(packets) = Packets::from_value(value)?;

@@ -1,6 +1,7 @@
 //! JSON Schema of a scenario, for editors; derived from the declarations of its keys and from
 //! the registry of laws.
 
+use forebay_core::cast::{whole_i64, whole_u64};
 use forebay_core::disciplines::keys;
 use forebay_core::disciplines::DISCIPLINES;
 use forebay_core::laws::LAWS;
@@ -171,7 +172,7 @@ fn at() -> Json {
             "minProperties": 1,
             "properties": set,
             "patternProperties": {
-                "^traffic\\..+\\.flows$": { "type": "integer", "minimum": 0, "maximum": most as u64 },
+                "^traffic\\..+\\.flows$": { "type": "integer", "minimum": 0, "maximum": whole_u64(most) },
                 "^link\\..+\\.(rate|delay|buffer)$": { "type": "string" },
             },
             "additionalProperties": false,
@@ -224,7 +225,7 @@ fn shape(spec: &ParamSpec) -> Map<String, Json> {
     let shape = match spec.shape {
         Shape::Flag => json!({ "type": "boolean" }),
         Shape::Integer => json!({
-            "type": "integer", "minimum": spec.min as i64, "maximum": spec.max as i64,
+            "type": "integer", "minimum": whole_i64(spec.min), "maximum": whole_i64(spec.max),
         }),
         Shape::Number => json!({
             "type": "number", "minimum": spec.min, "maximum": spec.max,

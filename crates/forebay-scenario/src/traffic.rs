@@ -281,7 +281,7 @@ fn flows(
         path: path(section, keys.path.0, links)?,
         rtts: keys.rtt,
         access: keys.access,
-        dscp: keys.dscp as u8,
+        dscp: u8::try_from(keys.dscp).expect("its range ends at 63"),
         pairs: keys.pairs.0,
         group: keys.group.0.map(|label| label.0),
         host: keys.host.0.map(|label| label.0),

@@ -1,5 +1,6 @@
 //! Types of parameters that only scenarios have.
 
+use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::discipline::Buffer;
 use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::{disciplines, words, Bytes, Packets, ParamError, QueueChoice, Rate, Span, Time};
@@ -159,7 +160,7 @@ impl BufferSize {
             BufferSize::Room(buffer) => buffer,
             BufferSize::Time(span) => {
                 let bytes = (rate.as_bps() as f64 * span.as_secs_f64() / 8.0).round();
-                Buffer::Bytes((bytes as u64).max(1))
+                Buffer::Bytes(whole_u64(bytes).max(1))
             }
         }
     }
@@ -175,7 +176,7 @@ impl ParamType for BufferSize {
         };
         if let Ok(Packets(packets)) = Packets::parse(text) {
             if packets.fract() == 0.0 && (1.0..=MOST_BUFFER_PKTS).contains(&packets) {
-                return Ok(BufferSize::Room(Buffer::Packets(packets as u32)));
+                return Ok(BufferSize::Room(Buffer::Packets(whole_u32(packets))));
             }
         } else if let Ok(Bytes(bytes)) = Bytes::parse(text) {
             if (1.0..=MOST_BUFFER_BYTES).contains(&(bytes as f64)) {
@@ -223,7 +224,7 @@ impl ParamType for WholePackets {
     fn from_value(value: &Value) -> Result<WholePackets, String> {
         match Packets::from_value(value) {
             Ok(Packets(n)) if n.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&n) => {
-                Ok(WholePackets(n as u32))
+                Ok(WholePackets(whole_u32(n)))
             }
             _ => Err(Self::ALLOWED.into()),
         }

@@ -355,39 +355,16 @@ fn at(rate_bps: u64, delay_ms: u64) -> Options {
 }
 
 const MOVED: &str = r#"
-duration = "9s"
-[bottleneck]
-rate   = "10Mbit/s"
-delay  = "15ms"
-buffer = "83p"
-[[traffic]]
-kind  = "ftp"
-flows = 2
-rtt   = ["100ms", "30ms"]
-[[traffic]]
-kind  = "cbr"
-flows = 1
-rtt   = "100ms"
-rate  = "1Mbit/s"
-[[traffic]]
-kind  = "voice"
-flows = 1
-rtt   = "100ms"
-[[traffic]]
-kind   = "video"
-flows  = 1
-rtt    = "100ms"
-ladder = ["300kbit/s", "1Mbit/s"]
-[[traffic]]
-kind  = "frames"
-flows = 1
-rtt   = "100ms"
-frame = "5p"
-[[traffic]]
-kind     = "web"
-flows    = 1
-rtt      = "100ms"
-requests = 3
+duration   = "9s"
+bottleneck = { rate = "10Mbit/s", delay = "15ms", buffer = "83p" }
+traffic    = [
+    { kind = "ftp", flows = 2, rtt = ["100ms", "30ms"] },
+    { kind = "cbr", flows = 1, rtt = "100ms", rate = "1Mbit/s" },
+    { kind = "voice", flows = 1, rtt = "100ms" },
+    { kind = "video", flows = 1, rtt = "100ms", ladder = ["300kbit/s", "1Mbit/s"] },
+    { kind = "frames", flows = 1, rtt = "100ms", frame = "5p" },
+    { kind = "web", flows = 1, rtt = "100ms", requests = 3 },
+]
 [[law]]
 kind = "droptail"
 [[at]]
@@ -439,16 +416,16 @@ fn its_own_link_changes_nothing() {
 
 #[test]
 fn what_cannot_be_moved_is_told_by_its_line() {
-    let text = MOVED.replace("rate   = \"10Mbit/s\"", "rate = \"fast\"");
+    let text = MOVED.replace("rate = \"10Mbit/s\"", "rate = \"fast\"");
     let error = refused(parse(text.as_bytes(), "x.toml", &at(20_000_000, 10)));
     assert!(
-        error.starts_with("x.toml:4: bottleneck.rate: found \"fast\", allowed: a rate"),
+        error.starts_with("x.toml:3: bottleneck.rate: found \"fast\", allowed: a rate"),
         "{error}"
     );
-    let text = MOVED.replace("kind  = \"cbr\"", "kind  = \"cbx\"");
+    let text = MOVED.replace("kind = \"cbr\"", "kind = \"cbx\"");
     let error = refused(parse(text.as_bytes(), "x.toml", &at(20_000_000, 10)));
     assert!(
-        error.starts_with("x.toml:12: traffic.1.kind: found \"cbx\""),
+        error.starts_with("x.toml:6: traffic.1.kind: found \"cbx\""),
         "{error}"
     );
 }

@@ -47,7 +47,12 @@ impl BlockStore {
             }
             None => {
                 self.slots.push(slot);
-                count(self.slots.len() - 1)
+                let index = count(self.slots.len() - 1);
+                assert!(
+                    index < NO_BLOCKS,
+                    "16 million ACKs with options on their way"
+                );
+                index
             }
         }
     }

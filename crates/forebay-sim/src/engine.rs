@@ -24,17 +24,19 @@ use agenda::Agenda;
 use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, ParamError, Queue, Time};
 use forebay_scenario::{Link, Scenario};
-use forebay_trace::{Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, Viewer};
+use forebay_trace::{
+    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
+};
 use hosts::{Alarm, Hosts, Returning};
 
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
-use crate::events::{EventQueue, Ties};
+use crate::events::{EventQueue, Lines, Ties};
 use crate::line::Wire;
 use crate::network::Network;
 use crate::number::count;
-use crate::packet::Packet;
+use crate::packet::{Packet, NO_TRAFFIC};
 use crate::port::Port;
 use crate::tcp::NEVER;
 use crate::Watch;
@@ -42,14 +44,8 @@ use crate::Watch;
 pub use dumbbell::Dumbbell;
 pub use mesh::Mesh;
 
-/// With more kinds of pair their packets wait in the calendar.
-const MOST_CLASSES: usize = 256;
-
 /// With more kinds of pair, packets that come at one time keep the order in which they were sent.
-const LINES_FIRST_CLASSES: usize = 4;
-
-/// Fewer flows' state stays in the cache by itself.
-const FETCH_FLOWS: usize = 1000;
+const PROMPT_FIRST_CLASSES: usize = 4;
 
 /// How many events pass between two looks at the watch.
 const WATCH_EVERY: u32 = 1 << 14;
@@ -57,8 +53,11 @@ const WATCH_EVERY: u32 = 1 << 14;
 /// The links where flows meet. The engine is compiled for each kind of network, so that with one
 /// bottleneck nothing asks which link it is, or where a packet goes next.
 pub trait Topology: Sized {
-    /// Delay lines of each kind of access link in [`Hosts::arrivals`].
-    const LINES: usize;
+    /// Prompt delay lines of each kind of access link in [`Hosts::arrivals`], whose packets did not
+    /// wait for that link.
+    const PROMPT_LINES: usize;
+    /// Late ones for packets that come from a station.
+    const ONWARD_LINES: usize;
     /// Whether the links fall behind the clock, to be brought up to it.
     const LOOKS_AHEAD: bool;
 
@@ -94,12 +93,7 @@ pub trait Topology: Sized {
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32;
 
     /// An ACK reaches the first station of its way back.
-    fn enter_way_back(
-        &mut self,
-        arrivals: &mut EventQueue<Packet>,
-        agenda: &mut Agenda,
-        returning: Returning,
-    );
+    fn enter_way_back(&mut self, hosts: &mut Hosts, returning: Returning);
 }
 
 /// The way back along a link that has no link the other way: its rate and delay, never full.
@@ -113,6 +107,12 @@ impl LineBack {
     #[inline]
     pub fn pass(&mut self, now: u64, bytes: u16) -> u64 {
         self.wire.pass(&mut self.free, now, bytes)
+    }
+
+    /// The same for an ACK.
+    #[inline]
+    pub fn pass_ack(&mut self, now: u64) -> u64 {
+        self.wire.pass_ack(&mut self.free, now)
     }
 }
 
@@ -152,14 +152,21 @@ impl<T: Topology> Engine<T> {
         let goodput_every = GoodputRecorder::every(samples);
         let flows = network.classes.iter().map(|class| class.count);
         let duration_ns = scenario.duration.as_nanos();
+        let kinds = network.pair_classes();
+        let lines = Lines {
+            late: kinds + T::ONWARD_LINES,
+            prompt: T::PROMPT_LINES * kinds,
+        };
+        let lines = lines.or_none();
         let mut engine = Engine {
             goodput: GoodputRecorder::new(scenario.sample * goodput_every, flows),
             links: T::new(scenario, &network, ports, lines_back),
             changed: 0,
             end: duration_ns,
             hosts: Hosts {
-                arrivals: event_queue(scenario, &network, T::LINES),
-                lines: T::LINES,
+                arrivals: event_queue(scenario, &network, lines),
+                late_lines: lines.late,
+                prompt_lines: T::PROMPT_LINES,
                 lookahead_ns: 0,
                 // 1 ms wide, past the longest timeout of a minute.
                 alarms: Calendar::new(1 << 20, 65_000_000_000),
@@ -188,7 +195,7 @@ impl<T: Topology> Engine<T> {
 
     /// What has been recorded at the bottleneck so far.
     pub fn bottleneck(&self) -> &Recorder {
-        &self.links.ports()[0].record.recorder
+        &self.links.ports()[0].bottleneck.record.recorder
     }
 
     /// What all flows have got so far.
@@ -259,7 +266,7 @@ impl<T: Topology> Engine<T> {
                     traffic: count(traffic),
                     delivered_bytes: delivered[flow],
                 };
-                let recorder = port.record.recorder;
+                let recorder = port.bottleneck.record.recorder;
                 let crossed_by = || {
                     let classes = (0..).zip(&network.classes);
                     classes.filter(|(_, class)| class.links.contains(&link))
@@ -286,9 +293,12 @@ impl<T: Topology> Engine<T> {
                 }
             });
         let names = self.scenario.all_links().map(|link| link.name.clone());
-        let mut traces = traces
+        let mut traces: Vec<Trace> = traces
             .zip(names)
-            .map(|(trace, name)| Trace { name, ..trace });
+            .map(|(trace, name)| Trace { name, ..trace })
+            .collect();
+        who_gets_what(&mut traces, &self.scenario, network);
+        let mut traces = traces.into_iter();
         let bottleneck = traces.next().expect("a scenario has a bottleneck");
         Trace {
             others: traces.collect(),
@@ -308,7 +318,9 @@ impl<T: Topology> Engine<T> {
             links.advance(hosts, now, now);
             for port in links.ports_mut() {
                 if tick_of(port) == now {
-                    port.discipline.handle_timeout(Time::from_nanos(now));
+                    port.bottleneck
+                        .discipline
+                        .handle_timeout(Time::from_nanos(now));
                 }
             }
             self.hosts.agenda.tick = self.next_tick();
@@ -335,7 +347,7 @@ impl<T: Topology> Engine<T> {
         let mut in_flight_pkts = (scenario.windows).then(|| hosts.mean_in_flight_pkts(scenario));
         for port in links.ports_mut() {
             port.sample(now, in_flight_pkts.take());
-            for blocks in port.record.lost_blocks.drain(..) {
+            for blocks in port.bottleneck.record.sink.0.drain(..) {
                 hosts.blocks.take(blocks);
             }
         }
@@ -370,7 +382,7 @@ impl<T: Topology> Engine<T> {
             Some(Alarm::Pace(flow)) => hosts.pace(now, flow),
             Some(Alarm::DelayedAck(flow)) => {
                 if let Some(ack) = hosts.delayed_ack(now, flow) {
-                    links.enter_way_back(&mut hosts.arrivals, &mut hosts.agenda, ack);
+                    links.enter_way_back(hosts, ack);
                 }
             }
             Some(Alarm::Act(flow)) => hosts.act(now, flow),
@@ -379,8 +391,9 @@ impl<T: Topology> Engine<T> {
             None => {}
         }
         let network = &hosts.network;
+        let fetches = network.fetches();
         let next = hosts.alarms.peek_and(|alarms| {
-            for entry in alarms {
+            for entry in alarms.iter().filter(|_| fetches) {
                 if let Alarm::Retransmit(flow) = entry.event {
                     network.prefetch_sender(flow);
                 }
@@ -422,41 +435,87 @@ pub fn queues(
     scenario.all_links().enumerate().map(queue).collect()
 }
 
+/// Completes what each link has recorded of the traffic that crosses it: what senders sent, and
+/// round trips.
+fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
+    let met: Vec<Vec<TrafficTrace>> = traces
+        .iter_mut()
+        .map(|trace| std::mem::take(&mut trace.traffic))
+        .collect();
+    if met.iter().all(Vec::is_empty) {
+        return;
+    }
+    for (traffic, class) in network.classes.iter().enumerate() {
+        let rtts = &scenario.traffic[traffic].rtts;
+        let propagation = rtts.iter().cycle().take(class.count as usize);
+        let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
+        let waits_s = class
+            .links
+            .iter()
+            .map(|&link| met[link][traffic].delay_mean_s());
+        let rtt_s = propagation_s / f64::from(class.count) + waits_s.sum::<f64>();
+        for &link in &class.links {
+            traces[link].traffic.push(TrafficTrace {
+                sent_packets: class.sent_packets,
+                resent_packets: class.resent_packets,
+                rtt_s: if rtts.is_empty() { f64::NAN } else { rtt_s },
+                ..met[link][traffic]
+            });
+        }
+    }
+    // Of one alone the link's own metrics say it.
+    let alone = traces.iter_mut().filter(|trace| trace.traffic.len() < 2);
+    alone.for_each(|trace| trace.traffic.clear());
+}
+
 /// The port of each link.
 fn ports(scenario: &Scenario, queues: Vec<Queue<Packet>>, settings: Settings) -> Vec<Port> {
+    let traffic = scenario.traffic.len();
+    let told_apart = (2..=usize::from(NO_TRAFFIC)).contains(&traffic);
     let port = |(link, queue): (&Link, Queue<Packet>)| {
-        Port::new(queue, settings, link.capacity(), link.delay.as_nanos())
+        let mut port = Port::new(queue, settings, link.capacity(), link.delay.as_nanos());
+        if told_apart {
+            port.bottleneck
+                .record
+                .recorder
+                .tell_traffic_apart(count(traffic));
+        }
+        port
     };
     scenario.all_links().zip(queues).map(port).collect()
 }
 
 /// When a port's law wants to be called.
 fn tick_of(port: &Port) -> u64 {
-    let due = port.discipline.poll_timeout();
+    let due = port.bottleneck.discipline.poll_timeout();
     due.map_or(NEVER, Time::as_nanos)
 }
 
-/// A queue of packets with `lines` delay lines for each kind of pair; the calendar's buckets
-/// hold about one packet each and reach past most round trips.
-fn event_queue(scenario: &Scenario, network: &Network, lines: usize) -> EventQueue<Packet> {
+/// A queue with a prompt delay line for each kind of pair.
+fn one_line_each(scenario: &Scenario, network: &Network) -> EventQueue<Packet> {
+    let lines = Lines {
+        late: 0,
+        prompt: network.pair_classes(),
+    };
+    event_queue(scenario, network, lines.or_none())
+}
+
+/// A queue of packets; the calendar's buckets hold about one packet each and reach past most round
+/// trips.
+fn event_queue(scenario: &Scenario, network: &Network, lines: Lines) -> EventQueue<Packet> {
     let rates = scenario.all_links().map(|link| link.rate);
     let fastest = rates.max().unwrap_or(scenario.bottleneck.rate);
     let packets_per_sec = fastest.packets_per_sec(scenario.packet()).max(1.0);
     let spacing_ns = 1e9 / packets_per_sec;
-    let classes = network.pair_classes();
     EventQueue::new(
         whole_u64(spacing_ns),
         500_000_000,
-        if classes <= MOST_CLASSES {
-            lines * classes
-        } else {
-            0
-        },
-        if classes <= LINES_FIRST_CLASSES {
-            Ties::LinesFirst
+        lines,
+        if network.pair_classes() <= PROMPT_FIRST_CLASSES {
+            Ties::PromptFirst
         } else {
             Ties::PushedFirst
         },
-        network.flows.len() >= FETCH_FLOWS,
+        network.fetches(),
     )
 }

@@ -15,13 +15,37 @@ const AHEAD: usize = 12;
 /// Which of two events of one time comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ties {
-    /// Events on lines come before those in the calendar: a packet that waited for its access
-    /// link comes after one that did not. ns-2 has the same order, since it schedules the first
-    /// when the wait ends; with equal link rates, where every arrival is such a tie, AVQ's mean
-    /// queue depends on it fourfold. Of two lines the one with the higher number comes first.
-    LinesFirst,
+    /// Events on prompt lines come before the others: a packet that waited for its access link
+    /// comes after one that did not. ns-2 has the same order, since it schedules the first when the
+    /// wait ends; with equal link rates, where every arrival is such a tie, AVQ's mean queue depends
+    /// on it fourfold. Of two prompt lines the one with the higher number comes first, and of other
+    /// events the one that was pushed first.
+    PromptFirst,
     /// The event that was pushed first comes first.
     PushedFirst,
+}
+
+/// How many delay lines a queue has. Late ones have the lower numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// For events that waited, and take their place in a tie by that.
+    pub late: usize,
+    pub prompt: usize,
+}
+
+impl Lines {
+    fn count(self) -> usize {
+        self.late + self.prompt
+    }
+
+    /// These, or none where they are more than a queue can have: all events wait in its calendar
+    /// then.
+    pub fn or_none(self) -> Lines {
+        match self.count() <= MOST_LINES {
+            true => self,
+            false => Lines::default(),
+        }
+    }
 }
 
 /// Events in order of time.
@@ -33,6 +57,8 @@ pub struct EventQueue<E> {
     leaves: usize,
     /// The line with the highest number stands first.
     lines: Vec<Line<E>>,
+    /// Leaves below are those of prompt lines.
+    prompt: usize,
     ties: Ties,
     /// What events need is fetched early.
     fetches: bool,
@@ -55,6 +81,9 @@ const MOST_LINES: usize = 1 << (LEAF_BITS - 1);
 
 /// Number of nodes of a tree with all its leaves.
 const NODES: usize = 2 << LEAF_BITS;
+
+/// Events of one line are taken in runs where a tree has no more leaves.
+const RUN_LEAVES: usize = 8;
 
 const EMPTY: Head = Head::MAX;
 
@@ -79,9 +108,10 @@ impl<E: Copy> EventQueue<E> {
     ///
     /// # Panics
     /// With more than 512 lines.
-    pub fn new(spacing_ns: u64, horizon_ns: u64, lines: usize, ties: Ties, fetches: bool) -> Self {
-        assert!(lines <= MOST_LINES, "{lines} lines");
-        let leaves = (lines + 1).next_power_of_two();
+    pub fn new(spacing_ns: u64, horizon_ns: u64, lines: Lines, ties: Ties, fetches: bool) -> Self {
+        let count = lines.count();
+        assert!(count <= MOST_LINES, "{count} lines");
+        let leaves = (count + 1).next_power_of_two();
         let line = || Line {
             queue: Ring::new(),
             last: 0,
@@ -89,7 +119,8 @@ impl<E: Copy> EventQueue<E> {
         EventQueue {
             heads: Box::new([EMPTY; NODES]),
             leaves,
-            lines: std::iter::repeat_with(line).take(lines).collect(),
+            lines: std::iter::repeat_with(line).take(count).collect(),
+            prompt: lines.prompt,
             ties,
             fetches,
             pushed: 0,
@@ -115,7 +146,7 @@ impl<E: Copy> EventQueue<E> {
     #[inline(always)]
     pub fn push_on(&mut self, line: usize, time: u64, event: E) {
         let pushed = self.number();
-        let leaf = self.lines.len().wrapping_sub(1 + line);
+        let leaf = self.lines.len().wrapping_sub(1).wrapping_sub(line);
         let Some(line) = self.lines.get_mut(leaf) else {
             return self.push_to_calendar(time, event, pushed);
         };
@@ -168,34 +199,62 @@ impl<E: Copy> EventQueue<E> {
     pub fn take_before(
         &mut self,
         mut before: u64,
-        mut each: impl FnMut(u64, E, Option<&E>) -> u64,
+        mut each: impl FnMut(u64, &E, Option<&E>) -> u64,
     ) {
         while self.next_time() < before {
             let leaf = leaf_of(self.heads[1]);
-            let others = self.second(leaf);
-            let fetches = self.fetches;
-            let Some(line) = self.lines.get_mut(leaf) else {
-                if let Some((time, event)) = self.take_from_calendar() {
-                    before = each(time, event, None);
-                }
-                continue;
+            // With many lines the next event is another's as a rule.
+            let others = match self.leaves <= RUN_LEAVES {
+                true => self.second(leaf),
+                false => 0,
             };
+            let fetches = self.fetches;
+            let EventQueue {
+                lines,
+                calendar,
+                calendar_first,
+                ..
+            } = self;
+            let mut line = lines.get_mut(leaf);
             // The first is the next event of all, also where another has the same time.
-            let (mut limit, mut next) = (EMPTY, EMPTY);
-            while let Some(&entry) = line.queue.get(0) {
-                if entry.time >= limit {
-                    next = head(entry.time, leaf);
-                    break;
-                }
-                line.queue.pop();
-                let coming = match fetches {
-                    true => line.queue.get(AHEAD - 1),
-                    false => None,
+            let mut limit = EMPTY;
+            // One call of `each`, whoever has the event: it is compiled into this loop.
+            let next = loop {
+                let from_calendar;
+                let (entry, coming) = match &line {
+                    Some(line) => {
+                        let Some(entry) = line.queue.get(0) else {
+                            break EMPTY;
+                        };
+                        if entry.time >= limit {
+                            break head(entry.time, leaf);
+                        }
+                        let coming = match fetches {
+                            true => line.queue.get(AHEAD),
+                            false => None,
+                        };
+                        (entry, coming)
+                    }
+                    None => {
+                        let Some(first) = peek_at(calendar) else {
+                            break EMPTY;
+                        };
+                        if first.time >= limit {
+                            *calendar_first = first.event.pushed;
+                            break head(first.time, leaf);
+                        }
+                        from_calendar = *first;
+                        (&from_calendar, None)
+                    }
                 };
                 let coming = coming.map(|entry| &entry.event.event);
-                before = each(entry.time, entry.event.event, coming);
+                before = each(entry.time, &entry.event.event, coming);
                 limit = before.min(others);
-            }
+                match &mut line {
+                    Some(line) => line.queue.pop(),
+                    None => drop_first(calendar),
+                }
+            };
             self.set_head(leaf, next);
         }
     }
@@ -210,14 +269,6 @@ impl<E: Copy> EventQueue<E> {
             at /= 2;
         }
         second >> LEAF_BITS
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_from_calendar(&mut self) -> Option<(u64, E)> {
-        let first = peek_at(&mut self.calendar).copied()?;
-        self.pop_from_calendar(|_| {});
-        Some((first.time, first.event.event))
     }
 
     #[inline(always)]
@@ -270,7 +321,12 @@ impl<E: Copy> EventQueue<E> {
 
     #[inline(always)]
     fn set_head(&mut self, leaf: usize, head: Head) {
-        let EventQueue { heads, leaves, .. } = self;
+        let EventQueue {
+            heads,
+            leaves,
+            prompt,
+            ..
+        } = self;
         // There are no more nodes; the bits save looking at each level.
         let mut at = (*leaves + leaf) % NODES;
         let mut winner = head;
@@ -278,7 +334,10 @@ impl<E: Copy> EventQueue<E> {
         while at > 1 {
             let other = heads[at ^ 1];
             winner = match (winner ^ other) >> LEAF_BITS {
-                0 => tie(&self.lines, self.calendar_first, self.ties, winner, other),
+                0 => match self.ties {
+                    Ties::PromptFirst if leaf_of(winner.min(other)) < *prompt => winner.min(other),
+                    _ => pushed_first(&self.lines, self.calendar_first, winner, other),
+                },
                 _ => winner.min(other),
             };
             at /= 2;
@@ -293,25 +352,24 @@ fn peek_at<E: Copy>(calendar: &mut Calendar<Queued<E>>) -> Option<&Entry<Queued<
     calendar.peek_and(|_| {})
 }
 
-/// Which of two heads of one time comes first. Only a tie across the wrap of 2^32 pushes comes out
-/// wrong.
 #[cold]
 #[inline(never)]
-fn tie<E: Copy>(
-    lines: &[Line<E>],
-    calendar_first: u32,
-    ties: Ties,
-    one: Head,
-    other: Head,
-) -> Head {
+fn drop_first<E: Copy>(calendar: &mut Calendar<Queued<E>>) {
+    calendar.pop();
+}
+
+/// Which of two heads of one time was pushed first. Only a tie across the wrap of 2^32 pushes comes
+/// out wrong.
+#[cold]
+#[inline(never)]
+fn pushed_first<E: Copy>(lines: &[Line<E>], calendar_first: u32, one: Head, other: Head) -> Head {
     let pushed = |head| match lines.get(leaf_of(head)) {
         Some(line) => line.queue.get(0).map_or(0, |first| first.event.pushed),
         None => calendar_first,
     };
-    match ties {
-        Ties::PushedFirst if pushed(other) < pushed(one) => other,
-        Ties::PushedFirst => one,
-        Ties::LinesFirst => one.min(other),
+    match pushed(other) < pushed(one) {
+        true => other,
+        false => one,
     }
 }
 
@@ -332,9 +390,10 @@ mod tests {
 
     /// Pushes and pops by turns, against a list sorted by time and, where pushes decide ties, by
     /// push.
-    fn check(lines: usize, ties: Ties) {
+    fn check(late: usize, prompt: usize, ties: Ties) {
+        let lines = late + prompt;
         let mut rng = Rng::new(9, "events");
-        let mut events = EventQueue::new(1000, 1_000_000, lines, ties, true);
+        let mut events = EventQueue::new(1000, 1_000_000, Lines { late, prompt }, ties, true);
         let mut waiting: Vec<(u64, u32)> = Vec::new();
         let mut now = 0;
         for i in 0..20_000 {
@@ -377,25 +436,28 @@ mod tests {
 
     #[test]
     fn lines_and_calendar_pop_in_one_order() {
-        for lines in [0, 1, 2, 21] {
-            check(lines, Ties::LinesFirst);
-            check(lines, Ties::PushedFirst);
+        for (late, prompt) in [(0, 0), (0, 1), (1, 1), (0, 2), (21, 21)] {
+            check(late, prompt, Ties::PromptFirst);
+            check(late, prompt, Ties::PushedFirst);
         }
     }
 
     #[test]
     fn ties_have_their_order() {
         let order = |ties| {
-            let mut events = EventQueue::new(1000, 1_000_000, 2, ties, true);
+            let lines = Lines { late: 2, prompt: 2 };
+            let mut events = EventQueue::new(1000, 1_000_000, lines, ties, true);
             events.push(5, 'a');
-            events.push_on(0, 5, 'b');
-            events.push_on(1, 5, 'c');
-            events.push_on(0, 5, 'd');
-            events.push(5, 'e');
+            events.push_on(1, 5, 'b');
+            events.push_on(2, 5, 'c');
+            events.push_on(3, 5, 'd');
+            events.push_on(0, 5, 'e');
+            events.push_on(2, 5, 'f');
+            events.push(5, 'g');
             let pop = || next(&mut events).map(|(_, event)| event);
             std::iter::from_fn(pop).collect::<String>()
         };
-        assert_eq!(order(Ties::LinesFirst), "cbdae");
-        assert_eq!(order(Ties::PushedFirst), "abcde");
+        assert_eq!(order(Ties::PromptFirst), "dcfabeg");
+        assert_eq!(order(Ties::PushedFirst), "abcdefg");
     }
 }

@@ -1,6 +1,8 @@
 //! A link that delays but never drops: serialisation, queueing behind what went before, and
 //! propagation. Packets enter in order of time, so no event is needed: it is arithmetic.
 
+use crate::packet::HEADER_BYTES;
+
 /// Fixed-point binary digits of the time per byte.
 const FRACTION: u32 = 20;
 
@@ -10,19 +12,24 @@ pub struct Wire {
     /// ns per byte, in units of 2^-20.
     per_byte: u64,
     pub delay_ns: u64,
+    /// Serialisation of an ACK.
+    pub ack_ns: u64,
 }
 
 impl Wire {
     pub fn new(rate_bps: u64, delay_ns: u64) -> Wire {
         let per_byte = ((8u128 * 1_000_000_000) << FRACTION) / u128::from(rate_bps);
-        Wire {
+        let mut wire = Wire {
             per_byte: u64::try_from(per_byte).expect("a rate of 1 bit/s leaves it at 2^53"),
             delay_ns,
-        }
+            ack_ns: 0,
+        };
+        wire.ack_ns = wire.serialisation_ns(HEADER_BYTES);
+        wire
     }
 
     #[inline]
-    pub fn serialisation_ns(&self, bytes: u16) -> u64 {
+    fn serialisation_ns(&self, bytes: u16) -> u64 {
         (u64::from(bytes) * self.per_byte) >> FRACTION
     }
 
@@ -30,6 +37,13 @@ impl Wire {
     #[inline]
     pub fn pass(&self, free: &mut u64, now: u64, bytes: u16) -> u64 {
         *free = now.max(*free) + self.serialisation_ns(bytes);
+        *free + self.delay_ns
+    }
+
+    /// The same for an ACK.
+    #[inline]
+    pub fn pass_ack(&self, free: &mut u64, now: u64) -> u64 {
+        *free = now.max(*free) + self.ack_ns;
         *free + self.delay_ns
     }
 }
@@ -46,5 +60,9 @@ mod tests {
         assert_eq!(wire.pass(&mut free, 0, 500), 5_040_000);
         assert_eq!(wire.pass(&mut free, 10_000, 500), 5_080_000);
         assert_eq!(wire.pass(&mut free, 1_000_000, 500), 6_040_000);
+        assert_eq!(
+            wire.pass_ack(&mut free, 2_000_000),
+            Wire::pass(&wire, &mut 0, 2_000_000, HEADER_BYTES)
+        );
     }
 }

@@ -15,6 +15,9 @@ use crate::packet::Packet;
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
 
+/// The state of fewer flows stays in the cache by itself.
+const FETCH_FLOWS: usize = 4000;
+
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hop {
@@ -81,6 +84,10 @@ pub struct Class {
     /// Connections that carry transfers, beyond one per flow.
     pub extra_connections: u32,
     pub most_connections: u32,
+    /// Data packets that its senders sent within the window of measurement, and those of them that
+    /// they sent again.
+    pub sent_packets: u64,
+    pub resent_packets: u64,
     /// Those that were done within the window of measurement.
     pub transfers: Vec<Transfer>,
     /// Of voice.
@@ -199,6 +206,12 @@ impl Network {
     #[inline]
     pub fn pair_of(&self, packet: &Packet) -> &Pair {
         &self.pairs[self.routes[packet.flow as usize].pair as usize]
+    }
+
+    /// Whether the state of flows is fetched ahead of its event.
+    #[inline]
+    pub fn fetches(&self) -> bool {
+        self.flows.len() >= FETCH_FLOWS
     }
 
     /// How many kinds of access link there are.
@@ -369,6 +382,8 @@ impl Network {
                 TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
                 _ => 0,
             },
+            sent_packets: 0,
+            resent_packets: 0,
             transfers: Vec::new(),
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
         });

@@ -7,7 +7,7 @@ use forebay_core::{Ecn, TrafficClass};
 pub const HEADER_BYTES: u16 = 40;
 
 /// No SACK blocks with this ACK.
-pub const NO_BLOCKS: u32 = u32::MAX;
+pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 
 /// A data packet or an ACK. Sequence numbers count packets; 0 is the SYN.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,7 @@ pub struct Packet {
     /// Of data: its number. Of an ACK: the number expected next. Of packets that came once, with
     /// [`Flags::hosts`]: the numbers of source and destination in 16 bits each.
     pub seq: u32,
-    /// Where an ACK's SACK blocks are kept.
-    pub blocks: u32,
+    pub blocks_and_host: BlocksAndHost,
     pub bytes: u16,
     /// Which connection of the flow it belongs to; packets of an earlier one are stale.
     pub connection: u16,
@@ -25,8 +24,39 @@ pub struct Packet {
     pub flags: Flags,
     /// The station that it reaches next.
     pub station: u8,
-    /// Number of the host at either end, from 1 on; 0 where its flow has hosts of its own.
-    pub host: u8,
+    /// Of data, the number of its traffic where [`traffic_number`] has one.
+    pub traffic: u8,
+}
+
+/// Where an ACK's SACK blocks are kept, and the host at either end: a byte more would be four.
+#[derive(Clone, Copy, Debug)]
+pub struct BlocksAndHost(u32);
+
+impl BlocksAndHost {
+    /// blocks: below [`NO_BLOCKS`], or that. host: from 1 on; 0 where its flow has hosts of its own.
+    #[inline]
+    pub fn new(blocks: u32, host: u8) -> BlocksAndHost {
+        BlocksAndHost(blocks | u32::from(host) << 24)
+    }
+
+    #[inline]
+    pub fn blocks(self) -> u32 {
+        self.0 & NO_BLOCKS
+    }
+
+    #[inline]
+    pub fn host(self) -> u8 {
+        self.0.to_be_bytes()[0]
+    }
+}
+
+/// Of packets that are counted for no traffic.
+pub const NO_TRAFFIC: u8 = u8::MAX;
+
+/// A traffic's number on packets.
+#[inline]
+pub fn traffic_number(traffic: u32) -> u8 {
+    u8::try_from(traffic).unwrap_or(NO_TRAFFIC)
 }
 
 /// What a packet's headers say besides numbers, in the bits of a byte.
@@ -109,17 +139,20 @@ impl discipline::Packet for Packet {
             let number = |host: u32| CAPTURED | u64::from(host);
             return (number(self.seq >> 16), number(self.seq & 0xffff));
         }
-        let host = match self.host {
+        let host = match self.blocks_and_host.host() {
             0 => self.flow(),
             host => NAMED | u64::from(host),
         };
         (host, host)
     }
+    fn traffic(&self) -> Option<u8> {
+        (self.traffic != NO_TRAFFIC).then_some(self.traffic)
+    }
     fn tcp(&self) -> bool {
         !self.flags.udp()
     }
     fn ack(&self) -> Option<Ack> {
-        let bare = self.blocks == NO_BLOCKS;
+        let bare = self.blocks_and_host.blocks() == NO_BLOCKS;
         (self.flags.0 & Flags::ACK != 0).then_some(Ack {
             number: self.seq,
             bare,

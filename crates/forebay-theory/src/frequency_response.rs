@@ -100,8 +100,36 @@ fn whole(terms: f64) -> i32 {
 struct Pulse {
     /// Of the delay: whole intervals.
     whole: f64,
-    /// r·Γ0, r·Γ1 and e^{−pT} of each mode r/(s + p).
-    modes: Vec<[Complex64; 3]>,
+    modes: Vec<Mode>,
+}
+
+/// r·Γ0, r·Γ1, p and e^{−pT} of a mode r/(s + p).
+struct Mode {
+    new: Complex64,
+    old: Complex64,
+    pole: Complex64,
+    decay: Complex64,
+}
+
+impl Mode {
+    /// 1/(1 − e^{−pT}z⁻¹), also where z⁻¹ is next to e^{pT}.
+    fn decayed(&self, s: Complex64, z_1: Complex64, interval_s: f64) -> Complex64 {
+        let gap = ONE - self.decay * z_1;
+        reciprocal(if gap.norm_sqr() > 1e-8 {
+            gap
+        } else {
+            -exp_m1(-(s + self.pole) * interval_s)
+        })
+    }
+}
+
+/// (1 − e^{−p·t})/p: what a mode rises to in a time with an input of one.
+fn rise(pole: Complex64, time_s: f64) -> Complex64 {
+    if pole == Complex64::ZERO {
+        time_s.into()
+    } else {
+        -exp_m1(-pole * time_s) / pole
+    }
 }
 
 impl Pulse {
@@ -113,9 +141,14 @@ impl Pulse {
         let rest_s = (path.delay_s - whole * interval_s).max(0.0);
         let left_s = interval_s - rest_s;
         let mode = |(residue, pole): (Complex64, Complex64)| {
-            let new = -exp_m1(-pole * left_s) / pole;
-            let old = (-pole * left_s).exp() * -exp_m1(-pole * rest_s) / pole;
-            [residue * new, residue * old, (-pole * interval_s).exp()]
+            let new = rise(pole, left_s);
+            let old = (-pole * left_s).exp() * rise(pole, rest_s);
+            Mode {
+                new: residue * new,
+                old: residue * old,
+                pole,
+                decay: (-pole * interval_s).exp(),
+            }
         };
         Pulse {
             whole,
@@ -238,26 +271,22 @@ impl Response<'_> {
 
     fn pulse_at(&self, s: Complex64, z_1: Complex64) -> Complex64 {
         let interval_s = self.interval_s();
-        let modes = |pulse: &Pulse| {
-            let mode = |[new, old, decay]: &[Complex64; 3]| {
-                (new + old * z_1) * reciprocal(ONE - decay * z_1)
-            };
-            pulse.modes.iter().map(mode).sum::<Complex64>()
-        };
-        let path = |pulse: &Pulse| late(s * interval_s, pulse.whole + 1.0) * modes(pulse);
+        let power = |pulse: &Pulse| late(s * interval_s, pulse.whole + 1.0);
         if !self.with_shares || self.pulses.len() == 1 {
+            let mode = |it: &Mode| (it.new + it.old * z_1) * it.decayed(s, z_1, interval_s);
+            let path =
+                |pulse: &Pulse| power(pulse) * pulse.modes.iter().map(mode).sum::<Complex64>();
             return self.pulses.iter().map(path).sum();
         }
-        let power = |pulse: &Pulse| late(s * interval_s, pulse.whole + 1.0);
         let powers: Vec<Complex64> = self.pulses.iter().map(power).collect();
         let mode = |k: usize| {
             let paths = self.pulses.iter().zip(&powers);
             let gained = paths.map(|(pulse, power)| {
-                let [new, old, _] = pulse.modes[k];
-                (new + old * z_1) * power
+                let it = &pulse.modes[k];
+                (it.new + it.old * z_1) * power
             });
-            let [.., decay] = self.pulses[0].modes[k];
-            gained.sum::<Complex64>() * reciprocal(ONE - decay * z_1)
+            let first = &self.pulses[0].modes[k];
+            gained.sum::<Complex64>() * first.decayed(s, z_1, interval_s)
         };
         (0..self.pulses[0].modes.len()).map(mode).sum()
     }

@@ -7,6 +7,7 @@
 
 pub mod frequency_response;
 pub mod saturated;
+pub mod stability;
 pub mod time_response;
 
 pub use num_complex::Complex64;

@@ -7,8 +7,8 @@ use crate::{FlowTotals, Samples, Settings, Trace};
 impl Trace {
     /// A hash of every value of this queue's trace, floats by their bits: equal digests mean
     /// equal traces. Names and [`Trace::others`] are left out; each of the others has its own.
-    /// So are transfers, calls, viewers, classes and goodput over time, which came later: digests of
-    /// former versions stay comparable.
+    /// So are transfers, calls, viewers, classes, goodput over time and who gets what, which came
+    /// later: digests of former versions stay comparable.
     ///
     /// It shows whether a simulator has changed; it is no protection against attacks.
     pub fn digest(&self) -> u64 {
@@ -23,6 +23,7 @@ impl Trace {
             samples,
             delay_ns,
             classes: _,
+            traffic: _,
             flows,
             transfers: _,
             goodput: _,

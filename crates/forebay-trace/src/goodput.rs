@@ -1,7 +1,10 @@
 //! What flows got over time, in bounded memory: a column for each flow of a traffic of few, and
 //! quantiles over the flows of a traffic of many.
 
+use forebay_core::cast::nearest_f32;
 use forebay_core::Span;
+
+use crate::metrics::nearest_rank;
 
 /// Goodput over time of the flows that cross a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -78,7 +81,7 @@ impl GoodputRecorder {
             let flows = bytes.by_ref().take(of.flows as usize);
             self.rates.extend(flows.map(|(&now, last)| {
                 let got = now - std::mem::replace(last, now);
-                (got as f64 * per_second) as f32
+                nearest_f32(got as f64 * per_second)
             }));
             if of.quantiles.is_empty() {
                 for (column, rate) in of.columns.iter_mut().zip(&self.rates) {
@@ -88,7 +91,7 @@ impl GoodputRecorder {
             }
             self.rates.sort_unstable_by(f32::total_cmp);
             for (column, quantile) in of.columns.iter_mut().zip(of.quantiles) {
-                column.push(nearest_rank(&self.rates, *quantile));
+                column.push(nearest_rank(&self.rates, *quantile).unwrap_or(f32::NAN));
             }
         }
     }
@@ -102,12 +105,6 @@ impl GoodputRecorder {
             of: of.cloned().collect(),
         }
     }
-}
-
-/// The least of the sorted values that a share of `p` of them do not exceed; NaN without values.
-fn nearest_rank(sorted: &[f32], p: f64) -> f32 {
-    let rank = (p * sorted.len() as f64).ceil() as usize;
-    *sorted.get(rank.saturating_sub(1)).unwrap_or(&f32::NAN)
 }
 
 #[cfg(test)]

@@ -2,20 +2,33 @@
 //! Simulated and real runs join here: both use the same code for a metric.
 
 #![forbid(unsafe_code)]
+// Unit tests cast small numbers that they choose.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss
+    )
+)]
 
 mod applications;
+mod bottleneck;
 mod classes;
 mod digest;
 mod goodput;
 pub mod measures;
 mod metrics;
 mod recorder;
+mod traffic;
 
 pub use applications::{Call, Viewer};
+pub use bottleneck::Bottleneck;
 pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
 pub use recorder::{Recorder, Settings};
+pub use traffic::{TrafficMetrics, TrafficTrace, TRAFFIC_METRICS};
 
 use forebay_core::{Span, Time};
 use hdrhistogram::Histogram;
@@ -32,6 +45,8 @@ pub struct Trace {
     pub delay_ns: Histogram<u64>,
     /// What each class of the discipline met; empty where it tells none apart.
     pub classes: Vec<ClassTrace>,
+    /// What each traffic met whose data crosses the queue; empty where there is one alone.
+    pub traffic: Vec<TrafficTrace>,
     /// The flows that send data through the queue.
     pub flows: Vec<FlowTotals>,
     /// The transfers over those flows that were done within the window, in order of time for each

@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use forebay_core::cast::whole_usize;
 use forebay_core::{Span, Time};
 
-use crate::{ClassMetrics, Metrics, Samples, Trace};
+use crate::{ClassMetrics, Metrics, Samples, Trace, TrafficMetrics};
 
 /// A number that is taken from a run.
 pub struct Measure {
@@ -33,6 +34,8 @@ pub enum Of {
     Run(fn(&Metrics) -> f64),
     /// A class of the discipline, over the whole measurement.
     Class(fn(&ClassMetrics) -> f64),
+    /// A traffic, over the whole measurement.
+    Traffic(fn(&TrafficMetrics) -> f64),
     /// The process that made the run.
     Process,
 }
@@ -66,10 +69,22 @@ pub(crate) const fn class_metric(
     metric((name, ""), title, unit, doc, Of::Class(of))
 }
 
+/// A metric of a traffic; see [`TRAFFIC_METRICS`](crate::TRAFFIC_METRICS).
+pub(crate) const fn traffic_metric(
+    name: &'static str,
+    title: &'static str,
+    unit: (&'static str, f64),
+    doc: &'static str,
+    of: fn(&TrafficMetrics) -> f64,
+) -> Measure {
+    metric((name, ""), title, unit, doc, Of::Traffic(of))
+}
+
 const PACKETS: (&str, f64) = ("packets", 1.0);
 pub(crate) const PERCENT: (&str, f64) = ("%", 100.0);
 pub(crate) const MS: (&str, f64) = ("ms", 1e3);
-const NONE: (&str, f64) = ("", 1.0);
+pub(crate) const MBITS: (&str, f64) = ("Mbit/s", 1e-6);
+pub(crate) const NONE: (&str, f64) = ("", 1.0);
 
 /// The metrics of every run, in the order in which tables show them.
 pub const METRICS: &[Measure] = &[
@@ -146,7 +161,7 @@ pub const METRICS: &[Measure] = &[
     metric(
         ("goodput_bps", ""),
         "Goodput",
-        ("Mbit/s", 1e-6),
+        MBITS,
         "in-order data handed to the receivers",
         Of::Run(|m| m.goodput_bps),
     ),
@@ -195,7 +210,7 @@ pub const METRICS: &[Measure] = &[
     metric(
         ("video_rate_bps", ""),
         "Video rate",
-        ("Mbit/s", 1e-6),
+        MBITS,
         "mean bit rate of the segments of adaptive video that came",
         Of::Run(|m| m.video_rate_bps),
     ),
@@ -269,7 +284,7 @@ pub const MEASURES: &[Measure] = &[
     metric(
         ("throughput", ""),
         "Throughput",
-        ("Mbit/s", 1e-6),
+        MBITS,
         "bits per second that left the queue",
         Of::Samples(throughput),
     ),
@@ -340,7 +355,7 @@ pub const MEASURES: &[Measure] = &[
     metric(
         ("tcp_goodput_bps", ""),
         "TCP's goodput",
-        ("Mbit/s", 1e-6),
+        MBITS,
         "goodput of TCP's flows, in the whole measurement",
         Of::Samples(tcp_goodput_bps),
     ),
@@ -525,7 +540,7 @@ impl<'a> Part<'a> {
 
     /// Samples of a second.
     fn per_second(&self) -> usize {
-        ((1.0 / self.interval.as_secs_f64()).round() as usize).max(1)
+        whole_usize((1.0 / self.interval.as_secs_f64()).round()).max(1)
     }
 
     /// Loss rate of each whole second in which anything arrived.

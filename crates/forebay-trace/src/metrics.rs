@@ -1,5 +1,7 @@
 //! The metrics of a trace, over its window.
 
+use forebay_core::cast::whole_usize;
+
 use crate::applications;
 use crate::measures::{self, Part};
 use crate::Trace;
@@ -79,8 +81,8 @@ impl Metrics {
             delay_p99_s: seconds(trace.delay_ns.value_at_quantile(0.99) as f64),
             goodput_bps: 8.0 * total / window_s,
             jain: total * total / (delivered.len() as f64 * squares),
-            flow_completion_p50_s: nearest_rank(&took_s, 0.5),
-            flow_completion_p95_s: nearest_rank(&took_s, 0.95),
+            flow_completion_p50_s: nearest_rank(&took_s, 0.5).unwrap_or(f64::NAN),
+            flow_completion_p95_s: nearest_rank(&took_s, 0.95).unwrap_or(f64::NAN),
             voice_delay_s: applications::voice_delay_s(&trace.calls),
             voice_jitter_s: applications::voice_jitter_s(&trace.calls),
             voice_loss: applications::voice_loss(&trace.calls),
@@ -117,10 +119,10 @@ impl Metrics {
     }
 }
 
-/// The least of the sorted values that a share of `p` of them do not exceed; NaN without values.
-fn nearest_rank(sorted: &[f64], p: f64) -> f64 {
-    let rank = (p * sorted.len() as f64).ceil() as usize;
-    *sorted.get(rank.saturating_sub(1)).unwrap_or(&f64::NAN)
+/// The least of the sorted values that a share of `p` of them do not exceed; `None` without values.
+pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], p: f64) -> Option<T> {
+    let rank = whole_usize((p * sorted.len() as f64).ceil());
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use forebay_core::{Drop, Rate, Span, Time};
 use hdrhistogram::Histogram;
 
-use crate::{ClassTrace, FlowTotals, Goodput, Samples, Trace};
+use crate::{ClassTrace, FlowTotals, Goodput, Samples, Trace, TrafficTrace};
 
 /// What is recorded, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub struct Recorder {
     classes: Vec<ClassTrace>,
     /// Where in `classes` those of the present discipline begin.
     first_class: usize,
+    traffic: Vec<TrafficTrace>,
     forwarded_packets: u64,
     now: Counts,
     rate: Rate,
@@ -53,6 +54,7 @@ impl Recorder {
             delay_ns: delays(),
             classes: Vec::new(),
             first_class: 0,
+            traffic: Vec::new(),
             forwarded_packets: 0,
             now: Counts::default(),
             rate,
@@ -72,6 +74,26 @@ impl Recorder {
             let new = names.iter().map(|name| ClassTrace::new(name));
             self.classes.extend(new);
         }
+    }
+
+    /// Tells so many traffics apart.
+    pub fn tell_traffic_apart(&mut self, count: u32) {
+        self.traffic = (0..count)
+            .map(|traffic| TrafficTrace {
+                traffic,
+                ..TrafficTrace::default()
+            })
+            .collect();
+    }
+
+    /// Where a packet of this traffic is counted; nowhere outside of the window, and where traffic
+    /// is not told apart.
+    #[inline]
+    pub fn traffic(&mut self, now: Time, number: Option<u8>) -> Option<&mut TrafficTrace> {
+        if self.traffic.is_empty() || !self.in_window(now) {
+            return None;
+        }
+        self.traffic.get_mut(usize::from(number?))
     }
 
     #[inline]
@@ -197,6 +219,7 @@ impl Recorder {
             samples: self.samples,
             delay_ns: self.delay_ns,
             classes: self.classes,
+            traffic: self.traffic,
             flows,
             transfers: Vec::new(),
             goodput: Goodput::default(),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
+from forebay._native import ScenarioError
+from forebay.base import suggestions
 
 if TYPE_CHECKING:
     from forebay._native import MeasureEntry
@@ -23,7 +26,7 @@ class Metric:
     doc: str
 
     @staticmethod
-    def of(entry: MeasureEntry) -> Metric:
+    def from_entry(entry: MeasureEntry) -> Metric:
         """A metric from its declaration in `forebay-trace`."""
         return Metric(entry["name"], entry["title"], entry["unit"], entry["scale"], entry["doc"])
 
@@ -35,10 +38,15 @@ class Metric:
 #: What a run took, and no two runs alike: it stands beside the metrics.
 COST = "user_cpu_s"
 
-METRICS = {entry["name"]: Metric.of(entry) for entry in _native.metrics() if entry["name"] != COST}
+METRICS = {
+    entry["name"]: Metric.from_entry(entry) for entry in _native.metrics() if entry["name"] != COST
+}
 
 #: Metrics of each class of a queue.
-CLASS_METRICS = {entry["name"]: Metric.of(entry) for entry in _native.class_metrics()}
+CLASS_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.class_metrics()}
+
+#: Metrics of each traffic of a link that several cross: who gets what.
+TRAFFIC_METRICS = {entry["name"]: Metric.from_entry(entry) for entry in _native.traffic_metrics()}
 
 #: What a reader compares laws by; tables show these, and first what fits a narrow terminal.
 COMPARED = [
@@ -52,6 +60,20 @@ COMPARED = [
     "queue_std_pkts",
     "jain",
 ]
+
+
+#: Metrics of which more is better; of the others less is.
+MORE_IS_BETTER = {"goodput_bps", "jain", "utilisation", "video_rate_bps", "forwarded_packets"}
+
+
+def check_metrics(
+    names: Iterable[str], known: Collection[str] = METRICS.keys(), key: str = "metric"
+) -> None:
+    """Refuses a name that is no metric; `key` is where it was given. Raises `ScenarioError`."""
+    for name in names:
+        if name not in known:
+            near = suggestions.hint(name, known)
+            raise ScenarioError(f'{key}: found "{name}"{near}, allowed: {", ".join(known)}')
 
 
 def with_interval(mean: float, half_width: float) -> str:

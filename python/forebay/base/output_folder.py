@@ -11,27 +11,42 @@ from typing import Any
 
 from forebay._native import ScenarioError
 
+#: How a folder begins that is not whole yet.
+UNFINISHED = ".forebay-"
+A_FILE = "a file"
+
 
 def check(out: str | os.PathLike[str], option: str = "--out") -> None:
     """Refuses a directory that cannot be written to, before the time is spent.
 
     `option` is its name in errors. Raises `ScenarioError`.
     """
+    if reason := why_not_writable(Path(out)):
+        new = (
+            "a directory, new or not" if reason == A_FILE else "a directory that can be written to"
+        )
+        raise ScenarioError(f'{option}: found "{out}", {reason}, allowed: {new}')
 
-    def refuse(found: str, allowed: str) -> ScenarioError:
-        return ScenarioError(f'{option}: found "{out}", {found}, allowed: {allowed}')
 
-    path = Path(out).absolute()
+def why_not_writable(folder: Path) -> str:
+    """Why a folder cannot be made or written to, empty where it can; nothing of the trial is
+    left."""
+    path = folder.absolute()
     try:
         if path.exists() and not path.is_dir():
-            raise refuse("a file", "a directory, new or not")
+            return A_FILE
         existing = next(parent for parent in [path, *path.parents] if parent.exists())
         # Permissions prove nothing: root has all of them, and cannot write in /proc.
-        with tempfile.TemporaryDirectory(prefix=".forebay-", dir=existing):
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=existing):
             pass
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise refuse(reason, "a directory that can be written to") from error
+        return reason_of(error)
+    return ""
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says, within a sentence."""
+    return (error.strerror or str(error)).lower()
 
 
 def check_file(path: Path, option: str) -> None:
@@ -47,10 +62,9 @@ def check_file(path: Path, option: str) -> None:
         if new:
             path.unlink()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise ScenarioError(
-            f'{option}: found "{path}", {reason}, allowed: a file that can be written, in a '
-            "directory that exists"
+            f'{option}: found "{path}", {reason_of(error)}, allowed: a file that can be '
+            "written, in a directory that exists"
         ) from error
 
 
@@ -106,7 +120,7 @@ def _seeds(found: dict[str, Any]) -> int:
 
 #: Options that change no number; those that take a value, and those that do not.
 ELSEWHERE, ASIDE = (
-    ("--out", "--page", "--threads", "--store", "--style"),
+    ("--out", "--page", "--threads", "--store", "--style", "--metric"),
     ("--no-report", "--force", "--json", "--no-store", "--open", "--retry"),
 )
 #: The option that adds runs, and leaves the others as they are.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,23 +90,18 @@ def bar(
 @contextmanager
 def stages(*, only_on_terminal: bool = False) -> Iterator[Callable[[str, Progress], None]]:
     """As `bar`, for work in stages, each named by what it counts."""
-    stage, context, update = "", None, None
-    try:
+    stage, update = "", None
+    with ExitStack() as stack:
 
         def watch(what: str, now: Progress) -> None:
-            nonlocal stage, context, update
-            if what != stage:
-                if context is not None:
-                    context.__exit__(None, None, None)
-                stage, context = what, bar(only_on_terminal=only_on_terminal, what=what)
-                update = context.__enter__()
-            assert update is not None
+            nonlocal stage, update
+            if update is None or what != stage:
+                stack.close()
+                stage = what
+                update = stack.enter_context(bar(only_on_terminal=only_on_terminal, what=what))
             update(now)
 
         yield watch
-    finally:
-        if context is not None:
-            context.__exit__(None, None, None)
 
 
 def _say(text: str) -> None:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forebay.base.output_folder import UNFINISHED
+
 if TYPE_CHECKING:
     from polars import DataFrame
 
@@ -64,7 +66,7 @@ def publication(
     made = _make_parents(path.parent)
     # In the folder itself, which may be all that one can write to; a new one appears as a whole.
     unfinished = Path(
-        tempfile.mkdtemp(prefix=".forebay-", dir=path if path.is_dir() else path.parent)
+        tempfile.mkdtemp(prefix=UNFINISHED, dir=path if path.is_dir() else path.parent)
     )
     try:
         unfinished.chmod(0o777 & ~_umask())

@@ -34,14 +34,14 @@ class Column:
     sentence: bool = False
 
     @staticmethod
-    def of(heading: str) -> Column:
+    def from_heading(heading: str) -> Column:
         """From "Goodput [Mbit/s]"."""
         head, _, unit = heading.partition(" [")
         return Column(head, unit.removesuffix("]"))
 
 
 @dataclass(frozen=True)
-class Group:
+class RowGroup:
     """Rows under a title of their own; the columns of all groups are alike."""
 
     rows: Sequence[Sequence[Cell]]
@@ -49,7 +49,7 @@ class Group:
 
 
 def show(
-    console: Console, columns: Sequence[Column], groups: Sequence[Group], *, keys: int = 1
+    console: Console, columns: Sequence[Column], groups: Sequence[RowGroup], *, keys: int = 1
 ) -> None:
     """Prints a table as wide as the console."""
     for line in table(columns, groups, console.width, keys=keys):
@@ -57,7 +57,7 @@ def show(
 
 
 def table(
-    columns: Sequence[Column], groups: Sequence[Group], width: int, *, keys: int = 1
+    columns: Sequence[Column], groups: Sequence[RowGroup], width: int, *, keys: int = 1
 ) -> Iterator[Text]:
     """The lines of a table in `width` cells; the first `keys` columns name the row."""
     rows = [[_text(cell) for cell in row] for group in groups for row in group.rows]
@@ -105,7 +105,7 @@ def _widened(
 
 
 def _tables(
-    columns: Sequence[Column], groups: Sequence[Group], widths: Sequence[int]
+    columns: Sequence[Column], groups: Sequence[RowGroup], widths: Sequence[int]
 ) -> Iterator[Text]:
     for group in groups:
         if group.title:
@@ -145,7 +145,7 @@ def _side_by_side(
 
 
 def _blocks(
-    columns: Sequence[Column], groups: Sequence[Group], width: int, keys: int
+    columns: Sequence[Column], groups: Sequence[RowGroup], width: int, keys: int
 ) -> Iterator[Text]:
     """A block for each row: its names, then a line for each of the other columns."""
     longest = max((cell_len(column.head) for column in columns[keys:]), default=0)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from forebay.base import quantities
-
-if TYPE_CHECKING:
-    pass
 
 UNITS = {"p": "packets", "B": "bytes"}
 
@@ -28,6 +25,11 @@ def quantity(text: str) -> str:
 def value(found: object) -> str:
     """A parameter, as `quantity` writes texts."""
     return quantity(quantities.plain(found))
+
+
+def parameters(params: Iterable[tuple[str, object]]) -> str:
+    """A law's parameters with their values: "a = 1.8e-05, target = 75 packets"."""
+    return ", ".join(f"{name} = {value(found)}" for name, found in params) or "none"
 
 
 def time(seconds: float) -> str:
@@ -56,3 +58,11 @@ def short_time(seconds: float) -> str:
         if abs(seconds) * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names in a row, "a, b and c"; the last of many are counted."""
+    if len(names) > most:
+        names = [*names[:most], f"{len(names) - most} more"]
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

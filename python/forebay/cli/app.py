@@ -81,6 +81,7 @@ COMMANDS: list[tuple[str, str, str, str | tuple[str, ...]]] = [
     (SIMULATE, "study", "study", "study"),
     (SIMULATE, "fluid", "fluid", "fluid"),
     (SIMULATE, "suite", "suite", "suite"),
+    (SIMULATE, "compare", "compare", "compare"),
     (SIMULATE, "store", "store", ("ls", "show", "prune", "export")),
     (CONTROL, "design", "design", "design"),
     (CONTROL, "identify", "identify", "identify"),

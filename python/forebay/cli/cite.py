@@ -8,20 +8,18 @@ import typer
 
 from forebay._native import ScenarioError
 from forebay.cli import completion
+from forebay.cli.declaration import with_options
 
 
+@with_options
 def cite(
-    name: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Laws, queues, senders or papers (see docs/references.md), a scenario file, or a "
-            "folder of results; Forebay alone if none is named.",
-            metavar="[NAME]...",
-            autocompletion=completion.cited,
-        ),
-    ] = None,
+    name: Annotated[list[str] | None, typer.Argument(autocompletion=completion.cited)] = None, /
 ) -> None:
-    """Print BibTeX for a paper: Forebay, and the sources of laws, files and results."""
+    """Print BibTeX for a paper: Forebay, and the sources of laws, files and results.
+
+    name [NAME]...: Laws, queues, senders or papers (see docs/references.md), a scenario file, or a
+        folder of results; Forebay alone if none is named.
+    """
     from forebay.guide import cite as guide
     from forebay.scenarios import names as named
 
@@ -29,9 +27,9 @@ def cite(
     for text in name or ():
         path = named.path(text)
         if path.is_dir():
-            found, sentence = guide.of_results(path)
+            sources, sentence = guide.of_results(path)
             print(f"% {sentence}")
-            names += found
+            names += sources
         elif path.suffix == ".toml":
             try:
                 names += guide.of_scenario(path.read_text("utf-8"), path)

@@ -4,112 +4,57 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from forebay._native import ScenarioError
 from forebay.base.quantities import DOTS, range_ends
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
-from forebay.cli.options import L4sFlows, LawKind, OutputOptions, Tcp, settings
+from forebay.cli.options import L4sFlows, LawKind, OutputOptions, Settings, Tcp, console, settings
 
 
-@with_groups
+@with_options
 def design(
     law: LawKind,
-    rate: Annotated[
-        str | None,
-        typer.Option(help="Rate of the link, such as 15Mbit/s.", show_default=False),
-    ] = None,
-    flows: Annotated[
-        str | None,
-        typer.Option(
-            help="Long-lived TCP flows on it; 10..400 for a range; 30,20 for classes of flows.",
-            show_default=False,
-        ),
-    ] = None,
-    rtt: Annotated[
-        str | None,
-        typer.Option(
-            help="Propagation both ways, such as 200ms; 20ms,80ms for classes of flows.",
-            show_default=False,
-        ),
-    ] = None,
-    from_: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            help="A file of `forebay identify`, for what is not given: its rate, and of its "
-            "intervals the fewest flows and the longest RTT.",
-            metavar="FILE",
-        ),
-    ] = None,
+    /,
+    *,
+    rate: str | None = None,
+    flows: str | None = None,
+    rtt: str | None = None,
+    from_: Path | None = None,
     tcp: Tcp = "reno",
     l4s_flows: L4sFlows = 0.0,
-    packet: Annotated[
-        str | None, typer.Option(help="Usual size of a packet; 1000B if it is left out.")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Queue length or queuing delay to hold, such as 175p or 40ms; a quarter of the "
-            "bandwidth-delay product if it is left out.",
-            show_default=False,
-        ),
-    ] = None,
-    buffer: Annotated[
-        str | None,
-        options.buffer("the bandwidth-delay product, or twice the target if that is more,"),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        options.sets(
-            "A goal of the design, such as beta=0.3, or a parameter of the law that it leaves "
-            "alone, such as interval=10ms."
-        ),
-    ] = None,
-    *,
-    output: Annotated[
-        OutputOptions,
-        Help(out=options.folder("the pictures and the scenario", "results/design-LAW")),
-    ],
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the loop for other tools, too: .mat (MATLAB, Octave, Simulink), .json, or "
-            ".csv (frequency response).",
-            metavar="FILE",
-            show_default=False,
-        ),
-    ] = None,
+    packet: str | None = None,
+    target: str | None = None,
+    buffer: str | None = None,
+    set_: Settings = None,
+    output: OutputOptions,
+    export: Path | None = None,
 ) -> None:
-    """Design a law for a link: gains, margins, and why."""
-    rate, counts, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=output.as_json)
+    """Design a law for a link: gains, margins, and why.
+
+    rate: Rate of the link, such as 15Mbit/s.
+    flows: Long-lived TCP flows on it; 10..400 for a range; 30,20 for classes of flows.
+    rtt: Propagation both ways, such as 200ms; 20ms,80ms for classes of flows.
+    from_ FILE: A file of `forebay identify`, for what is not given: its rate, and of its intervals
+        the fewest flows and the longest RTT.
+    packet: Usual size of a packet; 1000B if it is left out.
+    target: Queue length or queuing delay to hold, such as 175p or 40ms; a quarter of the
+        bandwidth-delay product if it is left out.
+    buffer: Buffer size in packets, such as 500p; the bandwidth-delay product, or twice the target
+        if that is more, if it is left out.
+    set_: A goal of the design, such as beta=0.3, or a parameter of the law that it leaves alone,
+        such as interval=10ms.
+    out: Folder for the pictures and the scenario; results/design-LAW if it is left out.
+    export FILE: Write the loop for other tools, too: .mat (MATLAB, Octave, Simulink), .json, or
+        .csv (frequency response).
+    """
+    rate, flows, rtt, packet = _link(rate, flows, rtt, packet, from_, quiet=output.as_json)
     call = Invocation.begun(output, f"design-{law}")
-    if any(DOTS in text for text in (rate, counts, rtt)):
-        wanted = settings(set_)
-        if target is None:
-            target = wanted.pop("target", None)
-        beside = {
-            "--buffer": buffer,
-            "--export": export,
-            "--l4s-flows": l4s_flows or None,
-            "--tcp": None if tcp == "reno" else tcp,
-        }
-        for key, value in beside.items():
+    if any(DOTS in text for text in (rate, flows, rtt)):
+        for key, value in [("--buffer", buffer), ("--export", export)]:
             if value is not None:
                 raise ScenarioError(f'{key}: found "{value}" with a range, allowed: none')
-        for key, text in [("--rate", rate), ("--flows", counts), ("--rtt", rtt)]:
-            if "," in text:
-                raise ScenarioError(
-                    f'{key}: found "{text}" with a range, allowed: one value, or a range'
-                )
-        for key in wanted:
-            if key != "interval":
-                raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
-        _for_range(law, rate, rtt, counts, packet, target, wanted.get("interval"), call)
+        _for_range(law, rate, rtt, flows, packet, target, settings(set_), l4s_flows, tcp, call)
         return
     from forebay.theory.design.design import design as designed
 
@@ -117,9 +62,7 @@ def design(
         from forebay.designs import export as exported
 
         exported.check(export)
-    result = designed(
-        law, rate, counts, rtt, packet, target, buffer, settings(set_), l4s_flows, tcp
-    )
+    result = designed(law, rate, flows, rtt, packet, target, buffer, settings(set_), l4s_flows, tcp)
     if export is not None:
         if result.loop is None:
             raise ScenarioError(f'--export: found "{law}", allowed: a law with a loop of the queue')
@@ -146,32 +89,47 @@ def _for_range(
     flows: str,
     packet: str,
     target: str | None,
-    interval: str | None,
+    wanted: dict[str, str],
+    l4s_flows: float,
+    tcp: str,
     call: Invocation,
 ) -> None:
     """One PI for every corner of the ranges."""
     from forebay.theory.design import pi_stabilising_set
 
-    counts = []
-    for text in range_ends("--flows", flows):
-        try:
-            counts.append(float(text))
-        except ValueError:
-            raise ScenarioError(f'--flows: found "{flows}", allowed: such as 10..400') from None
-    found = pi_stabilising_set.design_for_range(
-        law, range_ends("--rate", rate), range_ends("--rtt", rtt), counts, packet, target, interval
+    for key, text in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
+        if "," in text and (DOTS in text or key == "--flows"):
+            raise ScenarioError(
+                f'{key}: found "{text}" with a range, allowed: one value, or a range'
+            )
+    if target is None:
+        target = wanted.pop("target", None)
+    interval = wanted.pop("interval", None)
+    for key in wanted:
+        raise ScenarioError(f'--set: found "{key}" with a range, allowed: target, interval')
+    counts = [_number(text, flows, "such as 10..400") for text in range_ends("--flows", flows)]
+    result = pi_stabilising_set.design_for_range(
+        law,
+        range_ends("--rate", rate),
+        range_ends("--rtt", rtt),
+        counts,
+        packet,
+        target,
+        interval,
+        l4s_flows,
+        tcp,
     )
     written = []
     if call.folder is not None:
         from forebay.designs import files
 
-        written = files.write_range(found, call.folder)
+        written = files.write_range(result, call.folder)
     if call.as_json:
-        print(json.dumps(found.as_json()))
+        print(json.dumps(result.as_json()))
         return
     from forebay.designs import terminal
 
-    terminal.show_range(options.console(80), found)
+    terminal.show_range(console(80), result)
     print(f"\nWritten: {call.folder}/{{{','.join(path.name for path in written)}}}")
 
 
@@ -188,15 +146,15 @@ def _link(
     if path is not None:
         from forebay.identification import link_file
 
-        found = link_file.read_link(path)
-        rate, packet = rate or found.rate, packet or found.packet
-        flows = f"{max(1.0, found.flows[0]):g}" if flows is None else flows
-        rtt = rtt or found.rtt[1]
+        link = link_file.read_link(path)
+        rate, packet = rate or link.rate, packet or link.packet
+        flows = f"{max(1.0, link.flows[0]):g}" if flows is None else flows
+        rtt = rtt or link.rtt[1]
         if not quiet:
             print(f"From {path}: {rate}, {flows} flows or more, {rtt} or less, packets of {packet}")
     if flows is not None and DOTS not in flows:
-        for one in flows.split(","):
-            _number(one)
+        for count in flows.split(","):
+            _number(count, count, "a number")
     for key, value in [("--rate", rate), ("--flows", flows), ("--rtt", rtt)]:
         if value is None:
             raise ScenarioError(f"{key}: found nothing, allowed: a value, here or in --from FILE")
@@ -204,8 +162,8 @@ def _link(
     return rate, flows, rtt, packet or "1000B"
 
 
-def _number(text: str) -> None:
+def _number(text: str, flows: str, allowed: str) -> float:
     try:
-        float(text)
+        return float(text)
     except ValueError:
-        raise ScenarioError(f'--flows: found "{text}", allowed: a number') from None
+        raise ScenarioError(f'--flows: found "{flows}", allowed: {allowed}') from None

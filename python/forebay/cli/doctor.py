@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
-from forebay.cli.options import console
+from forebay.cli.declaration import with_options
+from forebay.cli.main import FAILED
+from forebay.cli.options import print_table
 
-#: Exit status where no link can be made, or where a device's queue is no bottleneck.
-FAILED = 1
 STYLES = {"yes": "green", "partly": "yellow", "no": "bold"}
 
 
-def doctor(
-    device: Annotated[
-        str | None,
-        typer.Argument(
-            help="Look instead whether packets wait at this network device.", metavar="[DEVICE]"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+@with_options
+def doctor(device: str | None = None, /, *, as_json: bool = False) -> None:
     """Find out what this machine can do: rootless links, timing, offloads; or whether a queue
-    really is the bottleneck."""
+    really is the bottleneck.
+
+    device [DEVICE]: Look instead whether packets wait at this network device.
+    as_json: Print JSON instead of a table.
+    """
     from forebay.base import progress
     from forebay.links import doctor as doctors
 
@@ -37,8 +33,7 @@ def doctor(
     else:
         from rich.text import Text
 
-        from forebay.base import terminal_table
-        from forebay.base.terminal_table import Cell, Column, Group
+        from forebay.base.terminal_table import Cell, Column
 
         columns = [
             Column("what", left=True),
@@ -50,6 +45,7 @@ def doctor(
             [one.name, Text(one.verdict, style=STYLES[one.verdict]), one.found, one.advice]
             for one in found
         ]
-        terminal_table.show(console(), columns, [Group(rows)])
+        print_table(columns, rows)
+    # No link can be made, or a device's queue is no bottleneck.
     if all(one.verdict == "no" for one in found[:2]):
         raise typer.Exit(FAILED)

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
-
-from forebay.cli.options import console
+from forebay.cli.declaration import with_options
+from forebay.cli.options import print_table
 
 
-def experiments(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            help="A folder, such as pi-pd, lists its experiments; an experiment, such as "
-            "pi-pd/load, is printed as TOML, to be saved and changed.",
-            metavar="[NAME]",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per experiment.")
-    ] = False,
-) -> None:
-    """List the experiments that can be run by name, or print one."""
+@with_options
+def experiments(name: str | None = None, /, *, as_json: bool = False) -> None:
+    """List the experiments that can be run by name, or print one.
+
+    name [NAME]: A folder, such as pi-pd, lists its experiments; an experiment, such as pi-pd/load,
+        is printed as TOML, to be saved and changed.
+    as_json: Print one JSON object per experiment.
+    """
     import tomllib
 
     from forebay.scenarios import names
@@ -48,14 +39,11 @@ def experiments(
             about = {key: titles[one].get(key, "") for key in ("title", "source")}
             print(json.dumps({"name": one, **about, "file": str(file)}))
         return
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
 
     columns = [Column("experiment", left=True), Column("title", sentence=True)]
     rows = [[one, str(titles[one].get("title", ""))] for one in chosen]
-    terminal = console()
-    terminal_table.show(terminal, columns, [Group(rows)])
-    terminal.print(
+    print_table(columns, rows).print(
         "forebay run NAME runs one; forebay experiments NAME > my.toml is one to change",
         style="dim",
     )

@@ -7,27 +7,22 @@ from typing import Annotated
 import typer
 
 from forebay.cli import completion
-from forebay.cli.options import console
+from forebay.cli.declaration import with_options
+from forebay.cli.options import console, print_table
 
 #: So many in full; more stand in a table, each with its first sentence.
 IN_FULL = 3
 
 
-def explain(
-    key: Annotated[
-        str,
-        typer.Argument(
-            help="Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.",
-            metavar="KEY",
-            autocompletion=completion.explained,
-        ),
-    ],
-) -> None:
-    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place."""
+@with_options
+def explain(key: Annotated[str, typer.Argument(autocompletion=completion.explained)], /) -> None:
+    """Explain a key, a parameter, an option, a law or a metric: meaning, unit, range, place.
+
+    key KEY: Such as bottleneck.rate, target, law.pi.a, fq-codel, cubic or qacd_pkts.
+    """
     from rich.text import Text
 
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.guide import explain as guide
 
     found = guide.find(key)
@@ -39,7 +34,7 @@ def explain(
             Column("meaning", sentence=True),
         ]
         rows = [[it.path, dict(it.facts).get("default", ""), it.meaning] for it in found]
-        terminal_table.show(out, columns, [Group(rows)])
+        print_table(columns, rows, width=80)
         out.print(Text.assemble("One of them:  ", (f"forebay explain {found[0].path}", "bold")))
         return
     for entry in found:

@@ -8,18 +8,24 @@ from typing import Annotated
 import typer
 
 from forebay._native import ScenarioError
+from forebay.cli.declaration import with_options
+from forebay.cli.invocation import RESULTS
 from forebay.cli.options import Style
 
 
+@with_options
 def figure(
-    name: Annotated[
-        list[str] | None,
-        typer.Argument(help="Figures to draw; without any, their names.", metavar="[NAME]..."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where they go.", metavar="DIR")] = Path("results"),
+    name: list[str] | None = None,
+    /,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR")] = RESULTS,
     style: Style = "screen",
 ) -> None:
-    """Draw the papers' control figures from our own code."""
+    """Draw the papers' control figures from our own code.
+
+    name [NAME]...: Figures to draw; without any, their names.
+    out: Where they go.
+    """
     from forebay.base import output_folder
     from forebay.base.publication import publish
     from forebay.figures import style as styles

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
-from forebay.cli.invocation import Invocation
-from forebay.cli.options import OutputOptions, ScenarioFile, ScenarioKeys, console
+from forebay.cli.declaration import with_options
+from forebay.cli.invocation import Invocation, result_name
+from forebay.cli.options import Laws, OutputOptions, ScenarioFile, ScenarioKeys, print_table
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
@@ -32,57 +29,37 @@ HEADS = {
 DIGITS = {"queue_mean_pkts": 1, "probability": 5, "window_pkts": 2, "in_flight_pkts": 2}
 
 
-@with_groups
+@with_options
 def fluid(
     file: ScenarioFile,
-    law: Annotated[
-        list[str] | None, options.laws("Take this law instead of the file's: its kind or label.")
-    ] = None,
-    set_: ScenarioKeys = None,
-    sawtooth: Annotated[
-        bool,
-        typer.Option(
-            "--sawtooth", help="Describe windows more closely than the published equations."
-        ),
-    ] = False,
-    compare: Annotated[
-        bool,
-        typer.Option("--compare", help="Run the packets too, and lay both fluids beside them."),
-    ] = False,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            help="With --compare: packet runs per law and point.", metavar="N", show_default=False
-        ),
-    ] = None,
-    step_at: Annotated[
-        float | None,
-        typer.Option(
-            help="With --compare: measure the response to the step at this time, in s.",
-            metavar="SECONDS",
-            show_default=False,
-        ),
-    ] = None,
+    /,
     *,
-    output: Annotated[
-        OutputOptions,
-        Help(
-            out="Where the figures go; results/NAME-fluid for a scenario NAME.toml.",
-            as_json="Print one JSON object per line of the table; figures only with --out.",
-        ),
-    ],
+    law: Laws = None,
+    set_: ScenarioKeys = None,
+    sawtooth: bool = False,
+    compare: bool = False,
+    seeds: int | None = None,
+    step_at: float | None = None,
+    output: OutputOptions,
 ) -> None:
-    """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability."""
+    """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability.
+
+    law: Take this law instead of the file's: its kind or label.
+    sawtooth: Describe windows more closely than the published equations.
+    compare: Run the packets too, and lay both fluids beside them.
+    seeds N: With --compare: packet runs per law and point.
+    step_at SECONDS: With --compare: measure the response to the step at this time, in s.
+    out: Where the figures go; results/NAME-fluid for a scenario NAME.toml.
+    as_json: Print one JSON object per line of the table; figures only with --out.
+    """
     from forebay.base.publication import publish
     from forebay.fluid import api
     from forebay.runs import descriptions, experiment
-    from forebay.scenarios import names as named
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
             raise ScenarioError(f"{key}: found {value:g} without --compare, allowed: beside it")
-    name = "stdin" if str(file) == experiment.STDIN else named.stem(file)
-    call = Invocation.begun(output, f"{name}-fluid")
+    call = Invocation.begun(output, f"{result_name(file)}-fluid")
     # It is read several times.
     piped = str(file) == experiment.STDIN
     source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
@@ -136,14 +113,13 @@ def _row(trace: FluidTrace) -> Row:
 
 
 def _print(rows: list[Row]) -> None:
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
 
     names = [key for key in rows[0] if any(row[key] != "" for row in rows)]
     keys = [name for name in names if name in ("law", "point", "by")]
     columns = [Column(HEADS.get(name, name), left=name in keys) for name in names]
     cells = [[_text(name, row[name]) for name in names] for row in rows]
-    terminal_table.show(console(), columns, [Group(cells)], keys=len(keys))
+    print_table(columns, cells, keys=len(keys))
 
 
 def _text(column: str, value: str | float | None) -> str:

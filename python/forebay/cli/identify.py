@@ -10,8 +10,8 @@ import typer
 
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli import completion, options
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import OutputOptions
 
@@ -24,43 +24,33 @@ if TYPE_CHECKING:
 MOST = 50
 
 
-@with_groups
+@with_options
 def identify(
-    trace: Annotated[
-        Path,
-        typer.Argument(
-            help="Results of a run or a link, a .parquet with samples, JSON lines of "
-            "`tc -s -j qdisc`, or scrapes of Prometheus text.",
-            metavar="TRACE",
-        ),
-    ],
-    rtt: Annotated[
-        str | None,
-        typer.Option(
-            help="Propagation both ways, if it is known, such as 40ms; found if it is left out.",
-            show_default=False,
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(help="Only queues with this in their name.", metavar="TEXT"),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", help="Leave out what is before; a sixth if it is left out."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Leave out what is after.")] = None,
-    interval: Annotated[
-        str | None, typer.Option(help="Between samples of a log without times, such as 100ms.")
-    ] = None,
+    trace: Path,
+    /,
     *,
-    output: Annotated[
-        OutputOptions, Help(out=options.folder("identified.toml and the loop's picture", "nowhere"))
-    ],
+    rtt: str | None = None,
+    tcp: Annotated[str, typer.Option(autocompletion=completion.senders)] = "reno",
+    only: str | None = None,
+    from_: str | None = None,
+    to: str | None = None,
+    interval: str | None = None,
+    output: OutputOptions,
 ) -> None:
     """Identify flows, round trip, rate, loss and loop gain from samples of a queue.
 
     Every number has an interval of 95 %; what the samples do not say is not guessed.
+
+    trace TRACE: Results of a run or a link, a .parquet with samples, JSON lines of
+        `tc -s -j qdisc`, or scrapes of Prometheus text.
+    rtt: Propagation both ways, if it is known, such as 40ms; found if it is left out.
+    tcp: Sender of the flows, whose windows tell how many there are: reno, linux-reno, cubic, dctcp
+        or prague.
+    only TEXT: Only queues with this in their name.
+    from_: Leave out what is before; a sixth if it is left out.
+    to: Leave out what is after.
+    interval: Between samples of a log without times, such as 100ms.
+    out: Folder for identified.toml and the loop's picture; nowhere if it is left out.
     """
     from forebay.identification import estimate, queue_records, response
 
@@ -71,7 +61,9 @@ def identify(
     wanted_s = seconds("--rtt", rtt)
     if wanted_s == 0:
         raise ScenarioError(f'--rtt: found "{rtt}", allowed: more than zero')
-    cut = seconds("--from", start), seconds("--to", end)
+    cut = from_s, to_s = seconds("--from", from_), seconds("--to", to)
+    if from_s is not None and to_s is not None and from_s >= to_s:
+        raise ScenarioError(f'--to: found "{to}" after --from "{from_}", allowed: a later time')
     queues = queue_records.read_records(trace, seconds("--interval", interval))
     queues = [one for one in queues if only is None or only in one.name]
     if not queues:
@@ -79,7 +71,7 @@ def identify(
     found: list[tuple[Identified, IdentifiedResponse | None]] = []
     for one in queues[:MOST]:
         part = one.window(*cut)
-        numbers = estimate.identify(part, wanted_s)
+        numbers = estimate.identify(part, wanted_s, tcp)
         loop = response.loop_response(part, numbers.rtt_s.value) if numbers.rtt_s.known else None
         found.append((numbers, loop))
     if call.as_json:
@@ -153,6 +145,7 @@ def _show(numbers: Identified, loop: IdentifiedResponse | None) -> None:
     for why in dict.fromkeys(getattr(numbers, key).why for key in ("rate_bps", "rtt_s", "flows")):
         if why:
             console.print(f"  not identified: {why}", markup=False)
+    console.print(f"  assumed: {numbers.assumed}", markup=False)
     if loop is not None and loop.crossover_rad_s == loop.crossover_rad_s:
         console.print(
             f"  loop: |L| = 1 at {loop.crossover_rad_s:.3g} rad/s, phase margin "

@@ -2,69 +2,74 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from forebay._native import ScenarioError
-from forebay.cli import completion
+from forebay.cli.declaration import with_options
+from forebay.cli.options import Laws
 
 
+@with_options
 def init(
-    file: Annotated[
-        Path, typer.Argument(help="File to write; - prints it.", metavar="[FILE]")
-    ] = Path("my-link.toml"),
-    rate: Annotated[
-        str | None, typer.Option(help="Rate of the link; 20Mbit/s if it is left out.")
-    ] = None,
-    rtt: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Round-trip time without a queue; 40ms and 80ms if it is left out. "
-            "May be given several times.",
-            metavar="TIME",
-        ),
-    ] = None,
-    flows: Annotated[
-        int | None, typer.Option(help="Number of long downloads; 20 if it is left out.", min=1)
-    ] = None,
-    buffer: Annotated[
-        str | None,
-        typer.Option(
-            help="Buffer size, such as 200p or 64kB; a bandwidth-delay product if it is left out.",
-            metavar="SIZE",
-        ),
-    ] = None,
-    law: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--law",
-            "--aqm",
-            help="A law of `forebay laws`; pi, codel and droptail if none is named. "
-            "May be given several times.",
-            metavar="KIND",
-            autocompletion=completion.laws,
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    file: Path = Path("my-link.toml"),
+    /,
+    *,
+    rate: str | None = None,
+    rtt: list[str] | None = None,
+    flows: Annotated[int | None, typer.Option(min=1)] = None,
+    buffer: str | None = None,
+    law: Laws = None,
+    force: bool = False,
 ) -> None:
-    """Write a commented scenario to start from."""
-    from forebay.guide.starter import Starter
+    """Write a commented scenario to start from.
+
+    file [FILE]: File to write; - prints it.
+    rate: Rate of the link; 20Mbit/s if it is left out.
+    rtt TIME: Round-trip time without a queue; 40ms and 80ms if it is left out.
+    flows: Number of long downloads; 20 if it is left out.
+    buffer SIZE: Buffer size, such as 200p or 64kB; a bandwidth-delay product if it is left out.
+    law: A law of `forebay laws`; pi, codel and droptail if none is named.
+    force: Replace a file that is there.
+    """
+    from forebay.base import output_folder
+    from forebay.guide import starter
     from forebay.runs import experiment
 
-    name = "my-link.toml" if str(file) == experiment.STDIN else file.name
-    text = Starter.for_options(name, rate, rtt, flows, buffer, law).text()
+    printed = str(file) == experiment.STDIN
+    name = "my-link.toml" if printed else file.name
+    text = starter.scenario(name, rate, rtt, flows, buffer, law)
     # What is written runs: whatever is wrong with an option is said before.
-    experiment.read(text)
-    if str(file) == experiment.STDIN:
+    try:
+        experiment.read(text)
+    except ScenarioError as error:
+        raise ScenarioError(_of_option(str(error))) from None
+    if printed:
         print(text, end="")
         return
-    if file.is_dir():
-        raise ScenarioError(f"{file}: found a folder, allowed: the name of a file")
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError:
-        raise ScenarioError(f"{file}: it exists; --force replaces it") from None
+    if file.exists() and not file.is_dir() and not force:
+        raise ScenarioError(f"{file}: it exists; --force replaces it")
+    output_folder.check_file(file, "FILE")
+    file.write_text(text, encoding="utf-8")
     print(f"Wrote {file}. Run it:  forebay run {file}")
+
+
+#: The option that writes a key of the scenario.
+OPTIONS = {
+    "bottleneck.rate": "--rate",
+    "bottleneck.buffer": "--buffer",
+    "traffic.0.rtt": "--rtt",
+    "traffic.0.flows": "--flows",
+}
+
+
+def _of_option(error: str) -> str:
+    """An error of the scenario, which nobody has seen yet, as one of the option that is wrong."""
+    place = re.match(r"scenario:\d+: ([\w.]+): ", error)
+    if place is None:
+        return error
+    law = re.fullmatch(r"law\.\d+\.kind", place[1])
+    return f"{'--law' if law else OPTIONS.get(place[1], place[1])}: {error[place.end() :]}"

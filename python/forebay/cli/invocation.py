@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from forebay.base import signals
-from forebay.cli.options import (
-    BAD_INPUT,
-    FAILED,
-    OutputOptions,
-    ReportOptions,
-    RunOptions,
-    open_page,
-)
+from forebay.cli.main import BAD_INPUT, FAILED
+from forebay.cli.options import OutputOptions, ReportOptions, StoreOptions, open_page
 
 if TYPE_CHECKING:
     from forebay.store.store import Store
@@ -44,6 +38,14 @@ def repeating(name: str, *words: str, **options: object) -> str:
             if each is not None:
                 line += [f"--{option}", str(each)]
     return shlex.join(line)
+
+
+def result_name(file: Path) -> str:
+    """What a result is called whose scenario is this file or experiment."""
+    from forebay.runs import experiment
+    from forebay.scenarios import names
+
+    return "stdin" if str(file) == experiment.STDIN else names.stem(file)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Invocation:
                 output_folder.claim(folder, command, force=force, **claim)
         return cls(folder, output.as_json, isinstance(output, ReportOptions) and output.open_)
 
-    def store(self, runs: RunOptions) -> Store | None:
+    def store(self, runs: StoreOptions) -> Store | None:
         """The store of runs; without a folder none that nobody has asked for."""
         from forebay.store import choice
 

@@ -2,73 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from forebay._native import ScenarioError
+from forebay.base import registries
 from forebay.base.suggestions import hint
 from forebay.cli import completion
-from forebay.cli.options import console
+from forebay.cli.declaration import with_options
+from forebay.cli.options import console, print_table
 
 if TYPE_CHECKING:
-    from typer.models import ArgumentInfo
-
     from forebay._native import RegistryEntry
 
-Entry = TypeVar("Entry", bound="RegistryEntry")
+LawNames = Annotated[list[str] | None, typer.Argument(autocompletion=completion.laws)]
+QueueNames = Annotated[list[str] | None, typer.Argument(autocompletion=completion.queues)]
 
 
-def _names(what: str, known: Callable[[str], list[str]]) -> ArgumentInfo:
-    text = f"Only these {what}; all of them if none is named."
-    return cast(
-        "ArgumentInfo", typer.Argument(help=text, metavar="[NAME]...", autocompletion=known)
-    )
+@with_options
+def laws(name: LawNames = None, /, *, as_json: bool = False) -> None:
+    """List the laws, a line each; those that are named with parameters, defaults and ranges.
+
+    name [NAME]...: These laws, whole; all of them with --json if none is named.
+    as_json: Print JSON instead of tables.
+    """
+    _list(registries.laws(), name, as_json, _law_example)
 
 
-def laws(
-    name: Annotated[list[str] | None, _names("laws", completion.laws)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+@with_options
+def queues(name: QueueNames = None, /, *, as_json: bool = False) -> None:
+    """List the queue disciplines, which hold laws, a line each; those that are named with their
+    parameters.
+
+    name [NAME]...: These queues, whole; all of them with --json if none is named.
+    as_json: Print JSON instead of tables.
+    """
+    _list(registries.queues(), name, as_json, _queue_example)
+
+
+def _law_example(law: RegistryEntry) -> str:
+    """A command that runs a law, with a parameter of its own at its default."""
+    first = next((it for it in law["params"] if it["default"] is not None), None)
+    own = f" --set law.{law['name']}.{first['name']}={first['default_text']}" if first else ""
+    return f"forebay run FILE --law {law['name']}{own}"
+
+
+def _queue_example(queue: RegistryEntry) -> str:
+    return f"forebay run FILE --law pi --set law.pi.queue={queue['name']}"
+
+
+def _list(
+    known: Mapping[str, RegistryEntry],
+    names: Sequence[str] | None,
+    as_json: bool,
+    example: Callable[[RegistryEntry], str],
 ) -> None:
-    """List the laws with their parameters, defaults and ranges."""
-    import forebay._native as _native
-
-    entries = _chosen(_native.laws(), name)
-    _list(entries, as_json, "forebay run FILE --law pi --set law.pi.target=150p")
-
-
-def queues(
-    name: Annotated[list[str] | None, _names("queues", completion.queues)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
-    """List the queue disciplines, which hold laws, with their parameters."""
-    import forebay._native as _native
-
-    entries = _chosen(_native.queues(), name)
-    _list(entries, as_json, "forebay run FILE --law pi --set law.pi.queue=priority")
-
-
-def _chosen(entries: Sequence[Entry], names: list[str] | None) -> list[Entry]:
-    known = [entry["name"] for entry in entries]
     for name in names or ():
         if name not in known:
             raise ScenarioError(
-                f'NAME: found "{name}", allowed: {", ".join(known)}{hint(name, known)}'
+                f'NAME: found "{name}", allowed: {", ".join(known)}{hint(name, list(known))}'
             )
-    return [entry for entry in entries if not names or entry["name"] in names]
-
-
-def _list(entries: Sequence[RegistryEntry], as_json: bool, example: str) -> None:
+    entries = [entry for name, entry in known.items() if not names or name in names]
     if as_json:
-        import json
-
         keys = ["name", "unit", "default", "min", "max", "doc"]
         plain = [
             entry | {"params": [{key: param[key] for key in keys} for param in entry["params"]]}
             for entry in map(dict[str, Any], entries)
         ]
         print(json.dumps(plain, indent=1))
+        return
+    if not names:
+        from forebay.base.terminal_table import Column
+
+        columns = [Column("name", left=True), Column("what it is", sentence=True)]
+        screen = print_table(columns, [[it["name"], it["title"]] for it in entries])
+        group = "laws" if example is _law_example else "queues"
+        screen.print(f"forebay {group} NAME shows one whole", style="dim")
         return
     from forebay.pages import terminal
 

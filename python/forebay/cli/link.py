@@ -9,13 +9,15 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
 import forebay._native as _native
 from forebay.base import signals
-from forebay.cli.options import FAILED, NoReport, OpenPage, open_page
+from forebay.cli.declaration import with_options
+from forebay.cli.main import FAILED
+from forebay.cli.options import NoReport, OpenPage, open_page
 from forebay.cli.options import settings as parameters
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from forebay.links import Outcome
 
 #: Where help shows each group of options.
-PANELS = {"link": "Link", "up": "Client to server, where it differs", "run": None}
+PANELS = {"link": None, "up": "Client to server, where it differs", "run": "Run"}
 AQM = "aqm"
 KINDS = {"flag": bool, "integer": int, "text": str, "table": list[str]}
 
@@ -50,75 +52,50 @@ def _parameter(option: LinkOptionInfo) -> inspect.Parameter:
     )
 
 
-def _declared(command: Callable[..., None]) -> Callable[..., None]:
+def _with_link_options(command: Callable[..., None]) -> Callable[..., None]:
     """`command` with the options of a link in place of its `**options`."""
-    written = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
-    options = [_parameter(option) for option in _native.link_options()]
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*written[:1], *options, *written[1:]]
-    )
-    return command
+    called = with_options(command)
+    first, *others = inspect.signature(called).parameters.values()
+    # The link and its law come first.
+    declared = sorted(_native.link_options(), key=lambda option: option["group"] == "run")
+    options = [_parameter(option) for option in declared]
+    for parameter in others:
+        get_args(parameter.annotation)[1].rich_help_panel = PANELS["run"]
+    called.__signature__ = inspect.Signature([first, *options, *others])  # type: ignore[attr-defined]
+    return called
 
 
-@_declared
+@_with_link_options
 def link(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(help="Program to run; a shell if it is left out.", metavar="-- COMMAND…"),
-    ] = None,
+    command: list[str] | None = None,
+    /,
     *,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            help="A line for the shell, to run at the far end. COMMAND starts when it listens.",
-            metavar="COMMAND",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the report, samples and metrics.", metavar="DIR"),
-    ] = None,
+    server: str | None = None,
+    out: Path | None = None,
     no_report: NoReport = False,
     open_: OpenPage = False,
-    watch: Annotated[
-        bool,
-        typer.Option(
-            help="Show the queue while traffic runs, and change the link with keys; what COMMAND "
-            "and server write is shown after. Without a terminal, a line a second.",
-            show_default=False,
-        ),
-    ] = False,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            help="Serve metrics for Prometheus, on the loopback device if only a port is given.",
-            metavar="ADDRESS:PORT",
-        ),
-    ] = None,
-    control: Annotated[
-        Path | None,
-        typer.Option(
-            help="Take changes over a Unix socket there, as `forebay studio --link` makes them.",
-            metavar="PATH",
-        ),
-    ] = None,
-    pcap: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write client.pcapng and server.pcapng there, with drops and marks as comments.",
-            metavar="DIR",
-        ),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only errors and void runs.")
-    ] = False,
+    watch: Annotated[bool, typer.Option()] = False,
+    metrics: str | None = None,
+    control: Path | None = None,
+    pcap: Path | None = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
     **options: object,
 ) -> None:
-    """Run COMMAND behind a bottleneck, without root, and report on the queue."""
-    import forebay._native as _native
+    """Run COMMAND behind a bottleneck, without root, and report on the queue.
+
+    command -- COMMAND…: Program to run; a shell if it is left out.
+    server COMMAND: A line for the shell, to run at the far end. COMMAND starts when it listens.
+    out DIR: Folder for the report, samples and metrics.
+    watch: Show the queue while traffic runs, and change the link with keys; what COMMAND and
+        server write is shown after. Without a terminal, a line a second.
+    metrics ADDRESS:PORT: Serve metrics for Prometheus, on the loopback device if only a port is
+        given.
+    control PATH: Take changes over a Unix socket there, as `forebay studio --link` makes them.
+    pcap DIR: Write client.pcapng and server.pcapng there, with drops and marks as comments.
+    quiet: Print only errors and void runs.
+    """
     from forebay.base import output_folder
     from forebay.links.settings import OPTIONS, designed
-    from forebay.pages import result_files
 
     for name in ("set", "set_up"):
         options[name] = parameters(cast("list[str] | None", options[name])) or None
@@ -172,13 +149,14 @@ def link(
         sys.stdout.flush()
     if observed.capture_failed:
         _say(f"{pcap}: {observed.capture_failed}")
-    from forebay.links import outcome
+    from forebay.links.outcome import Outcome
+    from forebay.pages import result_files
 
-    found = outcome.outcome_of_run(wanted, words, server, observed)
-    _tell(found, words[0], out, quiet=quiet)
-    if out is not None and found.measured:
+    outcome = Outcome(wanted, words, server, observed)
+    _tell(outcome, out, quiet=quiet)
+    if out is not None and outcome.measured:
         try:
-            found.write(out, report=not no_report)
+            outcome.write(out, report=not no_report)
         except KeyboardInterrupt:
             print("interrupted: no report is left", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
@@ -186,22 +164,23 @@ def link(
             _say(str(out if no_report else out / result_files.REPORT))
         if open_ and not no_report:
             open_page(out / result_files.REPORT)
-    raise typer.Exit(found.status or 0)
+    raise typer.Exit(outcome.status or 0)
 
 
-def _tell(found: Outcome, program: str, out: Path | None, *, quiet: bool) -> None:
+def _tell(outcome: Outcome, out: Path | None, *, quiet: bool) -> None:
     """Says how a run went; exits where its program was not started."""
     from forebay.links import process, summary
 
-    if found.not_started is not None:
-        line, status = process.why_not_started(found.not_started, program)
+    observed = outcome.observed
+    if observed.not_started is not None:
+        line, status = process.why_not_started(observed.not_started, outcome.command[0])
         print(line, file=sys.stderr)
         raise typer.Exit(status)
-    if found.server_status:
-        _say(f"the server ended with status {found.server_status}")
-    for reason in found.void:
+    if observed.server_status:
+        _say(f"the server ended with status {observed.server_status}")
+    for reason in outcome.void:
         _say(f"VOID: {reason}")
-    for line in () if quiet else summary.lines(found, out):
+    for line in () if quiet else summary.lines(outcome, out):
         _say(line)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from forebay.base import signals
 if TYPE_CHECKING:
     import typer
 
-#: Exit statuses.
+#: Exit status of a command that failed, and of one whose input is at fault, as a law in Python may
+#: be; `signals.status` has that of a stopped one.
 FAILED, BAD_INPUT = 1, 2
 #: Set by the shell that asks what it may offer.
 COMPLETES = "_FOREBAY_COMPLETE"
@@ -28,12 +30,18 @@ def main() -> None:
     """Entry point of the command `forebay`."""
     if not _open():
         sys.exit(BAD_INPUT)
-    if sys.argv[1:2] != [PASSES_ON]:
+    if sys.argv[1:2] == [PASSES_ON]:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
         signals.catch()
         # Before numpy is loaded. Matrices of loops have some dozens of rows, and threads for them
         # cost three times the processor time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(run_command(sys.argv[1:]))
+    status = run_command(sys.argv[1:])
+    # What is left is to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(status)
 
 
 def _open() -> bool:

@@ -11,16 +11,15 @@ import typer
 
 from forebay.base import signals
 from forebay.base.quantities import DOTS
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation
 from forebay.cli.options import (
     L4sFlows,
     LawKind,
-    NoStore,
     OutputOptions,
     Packet,
-    StoreAt,
+    Settings,
+    StoreOptions,
     Tcp,
     settings,
 )
@@ -29,42 +28,40 @@ if TYPE_CHECKING:
     from forebay.mapping.stability_map import StabilityMap
 
 
-@with_groups
+@with_options
 def stability_map(
     law: LawKind,
-    rate: Annotated[str, typer.Option(help="Rate of the link, or a range 5..50Mbit/s.")],
-    flows: Annotated[str, typer.Option(help="Range of long-lived TCP flows, such as 10..400.")],
-    rtt: Annotated[
-        str, typer.Option(help="Propagation both ways, a range 20..500ms, or of classes 20ms,80ms.")
-    ],
+    /,
+    *,
+    rate: str,
+    flows: str,
+    rtt: str,
     tcp: Tcp = "reno",
     l4s_flows: L4sFlows = 0.0,
     packet: Packet = "1000B",
-    buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
-    set_: Annotated[
-        list[str] | None,
-        options.sets("A parameter of the law, such as a=1e-5, target=50p or target=40ms."),
-    ] = None,
-    windows: Annotated[
-        str,
-        typer.Option(
-            help="How flows are described: published, as in the papers; sawtooth, nearer to "
-            "packets, with ACKs as the clock and windows in sawteeth.",
-            metavar="NAME",
-        ),
-    ] = "published",
-    points: Annotated[int, typer.Option(help="Cells along an axis.", min=2, max=2000)] = 200,
-    simulate: Annotated[
-        int, typer.Option(help="Packet simulations along an axis; 0 for none.", min=0, max=20)
-    ] = 5,
-    *,
-    output: Annotated[OutputOptions, Help(out=options.folder("the map", "results/map-LAW"))],
-    store: StoreAt = None,
-    no_store: NoStore = False,
+    buffer: str | None = None,
+    set_: Settings = None,
+    windows: str = "published",
+    points: Annotated[int, typer.Option(min=2, max=2000)] = 200,
+    simulate: Annotated[int, typer.Option(min=0, max=20)] = 5,
+    output: OutputOptions,
+    kept: StoreOptions,
 ) -> None:
     """Map where a law is stable, over flows and RTT or flows and rate.
 
     Cells without equilibrium have a colour for each reason, and the table says which.
+
+    rate: Rate of the link, or a range 5..50Mbit/s.
+    flows: Range of long-lived TCP flows, such as 10..400.
+    rtt: Propagation both ways, a range 20..500ms, or of classes 20ms,80ms.
+    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
+        out.
+    set_: A parameter of the law, such as a=1e-5, target=50p or target=40ms.
+    windows NAME: How flows are described: published, as in the papers; sawtooth, nearer to
+        packets, with ACKs as the clock and windows in sawteeth.
+    points: Cells along an axis.
+    simulate: Packet simulations along an axis; 0 for none.
+    out: Folder for the map; results/map-LAW if it is left out.
     """
     from forebay.mapping import stability_map as mapped
     from forebay.store import choice
@@ -72,22 +69,11 @@ def stability_map(
     call = Invocation.begun(output, f"map-{law}")
     out = call.folder
     axis = "rate" if DOTS in rate else "rtt"
-    runs = choice.store(store, without=no_store) if simulate else None
+    runs = choice.store(kept.store, without=kept.no_store) if simulate else None
     drawn = mapped.stability_map(
-        law,
-        rate,
-        flows,
-        rtt,
-        packet,
-        buffer,
-        settings(set_),
-        l4s_flows,
-        points,
-        simulate,
-        runs,
-        windows,
-        tcp,
-    )
+        law, rate, flows, rtt, packet, buffer, settings(set_), l4s_flows, points, simulate, runs,
+        windows, tcp,
+    )  # fmt: skip
     if out is not None:
         _write(drawn, axis, out)
     if call.as_json:

@@ -1,4 +1,4 @@
-"""What several commands read and show."""
+"""Options that several commands have, and what they read and show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,41 +17,11 @@ from forebay.cli import completion
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from typer.models import OptionInfo
 
-#: Exit status of a command that failed, and of one whose input is at fault, as a law in Python may
-#: be; `forebay.base.signals.status` has that of a stopped one.
-FAILED, BAD_INPUT = 1, 2
+    from forebay.base.terminal_table import Cell, Column
 
-
-def buffer(default: str) -> OptionInfo:
-    """`--buffer` of a command that takes `default` without it."""
-    text = f"Buffer size in packets, such as 500p; {default} if it is left out."
-    return cast("OptionInfo", typer.Option(help=text, show_default=False))
-
-
-def folder(what: str, default: str) -> str:
-    """What `--out` is, of a command that writes `what`."""
-    return f"Folder for {what}; {default} if it is left out."
-
-
-def sets(what: str) -> OptionInfo:
-    """`--set`, which may be given several times."""
-    text = f"{what} May be given several times."
-    return cast("OptionInfo", typer.Option("--set", help=text, metavar="KEY=VALUE"))
-
-
-def laws(what: str, metavar: str = "KIND") -> OptionInfo:
-    """`--law`, which may be given several times; `forebay link` calls it `--aqm`, and either name
-    does everywhere."""
-    text = f"{what} May be given several times."
-    return cast(
-        "OptionInfo",
-        typer.Option("--law", "--aqm", help=text, metavar=metavar, autocompletion=completion.laws),
-    )
-
-
-#: Options that mean the same in every command that has them.
+#: Options that mean the same in every command that has them; a command's docstring has its words
+#: for those that have none here (`declaration`).
 ScenarioFile = Annotated[
     Path,
     typer.Argument(
@@ -60,17 +30,28 @@ ScenarioFile = Annotated[
         metavar="FILE",
     ),
 ]
-Force = Annotated[
-    bool, typer.Option("--force", help="Replace a result of another command in the same folder.")
-]
 ScenarioKeys = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s. "
-        "May be given several times.",
+        help="Set a key of the scenario, such as traffic.0.flows=100 or bottleneck.rate=20Mbit/s.",
         metavar="KEY=VALUE",
         autocompletion=completion.settings,
+    ),
+]
+#: Of a law, or of a design.
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")]
+#: `forebay link` calls it `--aqm`, and either name does everywhere.
+Laws = Annotated[
+    list[str] | None,
+    typer.Option("--law", "--aqm", metavar="KIND", autocompletion=completion.laws),
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        help="Show these in the table and on the page, as queue_mean_pkts,jain.",
+        metavar="A,B",
     ),
 ]
 LawKind = Annotated[
@@ -94,25 +75,17 @@ Tcp = Annotated[
         autocompletion=completion.senders,
     ),
 ]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON object; files are written only with --out."),
-]
+Seeds = Annotated[int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N")]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")
 ]
 StoreAt = Annotated[
     str | None,
     typer.Option(
-        "--store",
         help="Where runs are kept, a folder or an address such as s3://bucket/runs; FOREBAY_STORE, "
         "or else results/.store, if it is left out.",
         metavar="DIR",
-        show_default=False,
     ),
-]
-NoStore = Annotated[
-    bool, typer.Option("--no-store", help="Make every run anew, and keep none in the store.")
 ]
 Style = Annotated[
     str,
@@ -123,42 +96,51 @@ Style = Annotated[
     ),
 ]
 OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
-Threads = Annotated[
-    int | None,
-    typer.Option(help="Threads to run on; all cores by default.", min=1, metavar="N"),
-]
+AtLeastOne = Annotated[int, typer.Option(min=1, metavar="N")]
 
 
-Seeds = Annotated[
-    int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N", show_default=False)
-]
-
-
-# Groups of options: a command takes one as a parameter (`groups`).
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """Where a command writes, and what it prints."""
+    """Where a command writes, and what it prints.
+
+    as_json: Print one JSON object; files are written only with --out.
+    """
 
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None
-    as_json: AsJson = False
+    as_json: bool = False
     style: Style = "screen"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(OutputOptions):
-    """As `OutputOptions`, of a command that leaves a page, and replaces no other command's."""
+    """As `OutputOptions`, of a command that leaves a page, and replaces no other command's.
 
-    force: Force = False
+    force: Replace a result of another command in the same folder.
+    """
+
+    force: bool = False
     open_: OpenPage = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How runs are made, and where they are kept."""
+class StoreOptions:
+    """Where runs are kept.
 
-    threads: Threads = None
+    no_store: Make every run anew, and keep none in the store.
+    """
+
     store: StoreAt = None
-    no_store: NoStore = False
+    no_store: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(StoreOptions):
+    """How runs are made, and where they are kept.
+
+    threads N: Threads to run on; all cores by default.
+    """
+
+    threads: Annotated[int | None, typer.Option(min=1)] = None
 
 
 def open_page(page: Path) -> None:
@@ -167,7 +149,7 @@ def open_page(page: Path) -> None:
 
     windows = sys.platform in ("darwin", "win32")
     # Without a display, Python would find a browser for the terminal, and take it over.
-    if windows or any(os.environ.get(one) for one in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
+    if windows or any(os.environ.get(it) for it in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
         with suppress(webbrowser.Error, OSError):
             webbrowser.open(page.absolute().as_uri())
 
@@ -175,6 +157,31 @@ def open_page(page: Path) -> None:
 def settings(sets: Sequence[str] | None) -> dict[str, str]:
     """KEY=VALUE options as a table."""
     return dict(quantities.set_pairs(sets or ()))
+
+
+def metric_names(given: Sequence[str] | None) -> list[str]:
+    """The names of `--metric`. Raises `ScenarioError`."""
+    from forebay.base.metrics import check_metrics
+
+    names = [name.strip() for some in given or () for name in some.split(",")]
+    check_metrics(names, key="--metric")
+    return names
+
+
+def print_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    width: int = 120,
+    title: str = "",
+    keys: int = 1,
+) -> Console:
+    """Prints a table on `console(width)`, which is returned; `keys` columns name a row."""
+    from forebay.base import terminal_table
+
+    screen = console(width)
+    terminal_table.show(screen, columns, [terminal_table.RowGroup(rows, title)], keys=keys)
+    return screen
 
 
 def console(width: int = 120) -> Console:

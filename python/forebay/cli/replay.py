@@ -10,19 +10,21 @@ import tempfile
 from contextlib import ExitStack
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from forebay._native import ScenarioError
 from forebay.base import signals
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating
+from forebay.cli.main import FAILED
 from forebay.cli.options import (
-    FAILED,
     OpenPage,
     OutputOptions,
     RunOptions,
+    Seeds,
+    Settings,
     console,
     open_page,
     settings,
@@ -34,53 +36,34 @@ if TYPE_CHECKING:
     from forebay.replays.verdicts import Verdict
 
 
-@with_groups
+@with_options
 def replay(
-    paper: Annotated[str, typer.Argument(help="A paper, or all.", metavar="PAPER|all")],
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            help="Run with seeds 1 to N instead of as many as each experiment asks for.",
-            metavar="N",
-            show_default=False,
-        ),
-    ] = None,
+    paper: str,
+    /,
     *,
-    output: Annotated[
-        OutputOptions,
-        Help(
-            out="Where the pages go; results/replay by default.",
-            as_json="Print one JSON object per claim; pages are written only with --out.",
-        ),
-    ],
-    page: Annotated[
-        Path | None,
-        typer.Option(help="With all: write the summary for readers of the papers.", metavar="FILE"),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Set a key in every experiment, such as traffic.0.min_rto=1s. May be given "
-            "several times.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
-    experiments: Annotated[
-        Path | None,
-        typer.Option(help="Where the papers' experiments are.", metavar="DIR"),
-    ] = None,
+    seeds: Seeds = None,
+    output: OutputOptions,
+    page: Path | None = None,
+    set_: Settings = None,
+    experiments: Path | None = None,
     open_: OpenPage = False,
-    made: RunOptions,
+    making: RunOptions,
 ) -> None:
     """Run the papers' experiments, and lay what they published beside what comes of it.
 
     Runs are kept, so that a second call makes only what has changed.
+
+    paper PAPER|all: A paper, or all.
+    seeds: Run with seeds 1 to N instead of as many as each experiment asks for.
+    out: Where the pages go; results/replay by default.
+    as_json: Print one JSON object per claim; pages are written only with --out.
+    page FILE: With all: write the summary for readers of the papers.
+    set_: Set a key in every experiment, such as traffic.0.min_rto=1s.
+    experiments DIR: Where the papers' experiments are.
     """
     from forebay.base import output_folder, progress
     from forebay.base.publication import publish_file
     from forebay.replays import replay as replays
-    from forebay.replays import summary
     from forebay.runs import execution
     from forebay.store import choice
 
@@ -92,19 +75,21 @@ def replay(
         output_folder.check_file(page, "--page")
     with ExitStack() as stack:
         # Claims need the samples of all runs; without a store they are kept for this call alone.
-        kept = choice.store(made.store, without=made.no_store) or choice.at(
+        kept = choice.store(making.store, without=making.no_store) or choice.at(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="forebay-"))
         )
         try:
             with progress.bar() as watch:
-                papers = wanted.run(kept, made.threads, watch)
+                papers = wanted.run(kept, making.threads, watch)
                 found: list[Verdict] = []
                 first = next(papers)
             for one in chain([first], papers):
                 found += one.verdicts
                 _tell(one, call, repeating("replay", one.paper.name, seeds=seeds, set=set_), open_)
             if page is not None:
-                publish_file(page, summary.page(wanted.papers, found))
+                from forebay.replays import pages  # draws, which takes a while to load
+
+                publish_file(page, pages.summary(wanted.papers, found))
         except execution.RunFailedError as failed:
             print(failed, file=sys.stderr)
             raise typer.Exit(FAILED) from None
@@ -129,8 +114,7 @@ def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> 
     with progress.status(f"drawing the page of {found.paper.name}"):
         from forebay.replays import pages  # draws, which takes a while to load
 
-        parts = [pages.part(*each) for each in found.experiments]
-        where = pages.write(found.paper, parts, call.folder, command)
+        where = pages.write(found.paper, found.experiments, call.folder, command)
     call.tell("Page", where)
     if opens:
         open_page(where)
@@ -140,7 +124,7 @@ def _show(paper: Paper, found: list[Verdict]) -> None:
     from rich.text import Text
 
     from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Cell, Column, RowGroup
     from forebay.replays import verdicts
 
     style = {verdicts.REPRODUCED: "green", verdicts.IN_DIRECTION: "yellow"}
@@ -161,7 +145,7 @@ def _show(paper: Paper, found: list[Verdict]) -> None:
             ns2 = "" if one.claim.ns2 is None else f"{one.claim.ns2:g}"
             verdict = Text(one.verdict, style=style.get(one.verdict, "bold"))
             rows.append([says, one.text(), one.published(), verdict, ns2])
-        groups.append(Group(rows, experiment))
+        groups.append(RowGroup(rows, experiment))
     terminal = console(140)
     terminal.print(Text(paper.title, style="bold"))
     terminal_table.show(terminal, columns, groups)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from forebay.base import signals
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
-from forebay.cli.invocation import Invocation, stopped
+from forebay.cli.declaration import with_options
+from forebay.cli.invocation import Invocation, result_name, stopped
 from forebay.cli.options import (
+    Laws,
     NoReport,
     ReportOptions,
     RunOptions,
@@ -29,48 +29,40 @@ if TYPE_CHECKING:
     from forebay.results.result import Result
 
 
-@with_groups
+@with_options
 def run(
     file: ScenarioFile,
-    law: Annotated[
-        list[str] | None,
-        options.laws(
-            "Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a "
-            "prototype in Python."
-        ),
-    ] = None,
+    /,
+    *,
+    law: Laws = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,
-    *,
-    output: Annotated[
-        ReportOptions,
-        Help(
-            out="Where the report and the samples go; results/NAME for a scenario NAME.toml.",
-            as_json="Print one JSON object per run; files are written only with --out.",
-        ),
-    ],
-    made: RunOptions,
+    output: ReportOptions,
+    making: RunOptions,
     no_report: NoReport = False,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
 
     The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished. Runs
     are kept in a store: the same command is done at once, and more seeds run only what is new.
+
+    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
+        Python.
+    out: Where the report and the samples go; results/NAME for a scenario NAME.toml.
+    as_json: Print one JSON object per run; files are written only with --out.
     """
     from forebay.base import progress
     from forebay.pages import result_files
     from forebay.runs import execution, experiment
-    from forebay.scenarios import names
 
     read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds)
     for line in read.designed:
         print(line, file=sys.stderr)
-    name = "stdin" if str(file) == experiment.STDIN else names.stem(file)
-    call = Invocation.begun(output, name, read.command, seeds=len(read.plan.seeds))
-    out, store = call.folder, call.store(made)
+    call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
+    out, store = call.folder, call.store(making)
     with progress.bar() as watch:
         executed = execution.execute(
-            read, made.threads, watch, samples=out is not None, store=store
+            read, making.threads, watch, samples=out is not None, store=store
         )
 
     for fault in executed.faults:

@@ -6,12 +6,11 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
-from forebay.cli.options import StoreAt, console
+from forebay.cli.declaration import with_options
+from forebay.cli.options import StoreAt, print_table
 
 if TYPE_CHECKING:
     from forebay.store.store import Store
@@ -20,42 +19,40 @@ if TYPE_CHECKING:
 HELP = "Look into the store of runs, and tidy it up."
 
 
-def ls(store: StoreAt = None) -> None:
+@with_options
+def ls(*, store: StoreAt = None) -> None:
     """List the versions of the simulator that the store has runs of, with sizes."""
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
-    from forebay.store.parts import parts
+    from forebay.base.terminal_table import Column
+    from forebay.store.contents import contents
 
     found = _store(store)
     columns = [Column("version"), Column("runs"), Column("size"), Column("with samples", "size")]
-    rows: list[list[Cell]] = []
-    for part in parts(found):
-        name = part.version + (" (present)" if part.version == found.version else "")
-        sampled = f"{part.sampled:,}: {_size(part.sample_bytes)}"
-        rows.append([name, f"{part.runs:,}", _size(part.bytes), sampled])
-    terminal = console(80)
-    terminal.print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
-    terminal_table.show(terminal, columns, [Group(rows)])
+    rows = []
+    for of_version in contents(found):
+        present = " (present)" if of_version.version == found.version else ""
+        sampled = f"{of_version.sampled:,}: {_size(of_version.sample_bytes)}"
+        runs, size = f"{of_version.runs:,}", _size(of_version.bytes)
+        rows.append([of_version.version + present, runs, size, sampled])
+    print(f"{found.address}: {_size(sum(found.place.names('').values()))}")
+    print_table(columns, rows, width=80)
 
 
-def show(
-    run: Annotated[
-        str | None, typer.Argument(help="First letters of a run's config.", metavar="CONFIG")
-    ] = None,
-    store: StoreAt = None,
-) -> None:
-    """Show the laws and links of the stored runs, or all that is known of one."""
+@with_options
+def show(run: str | None = None, /, *, store: StoreAt = None) -> None:
+    """Show the laws and links of the stored runs, or all that is known of one.
+
+    run CONFIG: First letters of a run's config.
+    """
     import polars as pl
 
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Cell, Column, Group
+    from forebay.base.terminal_table import Column
+    from forebay.store.rows import LISTS
 
     found = _store(store)
 
     def first() -> pl.LazyFrame:
         return found.scan().filter(pl.col("link") == 0)
 
-    rows: list[list[Cell]]
     if run is None:
         wanted = [
             pl.len().alias("runs"),
@@ -67,48 +64,43 @@ def show(
             ),
             pl.col("fault").is_not_null().sum().alias("failed"),
         ]
-        table = found.rows.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
+        table = found.read(lambda: first().group_by("law").agg(wanted).sort("law").collect())
         rows = [[str(value) for value in row] for row in table.iter_rows()]
-        terminal_table.show(console(120), [Column(name) for name in table.columns], [Group(rows)])
+        print_table([Column(name) for name in table.columns], rows)
         return
     of_run = pl.col("config").str.starts_with(run)
-    table = found.rows.read(lambda: first().filter(of_run).sort("config", "seed").collect())
+    table = found.read(lambda: first().filter(of_run).sort("config", "seed").collect())
     if table.is_empty():
         raise ScenarioError(f'CONFIG: found "{run}", allowed: the start of a config in the store')
-    for row in table.drop("classes").iter_rows(named=True):
+    for row in table.drop(LISTS).iter_rows(named=True):
         rows = [[name, f"{value}"] for name, value in row.items() if value is not None]
-        terminal_table.show(
-            console(80), [Column("column"), Column("value", sentence=True)], [Group(rows)]
-        )
+        print_table([Column("column"), Column("value", sentence=True)], rows, width=80)
 
 
-def prune(
-    store: StoreAt = None,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="Remove the samples, too, and keep the metrics.")
-    ] = False,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Forget the runs that failed: they are run again.")
-    ] = False,
-) -> None:
-    """Remove the runs of other versions, whose numbers are no longer those of this one."""
-    from forebay.store import parts
+@with_options
+def prune(*, store: StoreAt = None, samples: bool = False, failed: bool = False) -> None:
+    """Remove the runs of other versions, whose numbers are no longer those of this one.
 
-    freed = parts.prune(_store(store), samples=samples, failed=failed)
+    samples: Remove the samples, too, and keep the metrics.
+    failed: Forget the runs that failed: they are run again.
+    """
+    from forebay.store import contents
+
+    freed = contents.prune(_store(store), samples=samples, failed=failed)
     print(f"{_size(max(freed, 0))} freed")
 
 
-def export(
-    file: Annotated[
-        Path, typer.Argument(help="A file that ends in .parquet or .csv.", metavar="FILE")
-    ],
-    store: StoreAt = None,
-) -> None:
-    """Write every run of the present version into one table."""
+@with_options
+def export(file: Path, /, *, store: StoreAt = None) -> None:
+    """Write every run of the present version into one table.
+
+    file FILE: A file that ends in .parquet or .csv.
+    """
     import polars as pl
 
     from forebay.base import output_folder
     from forebay.base.publication import publish_file
+    from forebay.store.rows import LISTS
 
     if file.suffix not in (".parquet", ".csv"):
         raise ScenarioError(f'FILE: found "{file}", allowed: a name in .parquet or .csv')
@@ -118,8 +110,7 @@ def export(
     def write(unfinished: Path) -> int:
         table = found.scan().sort("law", "config", "seed", "link")
         if file.suffix == ".csv":
-            # A cell of CSV holds no list.
-            table.drop("classes").sink_csv(unfinished)
+            table.drop(LISTS).sink_csv(unfinished)
         else:
             table.sink_parquet(unfinished)
         return int(table.select(pl.len()).collect().item())
@@ -128,7 +119,7 @@ def export(
 
     def read(unfinished: Path) -> None:
         nonlocal count
-        count = found.rows.read(lambda: write(unfinished))
+        count = found.read(lambda: write(unfinished))
 
     publish_file(file, read)
     print(f"{count:,} rows: {file}")

@@ -9,39 +9,29 @@ from typing import Annotated
 
 import typer
 
+from forebay.cli.declaration import with_options
+
 #: Without one of them a browser would take the terminal.
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
+@with_options
 def studio(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Scenario to start from; - reads it from standard input. Without one, 20 flows "
-            "on 15 Mbit/s.",
-            metavar="[FILE]",
-            show_default=False,
-        ),
-    ] = None,
-    link: Annotated[
-        Path | None,
-        typer.Option(
-            help="Watch and steer a real link, too: the socket of `forebay link --control PATH`.",
-            metavar="PATH",
-            show_default=False,
-        ),
-    ] = None,
-    port: Annotated[
-        int,
-        typer.Option(
-            help="Port on the loopback device; any free one for 0.", min=0, max=65535, metavar="N"
-        ),
-    ] = 0,
-    no_open: Annotated[
-        bool, typer.Option("--no-open", help="Print the address, and open no browser.")
-    ] = False,
+    file: Path | None = None,
+    /,
+    *,
+    link: Path | None = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N")] = 0,
+    no_open: bool = False,
 ) -> None:
-    """Move a link, its traffic and a law, and watch the loop, in a page of this machine alone."""
+    """Move a link, its traffic and a law, and watch the loop, in a page of this machine alone.
+
+    file [FILE]: Scenario to start from; - reads it from standard input. Without one, 20 flows on
+        15 Mbit/s.
+    link PATH: Watch and steer a real link, too: the socket of `forebay link --control PATH`.
+    port: Port on the loopback device; any free one for 0.
+    no_open: Print the address, and open no browser.
+    """
     from forebay.studio import address
     from forebay.studio.scenario import BaseScenario
 

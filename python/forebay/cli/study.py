@@ -5,31 +5,29 @@ What it needs is loaded inside it, so that other commands stay quick.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay._native import ScenarioError
+from forebay._native import ScenarioError, quantity
 from forebay.base import signals
-from forebay.cli import options
-from forebay.cli.groups import with_groups
-from forebay.cli.invocation import Invocation, command_line
+from forebay.cli.declaration import with_options
+from forebay.cli.invocation import Invocation, command_line, result_name
+from forebay.cli.main import FAILED
 from forebay.cli.options import (
-    FAILED,
-    Force,
+    Laws,
+    Metrics,
     NoReport,
-    OpenPage,
     ReportOptions,
     RunOptions,
     ScenarioFile,
     ScenarioKeys,
     Seeds,
-    Style,
+    console,
+    metric_names,
 )
 
 if TYPE_CHECKING:
@@ -39,81 +37,50 @@ if TYPE_CHECKING:
     from forebay.studies.making import Made
     from forebay.studies.points import Points
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|min|h)")
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
-
-@with_groups
+@with_options
 def study(
     file: ScenarioFile,
-    law: Annotated[
-        list[str] | None, options.laws("Run this law instead of the file's: its kind or label.")
-    ] = None,
+    /,
+    *,
+    law: Laws = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,
-    add_seeds: Annotated[
-        int, typer.Option(help="N seeds more than the file has, or --seeds.", metavar="N", min=0)
-    ] = 0,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            help="Add seeds where an interval is wider than this share of its mean: ci95=2%, or "
-            "ci95=2%,METRIC.",
-            metavar="ci95=N%",
-        ),
-    ] = None,
-    most_seeds: Annotated[
-        int, typer.Option(help="With --until, at most so many seeds.", metavar="N", min=2)
-    ] = 64,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Begin no run after so long: 90s, 10min, 2h.", metavar="TIME"),
-    ] = None,
-    limit: Annotated[
-        str | None, typer.Option(help="A run that takes longer fails: 60s.", metavar="TIME")
-    ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Make the runs that failed once more.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run, and how long it would take.")
-    ] = False,
-    on: Annotated[
-        str,
-        typer.Option(
-            help="Where runs are made: threads, dask (a cluster of this machine), or a scheduler "
-            "of Dask such as tcp://host:8786.",
-            metavar="ENGINE",
-        ),
-    ] = "threads",
-    *,
-    made: RunOptions,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help=options.folder("the page and the frame", "results/study-NAME"), metavar="DIR"
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print one JSON object per run, as `forebay run` does; files are written only "
-            "with --out.",
-        ),
-    ] = False,
+    add_seeds: Annotated[int, typer.Option(min=0)] = 0,
+    until: str | None = None,
+    most_seeds: Annotated[int, typer.Option(min=2)] = 64,
+    budget: str | None = None,
+    limit: str | None = None,
+    retry: bool = False,
+    dry_run: bool = False,
+    on: str = "threads",
+    making: RunOptions,
+    output: ReportOptions,
+    metric: Metrics = None,
     no_report: NoReport = False,
-    force: Force = False,
-    style: Style = "screen",
-    open_: OpenPage = False,
 ) -> None:
     """Make the runs of a study that the store does not have, and show what they tell.
 
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
+
+    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
+        Python.
+    add_seeds N: N seeds more than the file has, or --seeds.
+    until ci95=N%: Add seeds where an interval is wider than this share of its mean: ci95=2%, or
+        ci95=2%,METRIC.
+    most_seeds N: With --until, at most so many seeds.
+    budget TIME: Begin no run after so long: 90s, 10min, 2h.
+    limit TIME: A run that takes longer fails: 60s.
+    retry: Make the runs that failed once more.
+    dry_run: Say what would be run, and how long it would take.
+    on ENGINE: Where runs are made: threads, dask (a cluster of this machine), or a scheduler of
+        Dask such as tcp://host:8786.
+    out: Folder for the page and the frame; results/study-NAME if it is left out.
+    as_json: Print one JSON object per run, as `forebay run` does; files are written only with
+        --out.
     """
     from forebay.runs.execution import cores
-    from forebay.runs.experiment import STDIN
     from forebay.store import choice
     from forebay.store.designs import Designs
     from forebay.studies import api, growing
@@ -121,24 +88,24 @@ def study(
 
     budget_s, limit_s = _seconds("--budget", budget), _seconds("--limit", limit)
     wanted = growing.Until.read(until, most_seeds) if until else None
+    metrics = metric_names(metric)
     # Looked into first, and written to once the scenario is known to be sound.
-    runs = choice.of_study(made.store, without=made.no_store, look=True)
+    runs = choice.of_study(making.store, without=making.no_store, look=True)
     points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
     points.seeds += add_seeds
     if dry_run:
-        _plan(points, runs, made.threads or cores())
+        _plan(points, runs, making.threads or cores())
         return
     runs.check_writable()
     command = command_line()
-    output = ReportOptions(out=out, as_json=as_json, force=force, style=style, open_=open_)
-    name = f"study-{'stdin' if str(file) == STDIN else file.stem}"
+    name = f"study-{result_name(file)}"
     call = Invocation.begun(output, name, command, numbers="study.json", growing=True)
-    with api.engine(on, made.threads) as engine, _bar() as watch:
+    with api.engine(on, making.threads) as engine, _bar() as watch:
         grown = growing.grow(
             points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
             limit_s=limit_s, retry=retry,
         )  # fmt: skip
-    _end(points, runs, grown, call, command, report=not no_report)
+    _end(points, runs, grown, call, command, metrics=metrics, report=not no_report)
 
 
 def _end(
@@ -148,9 +115,10 @@ def _end(
     call: Invocation,
     command: str,
     *,
+    metrics: Sequence[str],
     report: bool,
 ) -> None:
-    from forebay.studies import files
+    from forebay.studies import files, tables
     from forebay.studies.study import Study
 
     made = grown.made
@@ -179,9 +147,20 @@ def _end(
 
         for plan, run in study.runs():
             print(result_files.line(plan, run))
+    else:
+        tables.show(console(), study, metrics)
     if call.folder is not None:
+        if (former := files.former_seeds(call.folder)) > study.most_seeds:
+            print(
+                f"{call.folder} had {former} seeds of each law, and has {study.most_seeds} now; "
+                "the store has the others",
+                file=sys.stderr,
+            )
         with call.drawing("every run is in the store, and the same command draws"):
-            for path in files.write(study, call.folder, command, partial=made.spent, report=report):
+            partial = made.spent
+            for path in files.write(
+                study, call.folder, command, metrics=metrics, partial=partial, report=report
+            ):
                 if not call.as_json:
                     print(path)
         if report:
@@ -225,10 +204,10 @@ def _words(seconds: float) -> str:
 def _seconds(option: str, text: str | None) -> float | None:
     if text is None:
         return None
-    match = DURATION.fullmatch(text)
-    if match is None or not float(match[1]) > 0:
+    seconds = quantity(option, text, "time")
+    if seconds == 0:
         raise ScenarioError(f'{option}: found "{text}", allowed: a time such as 90s, 10min or 2h')
-    return float(match[1]) * SECONDS[match[2]]
+    return seconds
 
 
 @contextmanager

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating, stopped
-from forebay.cli.options import ReportOptions, RunOptions, ScenarioKeys, Seeds, console
+from forebay.cli.options import Laws, ReportOptions, RunOptions, ScenarioKeys, Seeds, print_table
 
 if TYPE_CHECKING:
     from forebay.suites.results import Suite
@@ -24,50 +21,32 @@ if TYPE_CHECKING:
 SHOWN = ["goodput_bps", "delay_mean_s", "flow_completion_p95_s", "jain", "delay_p95_s", "drop_rate"]
 
 
-@with_groups
+@with_options
 def suite(
-    name: Annotated[str, typer.Argument(help="A suite, such as rfc7928.", metavar="SUITE")],
-    law: Annotated[
-        list[str] | None,
-        options.laws(
-            "Run this law instead of the suite's: its kind, all, or FILE.py:CLASS for a "
-            "prototype in Python."
-        ),
-    ] = None,
-    scenario: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Run this scenario alone, such as 5-1-friendly. May be given several times.",
-            metavar="NAME",
-        ),
-    ] = None,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            help="Another link: its rate and its delay, one way, such as 50Mbit/s,20ms. Rates of "
-            "the traffic and buffers follow.",
-            metavar="RATE,DELAY",
-            show_default=False,
-        ),
-    ] = None,
+    name: str,
+    /,
+    *,
+    law: Laws = None,
+    scenario: list[str] | None = None,
+    link: str | None = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,
-    *,
-    output: Annotated[
-        ReportOptions,
-        Help(
-            out="Where the report goes; results/SUITE by default.",
-            as_json="Print one JSON object per law and scenario; files are written only with "
-            "--out.",
-        ),
-    ],
-    page: Annotated[
-        Path | None,
-        typer.Option(help="Write the comparison as Markdown, too.", metavar="FILE"),
-    ] = None,
-    made: RunOptions,
+    output: ReportOptions,
+    page: Path | None = None,
+    making: RunOptions,
 ) -> None:
-    """Run every scenario of RFC 7928 under every law, and compare the laws."""
+    """Run every scenario of RFC 7928 under every law, and compare the laws.
+
+    name SUITE: A suite, such as rfc7928.
+    law: Run this law instead of the suite's: its kind, all, or FILE.py:CLASS for a prototype in
+        Python.
+    scenario NAME: Run this scenario alone, such as 5-1-friendly.
+    link RATE,DELAY: Another link: its rate and its delay, one way, such as 50Mbit/s,20ms. Rates of
+        the traffic and buffers follow.
+    out: Where the report goes; results/SUITE by default.
+    as_json: Print one JSON object per law and scenario; files are written only with --out.
+    page FILE: Write the comparison as Markdown, too.
+    """
     from forebay.base import output_folder, progress
     from forebay.base.publication import publish_file
     from forebay.pages import result_files
@@ -82,7 +61,7 @@ def suite(
     if page is not None:
         output_folder.check_file(page, "--page")
     with progress.bar() as watch:
-        found = wanted.run(made.threads, watch, call.store(made))
+        found = wanted.run(making.threads, watch, call.store(making))
 
     for fault in found.faults:
         print(fault, file=sys.stderr)
@@ -118,20 +97,17 @@ def suite(
 
 
 def _show(found: Suite) -> None:
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.suites import pages
 
-    terminal = console()
     if found.whole():
         table = pages.comparison(found, SHOWN)
-        columns = [Column("law", left=True), *map(Column.of, table.heads[1:])]
-        terminal_table.show(terminal, columns, [Group(table.rows)])
+        columns = [Column("law", left=True), *map(Column.from_heading, table.heads[1:])]
         cases = f"{len(found.whole())} case{'s' if len(found.whole()) > 1 else ''}"
-        terminal.print(
+        print_table(columns, table.rows).print(
             f"means over {cases} ± half the 95 % confidence interval"
             if len(found.seeds) > 1
             else f"means over {cases}; one seed: no interval",
             style="dim",
         )
-    terminal.print(f"{found.made} runs in {found.elapsed_s:.0f} s")
+    print(f"{found.made} runs in {found.elapsed_s:.0f} s")

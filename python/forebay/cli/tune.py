@@ -4,94 +4,102 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forebay._native import ScenarioError
 from forebay.base import signals
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line
-from forebay.cli.options import FAILED, Packet, ReportOptions, RunOptions, Tcp, console
+from forebay.cli.main import FAILED
+from forebay.cli.options import (
+    Laws,
+    Packet,
+    ReportOptions,
+    RunOptions,
+    ScenarioKeys,
+    Tcp,
+    console,
+)
 
 if TYPE_CHECKING:
-    from forebay.tuning import Tuning
+    from forebay.tuning.tuning import Tuning
 
 
-@with_groups
+@with_options
 def tune(
-    rtt: Annotated[
-        str,
-        typer.Option(
-            help="Propagation both ways, such as 20..200ms; 20ms,80..200ms for classes of flows."
-        ),
-    ],
-    flows: Annotated[
-        str,
-        typer.Option(help="Long-lived TCP flows, such as 10..400; 5..10,20 for classes of flows."),
-    ],
-    rate: Annotated[
-        str | None,
-        typer.Option(
-            help="Rate of the link, or its range, such as 5..50Mbit/s; needed without --trace."
-        ),
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            help="File of a recorded link, as `rate_trace` of a scenario: gains hold over the "
-            "rates that it has, and packets run over the recording.",
-            metavar="FILE",
-        ),
-    ] = None,
-    goal: Annotated[
-        str,
-        typer.Option(
-            help="delay: least delay, giving up at most 20 % of the goodput anywhere in the range; "
-            "balance, throughput: a delay that moves least, giving up at most 10 % or 5 %."
-        ),
-    ] = "balance",
-    law: Annotated[
-        list[str] | None,
-        options.laws("Choose from this law; all of `forebay laws` if none is given."),
-    ] = None,
+    *,
+    rtt: str,
+    flows: str,
+    rate: str | None = None,
+    trace: str | None = None,
+    goal: str = "balance",
+    law: Laws = None,
+    set_: ScenarioKeys = None,
+    gains: str = "paper",
     tcp: Tcp = "reno",
     packet: Packet = "1000B",
-    buffer: Annotated[str | None, options.buffer("the largest bandwidth-delay product")] = None,
-    seeds: Annotated[
-        int, typer.Option(help="Packet runs that test the chosen law, at each corner.", metavar="N")
-    ] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the search.", metavar="N", min=0)] = 1,
-    *,
-    output: Annotated[
-        ReportOptions, Help(out=options.folder("the page and the pictures", "results/tune"))
-    ],
-    made: RunOptions,
+    buffer: str | None = None,
+    seeds: int = 10,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    output: ReportOptions,
+    making: RunOptions,
 ) -> None:
-    """Tune laws for a range of links, and recommend one: gains, margins, and why."""
-    from forebay.base import progress
-    from forebay.tuning import page, values
-    from forebay.tuning import tune as tuned
+    """Tune laws for a range of links, and recommend one: gains, margins, and why.
+
+    rtt: Propagation both ways, such as 20..200ms; 20ms,80..200ms for classes of flows.
+    flows: Long-lived TCP flows, such as 10..400; 5..10,20 for classes of flows.
+    rate: Rate of the link, or its range, such as 5..50Mbit/s; needed without --trace.
+    trace FILE: File of a recorded link, as `rate_trace` of a scenario: gains hold over the rates
+        that it has, and packets run over the recording.
+    goal: delay: least delay, giving up at most 20 % of the goodput anywhere in the range; balance,
+        throughput: a delay that moves least, giving up at most 10 % or 5 %.
+    law: Choose from this law; all of `forebay laws` if none is given.
+    set_: Set a key of the packet runs, such as bottleneck.ecn=true.
+    gains: What the laws beside the choice have: paper, or auto for what their design rules give
+        for the ranges.
+    buffer: Buffer size in packets, such as 500p; the largest bandwidth-delay product if it is left
+        out.
+    seeds N: Packet runs that test the chosen law, at each corner.
+    seed N: Seed of the search.
+    out: Folder for the page and the pictures; results/tune if it is left out.
+    """
+    from forebay.base import progress, quantities
+    from forebay.tuning import findings, page, tuning
 
     command = command_line()
     call = Invocation.begun(output, "tune", command, numbers=page.JSON)
     out = call.folder
     with progress.stages() as watch:
-        result = tuned(
-            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, made.threads, watch,
-            call.store(made), trace, tcp,
+        result = tuning.tune(
+            rate, rtt, flows, goal, law or (), packet, buffer, seeds, seed, making.threads, trace,
+            tcp, set_ or (), gains, watch=watch, store=call.store(making),
         )  # fmt: skip
-    if out is not None and result.searched:
+    # Hours of runs: they are on the disk before anything is made of them.
+    writes = out is not None and bool(result.searched)
+    told = findings.numbers(result)
+    if out is not None and writes:
+        page.write_numbers(told, out, command)
+    told["reasons"] = findings.reasons(result, told)
+    if call.as_json:
+        print(json.dumps(quantities.finite(told)))
+    elif result.screened:
+        _show(told, page.commands(result, out) if out is not None else [])
+    if out is not None and writes:
+        page.write_numbers(told, out, command)
         with (
             call.drawing(f"{out / page.JSON} has the numbers"),
             progress.status("writing the page"),
         ):
-            page.write(result, out, command)
-    if call.as_json:
-        print(json.dumps(values.as_json(result)))
-    elif result.screened:
-        _show(result, out)
+            page.write_files(result, told, out, command)
+        if result.chosen is not None:
+            call.tell("Page", out / page.PAGE)
+    if result.error is not None:
+        # No input is at fault, whatever the error says.
+        own = isinstance(result.error, ScenarioError)
+        raise RuntimeError(result.faults[-1]) if own else result.error
     for fault in result.faults:
         print(fault, file=sys.stderr)
     if result.interrupted:
@@ -114,22 +122,19 @@ def _done(result: Tuning) -> str:
     )
 
 
-def _show(result: Tuning, out: Path | None) -> None:
-    from forebay.tuning import page, values, words
-
+def _show(told: Mapping[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
-    for paragraph in words.reasons(result):
+    for paragraph in told["reasons"]:
         screen.print(paragraph, markup=False)
         screen.print()
-    if result.chosen is None or out is None:
+    if not commands or not told["toml"]:
         return
     screen.print("The law for a scenario:")
     screen.print()
-    for line in values.law_toml(result.chosen).splitlines():
+    for line in told["toml"].splitlines():
         screen.print(f"    {line}", markup=False)
     screen.print()
     screen.print("To run it:")
-    for command in page.commands(result, out):
+    for command in commands:
         screen.print(f"    {command}", markup=False, soft_wrap=True)
     screen.print()
-    screen.print(f"Page: {out / page.PAGE}", markup=False, soft_wrap=True)

@@ -10,60 +10,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forebay.cli import options
-from forebay.cli.groups import Help, with_groups
+from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, stopped
-from forebay.cli.options import FAILED, ReportOptions, ScenarioKeys, Seeds, console
+from forebay.cli.main import FAILED
+from forebay.cli.options import AtLeastOne, Laws, ReportOptions, ScenarioKeys, Seeds, print_table
 
 if TYPE_CHECKING:
-    from forebay.validation.comparison import Comparison
+    from forebay.validation.comparison import ValidatedScenario
 
 
-@with_groups
+@with_options
 def validate(
-    file: Annotated[
-        list[Path],
-        typer.Argument(help="Scenarios in TOML, with ftp, mice or web traffic.", metavar="FILE…"),
-    ],
-    law: Annotated[
-        list[str] | None, options.laws("Only this law instead of the file's.", "LAW")
-    ] = None,
+    file: list[Path],
+    /,
+    *,
+    law: Laws = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,
-    repeats: Annotated[
-        int, typer.Option(help="Real runs of each law, in real time.", min=1, metavar="N")
-    ] = 3,
-    attempts_: Annotated[
-        int,
-        typer.Option(
-            "--attempts", help="Runs at most for one that is not void.", min=1, metavar="N"
-        ),
-    ] = 3,
-    links: Annotated[
-        int, typer.Option(help="Real runs at a time, each on a link of its own.", min=1)
-    ] = 1,
-    void_lateness: Annotated[
-        str,
-        typer.Option(help="A run is void if one packet in 1000 is released later.", metavar="TIME"),
-    ] = "1ms",
-    void_rate: Annotated[
-        str, typer.Option(help="A run is void if the rate is off by more.", metavar="SHARE")
-    ] = "0.1%",
-    page: Annotated[
-        Path | None, typer.Option(help="Write the comparison as Markdown.", metavar="FILE")
-    ] = None,
-    *,
-    output: Annotated[
-        ReportOptions,
-        Help(
-            out="Write the comparison as HTML with its figures, and all runs as JSON and Parquet.",
-            as_json="Print one JSON object per law instead of tables.",
-        ),
-    ],
+    repeats: AtLeastOne = 3,
+    attempts: AtLeastOne = 3,
+    links: Annotated[int, typer.Option(min=1)] = 1,
+    void_lateness: str = "1ms",
+    void_rate: str = "0.1%",
+    page: Path | None = None,
+    output: ReportOptions,
 ) -> None:
     """Run a scenario simulated and with real flows on a link, and lay both side by side.
 
     Ctrl-C keeps what has finished.
+
+    file FILE…: Scenarios in TOML, with ftp, mice or web traffic.
+    law LAW: Only this law instead of the file's.
+    repeats: Real runs of each law, in real time.
+    attempts: Runs at most for one that is not void.
+    links: Real runs at a time, each on a link of its own.
+    void_lateness TIME: A run is void if one packet in 1000 is released later.
+    void_rate SHARE: A run is void if the rate is off by more.
+    page FILE: Write the comparison as Markdown.
+    out: Write the comparison as HTML with its figures, and all runs as JSON and Parquet.
+    as_json: Print one JSON object per law instead of tables.
     """
     from forebay.base import output_folder, progress
     from forebay.validation import validate as validation
@@ -74,7 +59,7 @@ def validate(
     call = Invocation.begun(output, None, command)
     try:
         made = validation.validate(
-            file, law, set_ or (), seeds, repeats, attempts_, links, void_lateness, void_rate,
+            file, law, set_ or (), seeds, repeats, attempts, links, void_lateness, void_rate,
             partial(progress.bar, what="real runs"),
         )  # fmt: skip
     except validation.MissingProgramError as error:
@@ -95,15 +80,18 @@ def validate(
 
 
 def _report(
-    found: list[Comparison],
+    found: list[ValidatedScenario],
     call: Invocation,
     page: Path | None,
     command: str,
     void: tuple[str, str],
 ) -> None:
-    """Writes what was asked for, first what has the runs, and prints the tables."""
+    """Prints the tables, and then writes what was asked for, first what has the runs."""
     from forebay.base import progress
     from forebay.base.publication import publish_file
+
+    for one in found:
+        _print(one, call.as_json)
 
     if page is not None or call.folder is not None:
         from forebay.validation import page as pages
@@ -111,11 +99,9 @@ def _report(
         if call.folder is not None:
             kept = f"{call.folder} has the numbers"
             with call.drawing(kept), progress.status("writing the report"):
-                pages.write(found, call.folder, command, *void)
+                pages.write_files(found, call.folder, command, *void)
         if page is not None:
             publish_file(page, pages.markdown(found, command, *void))
-    for one in found:
-        _print(one, call.as_json)
     if page is not None:
         call.tell("Page", page)
     if call.folder is not None:
@@ -123,7 +109,7 @@ def _report(
         call.show(call.folder / "report.html")
 
 
-def _print(found: Comparison, as_json: bool) -> None:
+def _print(found: ValidatedScenario, as_json: bool) -> None:
     from forebay.pages.result_files import finite
 
     if as_json:
@@ -134,8 +120,7 @@ def _print(found: Comparison, as_json: bool) -> None:
             }
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
-    from forebay.base import terminal_table
-    from forebay.base.terminal_table import Column, Group
+    from forebay.base.terminal_table import Column
     from forebay.validation.comparison import METRICS
 
     shown = [name for name in found.metrics if name not in ("delay_p99_s", "utilisation")]
@@ -153,9 +138,10 @@ def _print(found: Comparison, as_json: bool) -> None:
             ["", "real", "", *(row.real.text(name) for name in shown)],
             ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
         ]
-    terminal = console(160)
-    terminal_table.show(terminal, columns, [Group(rows, found.title)], keys=2)
-    terminal.print(f"{found.count()}.")
+    screen = print_table(columns, rows, width=160, title=found.title, keys=2)
+    screen.print(f"{found.count()}.")
+    if again := sum(row.again for row in found.rows):
+        screen.print(f"Real runs that were void or failed, and were made again: {again}.")
     for row in found.rows:
         if row.void:
             reasons = "; ".join(row.reasons)

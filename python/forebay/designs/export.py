@@ -8,10 +8,9 @@ approximation of a stated order.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from scipy import signal
 from forebay._native import ScenarioError
 from forebay.base import output_folder
 from forebay.theory.loop import closed_loop_poles, frequency_response
-from forebay.theory.loop.frequency_response import Complexes, Floats
+from forebay.theory.loop.frequency_response import Floats
 
 if TYPE_CHECKING:
     from forebay.theory.loop.loop import Loop
@@ -49,26 +48,8 @@ def discrete(loop: Loop) -> tuple[Floats, Floats, float] | None:
     top, bottom = closed_loop_poles.pulse_transfer(t)
     top = np.convolve([float(c) for c in t.numerator], top)
     bottom = np.convolve([float(c) for c in t.denominator], bottom)
-    # Both in z⁻¹, with as many powers: in z the same numbers.
-    size = max(len(top), len(bottom))
-    return (
-        np.concatenate([top, np.zeros(size - len(top))]),
-        np.concatenate([bottom, np.zeros(size - len(bottom))]),
-        float(t.interval_s),
-    )
-
-
-def pade(delay_s: float, order: int) -> tuple[Floats, Floats]:
-    """The (order, order) Padé approximation of e^{−s·delay}, highest power first."""
-    if order < 1:
-        raise ScenarioError(f"order: found {order}, allowed: at least 1")
-    top, bottom = [1.0], [1.0]
-    c = 1.0
-    for k in range(1, order + 1):
-        c *= delay_s * (order - k + 1) / (2 * order - k + 1) / k
-        top.append(c * (-1) ** k)
-        bottom.append(c)
-    return np.array(top[::-1]), np.array(bottom[::-1])
+    numerator, denominator = _padded(top, bottom)
+    return numerator, denominator, float(t.interval_s)
 
 
 def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
@@ -80,8 +61,10 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
     """
     import control  # type: ignore[import-untyped]
 
+    if order < 1:
+        raise ScenarioError(f"order: found {order}, allowed: at least 1")
     top, bottom = plant(loop)
-    late, early = pade(float(loop.terms.delay_s), order)
+    late, early = control.pade(float(loop.terms.delay_s), order)
     whole = control.tf(np.polymul(top, late), np.polymul(bottom, early))
     exact = discrete(loop)
     if exact is not None:
@@ -97,13 +80,10 @@ def to_control(loop: Loop, order: int = ORDER) -> dict[str, Any]:
     return {"plant": whole, "law": law, "loop": loop_gain, "response": response}
 
 
-def _padded(numerator: Any, denominator: Any) -> tuple[Floats, Floats]:
-    top, bottom = ([float(c) for c in one] for one in (numerator, denominator))
-    size = max(len(top), len(bottom))
-    return (
-        np.array(top + [0.0] * (size - len(top))),
-        np.array(bottom + [0.0] * (size - len(bottom))),
-    )
+def _padded(*powers: Sequence[Any] | Floats) -> list[Floats]:
+    """Numerator and denominator in z⁻¹ with as many powers: in z the same numbers."""
+    size = max(map(len, powers))
+    return [np.pad(np.array(each, float), (0, size - len(each))) for each in powers]
 
 
 def table(loop: Loop) -> dict[str, Any]:
@@ -132,11 +112,11 @@ def table(loop: Loop) -> dict[str, Any]:
         "queue_pkts": loop.model["queue_pkts"],
     }
     if loop.terms.interval_s is not None:
-        law = _padded(loop.terms.numerator, loop.terms.denominator)
+        numerator, denominator = _padded(loop.terms.numerator, loop.terms.denominator)
         found |= {
             "interval_s": float(loop.terms.interval_s),
-            "law_numerator": law[0],
-            "law_denominator": law[1],
+            "law_numerator": numerator,
+            "law_denominator": denominator,
         }
     exact = discrete(loop)
     if exact is not None:
@@ -178,23 +158,25 @@ def _csv(loop: Loop) -> str:
     """The frequency response of loop, plant and sensitivity."""
     omega = loop.grid
     s = np.asarray(1j * omega, complex)
-    columns: list[tuple[str, Complexes]] = [
-        ("loop", loop.response(omega)),
-        ("plant", frequency_response.plant(loop.terms, s)),
-        ("sensitivity", frequency_response.sensitivity(loop.terms, s)),
-    ]
+    responses = {
+        "loop": loop.response(omega),
+        "plant": frequency_response.plant(loop.terms, s),
+        "sensitivity": frequency_response.sensitivity(loop.terms, s),
+    }
+    columns = {"omega_rad_s": omega}
+    for name, values in responses.items():
+        with np.errstate(divide="ignore"):
+            columns[f"{name}_db"] = 20 * np.log10(np.abs(values))
+        columns[f"{name}_deg"] = np.degrees(np.unwrap(np.angle(values)))
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["omega_rad_s", *(f"{name}_{part}" for name, _ in columns for part in ("db", "deg"))]
+    np.savetxt(
+        out,
+        np.column_stack(list(columns.values())),
+        fmt="%.9g",
+        delimiter=",",
+        header=",".join(columns),
+        comments="",
     )
-    angles = [np.degrees(np.unwrap(np.angle(values))) for _, values in columns]
-    for i, w in enumerate(omega):
-        row = [f"{w:.9g}"]
-        for (_, values), angle in zip(columns, angles, strict=True):
-            size = abs(values[i])
-            row += [f"{20 * math.log10(size) if size else -math.inf:.9g}", f"{angle[i]:.9g}"]
-        writer.writerow(row)
     return out.getvalue()
 
 

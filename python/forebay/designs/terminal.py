@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,71 +44,13 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
 
     out: the folder that `written` is in, if anything was written.
     """
-    table = Table(
-        title=f"{result.law} on {words.quantity(result.link.rate)}",
-        title_justify="left",
-        box=None,
-    )
-    table.add_column("", style="bold")
-    table.add_column("", justify="right")
-    closer = result.sawtooth
-    if closer is not None:
-        table.columns[1].header = "as published"
-        table.add_column("sawtooth", justify="right")
-    for name, gain in result.gains.items():
-        table.add_row(name, f"{gain:.5g}")
-    point, margins = result.point, result.margins
-
-    def row(name: str, form: str, value: float, other: Callable[[Loop], float]) -> None:
-        beside = "" if closer is None else _finite(other(closer), form)
-        table.add_row(name, _finite(value, form), beside)
-
-    def window_pkts(loop: Loop) -> float:
-        return float(AckClockedEquilibrium.at_probability(loop.point.probability).window_pkts)
-
-    mixed = result.senders
-    if mixed is None:
-        row("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
-    for one in () if mixed is None else mixed.classes:
-        name = f"{one.flows:g} of {one.tcp}, {1e3 * one.propagation_s:g} ms"
-        table.add_row(name, f"{one.window_pkts:.4g} packets in {1e3 * one.rtt_s:.4g} ms")
-    row("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
-    both = result.classes
-    if both is not None:
-        table.add_row("p'", f"{both.root:.4g}")
-        table.add_row("k p' of L4S", f"{both.probability_l4s:.4g}")
-        table.add_row("window of L4S", f"{both.window_l4s_pkts:.4g} packets")
-        table.add_row("rate, classic", f"{both.rate_classic_pkts_per_s:.4g} packets/s")
-        table.add_row("rate, L4S", f"{both.rate_l4s_pkts_per_s:.4g} packets/s")
-        table.add_row("L4S to classic", f"{both.ratio:.4g}")
-    if mixed is None:
-        row("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
-    row("queue", "{:.4g} packets", result.queue_pkts, lambda loop: loop.model["queue_pkts"])
-    if result.loop is not None and result.loop.interval_s is not None:
-        table.add_row("sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms")
-    if margins is not None:
-        for name, form, of in MARGINS:
-            row(name, form, of(margins), lambda loop, of=of: of(loop.margins))  # type: ignore[misc]
-    row("settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s)
-    if result.expected is not None:
-        at_all = result.expected
-        table.add_row("queue's deviation", "", f"{at_all.deviation_pkts:.3g} packets")
-        table.add_row("p's deviation", "", f"{100 * at_all.share:.0f} %")
-        table.add_row("goodput", "", f"{100 * at_all.goodput:.4g} %")
-    if result.cycle is not None:
-        table.add_row("swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets")
-        table.add_row("every", "", f"{result.cycle.period_s:.3g} s")
-    yes = {True: "yes", False: "no"}
-    table.add_row("stable", yes[result.stable], "" if closer is None else yes[closer.stable])
-    console.print(table)
+    console.print(_table(result))
     console.print()
     console.print(reasons.paragraph(result))
     console.print()
     name = f"{result.law}.toml"
     console.print("The law for a scenario:" if out is None else f"The law, as in {out / name}:")
-    console.print()
-    for line in Law(result.law, result.params).text().splitlines():
-        console.print(f"    {line}", markup=False)
+    _show_law(console, result.law, result.params)
     console.print()
     console.print("To use it:")
     where = f"{out}/" if out is not None else ""
@@ -124,6 +66,76 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
         console.print(f"Pictures: {out}/{{{','.join(pictures)}}}", markup=False, soft_wrap=True)
 
 
+def _table(result: Design) -> Table:
+    """Gains, rest and margins, as published and beside it with sawtooth windows."""
+    title = f"{result.law} on {words.quantity(result.link.rate)}"
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("", style="bold")
+    table.add_column("", justify="right")
+    closer = result.sawtooth
+    if closer is not None:
+        table.columns[1].header = "as published"
+        table.add_column("sawtooth", justify="right")
+    for row in _rows(result, closer):
+        table.add_row(*row)
+    return table
+
+
+def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
+    """Name, number, and that of the closer loop."""
+
+    def both(
+        name: str, form: str, value: float, of: Callable[[Loop], float]
+    ) -> tuple[str, str, str]:
+        return name, _finite(value, form), _finite(of(closer), form) if closer else ""
+
+    def window_pkts(loop: Loop) -> float:
+        return float(AckClockedEquilibrium.at_probability(loop.point.probability).window_pkts)
+
+    for name, gain in result.gains.items():
+        yield name, f"{gain:.5g}"
+    point, mixed, coupled = result.point, result.senders, result.classes
+    if mixed is None:
+        yield both("window W0", "{:.4g} packets", point.window_pkts, window_pkts)
+    for each in mixed.classes if mixed else ():
+        name = f"{each.flows:g} of {each.tcp}, {1e3 * each.propagation_s:g} ms"
+        yield name, f"{each.window_pkts:.4g} packets in {1e3 * each.rtt_s:.4g} ms"
+    yield both("probability p0", "{:.4g}", point.probability, lambda loop: loop.point.probability)
+    if coupled is not None:
+        yield "p'", f"{coupled.root:.4g}"
+        yield "k p' of L4S", f"{coupled.l4s.probability:.4g}"
+        yield "window of L4S", f"{coupled.l4s.window_pkts:.4g} packets"
+        yield "rate, classic", f"{coupled.classic.rate_pkts_per_s:.4g} packets/s"
+        yield "rate, L4S", f"{coupled.l4s.rate_pkts_per_s:.4g} packets/s"
+        yield "L4S to classic", f"{coupled.ratio:.4g}"
+    if mixed is None:
+        yield both("RTT R", "{:.4g} ms", 1e3 * point.rtt_s, lambda loop: 1e3 * loop.point.rtt_s)
+    queue_pkts = result.queue_pkts
+    yield both("queue", "{:.4g} packets", queue_pkts, lambda loop: loop.model["queue_pkts"])
+    if result.loop is not None and result.loop.interval_s is not None:
+        yield "sampling interval", f"{1e3 * result.loop.interval_s:.4g} ms"
+    for name, form, of in MARGINS if result.margins else ():
+        assert result.margins is not None
+        value = of(result.margins)
+        yield both(name, form, value, lambda loop, of=of: of(loop.margins))  # type: ignore[misc]
+    yield both("settling time", "{:.3g} s", result.settling_s, lambda loop: loop.settling_s)
+    if result.expected is not None:
+        yield "queue's deviation", "", f"{result.expected.deviation_pkts:.3g} packets"
+        yield "p's deviation", "", f"{100 * result.expected.share:.0f} %"
+        yield "goodput", "", f"{100 * result.expected.goodput:.4g} %"
+    if result.cycle is not None:
+        yield "swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets"
+        yield "every", "", f"{result.cycle.period_s:.3g} s"
+    yes = {True: "yes", False: "no"}
+    yield "stable", yes[result.stable], yes[closer.stable] if closer else ""
+
+
+def _show_law(console: Console, law: str, params: Sequence[tuple[str, str]]) -> None:
+    console.print()
+    for line in Law(law, params).text().splitlines():
+        console.print(f"    {line}", markup=False)
+
+
 def show_range(console: Console, found: RangeDesign) -> None:
     """Prints one set of gains for a range of links, corner by corner."""
     shown = Table(title=f"{found.law} for every corner", title_justify="left", box=None)
@@ -134,7 +146,7 @@ def show_range(console: Console, found: RangeDesign) -> None:
             one.place.rate,
             one.place.rtt,
             f"{one.place.flows:g}",
-            f"{pi_stabilising_set.peak(loop):.2f}",
+            f"{loop.peak:.2f}",
             f"{loop.settling_s:.3g} s",
             f"{own.k_i / found.gains.k_i:.3g} times",
         )
@@ -158,6 +170,4 @@ def show_range(console: Console, found: RangeDesign) -> None:
                 markup=False,
             )
         console.print("A law that tunes itself follows them: `forebay laws` names those.")
-    console.print()
-    for line in Law(found.law, found.params).text().splitlines():
-        console.print(f"    {line}", markup=False)
+    _show_law(console, found.law, found.params)

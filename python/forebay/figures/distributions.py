@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from forebay.figures.sheet import Floats, Panel, Scale, Series, Sheet
-from forebay.runs import descriptions
+from forebay.figures.sheet import Curve, Floats, Panel, Scale, Sheet
 
 if TYPE_CHECKING:
-    from forebay._native import ClassObserved, Observed, PointInfo
+    from forebay._native import ClassObserved, Observed
     from forebay.runs.experiment_runs import Runs
 
 #: Of a logarithmic axis; a wait that is shorter is none to a reader.
@@ -29,7 +28,7 @@ def delay(result: Runs, point: int, link: int) -> Sheet:
             # Before the shortest wait, every packet waited longer.
             x, y = np.concatenate([[0.0], delay_ms]), np.concatenate([[1.0], longer])
             tags = {"law": law.label}
-            curves.append(Series(law.label, tags, index, x, 100 * y, width=1.5))
+            curves.append(Curve(law.label, tags, index, x, 100 * y, width=1.5))
     return Sheet(
         f"delay-{link}",
         Scale("Queuing delay", "ms", zero=True),
@@ -48,7 +47,7 @@ def classes(result: Runs, point: int, link: int) -> Sheet:
             observed = result.observed_at(point, index, link)
             mine = [one for seen in observed for one in seen.classes if one.name == name]
             delay_ms, shorter = waited_no_longer(mine)
-            series.append(Series(name, {"class": name}, i, delay_ms, 100 * shorter, width=1.5))
+            series.append(Curve(name, {"class": name}, i, delay_ms, 100 * shorter, width=1.5))
         if series:
             panels.append(Panel(law.label, series))
     return Sheet(
@@ -71,7 +70,7 @@ def completions(result: Runs, point: int, link: int) -> Sheet:
             if len(took):
                 share = 100 * np.arange(len(took) + 1) / len(took)
                 x, tags = np.concatenate([took[:1], took]), {"law": law.label}
-                series.append(Series(law.label, tags, index, x, share))
+                series.append(Curve(law.label, tags, index, x, share))
         panels.append(Panel(info.traffic[kind].label, series))
     return Sheet(
         f"completion-{link}",
@@ -128,33 +127,6 @@ def took_s(result: Runs, point: int, law: int, link: int, kind: int) -> Floats:
     """Times that the transfers of one traffic took under a law, sorted."""
     seen = result.observed_at(point, law, link)
     return np.sort(np.concatenate([one.transfer_s[one.transfer_traffic == kind] for one in seen]))
-
-
-def delay_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Queuing delay{descriptions.at_link(point, link)}",
-        "Share of packets that waited longer than the time on the axis, "
-        f"{descriptions.measured_over(result, point, one='the same seed')}. A curve further left "
-        "means less delay; it crosses 1 % at the 99th percentile.",
-    )
-
-
-def classes_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Queuing delay by class{descriptions.at_link(point, link)}",
-        "Share of the packets of each class that waited no longer than the time on the axis, "
-        f"{descriptions.measured_over(result, point)}. Laws under which all packets are of one "
-        "class are left out.",
-    )
-
-
-def completions_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Completion of transfers{descriptions.at_link(point, link, 'across')}",
-        "Share of the transfers that took no longer than the time on the axis, from the SYN to the "
-        f"last ACK; those that were done {descriptions.measured_over(result, point)}. A curve "
-        "further left means faster transfers.",
-    )
 
 
 def _cumulated(observed: Sequence[Observed] | Sequence[ClassObserved]) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from forebay.figures import parts, style
 from forebay.figures.plot import Plot, styled
-from forebay.figures.sheet import Floats, Series, Sheet, Timeline
+from forebay.figures.sheet import Curve, Floats, Sheet, Timeline
 from forebay.figures.style import STYLE
 
 if TYPE_CHECKING:
@@ -76,30 +77,40 @@ def _over_time(sheet: Sheet, time: Timeline) -> Plot:
     return figure
 
 
-def _curve(axes: Axes, one: Series, steps: int, *, step: bool) -> None:
-    """A curve or a band; a long curve as the mean of each step in the band from its least to its
-    greatest."""
+def _draw(axes: Axes, one: Curve, **how: Any) -> None:
+    """A curve, or a band."""
     colour = style.colour(one.look)
+    if one.y is None:
+        assert one.low is not None and one.high is not None
+        shown = {key: how[key] for key in ("step",) if key in how}
+        axes.fill_between(
+            one.x, one.low, one.high, color=colour, alpha=one.alpha, linewidth=0, **shown
+        )
+        return
+    step = how.pop("step", None)
+    if step is not None:
+        how["drawstyle"] = f"steps-{step}"
+    axes.plot(one.x, one.y, color=colour, linewidth=one.width, **how)
+
+
+def _curve(axes: Axes, one: Curve, steps: int, *, step: bool) -> None:
+    """A curve or a band over time; a long curve as the mean of each step in the band from its
+    least to its greatest."""
     if step:
         # A value holds from the end of the interval before to that of its own.
-        times = np.concatenate([[0.0], one.x])
-        if one.y is None:
-            assert one.low is not None and one.high is not None
-            low, high = (np.concatenate([values[:1], values]) for values in (one.low, one.high))
-            axes.fill_between(
-                times, low, high, step="pre", color=colour, alpha=one.alpha, linewidth=0
-            )
-            return
-        values = np.concatenate([one.y[:1], one.y])
-        axes.plot(times, values, color=colour, linewidth=one.width, drawstyle="steps-pre")
+        held: dict[str, Any] = {"x": np.concatenate([[0.0], one.x])}
+        for key in ("y", "low", "high"):
+            if (values := getattr(one, key)) is not None:
+                held[key] = np.concatenate([values[:1], values])
+        _draw(axes, replace(one, **held), step="pre")
         return
     assert one.y is not None
     if len(one.x) <= 2 * steps:
-        axes.plot(one.x, one.y, color=colour, linewidth=one.width)
+        _draw(axes, one)
         return
     times, low, mean, high = thinned(one.x, one.y.astype(float), steps)
-    axes.fill_between(times, low, high, step="post", color=colour, alpha=0.35, linewidth=0)
-    axes.step(times, mean, where="post", color=colour, linewidth=one.width)
+    _draw(axes, replace(one, x=times, y=None, low=low, high=high, alpha=0.35), step="post")
+    _draw(axes, replace(one, x=times, y=mean), step="post")
 
 
 def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, Floats, Floats]:
@@ -116,7 +127,7 @@ def thinned(times: Floats, values: Floats, steps: int) -> tuple[Floats, Floats, 
     return times[starts], low, mean, high
 
 
-def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Series]) -> None:
+def _histogram(axes: Axes, sheet: Sheet, time: Timeline, series: Sequence[Curve]) -> None:
     """Shares in percent, lying on its side so that it shares the axis of its values."""
     assert sheet.y.range is not None
     top = sheet.y.range[1]
@@ -201,10 +212,8 @@ def _lay_out_rows(figure: Plot, rows: int, label: str, legend_lines: int) -> Non
     figure.supylabel(label, fontsize=STYLE["font.size"], x=0.06 / width, y=middle, ha="left")
 
 
-def _steps(axes: Axes, one: Series) -> None:
-    assert one.y is not None
-    look: dict[str, Any] = {"color": style.colour(one.look), "linestyle": style.dash(one.look)}
-    axes.step(one.x, one.y, where="post", label=one.label, linewidth=one.width, **look)
+def _steps(axes: Axes, one: Curve) -> None:
+    _draw(axes, one, step="post", label=one.label, linestyle=style.dash(one.look))
 
 
 def _alone(sheet: Sheet) -> Plot:
@@ -273,26 +282,10 @@ def _over_sweep(sheet: Sheet) -> Plot:
     figure = Plot(figsize=(10, 0.7 + 2.6 * len(sheet.panels)), layout="constrained")
     grid = figure.subplots(len(sheet.panels), 1, sharex=True, squeeze=False)
     for (axes,), panel in zip(grid, sheet.panels, strict=True):
-        means: list[float] = []
         for one in panel.series:
-            colour = style.colour(one.look)
-            if one.y is None:
-                assert one.low is not None and one.high is not None
-                axes.fill_between(
-                    one.x, one.low, one.high, color=colour, alpha=one.alpha, linewidth=0
-                )
-                continue
-            means += one.y.tolist()
-            axes.plot(
-                one.x,
-                one.y,
-                color=colour,
-                linestyle=style.dash(one.look),
-                marker=style.marker(one.look),
-                markersize=4,
-                linewidth=one.width,
-                label=one.label,
-            )
+            look = {"linestyle": style.dash(one.look), "marker": style.marker(one.look)}
+            _draw(axes, one, **look, markersize=4, label=one.label)
+        means = [mean for one in panel.series if one.y is not None for mean in one.y.tolist()]
         axes.set_ylabel(panel.y.heading if panel.y else "")
         parts.telling_scale(axes, means)
     bottom = grid[-1][0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from forebay.figures import distributions, drawing, over_time, sweeps
 from forebay.figures.sheet import Sheet
+from forebay.runs import descriptions
 
 if TYPE_CHECKING:
     from forebay._native import PointInfo
@@ -19,32 +20,84 @@ if TYPE_CHECKING:
 class Kind:
     """A figure of a link at a point, by their indices.
 
-    caption: its title, and the text below it. shows: whether there is anything to show. every_link:
-    whether a page has it for each link, and not for the bottleneck alone.
+    title, text: what stands above and below it, with the fields of `caption`. shows: whether there
+    is anything to show. every_link: whether a page has it for each link, and not for the bottleneck
+    alone. more: further sentences.
     """
 
     sheet: Callable[[Runs, int, int], Sheet]
-    caption: Callable[[Runs, PointInfo, int], tuple[str, str]]
+    title: str
+    text: str
     shows: Callable[[Runs, int, int], bool] = lambda _result, _point, _link: True
     every_link: bool = False
+    more: Callable[[Runs, PointInfo, int], str] = lambda _result, _point, _link: ""
+
+    def caption(self, result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
+        """Its title, and the text below it."""
+        fields = {
+            "at": descriptions.at_link(point, link),
+            "across": descriptions.at_link(point, link, "across"),
+            "sample": f"{1e3 * point.sample_s:g} ms",
+            "interval": f"{over_time.loss_interval_s(point):g} s",
+            "measured": descriptions.measured_over(result, point),
+            # Beside a curve of one seed.
+            "seen": descriptions.measured_over(result, point, one="the same seed"),
+        }
+        more = self.more(result, point, link)
+        return self.title.format(**fields), self.text.format(**fields) + more
 
 
 #: In the order of the report.
 KINDS = {
-    "queue": Kind(over_time.queue, over_time.queue_caption, every_link=True),
-    "loss": Kind(over_time.loss, over_time.loss_caption),
-    "delay": Kind(distributions.delay, distributions.delay_caption),
+    "queue": Kind(
+        over_time.queue,
+        "Queue length over time{at}",
+        "Left: the backlog every {sample}, with the first seed. Right: how often each length was "
+        "seen {seen}.",
+        every_link=True,
+        more=over_time.about_queue,
+    ),
+    "loss": Kind(
+        over_time.loss,
+        "Loss rate over time{at}",
+        "Left: packets dropped of those that arrived, in every {interval}, with the first seed. "
+        "Right: how often each rate was seen {seen}. A wide spread means bursts of loss.",
+    ),
+    "delay": Kind(
+        distributions.delay,
+        "Queuing delay{at}",
+        "Share of packets that waited longer than the time on the axis, {seen}. A curve further "
+        "left means less delay; it crosses 1 % at the 99th percentile.",
+    ),
     "classes": Kind(
         distributions.classes,
-        distributions.classes_caption,
+        "Queuing delay by class{at}",
+        "Share of the packets of each class that waited no longer than the time on the axis, "
+        "{measured}. Laws under which all packets are of one class are left out.",
         distributions.shows_classes,
         every_link=True,
     ),
-    "flows": Kind(over_time.goodput, over_time.goodput_caption, over_time.shows_flows),
-    "windows": Kind(over_time.windows, over_time.windows_caption, over_time.shows_windows),
+    "flows": Kind(
+        over_time.goodput,
+        "Goodput per flow over time{across}",
+        "In-order data of each flow, by the time when it left the last queue, with the first seed. "
+        "Traffic of up to 20 flows has a curve for each; of more, the median over its flows, in "
+        "bands that hold the middle half and nine tenths of them. Peaks outside the measurement "
+        "are cut off.",
+        over_time.shows_flows,
+    ),
+    "windows": Kind(
+        over_time.windows,
+        "Packets in flight over time",
+        "Left: what a flow of ftp has sent and not had acknowledged, every {sample}, the mean over "
+        "all that have data, with the first seed. Right: how often each number was seen {seen}.",
+        over_time.shows_windows,
+    ),
     "completion": Kind(
         distributions.completions,
-        distributions.completions_caption,
+        "Completion of transfers{across}",
+        "Share of the transfers that took no longer than the time on the axis, from the SYN to the "
+        "last ACK; those that were done {measured}. A curve further left means faster transfers.",
         distributions.shows_completions,
     ),
 }

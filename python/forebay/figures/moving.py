@@ -13,7 +13,7 @@ import numpy as np
 
 from forebay.figures import style
 from forebay.figures.packed_columns import PackedColumns
-from forebay.figures.sheet import Floats, Panel, Scale, Series, Sheet
+from forebay.figures.sheet import Curve, Floats, Panel, Scale, Sheet
 
 #: Values of all curves over time in a page: about 1.5 bytes each as text.
 MOST_VALUES = 700_000
@@ -122,7 +122,7 @@ def _panel(sheet: Sheet, panel: Panel, numbers: PackedColumns, steps: int) -> di
 
 def _columns(
     x: Floats,
-    curves: Sequence[tuple[Series, Floats | None, Floats | None, Floats | None]],
+    curves: Sequence[tuple[Curve, Floats | None, Floats | None, Floats | None]],
     numbers: PackedColumns,
     size: int = 1,
 ) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _columns(
 
 
 def _curve(
-    one: Series,
+    one: Curve,
     y: Floats | None,
     low: Floats | None,
     high: Floats | None,
@@ -155,17 +155,17 @@ def _curve(
     return found
 
 
-def _over_seeds(series: Sequence[Series], numbers: PackedColumns, steps: int) -> dict[str, Any]:
+def _over_seeds(series: Sequence[Curve], numbers: PackedColumns, steps: int) -> dict[str, Any]:
     """A curve for each seed, and the band from the least to the greatest; the first is shown."""
     first = series[0]
     # Real traffic ends when it ends: what has other times than the first has no curve here.
     alike = [one for one in series if len(one.x) == len(first.x) and (one.x == first.x).all()]
     size = max(1, math.ceil(len(first.x) / steps)) if len(first.x) > 2 * steps else 1
     starts = np.arange(0, len(first.x), size)
-    curves: list[tuple[Series, Floats | None, Floats | None, Floats | None]] = []
+    curves: list[tuple[Curve, Floats | None, Floats | None, Floats | None]] = []
     if len(alike) > 1:
         tags = {**first.tags, "seed": ALL}
-        band = Series(f"{len(alike)} seeds", tags, first.look, first.x)
+        band = Curve(f"{len(alike)} seeds", tags, first.look, first.x)
         every = [one.y for one in alike if one.y is not None]
         curves.append(
             (
@@ -188,7 +188,7 @@ def _over_seeds(series: Sequence[Series], numbers: PackedColumns, steps: int) ->
     return found
 
 
-def _shares(series: Sequence[Series], numbers: PackedColumns) -> dict[str, Any]:
+def _shares(series: Sequence[Curve], numbers: PackedColumns) -> dict[str, Any]:
     """Curves of shares over common places: each keeps its value up to its next step."""
     places = np.unique(np.concatenate([one.x for one in series]))
     if len(places) > MOST_SHARES:

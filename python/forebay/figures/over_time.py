@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from forebay.figures.distributions import with_transfers
-from forebay.figures.sheet import TINY_S, Floats, Panel, Scale, Series, Sheet, Timeline
+from forebay.figures.sheet import TINY_S, Curve, Floats, Panel, Scale, Sheet, Timeline
 from forebay.runs import descriptions
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_STEPS = 900
 ALL_STEPS = 80_000
 
+#: Steps of a curve that is seen at a glance.
+GLANCE_STEPS = 150
 #: Samples of a scenario with `windows = true`.
 WINDOWS = "in_flight_pkts"
 #: Where the axis of a loss rate in % ends at least.
@@ -32,6 +34,28 @@ def queue(result: Runs, point: int, link: int) -> Sheet:
     info = result.plan.points[point]
     targets = {i: target_pkts(info, law, info.links[link]) for i, law in result.laws(point)}
     return _packets(result, point, link, "queue_pkts", "Queue", targets)
+
+
+def glance(result: Runs, point: int, link: int) -> Sheet:
+    """Queue of every law against time in one panel, with the first seed: means over equal steps."""
+    info = result.plan.points[point]
+    curves = []
+    for index, law in result.laws(point):
+        samples = result.observed_at(point, index, link)[0].samples
+        every = max(1, len(samples["time_s"]) // GLANCE_STEPS)
+        rows = len(samples["time_s"]) // every * every
+        mean = samples["queue_pkts"][:rows].reshape(-1, every).mean(axis=1)
+        ends_s = samples["time_s"][every - 1 : rows : every]
+        curves.append(Curve(law.label, {"law": law.label}, index, ends_s, mean, width=1.3))
+    panels = [Panel("", curves)]
+    return Sheet(
+        "time",
+        Scale("Time", "s", range=(0.0, info.duration_s)),
+        Scale("Queue", "packets", zero=True, range=(0.0, _top(panels, 1.0))),
+        panels,
+        _timeline(result, info),
+        legend=tuple((law.label, index) for index, law in result.laws(point)),
+    )
 
 
 def windows(result: Runs, point: int, link: int) -> Sheet:
@@ -157,60 +181,19 @@ def steps(result: Runs) -> int:
     return max(120, min(MOST_STEPS, ALL_STEPS // curves))
 
 
-def queue_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    rows = round(point.duration_s / point.sample_s)
-    most = steps(result)
-    thinned = (
-        f" In print, the curve is the mean of every {-(-rows // most)} samples, in a band from "
-        "their least to their greatest."
-        if rows > 2 * most
-        else ""
-    )
+def about_queue(result: Runs, point: PointInfo, link: int) -> str:
+    """What else stands below a figure of the queue."""
     place = point.links[link]
-    dashed = (
-        " The dashed line is the set-point; a law that holds it has a narrow hump there."
-        if any(target_pkts(point, law, place) is not None for law in point.laws)
-        else ""
-    )
-    always = f" This link is always under {place.law.label}." if place.law else ""
-    return (
-        f"Queue length over time{descriptions.at_link(point, link)}",
-        f"Left: the backlog every {1e3 * point.sample_s:g} ms, with the first seed. "
-        f"Right: how often each length was seen {_seen(result, point)}.{dashed}{thinned}{always}",
-    )
-
-
-def loss_caption(result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Loss rate over time{descriptions.at_link(point, link)}",
-        "Left: packets dropped of those that arrived, in every "
-        f"{loss_interval_s(point):g} s, with the first seed. Right: how often each "
-        f"rate was seen {_seen(result, point)}. A wide spread means bursts of loss.",
-    )
-
-
-def windows_caption(result: Runs, point: PointInfo, _link: int) -> tuple[str, str]:
-    return (
-        "Packets in flight over time",
-        f"Left: what a flow of ftp has sent and not had acknowledged, every "
-        f"{1e3 * point.sample_s:g} ms, the mean over all that have data, with the first seed. "
-        f"Right: how often each number was seen {_seen(result, point)}.",
-    )
-
-
-def goodput_caption(_result: Runs, point: PointInfo, link: int) -> tuple[str, str]:
-    return (
-        f"Goodput per flow over time{descriptions.at_link(point, link, 'across')}",
-        "In-order data of each flow, by the time when it left the last queue, with the first seed. "
-        "Traffic of up to 20 flows has a curve for each; of more, the median over its flows, in "
-        "bands that hold the middle half and nine tenths of them. Peaks outside the measurement "
-        "are cut off.",
-    )
-
-
-def _seen(result: Runs, point: PointInfo) -> str:
-    """The window and the seeds of a spread beside a curve."""
-    return descriptions.measured_over(result, point, one="the same seed")
+    text = ""
+    if any(target_pkts(point, law, place) is not None for law in point.laws):
+        text += " The dashed line is the set-point; a law that holds it has a narrow hump there."
+    rows, most = round(point.duration_s / point.sample_s), steps(result)
+    if rows > 2 * most:
+        text += (
+            f" In print, the curve is the mean of every {-(-rows // most)} samples, in a band from "
+            "their least to their greatest."
+        )
+    return text + (f" This link is always under {place.law.label}." if place.law else "")
 
 
 def _packets(
@@ -254,7 +237,7 @@ def part(sheet: Sheet, start_s: float, end_s: float) -> Sheet:
     return replace(sheet, panels=panels, x=x, y=y)
 
 
-def _within(one: Series, start_s: float, end_s: float) -> Series:
+def _within(one: Curve, start_s: float, end_s: float) -> Curve:
     inside = (one.x > start_s + TINY_S) & (one.x < end_s + TINY_S)
     cut = {k: v[inside] for k in ("x", "y", "low", "high") if (v := getattr(one, k)) is not None}
     return replace(one, **cut)
@@ -273,7 +256,7 @@ def _panels(
         Panel(
             law.label,
             [
-                Series(
+                Curve(
                     f"seed {run.seed}",
                     {"law": law.label, "seed": str(run.seed)},
                     index,
@@ -313,7 +296,7 @@ def _observed(result: Runs, point: int, link: int) -> list[Observed]:
     return observed
 
 
-def _of_traffic(flows: GoodputSeries, label: str) -> list[Series]:
+def _of_traffic(flows: GoodputSeries, label: str) -> list[Curve]:
     """A curve for each flow; of many a median in bands."""
     mbps = [1e-6 * column.astype(float) for column in flows.columns]
     times_s: Floats = flows.interval_s * np.arange(1.0, len(mbps[0]) + 1)
@@ -321,12 +304,12 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Series]:
     if not flows.quantiles:
         width = 1.2 if len(mbps) == 1 else 0.7
         return [
-            Series(f"{label} {i + 1}", tags, flows.traffic, times_s, y, dashed=False, width=width)
+            Curve(f"{label} {i + 1}", tags, flows.traffic, times_s, y, dashed=False, width=width)
             for i, y in enumerate(mbps)
         ]
     middle = len(mbps) // 2
     bands = [
-        Series(
+        Curve(
             f"{label}, {round(100 * (1 - 2 * flows.quantiles[i]))} % of the flows",
             tags,
             flows.traffic,
@@ -338,7 +321,7 @@ def _of_traffic(flows: GoodputSeries, label: str) -> list[Series]:
         )
         for i in range(middle)
     ]
-    median = Series(
+    median = Curve(
         f"{label}, median", tags, flows.traffic, times_s, mbps[middle], dashed=False, width=1.0
     )
     return [*bands, median]

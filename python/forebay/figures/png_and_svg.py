@@ -43,6 +43,16 @@ def _number(x: float) -> str:
     return f"{x:f}".rstrip("0").rstrip(".")
 
 
+def _on_both(name: str) -> Any:
+    """A method that draws on both as it is told."""
+
+    def draw(self: Any, gc: Any, *rest: Any, **options: Any) -> None:
+        getattr(self._renderer, name)(gc, *rest, **options)
+        getattr(self.vectors, name)(self._grown(gc), *rest, **options)
+
+    return draw
+
+
 class _Both(RendererAgg):
     """Draws pixels, and hands everything on to an SVG in the same coordinates. Widths of lines and
     sizes of fonts, which are in points, grow with the resolution there."""
@@ -68,9 +78,9 @@ class _Both(RendererAgg):
         super().draw_path(gc, path, transform, rgbFace)  # type: ignore[no-untyped-call]
         self.vectors.draw_path(self._grown(gc), path, transform, rgbFace)
 
-    def draw_markers(self, gc: Any, *rest: Any, **options: Any) -> None:
-        self._renderer.draw_markers(gc, *rest, **options)
-        self.vectors.draw_markers(self._grown(gc), *rest, **options)
+    draw_markers = _on_both("draw_markers")
+    draw_quad_mesh = _on_both("draw_quad_mesh")
+    draw_gouraud_triangles = _on_both("draw_gouraud_triangles")
 
     def draw_path_collection(self, gc: Any, *rest: Any, **options: Any) -> None:
         self._renderer.draw_path_collection(gc, *rest, **options)
@@ -81,14 +91,6 @@ class _Both(RendererAgg):
         self.vectors.draw_path_collection(
             self._grown(gc), *before, widths, dashes, *after, **options
         )
-
-    def draw_quad_mesh(self, gc: Any, *rest: Any, **options: Any) -> None:
-        self._renderer.draw_quad_mesh(gc, *rest, **options)
-        self.vectors.draw_quad_mesh(self._grown(gc), *rest, **options)
-
-    def draw_gouraud_triangles(self, gc: Any, *rest: Any) -> None:
-        self._renderer.draw_gouraud_triangles(gc, *rest)
-        self.vectors.draw_gouraud_triangles(self._grown(gc), *rest)
 
     def draw_image(self, gc: Any, x: float, y: float, im: Any, transform: Any = None) -> None:  # noqa: ARG002
         self._renderer.draw_image(gc, x, y, im)

@@ -43,7 +43,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Series:
+class Curve:
     """A curve over `x`, or a band from `low` to `high`.
 
     tags: what a reader switches off and on, such as the law and the seed that it is of. look: its
@@ -68,7 +68,7 @@ class Panel:
     than the sheet."""
 
     title: str
-    series: list[Series]
+    series: list[Curve]
     target: float | None = None
     y: Scale | None = None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from forebay._native import ScenarioError
@@ -24,56 +26,8 @@ PRINTED: list[Any] = [
     (0, (2, 2)),
 ]
 
-#: On a screen; a page shows it as SVG.
-SCREEN: dict[str, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    # At the axes' upper edge; to look for ticks above it takes a fifth of the drawing.
-    "axes.titley": 1.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#666666",
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "legend.frameon": False,
-    "figure.dpi": 100,
-    # Text stays text: small files, and a reader can search in them.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "forebay",
-}
-#: In print: 8 points of a font like Times, and fonts inside the file as TrueType (42), since
-#: publishers refuse the outlines of type 3.
-PAPER: dict[str, Any] = SCREEN | {
-    "font.family": "serif",
-    # matplotlib brings STIX, so that every machine draws the same.
-    "font.serif": ["STIXGeneral", "Times New Roman", "DejaVu Serif"],
-    "mathtext.fontset": "stix",
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.titleweight": "normal",
-    "axes.linewidth": 0.6,
-    "grid.linewidth": 0.4,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.color": "#000000",
-    "ytick.color": "#000000",
-    "axes.edgecolor": "#000000",
-    "legend.handlelength": 2.6,
-    "pdf.fonttype": 42,
-    "ps.fonttype": 42,
-}
+#: Settings of matplotlib: on a screen, where a page shows a figure as SVG; and in print.
+SCREEN, PRINT = tomllib.loads(Path(__file__).with_name("style.toml").read_text("utf-8")).values()
 
 
 @dataclass(frozen=True)
@@ -88,8 +42,8 @@ class Style:
 #: By what `--style` takes; the widths are IEEE's and ACM's of one column and of two.
 STYLES = {
     "screen": Style(SCREEN, None, 144),
-    "paper": Style(PAPER, 3.5, 300),
-    "paper-wide": Style(PAPER, 7.16, 300),
+    "paper": Style(SCREEN | PRINT, 3.5, 300),
+    "paper-wide": Style(SCREEN | PRINT, 7.16, 300),
 }
 #: Figures of at least this width have several panels beside each other, and stay taller.
 WIDE = 9.0

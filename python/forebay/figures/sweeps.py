@@ -15,7 +15,7 @@ from forebay.base.metrics import METRICS
 from forebay.base.statistics import LEVEL
 from forebay.figures import parts
 from forebay.figures.plot import Plot, styled
-from forebay.figures.sheet import Panel, Scale, Series, Sheet
+from forebay.figures.sheet import Curve, Panel, Scale, Sheet
 from forebay.runs import descriptions
 from forebay.scenarios.axes import Axis, sweep_axes
 
@@ -127,7 +127,7 @@ def _axes(result: Runs) -> list[Axis]:
     return sweep_axes({i: point.settings for i, point in result.points()})
 
 
-def _curves(result: Runs, axis: Axis, order: Sequence[int], metric: str) -> list[Series]:
+def _curves(result: Runs, axis: Axis, order: Sequence[int], metric: str) -> list[Curve]:
     """For each law its means, in the band of their intervals."""
     x, scale = np.array([axis.numbers[axis.places[p]] for p in order]), METRICS[metric].scale
     found = []
@@ -138,9 +138,9 @@ def _curves(result: Runs, axis: Axis, order: Sequence[int], metric: str) -> list
         tags = {"law": law}
         if not np.isnan(half).all():
             band = f"{law}, {100 * LEVEL:.0f} %"
-            found.append(Series(band, tags, i, x, low=mean - half, high=mean + half))
+            found.append(Curve(band, tags, i, x, low=mean - half, high=mean + half))
         if not np.isnan(mean).all():
-            found.append(Series(law, tags, i, x, mean))
+            found.append(Curve(law, tags, i, x, mean))
     return found
 
 

@@ -50,7 +50,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FluidAndPackets:
     """One law at one point: the packets (mean over the seeds), and the fluid twice."""
 
     law: str
@@ -98,7 +98,7 @@ def compare(
     sets: Sets = (),
     seeds: int | None = None,
     step_s: float | None = None,
-) -> list[Comparison]:
+) -> list[FluidAndPackets]:
     """Runs a scenario as packets and as a fluid, by the published equations and with sawtooth
     windows.
 
@@ -124,7 +124,7 @@ def compare(
         lines += [fluid_line(name, trace) for name, trace in zip(fluids, pair, strict=True)]
         law = next(law for law in point.laws if law.label == pair[0].law)
         comparisons.append(
-            Comparison(
+            FluidAndPackets(
                 pair[0].law,
                 pair[0].point,
                 lines,
@@ -173,7 +173,7 @@ def _packets(result: Result, like: FluidTrace) -> Line:
 
 
 @styled
-def figure(comparisons: Sequence[Comparison]) -> Plot:
+def figure(comparisons: Sequence[FluidAndPackets]) -> Plot:
     """Queue and probability of one law, a column per point."""
     drawn = Plot(figsize=(3.6 * len(comparisons) + 0.8, 4.6), layout="constrained")
     axes = drawn.subplots(2, len(comparisons), squeeze=False, sharex="col")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,21 +14,12 @@ from typing import Any
 
 from forebay._native import ScenarioError, __version__
 from forebay.base.suggestions import hint
+from forebay.pages import templates
 
 #: Fields of BibTeX in the order in which they are printed.
 FIELDS = (
-    "author",
-    "title",
-    "journal",
-    "booktitle",
-    "institution",
-    "volume",
-    "number",
-    "pages",
-    "year",
-    "doi",
-    "url",
-    "note",
+    *("author", "title", "journal", "booktitle", "institution", "volume", "number", "pages"),
+    *("year", "doi", "url", "note"),
 )
 #: BibTeX knows neither RFCs nor drafts.
 TYPES = {"rfc": "techreport", "draft": "unpublished"}
@@ -52,37 +44,27 @@ class Reference:
 
     def bibtex(self) -> str:
         """The entry, ready for a .bib file."""
-        fields = {**self.fields, "author": " and ".join(self.fields["author"].split(", "))}
+        kind, authors = TYPES.get(self.type, self.type), self.fields["author"].split(", ")
+        fields = {**self.fields, "author": " and ".join(authors)}
         # Braces keep the capitals of names such as PI-PD.
-        lines = [
-            f"  {name:<11} = {{{_tex(name, fields[name])}}}" for name in FIELDS if name in fields
-        ]
-        return f"@{TYPES.get(self.type, self.type)}{{{self.key},\n" + ",\n".join(lines) + "\n}"
+        texts = {
+            name: f"{{{_tex(name, fields[name])}}}" if name == "title" else _tex(name, fields[name])
+            for name in FIELDS
+            if name in fields
+        }
+        return templates.template("reference.bib.j2").render(kind=kind, key=self.key, fields=texts)
 
     def sentence(self) -> str:
         """One line of Markdown, as a list of references has it."""
-        it = self.fields
-        *others, last = it["author"].split(", ")
+        *others, last = self.fields["author"].split(", ")
         authors = f"{', '.join(others)} and {last}" if others else last
-        where = it.get("journal") or it.get("booktitle") or it.get("institution", "")
-        issue = (
-            f" {it['volume']}" + (f"({it['number']})" if "number" in it else "")
-            if ("volume" in it)
-            else ""
-        )
-        pages = f", {it['pages'].replace('--', '–')}" if "pages" in it else ""
-        name = f"*{where}*" if "journal" in it or "booktitle" in it else where
-        if self.type in TYPES:
-            name = f"[{where}]({it['url']})"
-        year = f", {it['year']}" if "year" in it else ""
-        doi = f" [doi:{it['doi']}](https://doi.org/{it['doi']})" if "doi" in it else ""
-        note = f" {it['note']}" if "note" in it else ""
-        return f"{authors}. {it['title']}. {name}{issue}{pages}{year}.{doi}{note}"
+        it, linked = defaultdict(str, self.fields), self.type in TYPES
+        (text,) = templates.paragraphs("reference.md.j2", it=it, authors=authors, linked=linked)
+        return text
 
 
 def _tex(name: str, value: str) -> str:
-    plain = value if name in {"doi", "url"} else value.translate(SPECIAL)
-    return f"{{{plain}}}" if name == "title" else plain
+    return value if name in {"doi", "url"} else value.translate(SPECIAL)
 
 
 @cache
@@ -107,11 +89,13 @@ def _reference(key: str, entry: dict[str, Any]) -> Reference:
 
 def software() -> str:
     """The entry of Forebay itself."""
-    return (
-        f"@software{{forebay,\n"
-        f"  author      = {{{{The Forebay authors}}}},\n"
-        f"  title       = {{{{Forebay: a workbench for active queue management}}}},\n"
-        f"  version     = {{{__version__}}}\n}}"
+    fields = {
+        "author": "{The Forebay authors}",
+        "title": "{Forebay: a workbench for active queue management}",
+        "version": __version__,
+    }
+    return templates.template("reference.bib.j2").render(
+        kind="software", key="forebay", fields=fields
     )
 
 

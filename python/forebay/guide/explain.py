@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import forebay._native as _native
@@ -13,8 +16,10 @@ from forebay.base import quantities, registries
 from forebay.base.suggestions import hint
 
 if TYPE_CHECKING:
-    from forebay._native import KeyInfo, ParamInfo
+    from forebay._native import KeyInfo, RegistryEntry
 
+#: Letters that a part of a name must have.
+SHORTEST = 2
 #: Stands for a default where there is none.
 REQUIRED = "required"
 
@@ -53,7 +58,9 @@ def find(text: str) -> list[Entry]:
     plain = _plain(wanted)
     tests: list[Callable[[str], bool]] = [
         lambda path: path.endswith((f".{plain}", f".--{plain}")) or path == plain,
-        lambda path: plain in path,
+        # A word of the name; then any part of it. What is short is in most of them.
+        lambda path: len(plain) >= SHORTEST and plain in re.split(r"[.\-]+", path),
+        lambda path: len(plain) >= SHORTEST and plain in path,
     ]
     for test in tests:
         # A full path is one thing alone; a single word may be the name of several.
@@ -83,7 +90,16 @@ def settable() -> list[str]:
 @cache
 def entries() -> tuple[Entry, ...]:
     """Everything that has a name, scenario keys first."""
-    return (*_keys(), *_registries(), *_senders(), *_options(), *_metrics())
+    return (*_keys(), *_registries(), *_senders(), *_options(), *_metrics(), *_terms())
+
+
+def _terms() -> Iterator[Entry]:
+    """Letters and words of what commands print."""
+    terms = tomllib.loads(
+        resources.files("forebay.guide").joinpath("terms.toml").read_text("utf-8")
+    )
+    for name, term in terms.items():
+        yield Entry(f"term.{name}", "in what commands print", term["meaning"], (), "", term["page"])
 
 
 def _facts(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
@@ -147,52 +163,56 @@ def _set_example(part: str, kind: str, name: str, default: str | None) -> str:
 def _registries() -> Iterator[Entry]:
     """Laws and queues, and their parameters."""
     for name, law in registries.laws().items():
-        params = ", ".join(param["name"] for param in law["params"])
-        facts = _facts(("source", law["source"]), ("set-point", law["set_point"] or ""))
-        yield Entry(
-            f"law.{name}",
-            "a law",
-            law["title"] + ".",
-            (*facts, *_facts(("parameters", params))),
-            f"forebay run FILE --law {name}",
-            "docs/laws.md",
-        )
-        yield from (
-            _param(f"law.{name}", f"the law {name}", param, "docs/laws.md")
-            for param in law["params"]
-        )
+        settings = [f"{it['name']}={it['default_text']}" for it in law["params"]]
+        facts = [
+            ("set-point", law["set_point"] or ""),
+            ("defaults", ", ".join(settings)),
+            ("model", "linear; forebay design, map" if law["modelled"] else ""),
+            ("near it", ", ".join(neighbours(name))),
+        ]
+        example = f"forebay run FILE --law {name}"
+        yield from _registered("law", law, "a law", "docs/laws.md", example, facts)
     for name, queue in registries.queues().items():
-        params = ", ".join(param["name"] for param in queue["params"])
+        example = f"forebay run FILE --law pi --set law.pi.queue={name}"
+        yield from _registered("queue", queue, "a queue discipline", "docs/queues.md", example)
+
+
+def neighbours(name: str) -> list[str]:
+    """Laws that are of the same parts as this one by their names, such as fq-codel of codel."""
+    words = set(name.split("-"))
+    return [law for law in registries.laws() if law != name and words & set(law.split("-"))]
+
+
+def _registered(
+    owner: str,
+    entry: RegistryEntry,
+    what: str,
+    page: str,
+    example: str,
+    facts: Iterable[tuple[str, str]] = (),
+) -> Iterator[Entry]:
+    """An entry of a registry, and each of its parameters."""
+    name, params = entry["name"], ", ".join(param["name"] for param in entry["params"])
+    known = _facts(("source", entry["source"]), *(facts or [("parameters", params)]))
+    yield Entry(f"{owner}.{name}", what, entry["title"] + ".", known, example, page)
+    for param in entry["params"]:
+        path = f"{owner}.{name}.{param['name']}"
+        optional = param["default"] is not None
+        default = param["default_text"] if optional else REQUIRED
         yield Entry(
-            f"queue.{name}",
-            "a queue discipline",
-            queue["title"] + ".",
-            _facts(("source", queue["source"]), ("parameters", params)),
-            f"forebay run FILE --law pi --set law.pi.queue={name}",
-            "docs/queues.md",
+            path,
+            f"the {what.removeprefix('a ')} {name}",
+            param["doc"],
+            _facts(
+                ("unit", param["unit"]),
+                ("default", default),
+                ("range", quantities.interval(param["min"], param["max"], param["unit"])),
+            ),
+            f"forebay run FILE --law {name} --set {path}={default}"
+            if owner == "law" and optional
+            else "",
+            page,
         )
-        yield from (
-            _param(f"queue.{name}", f"the queue discipline {name}", param, "docs/queues.md")
-            for param in queue["params"]
-        )
-
-
-def _param(owner: str, where: str, param: ParamInfo, page: str) -> Entry:
-    path = f"{owner}.{param['name']}"
-    default = param["default_text"] if param["default"] is not None else REQUIRED
-    example = f"forebay run FILE --law {owner[4:]} --set {path}={default}"
-    return Entry(
-        path,
-        where,
-        param["doc"],
-        _facts(
-            ("unit", param["unit"]),
-            ("default", default),
-            ("range", quantities.interval(param["min"], param["max"], param["unit"])),
-        ),
-        example if owner.startswith("law.") and param["default"] is not None else "",
-        page,
-    )
 
 
 def _senders() -> Iterator[Entry]:
@@ -226,6 +246,7 @@ def _metrics() -> Iterator[Entry]:
     tables: list[tuple[str, str, Iterable[Any]]] = [
         ("metric", "a metric of a run", _native.metrics()),
         ("class metric", "a metric of a class of a queue", _native.class_metrics()),
+        ("traffic metric", "a metric of a traffic of a link", _native.traffic_metrics()),
         ("measure", "a measure of the papers' claims", _native.measures()),
     ]
     met: set[str] = set()

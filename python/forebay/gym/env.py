@@ -35,6 +35,8 @@ start = { uniform = ["0s", "1s"] }
 #: What an observation has, in this order: packets; seconds; shares of the link's capacity, of
 #: arrivals and of arrivals; the law's probability.
 OBSERVED = ("queue_pkts", "delay_s", "utilisation", "dropped", "marked", "p")
+#: How an error of the step begins, which is the scenario's `sample`.
+SAMPLE = "--set: sample: "
 #: What an action may be.
 ACTIONS = ("p", "gains")
 #: Least and most of K_P per packet, and of K_I per packet and second.
@@ -98,13 +100,23 @@ class AqmEnv(gymnasium.Env[Values, Values]):
         )
 
     def _new_session(self, seed: int) -> Session:
-        return session(
-            self._scenario,
-            seed=seed,
-            sets=self._sets,
-            target=self._target,
-            interval=self._interval,
-        )
+        try:
+            return session(
+                self._scenario,
+                seed=seed,
+                sets=self._sets,
+                target=self._target,
+                interval=self._interval,
+            )
+        except ScenarioError as error:
+            # It is an argument of this environment, and no `--set`.
+            key, _, reason = str(error).partition(SAMPLE)
+            if key or not reason:
+                raise
+            allowed = reason.rpartition("allowed: ")[2]
+            raise ScenarioError(
+                f'step: found "{self._sets["sample"]}", allowed: {allowed}'
+            ) from None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

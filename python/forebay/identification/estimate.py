@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from forebay.identification.queue_records import Floats, QueueRecord
+from forebay.theory.plant.loaded_link import PLAIN, check_senders
+from forebay.theory.plant.senders import SENDERS
 
 #: Blocks of the record, and draws from them.
 BLOCKS, DRAWS = 24, 100
@@ -33,8 +35,11 @@ ROUGH = 0.07
 WIDTHS = (0.03, 0.06, 0.12)
 #: Least time until a timeout, Linux's and ns-2's.
 TIMEOUT_S = 0.2
-#: How far the law of TCP itself is off, over the simulated links of docs/identify.md.
+#: How far the law of TCP itself is off, to either side, over the drawn links of docs/identify.md.
 LAW_ERROR = 0.2
+#: Of a round trip at least this share is no wait in the queue, or the step that was found is one of
+#: something else.
+LEAST_PROPAGATION = 0.1
 #: Packets are whole, and where a busy time ends depends on when one has left: C is known no better.
 WHOLE = 1e-3
 #: How late the step comes after a round trip at most, as a share of it, by the three duplicate ACKs
@@ -56,6 +61,10 @@ class IntervalEstimate:
     def unknown(why: str) -> IntervalEstimate:
         return IntervalEstimate(math.nan, math.nan, math.nan, why)
 
+    @staticmethod
+    def around(value: float, half: float) -> IntervalEstimate:
+        return IntervalEstimate(value, value - half, value + half)
+
     @property
     def known(self) -> bool:
         return not self.why
@@ -73,7 +82,7 @@ class Identified:
     rate_bps: of the link. packet_bytes: mean size of what leaves. loss, signals: dropped, and
     dropped or marked, per packet that comes. rtt_s: with the wait in the queue; propagation_s
     without it. window_pkts: of a flow, by the law of TCP. queue_pkts: its mean. busy: share of the
-    intervals in which packets wait all the time.
+    intervals in which packets wait all the time. assumed: what no sample says, in a sentence.
     """
 
     name: str
@@ -88,37 +97,24 @@ class Identified:
     queue_pkts: IntervalEstimate
     busy: float
     duration_s: float
+    assumed: str
 
     def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "name": self.name,
-            "packet_bytes": self.packet_bytes,
-            "busy": self.busy,
-            "duration_s": self.duration_s,
+        return {
+            key: value.as_json() if isinstance(value, IntervalEstimate) else value
+            for key, value in vars(self).items()
         }
-        for key in ESTIMATES:
-            found[key] = getattr(self, key).as_json()
-        return found
 
 
-#: The estimates of `Identified`, in the order of tables.
-ESTIMATES = (
-    "rate_bps",
-    "queue_pkts",
-    "loss",
-    "signals",
-    "rtt_s",
-    "propagation_s",
-    "window_pkts",
-    "flows",
-)
-
-
-def identify(series: QueueRecord, propagation_s: float | None = None) -> Identified:
+def identify(
+    series: QueueRecord, propagation_s: float | None = None, tcp: str = PLAIN
+) -> Identified:
     """Everything that the samples of a queue say.
 
     propagation_s: the round trip without the queue, where it is known: R need not be found then.
+    tcp: the flows' sender, as `--tcp` of designs names it. Raises `ScenarioError` for another.
     """
+    check_senders([tcp])
     arrivals, sent = float(series.arrivals.sum()), float(series.sent_bytes.sum())
     left = (
         arrivals - float(series.drops.sum()) - float(series.queue_pkts[-1] - series.queue_pkts[0])
@@ -131,16 +127,21 @@ def identify(series: QueueRecord, propagation_s: float | None = None) -> Identif
     per_s = rate.value / (8 * packet_bytes) if rate.known else math.nan
     if propagation_s is None:
         rtt = round_trip(series)
+        if rtt.known and rate.known and rtt.value * (1 - LEAST_PROPAGATION) < queue.value / per_s:
+            rtt = IntervalEstimate.unknown(
+                "the gap that follows a signal comes sooner than the queue lets a packet through: "
+                "give --rtt"
+            )
     elif rate.known:
         wait, least, most = (pkts / per_s for pkts in (queue.value, queue.low, queue.high))
         rtt = IntervalEstimate(propagation_s + wait, propagation_s + least, propagation_s + most)
     else:
         rtt = IntervalEstimate.unknown(f"the wait in the queue is not known: {rate.why}")
     propagation, window, flows = _derived(
-        rate, per_s, rtt, queue, signals, float(series.signals.sum())
+        rate, per_s, rtt, queue, signals, float(series.signals.sum()), tcp
     )
     if propagation_s is not None:
-        propagation = IntervalEstimate(propagation_s, propagation_s, propagation_s)
+        propagation = IntervalEstimate.around(propagation_s, 0.0)
     return Identified(
         series.name,
         rate,
@@ -154,6 +155,7 @@ def identify(series: QueueRecord, propagation_s: float | None = None) -> Identif
         queue,
         float(busy.mean()),
         series.duration_s,
+        f"all packets are of long-lived flows of {tcp} that share one round trip",
     )
 
 
@@ -182,15 +184,14 @@ def _rate(series: QueueRecord, busy: Floats, packet_bytes: float) -> IntervalEst
         chosen = sure
     found = _mean(8 * series.sent_bytes[chosen] / series.interval_s)
     half = math.hypot(found.high - found.value, WHOLE * found.value)
-    return IntervalEstimate(found.value, found.value - half, found.value + half)
+    return IntervalEstimate.around(found.value, half)
 
 
 def _mean(values: Floats) -> IntervalEstimate:
     """With the interval of the means of blocks, which hold what one sample keeps of the last."""
     means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
     half = NORMAL * float(means.std(ddof=1)) / math.sqrt(BLOCKS)
-    mean = float(values.mean())
-    return IntervalEstimate(mean, mean - half, mean + half)
+    return IntervalEstimate.around(float(values.mean()), half)
 
 
 def _share(counts: Floats, of: Floats) -> IntervalEstimate:
@@ -317,13 +318,17 @@ def _step(
 # --- the flows ----------------------------------------------------------------------------------
 
 
-def window(p: float, rtt_s: float) -> float:
-    """Mean window of a flow of Reno that gets signals at a rate of p, in packets (Padhye et al.
-    1998, eq. 31 with an ACK for each packet), with timeouts."""
+def window(p: float, rtt_s: float, tcp: str = PLAIN) -> float:
+    """Mean window of a flow that gets signals at a rate of p, in packets, with timeouts: of Reno by
+    Padhye et al. (1998, eq. 31 with an ACK for each packet), of others their windows at rest in its
+    place; those that live on marks have no timeouts."""
     timeout_s = max(TIMEOUT_S, 2 * rtt_s)
-    lost = math.sqrt(2 * p / 3)
     late = min(1.0, 3 * math.sqrt(3 * p / 8)) * p * (1 + 32 * p**2)
-    return rtt_s / (rtt_s * lost + timeout_s * late)
+    if tcp == PLAIN:
+        return rtt_s / (rtt_s * math.sqrt(2 * p / 3) + timeout_s * late)
+    sender = SENDERS[tcp]
+    alone = float(sender.window(np.array(p), np.array(rtt_s)))
+    return alone if sender.ecn else rtt_s / (rtt_s / alone + timeout_s * late)
 
 
 def _derived(
@@ -333,6 +338,7 @@ def _derived(
     queue: IntervalEstimate,
     signals: IntervalEstimate,
     count: float,
+    tcp: str,
 ) -> tuple[IntervalEstimate, IntervalEstimate, IntervalEstimate]:
     """The propagation, the window and N."""
     why = rate.why or rtt.why
@@ -350,25 +356,22 @@ def _derived(
             "builds, or nothing acts on it"
         )
         return propagation, unknown, unknown
+
+    def per_flow(p: float, rtt_s: float) -> float:
+        return window(max(p, 1e-9), rtt_s, tcp)
+
     wide = IntervalEstimate(
-        window(signals.value, rtt.value),
-        window(signals.high, rtt.low),
-        window(max(signals.low, 1e-9), rtt.high),
+        per_flow(signals.value, rtt.value),
+        per_flow(signals.high, rtt.low),
+        per_flow(signals.low, rtt.high),
     )
-    # Errors of p and R are told apart: N ∝ R·√p, so that they add in squares.
+    # Errors of p and R are told apart, so that they add in squares; that of the law is to either
+    # side.
     flows = per_s * rtt.value / wide.value
-    by_r = [abs(per_s * end / window(signals.value, end) - flows) for end in (rtt.low, rtt.high)]
-    by_p = [
-        abs(per_s * rtt.value / window(max(end, 1e-9), rtt.value) - flows)
-        for end in (signals.low, signals.high)
-    ]
     by_law = LAW_ERROR * flows
-    return (
-        propagation,
-        wide,
-        IntervalEstimate(
-            flows,
-            max(0.0, flows - math.hypot(by_r[0], by_p[0])),
-            flows + math.hypot(by_r[1], by_p[1], by_law),
-        ),
-    )
+    ends = []
+    for p, rtt_s in ((signals.low, rtt.low), (signals.high, rtt.high)):
+        by_r = per_s * rtt_s / per_flow(signals.value, rtt_s) - flows
+        by_p = per_s * rtt.value / per_flow(p, rtt.value) - flows
+        ends.append(math.hypot(by_r, by_p, by_law))
+    return propagation, wide, IntervalEstimate(flows, max(0.0, flows - ends[0]), flows + ends[1])

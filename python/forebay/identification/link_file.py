@@ -33,6 +33,8 @@ def link_toml(found: Identified) -> str:
     document = tomlkit.document()
     document.add(tomlkit.comment(f"identified by forebay from {found.name}"))
 
+    document.add(tomlkit.comment(f"assumed: {found.assumed}"))
+
     def add(key: str, one: Any, write: Any) -> None:
         if one.known:
             document.add(key, write(one.value))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ FEWEST = 100
 #: Columns of a run that count signals: drops and marks.
 SIGNALS = ("early_drops", "forced_drops", "overflow_drops", "marks")
 KEYS = ("law", "point", "seed", "link")
+#: Metrics of `forebay link` in the order of `Moment`.
+LINK_COUNTERS = (
+    "current_queue_length", "bytes_total", "packets_total", "drops_total", "marks_total",
+)  # fmt: skip
 #: Names in JSON of `tc -s -j qdisc` (iproute2) that count marks and give the law's probability.
 TC_MARKS = ("ecn_mark", "marked", "ecn_marks")
 TC_P = ("prob", "probability")
@@ -148,12 +152,20 @@ def _sum(columns: Sequence[Floats], rows: int) -> Floats:
     return np.sum(columns, axis=0) if columns else np.zeros(rows)
 
 
-#: Of a moment: its time or None, queue, bytes and packets sent, drops and marks since the start,
-#: and the probability or None.
-Moment = tuple[float | None, float, float, float, float, float, float | None]
+class Moment(NamedTuple):
+    """Counters of a queue since its start; None for what is not known."""
+
+    name: str
+    time_s: float | None
+    queue_pkts: float
+    sent_bytes: float
+    sent: float
+    drops: float
+    marks: float
+    p: float | None
 
 
-def _tc(file: Path, text: str) -> Iterator[tuple[str, Moment]]:
+def _tc(file: Path, text: str) -> Iterator[Moment]:
     """Lines of JSON as `tc -s -j qdisc` prints it, each with a time in s before it or not."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -177,40 +189,21 @@ def _tc(file: Path, text: str) -> Iterator[tuple[str, Moment]]:
             name = " ".join(
                 str(entry[key]) for key in ("dev", "kind", "handle") if entry.get(key) is not None
             )
-            yield (
-                name,
-                (
-                    float(stamp) if timed else None,
-                    value("qlen") or 0.0,
-                    value("bytes") or 0.0,
-                    value("packets") or 0.0,
-                    value("drops") or 0.0,
-                    value(*TC_MARKS) or 0.0,
-                    value(*TC_P),
-                ),
-            )
+            counters = [("qlen",), ("bytes",), ("packets",), ("drops",), TC_MARKS]
+            counts = [value(*names) or 0.0 for names in counters]
+            yield Moment._make([name, float(stamp) if timed else None, *counts, value(*TC_P)])
 
 
-def _prometheus(text: str) -> Iterator[tuple[str, Moment]]:
+def _prometheus(text: str) -> Iterator[Moment]:
     """Scrapes of `forebay link --metrics`, one after the other, with `# time SECONDS` before each
     or not."""
     time_s: float | None = None
     found: dict[str, dict[str, float]] = {}
 
-    def ended() -> Iterator[tuple[str, Moment]]:
+    def ended() -> Iterator[Moment]:
         for way, values in found.items():
-            yield (
-                way,
-                (
-                    time_s,
-                    values.get("current_queue_length", 0.0),
-                    values.get("bytes_total", 0.0),
-                    values.get("packets_total", 0.0),
-                    values.get("drops_total", 0.0),
-                    values.get("marks_total", 0.0),
-                    values.get("law_state", None),
-                ),
-            )
+            counts = [values.get(key, 0.0) for key in LINK_COUNTERS]
+            yield Moment._make([way, time_s, *counts, values.get("law_state")])
         found.clear()
 
     for line in text.splitlines():
@@ -231,23 +224,21 @@ def _prometheus(text: str) -> Iterator[tuple[str, Moment]]:
     yield from ended()
 
 
-def _counted(
-    file: Path, moments: Iterator[tuple[str, Moment]], interval_s: float | None
-) -> list[QueueRecord]:
+def _counted(file: Path, moments: Iterator[Moment], interval_s: float | None) -> list[QueueRecord]:
     """Records of counters that only grow, on a grid of even times."""
     queues: dict[str, list[Moment]] = {}
-    for name, moment in moments:
-        queues.setdefault(name, []).append(moment)
+    for moment in moments:
+        queues.setdefault(moment.name, []).append(moment)
     found = []
     for name, rows in queues.items():
         if len(rows) < 3:
             continue
-        timed = all(row[0] is not None for row in rows)
+        timed = all(row.time_s is not None for row in rows)
         if not timed and interval_s is None:
             raise ScenarioError(
                 f"{file}: found no times, allowed: a time in s before each sample, or --interval"
             )
-        table: Floats = np.array([[0.0 if x is None else x for x in row] for row in rows])
+        table: Floats = np.array([[x or 0.0 for x in row[1:]] for row in rows], float)
         steps = np.arange(len(rows)) * float(interval_s or 1)
         time_s: Floats = np.asarray(table[:, 0] if timed else steps, float)
         step_s = float(np.median(np.diff(time_s)))
@@ -255,14 +246,9 @@ def _counted(
             raise ScenarioError(f"{file}: found times that do not grow, allowed: one per sample")
         grid: Floats = np.asarray(np.arange(time_s[0], time_s[-1] + 0.5 * step_s, step_s), float)
 
-        def on(
-            column: int, time_s: Floats = time_s, table: Floats = table, grid: Floats = grid
-        ) -> Floats:
-            return np.interp(grid, time_s, table[:, column])
-
-        queue = on(1)
-        sent, drops, marks = (np.diff(on(column)) for column in (3, 4, 5))
-        has_p = all(row[6] is not None for row in rows)
+        even = [np.interp(grid, time_s, column) for column in table[:, 1:].T]
+        queue, p = even[0], even[5]
+        sent_bytes, sent, drops, marks = (np.diff(column) for column in even[1:5])
         found.append(
             QueueRecord(
                 name,
@@ -271,8 +257,8 @@ def _counted(
                 np.maximum(sent + drops + np.diff(queue), 0.0),
                 drops,
                 drops + marks,
-                np.diff(on(2)),
-                on(6)[1:] if has_p else None,
+                sent_bytes,
+                p[1:] if all(row.p is not None for row in rows) else None,
             )
         )
     if not found:

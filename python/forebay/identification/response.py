@@ -15,15 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay.identification.estimate import chance, held
+from forebay.identification.estimate import NORMAL, chance, held
 from forebay.identification.queue_records import Floats, QueueRecord
 
 #: Round trips in a segment, and bands per decade of frequency.
 TRIPS, BANDS = 60.0, 8
 #: Fewest segments.
 FEWEST = 6
-#: Of a normal distribution, 95 % on both sides.
-NORMAL = 1.96
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,4 @@ def loop_response(series: QueueRecord, rtt_s: float) -> IdentifiedResponse | Non
             rows.append((centre, gain, share, math.degrees(share)))
     if len(rows) < 3:
         return None
-    columns = list(zip(*rows, strict=True))
-    return IdentifiedResponse(
-        np.array(columns[0]), np.array(columns[1]), np.array(columns[2]), np.array(columns[3])
-    )
+    return IdentifiedResponse(*(np.array(column) for column in zip(*rows, strict=True)))

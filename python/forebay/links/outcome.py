@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from forebay._native import Plan, PointInfo, Run, ScenarioError, __version__
-from forebay.base import quantities, words
+from forebay._native import Plan, PointInfo, Run, ScenarioError
+from forebay.base import quantities
 from forebay.links import congestion
-from forebay.links.settings import Settings
-from forebay.links.settings import words as words_of
+from forebay.links.settings import Settings, words
 from forebay.runs import descriptions
 from forebay.runs.execution import Execution
 from forebay.runs.experiment import Description, Experiment
 
 if TYPE_CHECKING:
     from forebay._native import (
-        ChangeInfo,
-        LawInfo,
+        LinkDirection,
         LinkDirectionSettings,
         LinkLateness,
         LinkOutcome,
@@ -52,56 +49,101 @@ class LinkExperiment(Experiment):
         return len(DIRECTIONS)
 
 
+class Direction(NamedTuple):
+    """A direction of a link: what was asked for, and what was observed."""
+
+    name: str
+    settings: LinkDirectionSettings
+    observed: LinkDirection
+
+    @property
+    def run(self) -> Observed:
+        """Its metrics and samples, as of a simulated run."""
+        return self.observed.observed
+
+    def as_json(self) -> dict[str, Any]:
+        """All that is not a metric, but for its changes."""
+        link, params = self.settings.link, self.settings.params
+        return {
+            **quantities.finite(
+                {"achieved_bps": self.observed.achieved_bps, "asked_bps": self.observed.asked_bps}
+            ),
+            "lost_packets": self.observed.lost_packets,
+            "tcp_flows": self.observed.tcp_flows,
+            "congestion_controls": self.observed.congestion_controls,
+            "rate": None if self.settings.trace else quantities.rate(link.rate_bps),
+            "trace": self.settings.trace,
+            "burst": quantities.size(link.burst_bytes),
+            "delay": "..".join(quantities.time(end) for end in dict.fromkeys(link.delay_s)),
+            "buffer": quantities.buffer(link.buffer_pkts, link.buffer_bytes),
+            "loss": self.settings.loss,
+            "ecn": link.ecn,
+            "aqm": self.settings.aqm,
+            "set": _texts(params),
+        }
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What was observed while a command ran behind a link."""
+    """What was observed while a command ran behind a link.
+
+    server: what ran at the far end, as a line for the shell. observed: its status, its times, how
+    late packets were, and each direction. congestion_control: the kernel's default; a program may
+    have chosen another. Empty where it is not known.
+    """
 
     settings: Settings
     command: list[str]
-    #: What ran at the far end, as a line for the shell.
     server: str | None
-    #: Exit status of the command, 128 + n where signal n killed it; None where there was none.
-    status: int | None
-    #: Why the command could not be started: the number of the error.
-    not_started: int | None
-    #: The same for the server's command; None while it runs.
-    server_status: int | None
-    duration_s: float
-    measure_s: tuple[float, float]
-    sample_s: float
-    lateness: LinkLateness
-    #: Why the run is void; empty where it is sound.
-    void: list[str]
-    #: Observations of each direction: up, then down.
-    runs: list[Observed]
-    #: Rates while the link was busy: released, and due, in bit/s.
-    achieved_bps: list[float]
-    asked_bps: list[float]
-    #: Packets lost after the queue on request.
-    lost_packets: list[int]
-    #: Changes by keys of the live view, for each direction.
-    changes: list[list[ChangeInfo]]
-    #: TCP flows that carried data; and by congestion control, those of them that were seen.
-    tcp_flows: list[int]
-    congestion_controls: list[dict[str, int]]
-    #: The kernel's default; a program may have chosen another. Empty where it is not known.
-    congestion_control: str
+    observed: LinkOutcome
+    congestion_control: str = field(default_factory=congestion.default)
+
+    def __post_init__(self) -> None:
+        for direction in self.directions:
+            direction.run.metrics.update(
+                user_cpu_s=self.observed.user_cpu_s,
+                lateness_p99_s=self.lateness.p99_s,
+                void=bool(self.void),
+            )
 
     @property
     def up(self) -> dict[str, float]:
         """Metrics from client to server."""
-        return self.runs[0].metrics
+        return self.directions[0].run.metrics
 
     @property
     def down(self) -> dict[str, float]:
         """Metrics from server to client."""
-        return self.runs[1].metrics
+        return self.directions[1].run.metrics
+
+    @property
+    def status(self) -> int | None:
+        """Exit status of the command, 128 + n where signal n killed it; None where there was
+        none."""
+        return self.observed.status
+
+    @property
+    def lateness(self) -> LinkLateness:
+        """How late packets were released."""
+        return self.observed.lateness
+
+    @property
+    def void(self) -> list[str]:
+        """Why the run is void; empty where it is sound."""
+        return self.observed.void
+
+    @property
+    def directions(self) -> list[Direction]:
+        """Client to server, and back."""
+        settings = [self.settings.up, self.settings.down]
+        both = zip(DIRECTIONS, settings, self.observed.directions, strict=True)
+        return [Direction(*each) for each in both]
 
     @property
     def measured(self) -> bool:
         """Whether there is a sample within the time of measurement."""
-        start, end = self.measure_s
-        times_s = self.runs[0].samples["time_s"]
+        start, end = self.observed.measure_s
+        times_s = self.directions[0].run.samples["time_s"]
         return bool(np.any((times_s > start) & (times_s <= end)))
 
     @property
@@ -110,7 +152,7 @@ class Outcome:
         texts = [
             f"{point.links[0].name} {' '.join(descriptions.what_changes(point, change))} "
             f"at {change.time_s:g} s"
-            for point in self._points()
+            for point in map(self._point, self.directions)
             for change in point.changes
         ]
         left = len(texts) - MOST_CHANGES
@@ -126,10 +168,11 @@ class Outcome:
         if not self.measured:
             raise ScenarioError(
                 f"link: measure: found {self.settings.measure}, allowed: a time within the run, "
-                f"which took {self.duration_s:.3g} s, and at least one sample"
+                f"which took {self.observed.duration_s:.3g} s, and at least one sample"
             )
-        laws = [self.settings.up.law, self.settings.down.law]
-        by_hand = [" (changed)" if changes else "" for changes in self.changes]
+        directions = self.directions
+        laws = [it.settings.law for it in directions]
+        by_hand = [" (changed)" if it.observed.changes else "" for it in directions]
         labels = list(
             dict.fromkeys(law.label + hand for law, hand in zip(laws, by_hand, strict=True))
         )
@@ -143,24 +186,26 @@ class Outcome:
             source="",
             laws=labels,
             seeds=[self.settings.seed],
-            points=tuple(self._points(laws if both else laws[:1])),
+            points=tuple(self._point(it, laws if both else laws[:1]) for it in directions),
         )
         runs = [
-            Run(index, index if both else 0, self.settings.seed, observed)
-            for index, observed in enumerate(self.runs)
+            Run(index, index if both else 0, self.settings.seed, it.run)
+            for index, it in enumerate(directions)
         ]
+        server = ["--server", self.server] if self.server else []
+        command = shlex.join(["forebay", "link", *words(self.settings), *server, "--"])
         experiment = LinkExperiment(
             plan=plan,
             path="link",
             text=json.dumps(self.table(), indent=1),
-            command=shlex.join(["forebay", "link", *self._options(), "--", *self.command])
-            + ("  # as it started; it was then changed by hand" if any(self.changes) else ""),
+            command=f"{command} {shlex.join(self.command)}".rstrip()
+            + ("  # as it started; it was then changed by hand" if any(by_hand) else ""),
             description=self._description(),
-            idle=self._idle(),
+            # Those that hardly carried anything, such as ACKs alone.
+            idle=[i for i, run in enumerate(runs) if not run.metrics["utilisation"] >= IDLE],
             warning=" ".join(self._warnings()),
         )
-        execution = Execution(runs, [], False, self.duration_s)
-        return Result(experiment, execution)
+        return Result(experiment, Execution(runs, [], False, self.observed.duration_s))
 
     def plot(self, kind: str = "queue", direction: str = "up", **options: Any) -> Plot:
         """A figure of one direction, "up" or "down"; kinds as of `forebay.Result.plot`."""
@@ -171,7 +216,7 @@ class Outcome:
     def _repr_html_(self) -> str:
         if self.measured:
             return self.result()._repr_html_()
-        return f"<p>Nothing was measured in {self.duration_s:.3g} s.</p>"
+        return f"<p>Nothing was measured in {self.observed.duration_s:.3g} s.</p>"
 
     def write(self, out: str | os.PathLike[str], *, report: bool = True) -> None:
         """Writes what `Result.report` does, and link.json, to the directory `out`."""
@@ -181,199 +226,69 @@ class Outcome:
         result_files.write_all(self.result(), out, report=report)
         publish(out, {LINK: self.table(bins=True)})
 
-    def _warnings(self) -> Iterator[str]:
-        if self.void:
-            yield f"Void: {'; '.join(self.void)}."
-        if any(self.changes):
-            yield (
-                f"Changed by hand while it ran: {self.changed}. Metrics are taken over all of it, "
-                "not under one law and rate; what is said of laws and set-points below is how it "
-                "started."
-            )
-
     def table(self, *, bins: bool = False) -> dict[str, Any]:
         """All that is not a metric, for JSON."""
-        from forebay.pages.result_files import finite
-
         late = self.lateness
-        lateness = {"p50_s": late.p50_s, "p99_s": late.p99_s, "p999_s": late.p999_s}
-        ways = {
-            name: {
-                **finite({"achieved_bps": achieved, "asked_bps": asked}),
-                "lost_packets": lost,
-                "tcp_flows": tcp_flows,
-                "congestion_controls": controls,
-                **_settings(one),
-            }
-            for name, one, achieved, asked, lost, tcp_flows, controls in zip(
-                DIRECTIONS,
-                [self.settings.up, self.settings.down],
-                self.achieved_bps,
-                self.asked_bps,
-                self.lost_packets,
-                self.tcp_flows,
-                self.congestion_controls,
-                strict=True,
-            )
-        }
-        by_hand = [
-            (change, name)
-            for name, changes in zip(DIRECTIONS, self.changes, strict=True)
-            for change in changes
-        ]
-        by_hand.sort(key=lambda one: one[0].time_s)
+        times = {name: getattr(late, name) for name in ("p50_s", "p99_s", "p999_s", "max_s")}
+        by_hand = [(change, it.name) for it in self.directions for change in it.observed.changes]
         changes = [
             {
                 "time_s": change.time_s,
-                "way": name,
+                "way": way,
                 **(
                     {"rate": quantities.rate(change.rate_bps)}
                     if change.rate_bps
                     else {"aqm": change.aqm, "set": _texts(change.params)}
                 ),
             }
-            for change, name in by_hand
+            for change, way in sorted(by_hand, key=lambda it: it[0].time_s)
         ]
         return {
             "command": self.command,
             "server": self.server,
             "status": self.status,
-            "duration_s": self.duration_s,
+            "duration_s": self.observed.duration_s,
             "void": self.void,
             "changed_by_hand": changes,
             "default_congestion_control": self.congestion_control,
-            "lateness": finite({**lateness, "max_s": late.max_s})
-            | ({"bins": late.bins} if bins else {}),
-            "ways": ways,
+            "lateness": quantities.finite(times) | ({"bins": late.bins} if bins else {}),
+            "ways": {it.name: it.as_json() for it in self.directions},
         }
 
-    def _options(self) -> list[str]:
-        """Arguments of `forebay link` for the same run."""
-        return words_of(self.settings) + (["--server", self.server] if self.server else [])
+    def _point(self, direction: Direction, laws: list[Any] | None = None) -> PointInfo:
+        """A direction as a place where something was observed."""
+        link = direction.settings.link
+        return PointInfo(
+            label=f"{link.name} ({link.from_node} to {link.to_node})",
+            settings={},
+            duration_s=self.observed.duration_s,
+            measure_s=self.observed.measure_s,
+            sample_s=self.observed.sample_s,
+            target_pkts=direction.settings.law.target_pkts,
+            links=[link],
+            laws=laws or [],
+            traffic=[],
+            changes=direction.observed.changes,
+        )
 
-    def _points(self, laws: Sequence[LawInfo] = ()) -> list[PointInfo]:
-        """Where it was observed: up, then down."""
-        both = [self.settings.up, self.settings.down]
-        return [
-            PointInfo(
-                label=f"{one.link.name} ({one.link.from_node} to {one.link.to_node})",
-                settings={},
-                duration_s=self.duration_s,
-                measure_s=self.measure_s,
-                sample_s=self.sample_s,
-                target_pkts=one.law.target_pkts,
-                links=[one.link],
-                laws=list(laws),
-                traffic=[],
-                changes=changes,
+    def _warnings(self) -> Iterator[str]:
+        if self.void:
+            yield f"Void: {'; '.join(self.void)}."
+        if self.changed:
+            yield (
+                f"Changed by hand while it ran: {self.changed}. Metrics are taken over all of it, "
+                "not under one law and rate; what is said of laws and set-points below is how it "
+                "started."
             )
-            for one, changes in zip(both, self.changes, strict=True)
-        ]
-
-    def _idle(self) -> list[int]:
-        """Directions that hardly carried anything, such as ACKs alone."""
-        return [i for i, run in enumerate(self.runs) if not run.metrics["utilisation"] >= IDLE]
 
     def _description(self) -> Description:
-        start, end = self.measure_s
-        both = [self.settings.up, self.settings.down]
-        directions = [
-            f"{point.label}: {_capacity(one)}, {words.delay(one.link.delay_s)}"
-            f"{' by flow' if len(set(one.link.delay_s)) > 1 else ''} one way after the queue, "
-            f"a buffer of {words.buffer(one.link.buffer_pkts, one.link.buffer_bytes)}, "
-            f"under {one.aqm}"
-            + (f", and {100 * one.loss:g} % of the packets lost after it" if one.loss else "")
-            + "."
-            for point, one in zip(self._points(), both, strict=True)
-        ]
-        late = self.lateness
-        kept = (
-            f"Packets were released {words.short_time(late.p50_s)} late in the median, "
-            f"{words.short_time(late.p99_s)} at the 99th percentile. "
-            if late.p50_s == late.p50_s
-            else "No packet crossed the link. "
+        from forebay.pages.templates import paragraphs
+
+        first, *directions, rest = paragraphs(
+            "link.txt.j2", outcome=self, observed=self.observed, size=quantities.size
         )
-        sender = (
-            f"The kernel's default congestion control is {self.congestion_control}, for programs "
-            "that choose no other. "
-            if self.congestion_control
-            else ""
-        )
-        seen = [
-            f"{sum(of.values())} seen {name}: "
-            + ", ".join(f"{flows} of {control}" for control, flows in sorted(of.items()))
-            for name, of in zip(DIRECTIONS, self.congestion_controls, strict=True)
-            if of
-        ]
-        if seen:
-            sender += f"Of TCP flows with data {'; '.join(seen)}. "
-        return Description(
-            "Real packets of the kernel's own TCP, between two network namespaces over a link "
-            "that was kept in real time. Its directions:",
-            directions,
-            f"{sender}{kept}Metrics are taken from {start:.4g} s to {end:.4g} s of "
-            f"{self.duration_s:.4g} s, with the queue sampled every {1e3 * self.sample_s:g} ms. A "
-            "TCP flow's goodput is what its receiver acknowledged; flows below 15 kB are left out. "
-            f"Made with Forebay {__version__}.",
-        )
+        return Description(first, directions, rest)
 
 
-def outcome_of_run(
-    settings: Settings, command: Sequence[str], server: str | None, found: LinkOutcome
-) -> Outcome:
-    """The outcome from what `_native.link_run` gives."""
-    observed = [one.observed for one in found.directions]
-    for one in observed:
-        one.metrics["user_cpu_s"] = found.user_cpu_s
-        one.metrics["lateness_p99_s"] = found.lateness.p99_s
-        one.metrics["void"] = bool(found.void)
-    return Outcome(
-        settings=settings,
-        command=list(command),
-        server=server,
-        status=found.status,
-        not_started=found.not_started,
-        server_status=found.server_status,
-        duration_s=found.duration_s,
-        measure_s=found.measure_s,
-        sample_s=found.sample_s,
-        lateness=found.lateness,
-        void=found.void,
-        runs=observed,
-        achieved_bps=[one.achieved_bps for one in found.directions],
-        asked_bps=[one.asked_bps for one in found.directions],
-        lost_packets=[one.lost_packets for one in found.directions],
-        changes=[one.changes for one in found.directions],
-        tcp_flows=[one.tcp_flows for one in found.directions],
-        congestion_controls=[one.congestion_controls for one in found.directions],
-        congestion_control=congestion.default(),
-    )
-
-
-def _settings(one: LinkDirectionSettings) -> dict[str, Any]:
-    """Settings of a direction for link.json."""
-    link = one.link
-    return {
-        "rate": None if one.trace else quantities.rate(link.rate_bps),
-        "trace": one.trace,
-        "burst": quantities.size(link.burst_bytes),
-        "delay": "..".join(quantities.time(end) for end in dict.fromkeys(link.delay_s)),
-        "buffer": quantities.buffer(link.buffer_pkts, link.buffer_bytes),
-        "loss": one.loss,
-        "ecn": link.ecn,
-        "aqm": one.aqm,
-        "set": _texts(one.params),
-    }
-
-
-def _texts(params: Sequence[tuple[str, Parameter]]) -> list[tuple[str, str]]:
+def _texts(params: list[tuple[str, Parameter]]) -> list[tuple[str, str]]:
     return [(name, quantities.plain(value)) for name, value in params]
-
-
-def _capacity(one: LinkDirectionSettings) -> str:
-    if one.trace:
-        return f"as recorded in {Path(one.trace).name}"
-    burst = one.link.burst_bytes
-    return words.rate(one.link.rate_bps) + (
-        f" (bursts of {quantities.size(burst)})" if burst else ""
-    )

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
-from forebay.links import outcome
 from forebay.links.outcome import Outcome
 from forebay.links.settings import Settings
 
@@ -131,7 +130,7 @@ class Emulator:
             raise ScenarioError(value)
         if kind == "refused":
             raise LinkError(value)
-        return outcome.outcome_of_run(self.settings, self.command, self.server, value)
+        return Outcome(self.settings, self.command, self.server, value)
 
     def _close(self) -> None:
         self._stop.close()
@@ -165,11 +164,11 @@ def run(
     the link, and `OSError` where it cannot start the command.
     """
     emulator = Emulator(settings, command, server, stdin, stdout, stderr)
-    found = emulator.wait(timeout_s)
-    if found.not_started is not None:
-        number = found.not_started
+    outcome = emulator.wait(timeout_s)
+    number = outcome.observed.not_started
+    if number is not None:
         raise OSError(number, os.strerror(number), emulator.command[0])
-    return found
+    return outcome
 
 
 def why_not_started(number: int, program: str) -> tuple[str, int]:

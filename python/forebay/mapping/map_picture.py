@@ -15,7 +15,7 @@ from forebay.figures import style
 from forebay.figures.parts import NOTE, PLAIN
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import STYLE
-from forebay.mapping.stability import REASONS
+from forebay.theory.plant.plant import REASONS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

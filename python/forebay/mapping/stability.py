@@ -20,11 +20,10 @@ import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.theory.loop import many_loops
 from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
-from forebay.theory.plant.plant import Plant
+from forebay.theory.plant.plant import REASONS, Plant
 from forebay.theory.plant.plants import WINDOWS, plant_on
 
 if TYPE_CHECKING:
-    from forebay.runs.experiment import Experiment
     from forebay.store.store import Store
 
 Floats = NDArray[np.float64]
@@ -34,15 +33,6 @@ Words = NDArray[np.str_]
 #: A simulation lasts this many settling times, and is measured after the first of them.
 SETTLED = 3.0
 SHORTEST_S = 30.0
-#: Why there is no equilibrium, by `LawModel.rest`.
-REASONS = {
-    "saturated": "TCP would need a probability of 1 or more",
-    "full": "beyond the buffer",
-    "jump": "the law's probability jumps past the one that TCP needs",
-    "empty": "the law signals more than TCP needs with an empty queue",
-    "unmodelled": "the law has no linear model there",
-    "small": "TCP would need a window below the least that it keeps",
-}
 
 
 @dataclass(frozen=True)
@@ -73,6 +63,12 @@ class Map:
     settling_s: Mapping[tuple[float, float], float] = field(default_factory=dict)
     windows: str = WINDOWS[0]
     interrupted: bool = False
+
+    def rate_and_rtt(self, value: float) -> tuple[float, float]:
+        """In bit/s and s, at a value of the axis."""
+        if self.axis == "rate":
+            return value, self.link.rtt_s
+        return self.link.rate_bps, value
 
     def counts(self) -> dict[str, int]:
         """Cells that are stable, unstable, and without equilibrium by reason."""
@@ -168,102 +164,38 @@ def simulate(
     longest_s: float = 300.0,
     store: Store | None = None,
 ) -> Map:
-    """The map with `points` × `points` packet simulations on it, of long-lived Reno flows.
+    """The map with `points` × `points` packet simulations on it, of long-lived flows.
 
     They last as long as the slowest of their cells that is stable needs to settle, by theory, and
     twice that long again, within `longest_s`. What `store` has is taken from there.
     """
-    from forebay.runs import experiment
+    from forebay.runs import execution, experiment
 
     flows = sorted({max(1, round(n)) for n in _inner(drawn.flows, points)})
-    values = _inner(drawn.values, points)
-    if drawn.link.groups:
-        return _simulate_classes(drawn, params, flows, values, longest_s, store)
-    keys, unit = (["bottleneck.rate"], "bit/s")
-    if drawn.axis == "rtt":
-        keys, unit = [f"traffic.{i}.rtt" for i in range(2 if drawn.link.l4s_flows else 1)], "us"
-    scale = 1.0 if drawn.axis == "rate" else 1e6
-    texts = [f"{round(value * scale)}{unit}" for value in values]
-    link = drawn.link
-    if drawn.axis == "rtt":
-        # The bottleneck's own delay has to fit into the shortest RTT.
-        link = replace(link, rtt=f"{round(values[0] * 1e6)}us")
-    else:
-        link = replace(link, rate=f"{round(values[-1])}bit/s")
-    settling_s = {
-        (float(n), float(value)): _settling_s(drawn, params, n, value)
-        for n in flows
-        for value in values
-    }
+    cells = [(float(n), value) for n in flows for value in _inner(drawn.values, points)]
+    settling_s = {cell: _settling_s(drawn, params, *cell) for cell in cells}
     duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
-    text = scenario_toml(
-        link,
-        drawn.law,
-        params,
-        "Oscillation",
-        link.target_pkts,
-        duration_s,
-        sweep={"traffic.0.flows": flows},
-    )
-    # A sweep varies its keys one by one, and here the RTTs of both classes go together.
-    experiments = [
-        (experiment.read(text, sets=[f"{key}={each}" for key in keys]), None, value)
-        for each, value in zip(texts, values, strict=True)
-    ]
-    found = _oscillations(experiments, store)
-    return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
-
-
-def _oscillations(
-    experiments: Sequence[tuple[Experiment, float | None, float]], store: Store | None
-) -> list[tuple[float, float, float]]:
-    """Flows, value, and standard deviation over mean of the queue, of every run of experiments that
-    are given with their flows, None where these are swept, and their value."""
-    from forebay.runs import execution
-
+    reads = []
+    for n, value in cells:
+        rate_bps, rtt_s = drawn.rate_and_rtt(value)
+        link = replace(drawn.link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
+        target_pkts = link.target_pkts
+        text = scenario_toml(link, drawn.law, params, "Oscillation", target_pkts, duration_s)
+        reads.append(experiment.read(text))
     found = []
-    reads = [read for read, _, _ in experiments]
     for number, done in execution.execute_all(reads, samples=False, store=store):
-        read, flows, value = experiments[number]
-        execution.check_whole(read, done)
+        execution.check_whole(reads[number], done)
         for run in done.runs:
-            settings, mean = read.plan.points[run.point].settings, run.metrics["queue_mean_pkts"]
+            mean = run.metrics["queue_mean_pkts"]
             deviation = run.metrics["queue_std_pkts"] / mean if mean > 0 else math.inf
-            swept = settings["traffic.0.flows"] if flows is None else flows
-            found.append((float(swept), float(value), deviation))
-    return sorted(found)
-
-
-def _simulate_classes(
-    drawn: Map,
-    params: Sequence[tuple[str, str]],
-    flows: Sequence[int],
-    values: Sequence[float],
-    longest_s: float,
-    store: Store | None,
-) -> Map:
-    """`simulate` of classes of flows: a scenario for each point, as classes move together."""
-    from forebay.runs import experiment
-
-    at = [(float(n), float(value)) for n in flows for value in values]
-    settling_s = {one: _settling_s(drawn, params, *one) for one in at}
-    duration_s = min(longest_s, max(SHORTEST_S, SETTLED * max(settling_s.values())))
-    experiments = []
-    for n, value in at:
-        link = drawn.link
-        rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
-        link = replace(link.with_load(n, rtt_s), rate=f"{round(rate_bps)}bit/s")
-        text = scenario_toml(link, drawn.law, params, "Oscillation", link.target_pkts, duration_s)
-        experiments.append((experiment.read(text), n, value))
-    found = _oscillations(experiments, store)
-    return replace(drawn, oscillation=found, simulated_s=duration_s, settling_s=settling_s)
+            found.append((*cells[number], deviation))
+    return replace(drawn, oscillation=sorted(found), simulated_s=duration_s, settling_s=settling_s)
 
 
 def _settling_s(drawn: Map, params: Sequence[tuple[str, str]], flows: float, value: float) -> float:
     """Of the loop there; 0 for one that is not stable, or that is not."""
-    link = drawn.link
-    rate_bps, rtt_s = (value, link.rtt_s) if drawn.axis == "rate" else (link.rate_bps, value)
-    here = replace(link, rate=f"{round(rate_bps)}bit/s")
+    rate_bps, rtt_s = drawn.rate_and_rtt(value)
+    here = replace(drawn.link, rate=f"{round(rate_bps)}bit/s")
     loop = plant_on(here, drawn.law, params, drawn.windows).loop_at(flows, rtt_s)
     return loop.settling_s if loop is not None and loop.stable else 0.0
 

@@ -87,6 +87,8 @@ def stability_map(
     if DOTS in rate and DOTS in rtt:
         raise ScenarioError("--rate and --rtt: found two ranges, allowed: one")
     if DOTS not in rate and DOTS not in rtt:
+        for text in rtt.split(","):
+            _native.quantity("--rtt", text, "time")
         raise ScenarioError(f'--rtt: found "{rtt}", allowed: a range here or in --rate')
     axis = "rate" if DOTS in rate else "rtt"
     low, high = _range(f"--{axis}", rate if axis == "rate" else rtt)

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-from markupsafe import Markup, escape
+from markupsafe import escape
+
+from forebay.pages import templates
 
 if TYPE_CHECKING:
     from forebay.figures.plot import Plot
@@ -23,20 +25,13 @@ def html(
     title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], figure: Plot | None
 ) -> str:
     """A title, a table and a picture, as HTML."""
-    head = Markup("").join(Markup("<th>{}</th>").format(text) for text in heads)
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup("<td>{}</td>").format(cell) for cell in row)
-        )
-        for row in rows[:MOST_ROWS]
-    )
-    more = len(rows) - MOST_ROWS
-    left = Markup("<p>… and {} more rows.</p>").format(more) if more > 0 else ""
-    first = Markup("<tr>{}</tr>").format(head) if any(heads) else ""
-    return str(
-        Markup("<div><strong>{}</strong><table>{}{}</table>{}{}</div>").format(
-            title, first, body, left, Markup(image(figure, title)) if figure else ""
-        )
+    return templates.html(
+        "notebook.html.j2",
+        title=title,
+        heads=heads if any(heads) else [],
+        rows=rows[:MOST_ROWS],
+        more=max(0, len(rows) - MOST_ROWS),
+        image=image(figure, title) if figure else "",
     )
 
 

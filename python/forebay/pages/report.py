@@ -9,8 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from forebay.base import quantities, words
-from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.pages import tables
+from forebay.pages.answers import answers
+from forebay.pages.description import describe
 from forebay.pages.page_figures import PageFigure
 from forebay.pages.templates import html
 from forebay.runs import descriptions
@@ -27,17 +29,20 @@ MOST_BYTES = 3_500_000
 #: Mean queue below which an idle direction has no figures: they would be empty.
 QUIET_PKTS = 0.5
 QUIET = "Hardly a packet waited here, so there are no figures."
+#: Name of the figure that a report begins with.
+GLANCE = "glance"
 #: Points that have a section each.
 MOST_SECTIONS = 4
 
 
 @dataclass
 class Section:
-    """One point of the sweep: a table for each link, with its name where there are several, and of
-    its classes, where it has some."""
+    """One point of the sweep: a table for each link, with its name where there are several; of its
+    traffic, where several cross it; and of its classes, where it has some."""
 
     title: str
     tables: list[tuple[str, Table]]
+    traffic: list[tuple[str, Table]]
     classes: list[tuple[str, Table]]
     #: Common seeds of the tests, 0 where nothing could be tested; and what may be chance.
     tested: int
@@ -48,7 +53,8 @@ class Section:
 
 
 def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFigure]]]:
-    """The figures over all points, and those of each point by its index.
+    """The figures over all points, the queue at a glance before them, and those of each point by
+    its index.
 
     Beyond `MOST_SECTIONS` points those of single points are left out.
     """
@@ -59,10 +65,25 @@ def page_figures(result: Runs) -> tuple[list[PageFigure], dict[int, list[PageFig
         for kind in sweeps.OVERVIEWS
         if sweeps.shows(result, kind)
     ]
+    overviews[:0] = _glance(result)
     by_point = {
         i: list(_of_point(result, i, point)) for i, point in result.points() if not is_sweep(result)
     }
     return overviews, by_point
+
+
+def _glance(result: Runs) -> Iterator[PageFigure]:
+    """The queue of every law at the first point that carried something, in one panel."""
+    from forebay.figures import over_time
+
+    for i, point in result.points():
+        if not _is_quiet(result, i, 0):
+            where = descriptions.point(point) or point.label if len(result.plan.points) > 1 else ""
+            title = f"Queue{f', {where}' if where else ''}"
+            caption = "Means over short steps, with the first seed. Grey is not in the metrics."
+            make = partial(over_time.glance, result, i, 0)
+            yield PageFigure(GLANCE, make, title, caption)
+            return
 
 
 def _of_point(result: Runs, i: int, point: PointInfo) -> Iterator[PageFigure]:
@@ -104,24 +125,29 @@ def page(
 ) -> str:
     """The page, with the figures that have been rendered, and the numbers of those that move."""
     plan, sweep = result.plan, is_sweep(result)
+    glance = [one for one in overviews if one.name == GLANCE]
     return html(
         "report.html.j2",
         title=plan.title or result.experiment.path,
         source=plan.source,
         partial=_partial(result),
-        description=descriptions.describe(result),
+        description=describe(result),
         command=result.experiment.command,
         scenario=result.experiment.text,
         laws=plan.points[0].laws,
-        value=words.value,
+        parameters=words.parameters,
+        designs=tables.designs_table(plan),
         all_metrics=METRICS.values(),
         class_metrics=list(CLASS_METRICS.values()),
+        traffic_metrics=list(TRAFFIC_METRICS.values()),
         warnings=descriptions.warnings(result),
         sections=[] if sweep else list(_sections(result, by_point)),
         overview=tables.points_table(result) if len(list(result.points())) > 1 else None,
         seeds=result.seeds,
         example=_single_point_command(result) if sweep else "",
-        overviews=overviews,
+        answers=answers(result),
+        glance=glance[0] if glance else None,
+        overviews=overviews[len(glance) :],
         moving=moving,
     )
 
@@ -155,11 +181,15 @@ def _partial(result: Runs) -> str:
 def _sections(result: Runs, by_point: dict[int, list[PageFigure]]) -> Iterator[Section]:
     for i, point in result.points():
         links = [link.name if len(point.links) > 1 else "" for link in point.links]
-        classes = [(name, tables.classes_table(result, i, k)) for k, name in enumerate(links)]
+        laws, traffic, classes = (
+            [(name, made) for k, name in enumerate(links) if (made := table(result, i, k)).rows]
+            for table in (tables.laws_table, tables.traffic_table, tables.classes_table)
+        )
         yield Section(
             descriptions.point(point) or "Metrics",
-            [(name, tables.laws_table(result, i, k)) for k, name in enumerate(links)],
-            [(name, table) for name, table in classes if table.rows],
+            laws,
+            traffic,
+            classes,
             *_tested(result, i),
             "" if by_point[i] else QUIET,
             by_point[i],

@@ -26,7 +26,7 @@ REPORT = "report.html"
 NUMBERS, COSTS = "metrics.json", "costs.json"
 TABLES = ["metrics", "samples", "delays", "flows"]
 #: Tables that are written where they have rows.
-DETAILS = ["classes", "class_delays", "transfers", "goodput"]
+DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
 #: Every file that a result may have; a new one replaces or removes those of a former one.
 NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{it}.parquet" for it in TABLES + DETAILS)]
 
@@ -118,7 +118,7 @@ def as_json(result: Runs) -> dict[str, Any]:
                 "point": plan.points[run.point].label,
                 "settings": plan.points[run.point].settings,
                 "seed": run.seed,
-                **_metrics(run),
+                **_metrics(plan, run),
             }
             for run in result.runs
         ],
@@ -169,28 +169,31 @@ def line(plan: Plan, run: Run) -> str:
             "law": plan.laws[run.law],
             "point": plan.points[run.point].label,
             "seed": run.seed,
-            **_metrics(run),
+            **_metrics(plan, run),
             "costs": {COST: run.metrics[COST]},
         }
     )
 
 
-def _metrics(run: Run) -> dict[str, Any]:
-    """Metrics of the bottleneck and of its classes, and by name those of other links."""
-    links = {other.link: finite(other.metrics) for other in run.others}
-    of_links = {other.link: _classes(other) for other in run.others if other.classes}
-    found: dict[str, Any] = {"metrics": finite(run.metrics)}
-    if run.classes:
-        found["classes"] = _classes(run)
-    if links:
-        found["links"] = links
-    if of_links:
-        found["link_classes"] = of_links
-    return found
+def _metrics(plan: Plan, run: Run) -> dict[str, Any]:
+    """Metrics of the bottleneck, of its classes and its traffic by their names; and by name those
+    of other links. What there is none of is left out."""
+    labels = [traffic.label for traffic in plan.points[run.point].traffic]
 
+    def classes(link: Observed) -> dict[str, Any]:
+        return {one.name: finite(one.metrics) for one in link.classes}
 
-def _classes(observed: Observed) -> dict[str, dict[str, float | None]]:
-    return {one.name: finite(one.metrics) for one in observed.classes}
+    def traffic(link: Observed) -> dict[str, Any]:
+        return {labels[one.traffic]: finite(one.metrics) for one in link.traffic}
+
+    found = {
+        "classes": classes(run),
+        "traffic": traffic(run),
+        "links": {other.link: finite(other.metrics) for other in run.others},
+        "link_classes": {other.link: of for other in run.others if (of := classes(other))},
+        "link_traffic": {other.link: of for other in run.others if (of := traffic(other))},
+    }
+    return {"metrics": finite(run.metrics), **{key: of for key, of in found.items() if of}}
 
 
 def finite(metrics: dict[str, float]) -> dict[str, float | None]:

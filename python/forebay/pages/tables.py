@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from forebay.base.metrics import CLASS_METRICS, METRICS, with_interval
+from forebay.base import words
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS, with_interval
 from forebay.runs import descriptions
 from forebay.scenarios.axes import sweep_axes
 
 if TYPE_CHECKING:
+    from forebay._native import Plan
     from forebay.base.metrics import Metric
     from forebay.runs.experiment_runs import Runs
     from forebay.runs.table import Cell
@@ -83,6 +85,49 @@ def classes_table(result: Runs, point: int, link: int) -> Table:
     return Table(["Law", "Class", *(one.heading for one in CLASS_METRICS.values())], rows, keys=2)
 
 
+def traffic_table(result: Runs, point: int, link: int) -> Table:
+    """Who gets what: a row for each law and traffic of a link that several cross. Metrics that no
+    row has are left out."""
+    traffic = result.plan.points[point].traffic
+    cells = [
+        (
+            law.label,
+            traffic[i].label,
+            {
+                name: result.traffic_cell(point, k, traffic[i].label, name, link)
+                for name in TRAFFIC_METRICS
+            },
+        )
+        for k, law in result.laws(point)
+        for i in dict.fromkeys(
+            each.traffic for one in result.observed_at(point, k, link) for each in one.traffic
+        )
+    ]
+    shown = [
+        metric
+        for metric in TRAFFIC_METRICS.values()
+        if any(of[metric.name].seeds for *_, of in cells)
+        and (metric.name != "mark_rate" or any(of[metric.name].mean > 0 for *_, of in cells))
+    ]
+    rows = [
+        [law, label, *(mean_text(of[metric.name], metric) for metric in shown)]
+        for law, label, of in cells
+    ]
+    return Table(["Law", "Traffic", *(metric.heading for metric in shown)], rows, keys=2)
+
+
+def designs_table(plan: Plan) -> Table | None:
+    """The numbers of laws that were designed for each of several points; None without any."""
+    labels = [design.label for design in plan.designed]
+    rows = [
+        [descriptions.point(plan.points[point]), design.label, words.parameters(design.params)]
+        for design in plan.designed
+        if labels.count(design.label) > 1
+        for point in design.points
+    ]
+    return Table(["Point", "Law", "Designed"], rows, keys=3) if rows else None
+
+
 def points_table(result: Runs) -> Table:
     """A row for each point, link and law, in the order of the sweep's axes."""
     points = list(result.points())
@@ -93,7 +138,7 @@ def points_table(result: Runs) -> Table:
     keys = [f"{name} [{unit}]" if unit else name for name, unit in names] or ["point"]
     rows = [
         [
-            *([axis.of(p) for axis in swept] or [descriptions.point(point) or point.label]),
+            *([axis.value_at(p) for axis in swept] or [descriptions.point(point) or point.label]),
             *([point.links[k].name] if linked else []),
             *row,
         ]

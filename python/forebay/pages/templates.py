@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,18 @@ def template(name: str) -> Template:
         "web": web.text,
         "version": __version__,
         "level": f"{100 * LEVEL:.0f} %",
+        "words": words,
         "quantity": words.quantity,
     }
-    environment.filters["marked"] = marked
+    environment.filters |= {
+        "marked": marked,
+        "time_in_words": words.time,
+        "digits": lambda number, count: f"{number:.{count}g}",
+        "ms": lambda seconds, count: f"{1e3 * seconds:.{count}g} ms",
+        "or_unlimited": lambda number, unit: (
+            f"{number:.1f}{unit}" if math.isfinite(number) else "unlimited"
+        ),
+    }
     return environment.get_template(name)
 
 

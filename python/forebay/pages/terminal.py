@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from forebay.base import quantities, terminal_table, words
 from forebay.base.metrics import COST
-from forebay.base.terminal_table import Column, Group
+from forebay.base.terminal_table import Column, RowGroup
 from forebay.pages import tables
 from forebay.runs import descriptions
 
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forebay._native import ParamInfo, RegistryEntry
+    from forebay.pages.tables import Table
     from forebay.runs.experiment_runs import Runs
 
+#: Points of which a terminal shows who gets what.
+MOST_POINTS = 4
 
-def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -> None:
+
+def registry(
+    console: Console, entries: Sequence[RegistryEntry], example: Callable[[RegistryEntry], str]
+) -> None:
     """One table per entry, with meaning and range of each parameter; then a command to try."""
     for law in entries:
         heading = Text.assemble((law["name"], "bold cyan"), "  ", (law["title"], "bold"))
@@ -29,11 +35,11 @@ def registry(console: Console, entries: Sequence[RegistryEntry], example: str) -
         console.print(Text(law["source"], style="dim"))
         if law["params"]:
             terminal_table.show(
-                console, PARAMETERS, [Group([_row(param) for param in law["params"]])]
+                console, PARAMETERS, [RowGroup([_row(param) for param in law["params"]])]
             )
         else:
             console.print("no parameters\n")
-    console.print(Text.assemble("Try one:  ", (example, "bold")), soft_wrap=True)
+    console.print(Text.assemble("Try it:  ", (example(entries[0]), "bold")), soft_wrap=True)
 
 
 PARAMETERS = [
@@ -69,7 +75,7 @@ def results(console: Console, result: Runs) -> None:
     # One table, whose rows are named by point and law, reads better than one for each point.
     if len(points) > 1 and links == 1 and points[0][1].settings:
         table = tables.points_table(result)
-        heads, keys, groups = table.heads, table.keys, [Group(table.rows)]
+        heads, keys, groups = table.heads, table.keys, [RowGroup(table.rows)]
     else:
         by_place = [
             (descriptions.place(point, k), tables.laws_table(result, p, k, seeds=False))
@@ -77,21 +83,46 @@ def results(console: Console, result: Runs) -> None:
             for k in range(len(point.links))
         ]
         heads, keys = ["law", *by_place[0][1].heads[1:]], 1
-        groups = [Group(table.rows, place) for place, table in by_place]
-    columns = [replace(Column.of(head), left=i == keys - 1) for i, head in enumerate(heads)]
+        groups = [RowGroup(table.rows, place) for place, table in by_place]
+    columns = [
+        replace(Column.from_heading(head), left=i == keys - 1) for i, head in enumerate(heads)
+    ]
     console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
+    for place, table in _traffic(result):
+        columns = [
+            replace(Column.from_heading(head), left=i < table.keys)
+            for i, head in enumerate(table.heads)
+        ]
+        terminal_table.show(console, columns, [RowGroup(table.rows, place)], keys=table.keys)
     note = (
         f"mean ± half the 95 % confidence interval over {result.seeds} seeds"
         if result.seeds > 1
         else "one seed: no interval; --seeds 5 gives one"
     )
     console.print(Text(note, style="dim"))
-    for warning, command in descriptions.warnings(result):
+    warnings(console, descriptions.warnings(result))
+
+
+def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
+    """Sentences, and commands that help."""
+    for warning, command in said:
         console.print(Text(f"Warning: {warning}", style="yellow"))
         if command:
             # It must stay whole.
             console.print(Text(f"  gains for this link: {command}"), soft_wrap=True)
+
+
+def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
+    """Who gets what of each link that several traffics cross; not of a sweep of many points, whose
+    table would be longer than any screen."""
+    points = list(result.points())
+    for p, point in points if len(points) <= MOST_POINTS else []:
+        for k in range(len(point.links)):
+            table = tables.traffic_table(result, p, k)
+            if table.rows:
+                where = descriptions.place(point, k) if len(points) * len(point.links) > 1 else ""
+                yield f"Who gets what{f', {where}' if where else ''}", table
 
 
 def cost(result: Runs) -> str:

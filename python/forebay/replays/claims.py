@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from forebay._native import ScenarioError, quantity
 from forebay.scenarios import names
@@ -105,8 +105,8 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """A claims file."""
+class PaperExperiment:
+    """A claims file, and the scenario of a paper beside it."""
 
     path: Path
     claims: list[Claim]
@@ -115,14 +115,13 @@ class Claims:
     #: Name to what the sweep sets there.
     points: dict[str, dict[str, Any]]
 
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(SUFFIX)
 
-@dataclass(frozen=True)
-class PaperExperiment:
-    """A scenario file of a paper, with its claims."""
-
-    name: str
-    scenario: Path
-    claims: Claims
+    @property
+    def scenario(self) -> Path:
+        return self.path.with_name(f"{self.name}.toml")
 
 
 @dataclass(frozen=True)
@@ -162,33 +161,35 @@ def _title(folder: Path) -> str:
 
 
 def _experiment(path: Path) -> PaperExperiment:
-    name = path.name.removesuffix(SUFFIX)
-    return PaperExperiment(name, path.with_name(f"{name}.toml"), read(path))
-
-
-def read(path: Path) -> Claims:
-    """Reads a claims file. Raises `ScenarioError` with one line."""
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ScenarioError(f"{path}: {error}") from error
     _known(path, document, {"points", "claim", "figure", "variant"})
-    claims = [_table(path, "claim", i, Claim, t) for i, t in enumerate(document.get("claim", []))]
-    figures = [
-        _table(path, "figure", i, Figure, t) for i, t in enumerate(document.get("figure", []))
-    ]
-    variants = [
-        _table(path, "variant", i, Variant, t) for i, t in enumerate(document.get("variant", []))
-    ]
-    read = Claims(path, claims, figures, {v.name: v for v in variants}, document.get("points", {}))
-    _consistent(read)
+
+    def tables(name: str, kind: type[T]) -> list[T]:
+        rows = enumerate(document.get(name, []))
+        return [_table(f"{path}: {name}.{i}", kind, row) for i, row in rows]
+
+    variants = {one.name: one for one in tables("variant", Variant)}
+    read = PaperExperiment(
+        path, tables("claim", Claim), tables("figure", Figure), variants, document.get("points", {})
+    )
+    _check(read)
     return read
 
 
-def _consistent(claims: Claims) -> None:
+def _check(read: PaperExperiment) -> None:
+    """Raises `ScenarioError` for names that the file lacks, and claims without a tolerance."""
+
+    def named(where: str, name: str, known: Mapping[str, object], table: str) -> None:
+        if name and name not in known:
+            allowed = ", ".join(known) or f"none, as the file has no {table}"
+            raise ScenarioError(f'{where}: found "{name}", allowed: {allowed}')
+
     seen: set[str] = set()
-    for claim in claims.claims:
-        where = f"{claims.path}: claim {claim.id}"
+    for claim in read.claims:
+        where = f"{read.path}: claim {claim.id}"
         if claim.id in seen:
             raise ScenarioError(f"{where}: found twice, allowed: ids that differ")
         seen.add(claim.id)
@@ -201,25 +202,13 @@ def _consistent(claims: Claims) -> None:
         elif not (claim.tolerance or claim.within):
             raise ScenarioError(f"{where}: found no tolerance, allowed: tolerance or within")
         for name in claim.variants:
-            if name not in claims.variants:
-                raise ScenarioError(f'{where}: variants: found "{name}", allowed: {_names(claims)}')
-        _point(claims, where, claim.point)
-    for figure in claims.figures:
-        if figure.variant and figure.variant not in claims.variants:
-            where = f"{claims.path}: {figure.where}: variant"
-            raise ScenarioError(f'{where}: found "{figure.variant}", allowed: {_names(claims)}')
+            named(f"{where}: variants", name, read.variants, "[[variant]]")
+        named(f"{where}: point", claim.point, read.points, "[points]")
+    for figure in read.figures:
+        where = f"{read.path}: {figure.where}"
+        named(f"{where}: variant", figure.variant, read.variants, "[[variant]]")
         for name in figure.points:
-            _point(claims, f"{claims.path}: {figure.where}", name)
-
-
-def _names(claims: Claims) -> str:
-    return ", ".join(claims.variants) or "none, as the file has no [[variant]]"
-
-
-def _point(claims: Claims, where: str, name: str) -> None:
-    if name and name not in claims.points:
-        allowed = ", ".join(claims.points) or "none, as the file has no [points]"
-        raise ScenarioError(f'{where}: point: found "{name}", allowed: {allowed}')
+            named(f"{where}: point", name, read.points, "[points]")
 
 
 def _known(where: object, table: Mapping[str, Any], allowed: set[str]) -> None:
@@ -230,18 +219,17 @@ def _known(where: object, table: Mapping[str, Any], allowed: set[str]) -> None:
             )
 
 
-def _table(path: Path, name: str, index: int, kind: type[T], table: dict[str, Any]) -> T:
+def _table(where: str, kind: type[T], table: dict[str, Any]) -> T:
     """A dataclass from a table, each value of the type that its field has."""
-    where = f"{path}: {name}.{index}"
-    fields = {one.name: one for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    _known(where, table, set(fields))
     hints = get_type_hints(kind)
+    _known(where, table, set(hints))
     values: dict[str, Any] = {}
-    for key, one in fields.items():
-        if key in table:
-            values[key] = _value(f"{where}: {key}", hints[key], table[key])
+    for one in dataclasses.fields(kind):  # type: ignore[arg-type]
+        hint = hints[one.name]
+        if one.name in table:
+            values[one.name] = _value(f"{where}: {one.name}", hint, table[one.name])
         elif one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING:
-            raise ScenarioError(f"{where}: {key}: found nothing, allowed: {_kinds(hints[key])}")
+            raise ScenarioError(f"{where}: {one.name}: found nothing, allowed: {_allowed(hint)}")
     return kind(**values)
 
 
@@ -250,38 +238,29 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         return _window(where, value)
     if hint == list[Window]:
         return [_window(where, one) for one in value]
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    plain = _plain(hint)
-    if not isinstance(value, plain) or isinstance(value, bool):
-        raise ScenarioError(f"{where}: found {_found(value)}, allowed: {_kinds(hint)}")
-    return value
+    fits: bool = isinstance(value, _types(hint)) and not isinstance(value, bool)
+    if not fits:
+        found = json.dumps(value, ensure_ascii=False, default=str)
+        raise ScenarioError(f"{where}: found {found}, allowed: {_allowed(hint)}")
+    return float(value) if hint is float else value
 
 
-def _plain(hint: Any) -> tuple[type, ...]:
+def _types(hint: Any) -> tuple[type, ...]:
     """The types that a value of a field may have; a whole number is a float, too."""
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    plain = tuple(getattr(kind, "__origin__", kind) for kind in kinds)
-    return (*plain, int) if float in plain else plain
+    types = tuple(get_origin(kind) or kind for kind in kinds)
+    return (*types, int) if float in types else types
 
 
-#: Names of types in errors.
-KINDS = {str: "a text", float: "a number", list: "a list", dict: "a table"}
-
-
-def _kinds(hint: Any) -> str:
+def _allowed(hint: Any) -> str:
     """The same in words."""
-    return " or ".join(dict.fromkeys(KINDS[kind] for kind in _plain(hint) if kind in KINDS))
-
-
-def _found(value: Any) -> str:
-    """A value as the file has it."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    words = {str: "a text", float: "a number", list: "a list", dict: "a table"}
+    return " or ".join(words[one] for one in _types(hint) if one in words)
 
 
 def _window(where: str, value: Any) -> Window:
     if not isinstance(value, list) or len(value) != 2:
         allowed = 'two times such as ["0s", "1s"]'
-        raise ScenarioError(f"{where}: found {_found(value)}, allowed: {allowed}")
+        raise ScenarioError(f"{where}: found {json.dumps(value, default=str)}, allowed: {allowed}")
     start, end = (quantity(where, str(text), "time") for text in value)
     return start, end

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 #: Every measure, by its name in a claim.
-MEASURES: Mapping[str, Metric] = {entry["claim"]: Metric.of(entry) for entry in _native.measures()}
+MEASURES: Mapping[str, Metric] = {
+    entry["claim"]: Metric.from_entry(entry) for entry in _native.measures()
+}
 
 
 def _measure(name: str, run: Run, point: PointInfo, law: int, window: Window | None) -> float:

@@ -1,84 +1,82 @@
-"""A page per paper: its claims beside ours, and its figures drawn from our runs."""
+"""A page per paper, its claims beside ours and its figures drawn from our runs; and the summary of
+all, docs/papers.md: which claims hold, which do not, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from forebay._native import ScenarioError
 from forebay.base.publication import publish
-from forebay.pages.templates import html
+from forebay.pages.templates import html, template
 from forebay.replays import figures
 from forebay.replays.claims import Paper
 from forebay.replays.measures import Measured
-from forebay.replays.verdicts import Planned, Verdict, count
+from forebay.replays.verdicts import NOT_REPRODUCED, Planned, Verdict, count
 from forebay.results.result import Result
 
 
-@dataclass
-class Drawing:
-    """One figure of the page, in one picture or several."""
-
-    where: str
-    title: str
-    caption: str
-    #: (name of the point, <svg>)
-    pictures: list[tuple[str, str]]
-
-
-@dataclass
-class Part:
-    """One experiment on the page."""
-
-    name: str
-    title: str
-    source: str
-    text: str
-    seeds: int
-    verdicts: list[Verdict]
-    variants: list[tuple[str, str]]
-    drawings: list[Drawing]
-
-
-def part(planned: Planned, of_reading: Mapping[str, Result], verdicts: list[Verdict]) -> Part:
-    """Draws the figures of one experiment."""
+def section(
+    planned: Planned, of_reading: Mapping[str, Result], verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    """One experiment on the page of its paper; draws its figures."""
     one, result = planned.of, of_reading[""]
-    measured = {name: Measured(of, one.claims.points) for name, of in of_reading.items()}
-    drawings = [
-        Drawing(
-            figure.where,
-            figure.title,
-            figure.caption,
-            [
-                (name, plot.svg(", ".join(filter(None, [figure.title, name]))))
-                for name, plot in figures.draw(
-                    figure, of_reading[figure.variant], measured[figure.variant]
-                )
-            ],
-        )
-        for figure in one.claims.figures
-    ]
-    return Part(
-        one.name,
-        result.plan.title,
-        result.plan.source,
-        result.experiment.text,
-        result.seeds,
-        verdicts,
-        [(v.name, v.says) for v in one.claims.variants.values() if v.name in of_reading],
-        drawings,
-    )
+    measured = {name: Measured(of, one.points) for name, of in of_reading.items()}
+    return {
+        "name": one.name,
+        "result": result,
+        "verdicts": verdicts,
+        "variants": [it for it in one.variants.values() if it.name in of_reading],
+        "figures": [
+            (
+                figure,
+                [
+                    (name, plot.svg(", ".join(filter(None, [figure.title, name]))))
+                    for name, plot in figures.draw(
+                        figure, of_reading[figure.variant], measured[figure.variant]
+                    )
+                ],
+            )
+            for figure in one.figures
+        ],
+    }
 
 
-def write(paper: Paper, parts: list[Part], directory: Path, command: str) -> Path:
+def write(
+    paper: Paper,
+    experiments: Sequence[tuple[Planned, Mapping[str, Result], Sequence[Verdict]]],
+    directory: Path,
+    command: str,
+) -> Path:
     """Writes the page, with the command that makes it again, and returns where it is."""
-    verdicts = [verdict for part in parts for verdict in part.verdicts]
     page = html(
         "paper.html.j2",
         paper=paper,
-        parts=parts,
-        count=count(verdicts),
+        sections=[section(*each) for each in experiments],
+        count=count([verdict for *_, verdicts in experiments for verdict in verdicts]),
         command=command,
     )
     (path,) = publish(directory, {f"{paper.name}.html": page})
     return path
+
+
+def summary(papers: Sequence[Paper], found: Sequence[Verdict]) -> str:
+    """The page as Markdown. Its prose is in the template; every number in it is from `found`."""
+    by_key = {verdict.key: verdict for verdict in found}
+
+    def ours(key: str) -> str:
+        if key not in by_key:
+            raise ScenarioError(f"papers.md.j2: found {key}, allowed: a claim that was replayed")
+        return by_key[key].text()
+
+    of_paper = {paper.name: [v for v in found if v.paper == paper.name] for paper in papers}
+    return template("papers.md.j2").render(
+        papers=papers,
+        of_paper=of_paper,
+        count=count,
+        total=len(found),
+        all=count(found),
+        ours=ours,
+        not_reproduced=NOT_REPRODUCED,
+    )

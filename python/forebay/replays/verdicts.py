@@ -88,9 +88,9 @@ def plan(
     planned = []
     for one in paper.experiments:
         readings = {"": _reading(one, sets or {}, [], seeds)}
-        used = {name for claim in one.claims.claims for name in claim.variants}
-        used |= {figure.variant for figure in one.claims.figures}
-        for name, variant in one.claims.variants.items():
+        used = {name for claim in one.claims for name in claim.variants}
+        used |= {figure.variant for figure in one.figures}
+        for name, variant in one.variants.items():
             if name in used:
                 both = {**variant.sets, **(sets or {})}
                 readings[name] = _reading(one, both, variant.laws, seeds)
@@ -125,16 +125,16 @@ def results(planned: Planned, store: Store) -> dict[str, Result]:
 def judge(paper: Paper, planned: Planned, of_reading: Mapping[str, Result]) -> list[Verdict]:
     """A verdict for every claim of an experiment. Raises `ScenarioError`."""
     one = planned.of
-    measured = {name: Measured(result, one.claims.points) for name, result in of_reading.items()}
+    measured = {name: Measured(result, one.points) for name, result in of_reading.items()}
     verdicts = []
-    for claim in one.claims.claims:
+    for claim in one.claims:
         try:
             ours, ci95 = _value(claim, measured[""])
             one_seed = of_reading[""].seeds == 1
             verdict = _verdict(claim, ours, ci95, measured[""], one_seed=one_seed)
             texts = {name: with_interval(*_value(claim, measured[name])) for name in claim.variants}
         except (ScenarioError, KeyError, ValueError, TypeError) as error:
-            raise ScenarioError(f"{one.claims.path}: claim {claim.id}: {error}") from error
+            raise ScenarioError(f"{one.path}: claim {claim.id}: {error}") from error
         why = " ".join(text for text in (_why(claim, verdict, one_seed), claim.note) if text)
         for name, text in texts.items():
             why = why.replace(f"{{{name}}}", text)

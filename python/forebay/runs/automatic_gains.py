@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from forebay._native import Designed, GainsRequest
+    from forebay._native import Designed, GainsRequest, Plan
     from forebay.theory.design.fitted_gains import Fitted
 
 #: The key of a `[[law]]` that asks for a design.
 GAINS = "gains"
+#: Lines on the designs of one law.
+MOST_LINES = 4
 
 
 def fitted(request: GainsRequest) -> Fitted:
@@ -26,6 +28,8 @@ def fitted(request: GainsRequest) -> Fitted:
         request.flows,
         one_loop=not request.per_flow,
         tcp=request.tcp,
+        short_flows=request.short_flows,
+        other_bps=request.other_bps,
     )
     return fitted_gains.fit(request.kind, place, dict(request.given))
 
@@ -36,26 +40,54 @@ def designed(requests: Sequence[GainsRequest]) -> list[tuple[list[tuple[str, str
     return [(list(one.params), one.line) for one in found]
 
 
-def written(text: str, laws: Sequence[Designed]) -> str:
+def lines(plan: Plan) -> list[str]:
+    """A line on each design; of a law that has many, one for each of some points."""
+    said = []
+    for designs in _by_law(plan.designed).values():
+        for design in designs[:MOST_LINES]:
+            at = plan.points[design.points[0]].label
+            more = f" and {len(design.points) - 1} more" if len(design.points) > 1 else ""
+            said.append(f"{at}{more}: {design.line}" if len(designs) > 1 else design.line)
+        if len(designs) > MOST_LINES:
+            said.append(
+                f"{designs[0].label}: {len(designs) - MOST_LINES} more designs, for other points; "
+                "`parameters` of metrics.parquet has all numbers"
+            )
+    return said
+
+
+def written(text: str, designed: Sequence[Designed]) -> str:
     """A scenario with its designed numbers in place of the word: what was run, as any other
-    scenario. Laws that only `--law` names are added."""
+    scenario. Laws that only `--law` names are added; one with several designs, for points that
+    differ, keeps the word."""
     import tomlkit
 
     from forebay.scenarios.builder import typed
 
     document = tomlkit.parse(text)
     tables = list(document.get("law", []))
-    for law in laws:
-        if law.law < len(tables):
-            table = tables[law.law]
+    for law, designs in _by_law(designed).items():
+        if law < len(tables):
+            table = tables[law]
         else:
             table = tomlkit.table()
-            table["kind"] = law.label
+            table["kind"] = designs[0].label
             if "law" not in document:
                 document["law"] = tomlkit.aot()
             document["law"].append(table)
+        if len(designs) > 1:
+            table[GAINS] = "auto"
+            table.comment(f"{len(designs)} designs, for the points of the sweep")
+            continue
         table.pop(GAINS, None)
-        for key, value in law.params:
+        for key, value in designs[0].params:
             table[key] = typed(value) if isinstance(value, str) else value
-        table.comment(law.line.replace("\n", " "))
+        table.comment(designs[0].line.replace("\n", " "))
     return tomlkit.dumps(document)
+
+
+def _by_law(designed: Sequence[Designed]) -> dict[int, list[Designed]]:
+    by_law: dict[int, list[Designed]] = {}
+    for design in designed:
+        by_law.setdefault(design.law, []).append(design)
+    return by_law

@@ -6,10 +6,10 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from forebay.base import signals
 from forebay.base.progress import Progress
@@ -19,7 +19,7 @@ from forebay.runs.experiment import NO_FILE
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Plan, Run
     from forebay.runs.experiment import Experiment
-    from forebay.store.rows import Facts
+    from forebay.store.rows import LawAtPoint
     from forebay.store.store import Store, Writer
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class _Job:
     number: int
     experiment: Experiment
     #: what the store keeps of each law at each point; nothing of a prototype
-    facts: dict[tuple[int, int], Facts]
+    stored: dict[tuple[int, int], LawAtPoint]
     #: runs that were in the store
     found: dict[Key, Run]
     #: runs to make, and those that an earlier experiment makes, with their digests
@@ -188,8 +188,8 @@ class _Job:
         self.faults += faults
         self.ended += len(runs) + len(faults)
         for run in runs:
-            if writer and (facts := self.facts.get((run.point, run.law))):
-                writer.add(facts, run, samples=samples)
+            if writer and (law := self.stored.get((run.point, run.law))):
+                writer.add(law, run, samples=samples)
 
     def cancelled(self) -> bool:
         """Gives up what is under way; whether all of it has ended."""
@@ -204,8 +204,7 @@ class _Job:
         runs, found = [*self.found.values(), *self.runs], len(self.found)
         if self.shared and writer:
             writer.flush()
-            shared = writer.store.runs(self.shared, samples=samples)
-            runs += cast("dict[Key, Run]", shared).values()
+            runs += writer.store.runs(self.shared, samples=samples).values()
         self.found, self.runs = {}, []
         runs.sort(key=lambda run: (run.point, run.law, run.seed))
         faults = sorted(self.faults, key=lambda fault: (fault.point, fault.law, fault.seed))
@@ -218,23 +217,13 @@ def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bo
     makers: dict[tuple[str, int], _Job] = {}
     for number, experiment in enumerate(experiments):
         plan = experiment.plan
-        every = itertools.product(range(len(plan.points)), range(len(plan.laws)), plan.seeds)
-        job = _Job(number, experiment, {}, {}, set(every))
+        job = _Job(number, experiment, {}, {}, set(_keys(plan)))
         jobs.append(job)
         if store is None:
             continue
-        from forebay.store import keys  # loads polars, which --json does without
-        from forebay.store.rows import Facts
-
-        job.facts = {
-            (point, law): Facts.of(plan, point, law, config)
-            for point in range(len(plan.points))
-            for law, config in enumerate(keys.configs(plan, point))
-            if config is not None
-        }
-        configs = {key: job.facts[key[:2]].config for key in job.missing if key[:2] in job.facts}
-        # A stored run has the attributes of one that was just made.
-        job.found = cast("dict[Key, Run]", store.runs(configs, samples=samples))
+        job.stored = _stored_laws(plan)
+        configs = _configs(plan, job.stored)
+        job.found = store.runs(configs, samples=samples)
         job.ended = len(job.found)
         job.missing -= job.found.keys()
         for key in [key for key in job.missing if key in configs]:
@@ -244,6 +233,27 @@ def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bo
                 job.shared[key] = configs[key]
                 job.makers.append(maker)
     return jobs
+
+
+def _keys(plan: Plan) -> Iterator[Key]:
+    return itertools.product(range(len(plan.points)), range(len(plan.laws)), plan.seeds)
+
+
+def _stored_laws(plan: Plan) -> dict[tuple[int, int], LawAtPoint]:
+    """What a store keeps of each law at each point, by their numbers."""
+    from forebay.store import rows  # loads polars, which --json does without
+
+    return {
+        (point, law): rows.law_at_point(plan, point, law, config)
+        for point in range(len(plan.points))
+        for law, config in enumerate(rows.configs(plan, point))
+        if config is not None
+    }
+
+
+def _configs(plan: Plan, stored: Mapping[tuple[int, int], LawAtPoint]) -> dict[Key, str]:
+    """The digest of each run that is stored."""
+    return {key: stored[key[:2]].config for key in _keys(plan) if key[:2] in stored}
 
 
 class RunFailedError(RuntimeError):
@@ -261,7 +271,9 @@ def check_whole(experiment: Experiment, execution: Execution) -> None:
 
 def count_stored(experiments: Sequence[Experiment], store: Store) -> int:
     """How many runs of some experiments a store has, with their samples."""
-    return sum(len(job.found) for job in _jobs(experiments, store, samples=True))
+    plans = [each.plan for each in experiments]
+    wanted = [_configs(plan, _stored_laws(plan)) for plan in plans]
+    return sum(len(store.rows_by_run(configs, samples=True)) for configs in wanted)
 
 
 def unbroken(native: Callable[[], T]) -> T:

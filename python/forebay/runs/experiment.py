@@ -6,7 +6,7 @@ import hashlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import quantities
+from forebay.base.output_folder import reason_of
 from forebay.runs import automatic_gains
 from forebay.scenarios import names
 
@@ -90,32 +91,18 @@ def read(
     """
     check_seeds(seeds)
     name, text = text_of(source)
-    files: dict[str, str] = {}
-    read_beside = beside(name)
-
-    def read_and_note(file: str) -> bytes | None:
-        contents = read_beside(file)
-        if contents is not None:
-            files[file] = hashlib.sha256(contents).hexdigest()
-        return contents
-
     pairs = quantities.set_pairs(sets)
-    plan = _native.plan(
-        text,
-        name,
-        sets=pairs,
-        laws=list(laws or ()),
-        seeds=seeds,
-        read=read_and_note,
-    )
+    files = FilesBeside(name, pairs)
+    plan = _native.plan(text, name, sets=pairs, laws=list(laws or ()), seeds=seeds, read=files)
+    hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name
     command = _command(in_command, laws or (), pairs, seeds)
     shown = text.decode()
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)
-    lines = [law.line for law in plan.designed]
-    return Experiment(plan, name, shown, command, files=files, designed=lines)
+    lines = automatic_gains.lines(plan)
+    return Experiment(plan, name, shown, command, files=hashes, designed=lines)
 
 
 def check_seeds(seeds: int | None) -> None:
@@ -140,8 +127,7 @@ def text_of(source: Source) -> tuple[str, bytes]:
             with names.path(name).open("rb") as file:
                 text = file.read(MOST_BYTES + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise names.missing(name, reason) from error
+        raise names.missing(name, reason_of(error)) from error
     if len(text) > MOST_BYTES:
         raise ScenarioError(
             f"{name}: found more than {MOST_BYTES >> 20} MiB, allowed: a scenario file in TOML"
@@ -149,32 +135,36 @@ def text_of(source: Source) -> tuple[str, bytes]:
     return name, text
 
 
-def beside(path: str | os.PathLike[str]) -> Callable[[str], bytes | None]:
-    """A reader of the files that a scenario at `path` names; None for what cannot be read.
+class FilesBeside:
+    """Reads the files that a scenario at `path` names, and keeps in `found` what was in them.
 
-    The reader raises `ScenarioError` for a file that is too large.
+    sets: keys that were set on top of it; what they name may be a file as from here.
     """
 
-    folder = names.path(path).parent
+    def __init__(self, path: str | os.PathLike[str], sets: Sequence[tuple[str, str]] = ()) -> None:
+        self._path = os.fspath(path)
+        self._from_here = {value.strip("\"'") for _, value in sets}
+        self.found: dict[str, bytes] = {}
 
-    def read(name: str) -> bytes | None:
-        file = folder / name
+    def __call__(self, name: str) -> bytes | None:
+        """None for what cannot be read. Raises `ScenarioError` for a file that is too large."""
+        file = names.path(self._path).parent / name
+        if name in self._from_here and not file.exists():
+            file = Path(name)
         try:
             # What is no file, such as a pipe, might never end.
             if not file.is_file():
                 return None
             size = file.stat().st_size
             if size <= LARGEST_FILE:
-                return file.read_bytes()
+                self.found[name] = file.read_bytes()
+                return self.found[name]
         except (OSError, ValueError):
             return None
-        found = f"a file of {size / 1e9:.1f} GB"
-        allowed = (
-            f"at most {LARGEST_FILE / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
+        raise ScenarioError(
+            f"{self._path}: {name}: found a file of {size / 1e9:.1f} GB, allowed: at most "
+            f"{LARGEST_FILE / 1e9:g} GB (editcap -s 100 keeps the headers of a capture)"
         )
-        raise ScenarioError(f"{os.fspath(path)}: {name}: found {found}, allowed: {allowed}")
-
-    return read
 
 
 def _command(

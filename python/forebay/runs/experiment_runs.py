@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from forebay.base import metrics, statistics
-from forebay.base.metrics import CLASS_METRICS, METRICS
+from forebay.base.metrics import CLASS_METRICS, METRICS, TRAFFIC_METRICS
 from forebay.runs import steady_state
 from forebay.runs.table import EMPTY, Cell, RunTable
 from forebay.scenarios import axes
@@ -71,7 +71,8 @@ class Runs:
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
-        """A row per run and link: law, point, what the sweep set, seed, link, every metric.
+        """A row per run and link: law, point, what the sweep set, seed, link, the law's parameters
+        as JSON, every metric.
 
         Texts that the sweep set, such as "100ms", sort by their value.
         """
@@ -85,6 +86,10 @@ class Runs:
             columns[key] = _settings_column([point.settings[key] for point in points])
         columns["seed"] = pl.Series([run.seed for run, _ in rows], dtype=pl.UInt64)
         columns["link"] = [link.link for _, link in rows]
+        columns["parameters"] = [
+            json.dumps(dict(point.laws[run.law].params))
+            for (run, _), point in zip(rows, points, strict=True)
+        ]
         for name in METRICS:
             columns[name] = [link.metrics.get(name) for _, link in rows]
         return self._keyed(pl.DataFrame(columns))
@@ -138,6 +143,23 @@ class Runs:
         """A row per link and class of its queue: every metric of the class."""
         return self._of_classes(
             lambda one: pl.DataFrame({name: [one.metrics[name]] for name in CLASS_METRICS})
+        )
+
+    @cached_property
+    def traffic(self) -> pl.DataFrame:
+        """Who gets what: a row per link and traffic that crosses it, where several do, with its
+        index, its label and every metric of it."""
+        labels = [traffic.label for traffic in self.plan.points[0].traffic]
+        schema: dict[str, Any] = {"traffic": pl.UInt32, "label": pl.Enum(labels)}
+        schema |= dict.fromkeys(TRAFFIC_METRICS, pl.Float64)
+        return self._table(
+            lambda link: pl.DataFrame(
+                [
+                    {"traffic": it.traffic, "label": labels[it.traffic], **it.metrics}
+                    for it in link.traffic
+                ],
+                schema,
+            )
         )
 
     @cached_property
@@ -211,12 +233,18 @@ class Runs:
     def _class_cells(self) -> Mapping[tuple[Any, ...], Cell]:
         return RunTable(self.classes).cell_of([*CLASS_METRICS], "point", "link", "class")
 
+    @cached_property
+    def _traffic_cells(self) -> Mapping[tuple[Any, ...], Cell]:
+        return RunTable(self.traffic).cell_of([*TRAFFIC_METRICS], "point", "link", "label")
+
     def _place(self, point: int, law: int, link: int) -> tuple[str, str, str]:
         info = self.plan.points[point]
         return self.plan.laws[law], info.label, info.links[link].name
 
     def cell(self, point: int, law: int, metric: str, link: int = 0) -> Cell:
-        """Mean and interval of a metric, by the indices of point, law and link."""
+        """Mean and interval of a metric, by the indices of point, law and link. Raises
+        `ScenarioError` for what is no metric."""
+        metrics.check_metrics([metric])
         return self._cells.get((metric, *self._place(point, law, link)), EMPTY)
 
     def class_names(self, point: int, law: int, link: int = 0) -> list[str]:
@@ -229,7 +257,12 @@ class Runs:
 
     def class_cell(self, point: int, law: int, name: str, metric: str, link: int = 0) -> Cell:
         """As `cell`, of the class with this name."""
+        metrics.check_metrics([metric], CLASS_METRICS)
         return self._class_cells.get((metric, *self._place(point, law, link), name), EMPTY)
+
+    def traffic_cell(self, point: int, law: int, label: str, metric: str, link: int = 0) -> Cell:
+        """As `cell`, of the traffic with this label."""
+        return self._traffic_cells.get((metric, *self._place(point, law, link), label), EMPTY)
 
     def summary(self) -> pl.DataFrame:
         """A row per point, law, link and metric: mean, half width of the 95 % interval, seeds.
@@ -265,7 +298,9 @@ class Runs:
         ]
 
     def comparisons(self, point: int, metric: str) -> list[PairedDifference]:
-        """Every pair of laws at a point, by the bottleneck: see `statistics.compare`."""
+        """Every pair of laws at a point, by the bottleneck: see `statistics.compare`. Raises
+        `ScenarioError` for what is no metric."""
+        metrics.check_metrics([metric])
         return statistics.compare(
             {
                 law.label: {run.seed: run.metrics[metric] for run in self.runs_of(point, i)}

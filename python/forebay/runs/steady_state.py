@@ -27,6 +27,8 @@ FULL, MISSED = 0.9, 0.25
 MOVED, ERRORS, PARTS = 0.2, 3.0, 8
 #: Time constants of the slowest root that a start and a window must have: e⁻³ is 5 %.
 CONSTANTS = 3.0
+#: The class of flows whose queue has no set-point.
+L4S = "l4s"
 #: Pairs of point and law that the linear model is asked about.
 MOST_MODELS = 200
 
@@ -99,7 +101,10 @@ def _trend(point: PointInfo, runs: Sequence[Run]) -> str:
 
 
 def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None:
-    """Means of the queue over the parts of the window; None where it has too few samples."""
+    """Means of the queue over the parts of the window; None where it has too few samples, as of a
+    run that keeps its metrics alone."""
+    if "time_s" not in run.samples:
+        return None
     time_s = run.samples["time_s"]
     inside = (time_s > start_s) & (time_s <= end_s)
     queue = np.asarray(run.samples["queue_pkts"][inside], dtype=float)
@@ -110,25 +115,65 @@ def _parts(run: Run, start_s: float, end_s: float) -> NDArray[np.float64] | None
     return means
 
 
-def _has_classes(run: Run) -> bool:
-    """Whether packets of several classes left: each waits in a queue of its own, and a set-point is
-    that of one of them."""
-    return sum(not math.isnan(one.metrics["delay_mean_s"]) for one in run.classes) > 1
+def _waits_elsewhere(run: Run) -> bool:
+    """Whether packets left a queue that is not the set-point's: of several classes each waits in
+    one of its own, and that of L4S is kept shorter than any set-point (RFC 9332)."""
+    used = [one.name for one in run.classes if not math.isnan(one.metrics["delay_mean_s"])]
+    return len(used) > 1 or used == [L4S]
 
 
-def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
-    """The set-point of a law that integrates the distance to it, on a full link, and the command
-    that designs the law for the link. Others, such as P and CoDel, rest elsewhere by design."""
+def unmarked(point: PointInfo) -> Iterator[str]:
+    """Traffic whose sender answers marks in another way than drops, and gets no marks."""
+    for traffic in point.traffic:
+        sender = registries.senders().get(traffic.tcp or "")
+        if sender is None or sender["window_law"] == sender["window_law_on_drops"]:
+            continue
+        if traffic.ecn == "off":
+            yield (
+                f"{traffic.label}: its packets cannot be marked, and {traffic.tcp} then answers "
+                f'drops alone, as {sender["window_law_on_drops"]} does; ecn = true or ecn = "l4s" '
+                "in its [[traffic]] lets them be"
+            )
+        elif not any(link.ecn for link in point.links):
+            yield (
+                f"{traffic.label}: no link marks (bottleneck.ecn = false), and {traffic.tcp} then "
+                f"answers drops alone, as {sender['window_law_on_drops']} does"
+            )
+
+
+@dataclass(frozen=True)
+class SetPoint:
+    """The mean queue of a law at a point, and what it is to be."""
+
+    queue_pkts: float
+    target_pkts: float
+    utilisation: float
+
+    @property
+    def missed(self) -> bool:
+        """Whether the queue of a full link is elsewhere."""
+        return self.utilisation >= FULL and abs(self.queue_pkts / self.target_pkts - 1) > MISSED
+
+
+def set_point(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> SetPoint | None:
+    """Of a law that integrates the distance to it. Others, such as P and CoDel, rest elsewhere by
+    design; queues of classes or flows have several."""
     target_pkts = law.target_pkts
     if not target_pkts or not law.integrates or any(change.aqm for change in point.changes):
         return None
-    if law.per_flow or any(_has_classes(run) for run in runs):
+    if law.per_flow or any(_waits_elsewhere(run) for run in runs):
         return None
     queue_pkts = float(np.mean([run.metrics["queue_mean_pkts"] for run in runs]))
     used = float(np.mean([run.metrics["utilisation"] for run in runs]))
-    if not used >= FULL or not abs(queue_pkts / target_pkts - 1) > MISSED:
+    return SetPoint(queue_pkts, target_pkts, used)
+
+
+def _missed(point: PointInfo, law: LawInfo, runs: Sequence[Run]) -> tuple[str, str] | None:
+    """A set-point that was missed, and the command that designs the law for the link."""
+    found = set_point(point, law, runs)
+    if found is None or not found.missed:
         return None
-    command = ""
+    queue_pkts, target_pkts, command = found.queue_pkts, found.target_pkts, ""
     load = _load(point)
     # A design for several senders is more than a line.
     if law.kind is not None and load is not None and len(load.senders) == 1:

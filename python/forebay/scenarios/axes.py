@@ -37,7 +37,7 @@ class Axis:
         """Each value, without the unit where a number says all."""
         return [f"{number:.9g}" for number in self.numbers] if self.one else self.texts
 
-    def of(self, point: int) -> str:
+    def value_at(self, point: int) -> str:
         """The value of a point, by its index, as `short` has it."""
         return self.short[self.places[point]]
 

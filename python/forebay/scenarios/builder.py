@@ -86,6 +86,7 @@ class Dumbbell:
     rate_trace: file of a recorded link; `rate` is then what its law is told.
     l4s_flows: of Prague with ECT(1) beside them; the bottleneck then marks.
     target_pkts: set-point for QACD; each law's own where it is None.
+    changes: keys with the values that they get at a time in s.
     sweep: key of the scenario, or several with commas between them, to the values that it takes.
     """
 
@@ -105,13 +106,21 @@ class Dumbbell:
     l4s_flows: int = 0
     groups: Sequence[tuple[Group, str, str | bool]] = ()
     rate_trace: str | None = None
+    changes: Sequence[tuple[float, Mapping[str, Value]]] = ()
 
     def text(self) -> str:
         """The scenario file."""
         end = f"{self.duration_s:g}s"
-        access_mbps = 1e-6 * max(ACCESS_BPS, 2 * self.fastest_bps)
-        start = tomlkit.inline_table()
-        start["uniform"] = ["0s", "1s"]
+        bottleneck: dict[str, Value] = {
+            "rate": self.rate,
+            "delay": f"{1e3 * self.delay_s:.6g}ms",
+            "buffer": f"{self.buffer_pkts}p",
+        }
+        traffic = self._traffic()
+        if any("ecn" in flows for flows in traffic):
+            bottleneck["ecn"] = True
+        if self.rate_trace is not None:
+            bottleneck["rate_trace"] = self.rate_trace
         document: dict[str, Any] = {
             "title": self.title,
             "duration": end,
@@ -119,41 +128,36 @@ class Dumbbell:
         }
         if self.target_pkts is not None:
             document["target"] = f"{self.target_pkts:.6g}p"
-        document |= {
-            "bottleneck": {
-                "rate": self.rate,
-                "delay": f"{1e3 * self.delay_s:.6g}ms",
-                "buffer": f"{self.buffer_pkts}p",
-            },
-            "traffic": [
-                {
-                    "kind": "ftp",
-                    "flows": self.flows,
-                    "packet": self.packet,
-                    "rtt": self.rtt,
-                    "access": f"{access_mbps:.12g}Mbit/s",
-                    "start": start,
-                }
-            ],
-            "law": [law.table() for law in self.laws],
-        }
-        if self.groups:
-            (plain,) = document["traffic"]
-            document["traffic"] = [
-                plain
-                | {"flows": max(1, round(one.flows)), "rtt": one.rtt, "tcp": kind}
-                | ({"ecn": ecn} if ecn else {})
-                for one, kind, ecn in self.groups
+        laws = [law.table() for law in self.laws]
+        document |= {"bottleneck": bottleneck, "traffic": traffic, "law": laws}
+        if self.changes:
+            document["at"] = [
+                {"time": f"{time_s:g}s", "set": dict(settings)} for time_s, settings in self.changes
             ]
-            if any(ecn for _, _, ecn in self.groups):
-                document["bottleneck"]["ecn"] = True
-        if self.rate_trace is not None:
-            document["bottleneck"]["rate_trace"] = self.rate_trace
-        if self.l4s_flows:
-            document["bottleneck"]["ecn"] = True
-            (classic,) = document["traffic"]
-            scalable = {"flows": self.l4s_flows, "tcp": "prague", "ecn": "l4s", "label": "l4s"}
-            document["traffic"].append(classic | scalable)
         if self.sweep:
             document["sweep"] = {key: list(values) for key, values in self.sweep.items()}
         return tomlkit.dumps(document)
+
+    def _traffic(self) -> list[dict[str, Any]]:
+        """The tables of the flows."""
+        access_mbps = 1e-6 * max(ACCESS_BPS, 2 * self.fastest_bps)
+        start = tomlkit.inline_table()
+        start["uniform"] = ["0s", "1s"]
+        plain = {
+            "kind": "ftp",
+            "flows": self.flows,
+            "packet": self.packet,
+            "rtt": self.rtt,
+            "access": f"{access_mbps:.12g}Mbit/s",
+            "start": start,
+        }
+        traffic = [
+            plain
+            | {"flows": max(1, round(group.flows)), "rtt": group.rtt, "tcp": sender}
+            | ({"ecn": ecn} if ecn else {})
+            for group, sender, ecn in self.groups
+        ]
+        if self.l4s_flows:
+            l4s = {"flows": self.l4s_flows, "tcp": "prague", "ecn": "l4s", "label": "l4s"}
+            return [plain, plain | l4s]
+        return traffic or [plain]

@@ -34,7 +34,7 @@ class UnfitError(Exception):
 
 
 @dataclass(frozen=True)
-class Made:
+class LawHooks:
     """One law, as the Rust module calls it."""
 
     #: seconds, or a text with a unit; None without `sample`
@@ -48,7 +48,7 @@ class Made:
     blame: Callable[[str, BaseException | None, object], str]
 
 
-def make(prototype: Callable[..., Any], values: dict[str, Any]) -> Made:
+def make(prototype: Callable[..., Any], values: dict[str, Any]) -> LawHooks:
     """A law with these parameters. Raises `UnfitError`."""
     try:
         law = prototype(**values)
@@ -76,7 +76,7 @@ def make(prototype: Callable[..., Any], values: dict[str, Any]) -> Made:
             except AttributeError:
                 return
 
-    return Made(
+    return LawHooks(
         interval=interval if hooks["sample"] else None,
         **hooks,
         seeded=seeded,

@@ -25,7 +25,7 @@ from forebay.base import quantities
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from forebay.scenarios.python_law_hooks import Made
+    from forebay.scenarios.python_law_hooks import LawHooks
 
 #: Makes a law for a queue: its class, or a function. It takes the parameters by their names.
 Prototype = Callable[..., Any]
@@ -81,7 +81,7 @@ class Described:
     params: list[Parameter]
     #: its set-point and interval where they are no parameters
     constants: list[tuple[str, str]]
-    made: Callable[[dict[str, Any]], Made]
+    made: Callable[[dict[str, Any]], LawHooks]
 
 
 def load(text: str) -> str | Prototype:

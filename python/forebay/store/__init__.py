@@ -1,5 +1,5 @@
 """A store of runs: what was run is found by what it depends on, and is not run again.
 
-`keys` say what a run is, `rows` what is kept of it, `details` its arrays, `place` where that lies,
+`rows` say what a run is and what is kept of it, `details` its arrays, `place` where that lies,
 and `store` puts them together (docs/decisions/019).
 """

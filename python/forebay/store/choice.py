@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from forebay.store.place import UNFINISHED, place
+from forebay.base.output_folder import why_not_writable
+from forebay.store.place import place
 from forebay.store.store import Store
 
 #: Where the store is where nothing is chosen: beside the results.
@@ -34,7 +35,7 @@ def store(
         return found
     if not default or os.environ.get(VARIABLE) == OFF:
         return None
-    if why := _no_folder(DEFAULT):
+    if why := why_not_writable(DEFAULT):
         print(f"{DEFAULT}: {why}: runs are not stored", file=sys.stderr)
         return None
     return at(DEFAULT)
@@ -66,16 +67,3 @@ def named(address: str | os.PathLike[str] | None) -> str | os.PathLike[str] | No
         return address
     of_environment = os.environ.get(VARIABLE, "")
     return of_environment if of_environment not in ("", OFF) else None
-
-
-def _no_folder(path: Path) -> str:
-    """Why a folder cannot be made or written to; nothing of the trial is left."""
-    absolute = path.absolute()
-    try:
-        existing = next(one for one in [absolute, *absolute.parents] if one.exists())
-        # Permissions prove nothing: root has all of them, and cannot write in /proc.
-        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=existing):
-            pass
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-    return ""

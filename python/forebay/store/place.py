@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
 
 import polars as pl
 
@@ -21,42 +20,15 @@ from forebay._native import ScenarioError
 UNFINISHED, UNFINISHED_S = ".new-", 3600.0
 
 
-class Place(Protocol):
-    """Files by names such as "runs/v3/1.parquet"."""
-
-    address: str
-
-    def names(self, folder: str) -> dict[str, int]:
-        """Names below a folder, at any depth, with their sizes in bytes."""
-
-    def read(self, name: str) -> bytes: ...
-
-    def write(self, name: str, contents: bytes) -> None:
-        """Whole or not at all, also where the process or the machine dies."""
-
-    def remove(self, name: str) -> None:
-        """Nothing where it is not there."""
-
-    def scan(self, names: list[str]) -> pl.LazyFrame:
-        """Parquet files as one table."""
-
-    def locked(self, name: str, wait_s: float = 0.0) -> Any:
-        """A context that is entered with False where another process is in it, or in one that is
-        `shared`, for so long."""
-
-    def shared(self, name: str) -> Any:
-        """A context that many may be in, and none that is `locked`; entered with False where a
-        place has no locks."""
-
-
 class Folder:
-    """A folder of this machine."""
+    """A folder of this machine, with files by names such as "runs/v3/1.parquet"."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.address = str(path)
 
     def names(self, folder: str) -> dict[str, int]:
+        """Names below a folder, at any depth, with their sizes in bytes."""
         found: dict[str, int] = {}
         # A file may go while they are looked through: another process puts several into one.
         for file in (self.path / folder).rglob("*"):
@@ -69,6 +41,7 @@ class Folder:
         return (self.path / name).read_bytes()
 
     def write(self, name: str, contents: bytes) -> None:
+        """Whole or not at all, also where the process or the machine dies."""
         final = self.path / name
         final.parent.mkdir(parents=True, exist_ok=True)
         unfinished = final.with_name(f"{UNFINISHED}{uuid.uuid4().hex}")
@@ -94,13 +67,17 @@ class Folder:
             os.close(directory)
 
     def remove(self, name: str) -> None:
+        """Nothing where it is not there."""
         (self.path / name).unlink(missing_ok=True)
 
     def scan(self, names: list[str]) -> pl.LazyFrame:
+        """Parquet files as one table."""
         return pl.scan_parquet([self.path / name for name in names])
 
     @contextmanager
     def locked(self, name: str, wait_s: float = 0.0) -> Iterator[bool]:
+        """Entered with False where another process is in it, or in one that is `shared`, for so
+        long."""
         import fcntl
 
         end_s = time.monotonic() + wait_s
@@ -114,6 +91,7 @@ class Folder:
 
     @contextmanager
     def shared(self, name: str) -> Iterator[bool]:
+        """Many may be in it, and none that is `locked`; entered with False without locks."""
         import fcntl
 
         try:
@@ -156,7 +134,8 @@ def _locks(file: int, how: int) -> bool:
 
 
 class Remote:
-    """An address that fsspec knows, such as "s3://bucket/runs"; an object comes there at once."""
+    """An address that fsspec knows, such as "s3://bucket/runs", as `Folder` otherwise; an object
+    comes there at once."""
 
     def __init__(self, address: str) -> None:
         try:

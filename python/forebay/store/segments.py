@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import polars as pl
 
@@ -24,6 +24,8 @@ TOGETHER, READERS = ".lock", ".readers"
 #: How long readers are waited for before segments go, which is then left to the next; and how long
 #: a reader looks again where a place has no locks and files go under its hands.
 READERS_S, AGAIN_S = 5.0, 20.0
+#: New rows are written at least so often.
+FLUSH_S = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -45,9 +47,21 @@ class Segments:
         self.place, self.root, self.version = place, root, version
         self.key, self.schema = key, schema
 
-    def names(self) -> dict[str, int]:
+    def segments(self) -> dict[str, int]:
         """Files of this version, with their sizes."""
         return self.place.names(f"{self.root}/{self.version}")
+
+    def scan(self) -> pl.LazyFrame:
+        """Every row of this version, each once.
+
+        Beside a process that writes it is collected within `read`, as by a function that is
+        decorated with `again`.
+        """
+        names = sorted(self.segments())
+        if not names:
+            return pl.LazyFrame(schema=self.schema)
+        found = self.place.scan(names)
+        return found if len(names) == 1 else found.unique(self.key, keep="any")
 
     def read(self, scan: Callable[[], T]) -> T:
         """What `scan` makes of files that it lists: none of them goes meanwhile.
@@ -90,13 +104,13 @@ class Segments:
         The smallest come together, up to one that is larger than all before it: so a row is
         written about as often as the store has doubled.
         """
-        if len(self.names()) <= most:
+        if len(self.segments()) <= most:
             return
         with suppress(OSError), self.place.locked(f"{self.root}/{TOGETHER}") as alone:
             if not alone:
                 return
             self.place.sweep()
-            sizes = sorted(self.names().items(), key=lambda item: (item[1], item[0]))
+            sizes = sorted(self.segments().items(), key=lambda item: (item[1], item[0]))
             chosen: list[str] = []
             total = 0
             for name, size in sizes:
@@ -109,16 +123,43 @@ class Segments:
 
 
 def again(read: Callable[P, T]) -> Callable[P, T]:
-    """A function that scans the runs of a store, which is its first argument or what that has as
-    `store`: see `Segments.read`."""
+    """A function that scans a table, which is its first argument or what that has as `store`: see
+    `Segments.read`."""
 
     @wraps(read)
     def reading(*arguments: P.args, **options: P.kwargs) -> T:
         first: Any = arguments[0]
-        of: Segments = getattr(first, "store", first).rows
-        return of.read(lambda: read(*arguments, **options))
+        table: Segments = getattr(first, "store", first)
+        return table.read(lambda: read(*arguments, **options))
 
     return reading
+
+
+class Pending:
+    """New rows of a table, which `write` gets now and then, and at the end of a context."""
+
+    def __init__(self, write: Callable[[list[dict[str, Any]]], None]) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._write = write
+        self._written_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+    def tick(self) -> None:
+        """Writes what has waited long enough."""
+        if time.monotonic() - self._written_s >= FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what there is. Raises `OSError`, and then has it still."""
+        if self.rows:
+            self._write(self.rows)
+            self.rows = []
+        self._written_s = time.monotonic()
 
 
 def _parquet(table: pl.DataFrame) -> bytes:

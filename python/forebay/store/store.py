@@ -10,8 +10,8 @@ for each run that keeps its samples.
 
 from __future__ import annotations
 
+import io
 import json
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,33 +19,30 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from forebay._native import ScenarioError
-from forebay.base.metrics import CLASS_METRICS, COST, METRICS
+from forebay._native import Run, ScenarioError, TrafficObserved
+from forebay.base.metrics import CLASS_METRICS, COST, METRICS, TRAFFIC_METRICS
+from forebay.base.output_folder import reason_of
 from forebay.store import details, rows
-from forebay.store.details import File, Link, OfClass, StoredRun
 from forebay.store.place import Folder, Remote
-from forebay.store.segments import MOST_SEGMENTS, Segments
+from forebay.store.segments import Pending, Segments
 
 if TYPE_CHECKING:
-    from forebay._native import Run
-    from forebay.store.rows import Facts
+    from forebay.store.rows import LawAtPoint
 
 #: What marks a folder as a store, and the layout of its files.
 MARK, LAYOUT = "forebay-store.json", 1
 RUNS, SAMPLES = "runs", "samples"
-#: Finished runs are written at least so often.
-FLUSH_S = 1.0
-#: Which run: the digest of what it depends on, and its seed.
-Key = tuple[str, int]
+#: A run of a plan: its point and law by their indices, and its seed.
+Key = tuple[int, int, int]
+Row = dict[str, Any]
 
 
-class Store:
-    """Runs that were made, in a folder or at an address."""
+class Store(Segments):
+    """Runs that were made, in a folder or at an address: a row for each link of a run, those of
+    failed runs with a `fault`; and the arrays of some."""
 
     def __init__(self, at: Folder | Remote) -> None:
-        self.place = at
-        self.version = rows.version()
-        self.rows = Segments(at, RUNS, self.version, rows.KEY, rows.SCHEMA)
+        super().__init__(at, RUNS, rows.version(), rows.KEY, rows.SCHEMA)
         #: the folder of one that is not kept
         self.goes_with: object = None
         self._checked = False
@@ -103,70 +100,75 @@ class Store:
             self.place.write(trial, b"")
             self.place.remove(trial)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
             raise ScenarioError(
-                f'--store: found "{self.address}", {reason}, allowed: a folder that can be written '
-                "to, or --no-store"
+                f'--store: found "{self.address}", {reason_of(error)}, allowed: a folder that can '
+                "be written to, or --no-store"
             ) from error
-
-    def segments(self) -> dict[str, int]:
-        """Files of rows of this version, with their sizes."""
-        return self.rows.names()
-
-    def scan(self) -> pl.LazyFrame:
-        """Every row of this version, each once; those of failed runs have a `fault`.
-
-        Beside a process that writes, a function that scans is decorated with `segments.again`.
-        """
-        names = sorted(self.segments())
-        if not names:
-            return pl.LazyFrame(schema=rows.SCHEMA)
-        found = self.place.scan(names)
-        return found if len(names) == 1 else found.unique(rows.KEY, keep="any")
 
     def rows_of(
         self, configs: Iterable[str], columns: Iterable[str] = tuple(rows.SCHEMA)
     ) -> pl.DataFrame:
         """The rows of these digests."""
         wanted = pl.LazyFrame({"config": list(set(configs))}, {"config": pl.String})
-
         chosen = list(columns)
-        return self.rows.read(
+        return self.read(
             lambda: self.scan().select(chosen).join(wanted, on="config", how="semi").collect()
         )
 
-    def seeds_of(self, configs: Iterable[str]) -> pl.DataFrame:
-        """The runs of these digests: config, seed and fault, a row each."""
-        columns = [*rows.KEY, "fault"]
-        return self.rows_of(configs, columns).filter(pl.col("link") == 0).drop("link")
+    def rows_by_run(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, list[Row]]:
+        """The rows of the sound runs among `wanted`, each with its digest; a row for each link.
 
-    def runs(
-        self, wanted: Mapping[tuple[int, int, int], str], *, samples: bool
-    ) -> dict[tuple[int, int, int], StoredRun]:
-        """The stored runs among `wanted`: (point, law, seed) with the digest of each.
-
-        `samples`: only those that have them.
+        samples: only of runs whose arrays are there.
         """
         if not wanted:
             return {}
-        by_run: dict[Key, list[dict[str, Any]]] = {}
-        keys = {(config, seed) for (_, _, seed), config in wanted.items()}
+        by_run: dict[tuple[str, int], list[Row]] = {}
+        sound = self.rows_of(wanted.values()).filter(pl.col("fault").is_null())
         # Sorted, so that a run's links come in order.
-        found = self.rows_of(wanted.values()).filter(pl.col("fault").is_null()).sort(rows.KEY)
-        for row in found.iter_rows(named=True):
-            key = (row["config"], row["seed"])
-            if key in keys:
-                by_run.setdefault(key, []).append(row)
-        there = self.place.names(f"{SAMPLES}/{self.version}") if samples and by_run else {}
-        made = {}
-        for (point, law, seed), config in wanted.items():
-            of_run = by_run.get((config, seed))
-            name = self._name_of_samples(config, seed)
-            if of_run is None or (samples and name not in there):
-                continue
-            file = File(self.place, name) if samples else None
-            made[point, law, seed] = _stored(point, law, seed, of_run, file)
-        return made
+        for row in sound.sort(rows.KEY).iter_rows(named=True):
+            by_run.setdefault((row["config"], row["seed"]), []).append(row)
+        sampled = self.place.names(f"{SAMPLES}/{self.version}") if samples and by_run else {}
+        return {
+            key: by_run[config, key[2]]
+            for key, config in wanted.items()
+            if (config, key[2]) in by_run
+            and (not samples or self._name_of_samples(config, key[2]) in sampled)
+        }
+
+    def runs(self, wanted: Mapping[Key, str], *, samples: bool) -> dict[Key, Run]:
+        """The stored runs among `wanted`, each with its digest.
+
+        samples: only those whose arrays are there, with them.
+        """
+        return {
+            key: self._run(key, of_run, samples=samples)
+            for key, of_run in self.rows_by_run(wanted, samples=samples).items()
+        }
+
+    def _run(self, key: Key, of_run: list[Row], *, samples: bool) -> Run:
+        point, law, seed = key
+        arrays: list[dict[str, pl.Series | None]] = [{} for _ in of_run]
+        if samples:
+            file = self.place.read(self._name_of_samples(of_run[0]["config"], seed))
+            table = pl.read_parquet(io.BytesIO(file))
+            arrays = [{each.name: each[i] for each in table} for i in range(table.height)]
+        links = [
+            details.observed(
+                row["link_name"],
+                {name: row[name] for name in ([*METRICS, COST] if row["link"] == 0 else METRICS)},
+                [
+                    (each["name"], {name: each[name] for name in CLASS_METRICS})
+                    for each in row["classes"]
+                ],
+                [
+                    TrafficObserved(each["traffic"], {name: each[name] for name in TRAFFIC_METRICS})
+                    for each in row["traffic"]
+                ],
+                of_link,
+            )
+            for row, of_link in zip(of_run, arrays, strict=True)
+        ]
+        return Run(point, law, seed, links[0], links[1:])
 
     def _name_of_samples(self, config: str, seed: int) -> str:
         return f"{SAMPLES}/{self.version}/{config[:2]}/{config}-{seed}.parquet"
@@ -174,11 +176,8 @@ class Store:
     @contextmanager
     def writer(self) -> Iterator[Writer]:
         """Takes finished runs; what it has taken is in the store at the end of the context."""
-        writer = Writer(self)
-        try:
+        with Writer(self) as writer:
             yield writer
-        finally:
-            writer.flush()
         self.put_together()
 
     def check_marked(self) -> None:
@@ -189,67 +188,25 @@ class Store:
     def add(self, table: pl.DataFrame) -> None:
         """Writes rows as one more segment."""
         self.check_marked()
-        self.rows.add(table)
-
-    def put_together(self, most: int = MOST_SEGMENTS) -> None:
-        """Makes few large segments of many small ones."""
-        self.rows.put_together(most)
+        super().add(table)
 
 
-class Writer:
+class Writer(Pending):
     """Takes runs as they finish; writes them now and then, and at once where they take long."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(lambda some: store.add(rows.table(some)))
         self.store = store
-        self._rows: list[dict[str, Any]] = []
-        self._written_s = time.monotonic()
 
-    def add(self, facts: Facts, run: Run, *, samples: bool = False) -> None:
+    def add(self, law: LawAtPoint, run: Run, *, samples: bool = False) -> None:
         """A run that has ended; with `samples` also its arrays."""
         if samples:
             self.store.check_marked()
-            name = self.store._name_of_samples(facts.config, run.seed)
+            name = self.store._name_of_samples(law.config, run.seed)
             self.store.place.write(name, details.packed(run))
-        self._rows += facts.run(run)
-
-    def add_rows(self, some: Iterable[dict[str, Any]]) -> None:
-        """Rows that `Facts` has made, here or on another machine."""
-        self._rows += some
-
-    def tick(self) -> None:
-        """Writes what has waited long enough."""
-        if self._rows and time.monotonic() - self._written_s >= FLUSH_S:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what there is. Raises `OSError`, and then has it still."""
-        if self._rows:
-            self.store.add(rows.table(self._rows))
-            self._rows = []
-        self._written_s = time.monotonic()
+        self.rows += law.run(run)
 
     @property
     def waiting(self) -> int:
         """Runs that it has taken, and that are not in the store."""
-        return sum(1 for row in self._rows if row["link"] == 0)
-
-
-def _stored(
-    point: int, law: int, seed: int, of_run: list[dict[str, Any]], file: File | None
-) -> StoredRun:
-    links = [
-        {
-            "link": row["link_name"],
-            "metrics": {name: row[name] for name in METRICS},
-            "classes": [
-                OfClass(each["name"], {name: each[name] for name in CLASS_METRICS})
-                for each in row["classes"]
-            ],
-            "number": row["link"],
-            "file": file,
-        }
-        for row in of_run
-    ]
-    links[0]["metrics"][COST] = of_run[0][COST]
-    others = [Link(**link) for link in links[1:]]
-    return StoredRun(**links[0], point=point, law=law, seed=seed, others=others)
+        return sum(1 for row in self.rows if row["link"] == 0)

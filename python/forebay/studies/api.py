@@ -8,23 +8,73 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
 from forebay.base import progress
+from forebay.base.metrics import METRICS
 from forebay.runs.execution import cores
 from forebay.runs.experiment import Source
 from forebay.store import choice
 from forebay.store.designs import Designs
 from forebay.studies import growing, manifest
 from forebay.studies.points import Points
-from forebay.studies.shown import ShownStudy
+from forebay.studies.study import Study
 
 if TYPE_CHECKING:
     from forebay.base.quantities import Sets
+    from forebay.figures.plot import Plot
+    from forebay.scenarios.python_laws import Prototype
     from forebay.studies.making import Engine
+
+
+class ShownStudy(Study):
+    """The runs of a study, with its figures. Printed, and in a notebook, it shows a table."""
+
+    def plot(self, metric: str, x: str, y: str | None = None) -> Plot:
+        """A map of a metric over two axes, or over one of them a curve with its interval.
+
+        Raises `ScenarioError` for a metric or an axis that there is not, and for a metric that no
+        run has a value of.
+        """
+        from forebay.studies import pictures  # draws, which takes a while to load
+
+        axes = [x] if y is None else [x, y]
+        if self.cells(metric, *axes).is_empty():
+            valued = dict.fromkeys(name for name, _ in self.means(list(METRICS)))
+            raise ScenarioError(
+                f'metric: found "{metric}", of which no run has a value, allowed: '
+                f"{', '.join(valued) or 'none, since no run has ended'}"
+            )
+        return (
+            pictures.response(self, metric, axes)
+            if y is None
+            else pictures.heat(self, metric, x, y)
+        )
+
+    def __str__(self) -> str:
+        """The table that `forebay study` prints."""
+        from rich.console import Console
+
+        from forebay.studies import tables
+
+        screen = Console(width=120, highlight=False)
+        with screen.capture() as capture:
+            tables.show(screen, self)
+        return capture.get().rstrip()
+
+    def _repr_html_(self) -> str:
+        from forebay.pages import notebook
+        from forebay.studies import pictures, tables
+
+        table = tables.laws_table(self)
+        drawn = next((name for name, _ in self.means(["delay_p95_s", "goodput_bps"])), None)
+        varied = [key for key in self.axes if self.points.settings[key].n_unique() > 1]
+        figure = pictures.response(self, drawn, varied) if drawn and varied else None
+        title = f"{self.points.title}: {tables.size(self)}"
+        return notebook.html(title, table.heads, table.rows, figure)
 
 
 def study(
     scenario: Source,
     *,
-    laws: Sequence[str] = (),
+    laws: Sequence[str | Prototype] = (),
     sets: Sets = (),
     seeds: int | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -34,7 +84,8 @@ def study(
     """The runs of a study; those that the store does not have are made.
 
     scenario: as `forebay.run` takes it; its sweep may have ranges and samples. laws, sets, seeds:
-    as there. store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
+    as there; of a law in Python the contents of its file count, and not what that imports.
+    store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
     on: "threads", "dask" for a cluster of this machine, or the address of a scheduler. threads: all
     cores if None.
 
@@ -53,7 +104,7 @@ def study(
         raise grown.made.error
     if grown.made.stopped:
         raise RuntimeError(f"{grown.made.stopped}: the same call goes on")
-    manifest.of(points, found)
+    manifest.list_runs(points, found)
     return ShownStudy(points, found, grown.seeds)
 
 

@@ -16,7 +16,7 @@ from forebay.studies import manifest
 
 if TYPE_CHECKING:
     from forebay.store.store import Store
-    from forebay.studies.points import Part, Points
+    from forebay.studies.points import Points, PointsPart
 
 #: Points that are looked at where there are more, and time for a trial. Fewer where each needs
 #: designs, which take about a second.
@@ -60,14 +60,14 @@ class Estimate:
 
 def estimate(points: Points, store: Store | None, threads: int) -> Estimate:
     """Looks at some points chosen at random (the same each time), and tries some runs of them."""
-    most = DESIGNED if points.designs else LOOKED_AT
+    most = DESIGNED if points.gains.laws else LOOKED_AT
     chosen = random.Random(1).sample(range(len(points)), min(most, len(points)))
     # With the list of a study in its store nothing needs to be designed again.
     known = None if store is None else manifest.load(points, store)
     start = time.process_time()
     part = points.part(chosen)
     took_s = time.process_time() - start
-    design_s = took_s / len(chosen) if points.designs and known is None else 0.0
+    design_s = took_s / len(chosen) if points.gains.laws and known is None else 0.0
     configs = part.configs["config"].drop_nulls()
     seeds, stored, run_s, row_bytes = points.seeds, 0, None, float(ROW_BYTES)
     if store is not None:
@@ -104,7 +104,7 @@ def _row_bytes(store: Store) -> float:
     return sum(sizes.values()) / count if count else 0.0
 
 
-def _trial(points: Points, part: Part, threads: int) -> float | None:
+def _trial(points: Points, part: PointsPart, threads: int) -> float | None:
     """Seconds of a core for a run: some are begun, and given up after a moment."""
     batch = part.plan.start(threads, samples=False)
     runs = len(part.plan.points) * len(points.laws)

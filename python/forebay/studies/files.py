@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +14,28 @@ if TYPE_CHECKING:
     from forebay.studies.study import Study
 
 FRAME, CSV, PAGE, FACTS = "frame.parquet", "frame.csv", "study.html", "study.json"
+#: Who gets what; where several traffics cross a link.
+TRAFFIC = "traffic.parquet"
+
+
+def former_seeds(out: Path) -> int:
+    """How many seeds the laws of a former result have; 0 where there is none."""
+    try:
+        return int(json.loads((out / FACTS).read_bytes())["seeds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def write(
-    study: Study, out: Path, command: str, *, partial: bool = False, report: bool = True
+    study: Study,
+    out: Path,
+    command: str,
+    *,
+    metrics: Sequence[str] = (),
+    partial: bool = False,
+    report: bool = True,
 ) -> list[Path]:
-    """Writes them into `out`, and returns what a reader looks at."""
+    """Writes them into `out`, and returns what a reader looks at. metrics: those of the page."""
     frame = study.frame()
     facts = {
         "forebay": __version__,
@@ -26,13 +44,17 @@ def write(
         "command": command,
         "study": study.points.digest,
         "partial": partial,
+        "seeds": study.most_seeds,
         "runs": frame.height,
         "failures": study.failures().to_dicts(),
     }
-    publish(out, {FRAME: frame, CSV: frame, FACTS: facts})
-    written = [out / FRAME, out / CSV]
+    traffic = study.traffic()
+    shared = {} if traffic.is_empty() else {TRAFFIC: traffic}
+    publish(out, {FRAME: frame, CSV: frame, FACTS: facts, **shared}, replaces=[TRAFFIC])
+    written = [out / name for name in (FRAME, CSV, *shared)]
     if report:
         from forebay.studies import page  # draws, which takes a while to load
 
-        written += publish(out, {PAGE: page.html(study, command, partial=partial)})
+        text = page.html(study, command, metrics=metrics, partial=partial)
+        written += publish(out, {PAGE: text})
     return written

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
 from forebay.base.metrics import METRICS
+from forebay.base.suggestions import hint
 from forebay.studies import making, manifest
 from forebay.studies.making import Made
 from forebay.studies.study import Study
@@ -37,15 +38,16 @@ class Until:
     def read(text: str, most: int) -> Until:
         """ "ci95=2%" or "ci95=2%,goodput_bps". Raises `ScenarioError`."""
         match = UNTIL.fullmatch(text)
-        allowed = (
-            f'allowed: such as "ci95=2%", or "ci95=2%,METRIC" with one of {", ".join(METRICS)}'
-        )
         if match is None or not float(match[1]) > 0:
-            raise ScenarioError(f'--until: found "{text}", {allowed}')
+            raise ScenarioError(
+                f'--until: found "{text}", allowed: such as ci95=2%, for seeds until the 95 % '
+                "interval is at most 2 % of the mean, or ci95=2%,goodput_bps"
+            )
         metrics = tuple(match[2].split(",")) if match[2] else USUAL
         for name in metrics:
             if name not in METRICS:
-                raise ScenarioError(f'--until: found "{name}", {allowed}')
+                known = f"{', '.join(METRICS)}{hint(name, METRICS)}"
+                raise ScenarioError(f'--until: found the metric "{name}", allowed: {known}')
         return Until(float(match[1]) / 100, metrics, most)
 
 
@@ -83,7 +85,7 @@ def grow(
     )  # fmt: skip
     if until is None or made.ended_early:
         return Grown(made, points.seeds)
-    configs = manifest.of(points, store)["config"].unique()
+    configs = manifest.list_runs(points, store)["config"].unique()
     seeds: dict[str, int] = dict.fromkeys(sorted(configs), points.seeds)
     while made.whole and not made.ended_early:
         more: dict[str, int] = {}

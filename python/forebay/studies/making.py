@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
@@ -15,6 +16,7 @@ from forebay._native import ScenarioError
 from forebay.base import signals
 from forebay.base.progress import Progress
 from forebay.runs import memory
+from forebay.store.rows import law_at_point
 from forebay.store.segments import again
 from forebay.studies import manifest
 from forebay.studies.threads import Done, Task
@@ -22,9 +24,8 @@ from forebay.studies.threads import Done, Task
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from forebay.store.designs import Designs
     from forebay.store.store import Store
-    from forebay.studies.points import Part, Points
+    from forebay.studies.points import Points, PointsPart
 
 #: Runs of one task: seconds of work, and a part of the points ends with it.
 MOST_RUNS = 4000
@@ -78,6 +79,13 @@ class Made:
                 self.made += 1
                 self.packets += row["forwarded_packets"]
 
+    def progress(self, expected: int) -> Progress:
+        """How far it is, of so many runs."""
+        new = self.made + self.failed
+        # What is found takes no time, so that it counts for nothing of what is left.
+        fraction = min(1.0, new / max(expected - self.found, 1))
+        return Progress(fraction, self.found + new, expected, self.elapsed_s)
+
     @property
     def whole(self) -> bool:
         return self.found + self.made + self.failed >= self.wanted
@@ -104,17 +112,10 @@ def make(
     start = time.monotonic()
     done = made or Made()
     done.found = 0
-    before = _there(store)
-    if retry:
-        before = before.filter(pl.col("fault").is_null())
+    before = _there(store, but_failed=retry)
+    known = manifest.load(points, store)
     tasks = Tasks(
-        points,
-        before,
-        seeds,
-        done,
-        limit_s,
-        manifest.load(points, store),
-        lambda table: manifest.save(points, store, table),
+        points, before, seeds, done, limit_s, known, partial(manifest.save, points, store)
     )
     end = math.inf if budget_s is None else start + budget_s
     with signals.held() as interrupted:
@@ -126,24 +127,19 @@ def make(
         try:
             with (
                 store.writer() as writer,
-                _keeping(points.kept) as designs,
+                points.gains.kept or nullcontext() as designs,
                 closing(engine.make(tasks, stop)) as ended_runs,
             ):
                 for some in ended_runs:
                     done.count(some.rows)
                     done.stopped = some.stopped or done.stopped
-                    writer.add_rows(some.rows)
+                    writer.rows += some.rows
                     writer.tick()
                     if designs:
                         designs.tick()
                     if watch:
                         done.elapsed_s = time.monotonic() - start
-                        ended = done.found + done.made + done.failed
-                        # What is found takes no time, so that it counts for nothing of what is
-                        # left.
-                        rest = max(tasks.expected - done.found, 1)
-                        fraction = min(1.0, (done.made + done.failed) / rest)
-                        watch(Progress(fraction, ended, tasks.expected, done.elapsed_s), done)
+                        watch(done.progress(tasks.expected), done)
         except OSError as error:
             if error.filename != store.address:
                 raise
@@ -158,20 +154,12 @@ def make(
     return done
 
 
-@contextmanager
-def _keeping(designs: Designs | None) -> Iterator[Designs | None]:
-    """What was designed is in the store at the end of the context."""
-    try:
-        yield designs
-    finally:
-        if designs:
-            designs.flush()
-
-
 @again
-def _there(store: Store) -> pl.DataFrame:
-    """The runs of a store."""
-    return store.scan().filter(pl.col("link") == 0).select("config", "seed", "fault").collect()
+def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
+    """The runs of a store: config and seed."""
+    runs = store.scan().filter(pl.col("link") == 0)
+    sound = runs.filter(pl.col("fault").is_null()) if but_failed else runs
+    return sound.select("config", "seed").collect()
 
 
 class Tasks:
@@ -189,7 +177,7 @@ class Tasks:
         save: Callable[[pl.DataFrame], None],
     ) -> None:
         self.points, self.seeds, self.done, self.limit_s = points, seeds, done, limit_s
-        self.before = before.select("config", "seed")
+        self.before = before
         self.known, self.save = known, save
         self.seen: set[str] = set()
         self.ended = False
@@ -205,7 +193,8 @@ class Tasks:
                 configs = part.configs
                 if configs["config"].null_count():
                     raise ScenarioError(
-                        "a study keeps its runs, and those of a prototype in Python cannot be kept"
+                        "--law: found a law in Python without a file, allowed: FILE.py:CLASS, as a "
+                        "study keeps its runs by what they depend on"
                     )
                 listed.append(configs)
             else:
@@ -225,33 +214,32 @@ class Tasks:
     def _missing(self, configs: pl.DataFrame) -> tuple[list[tuple[int, int, str, int]], int, int]:
         """Point, law, digest and seed of what is to be made, how many runs there are, and how many
         laws were there at an earlier point."""
-        rows = []
-        for row in configs.iter_rows():
-            if row[2] not in self.seen:
-                self.seen.add(row[2])
-                rows.append(row)
-        count = {
-            c: self.seeds if isinstance(self.seeds, int) else self.seeds.get(c, 0) for *_, c in rows
-        }
-        fresh = pl.DataFrame({"config": list(count)}, {"config": pl.String})
-        there = set(self.before.join(fresh, on="config", how="semi").iter_rows())
-        wanted = sum(count.values())
+        fresh = configs.unique("config", keep="first", maintain_order=True)
+        fresh = fresh.filter([config not in self.seen for config in fresh["config"]])
+        self.seen.update(fresh["config"])
+        counts = (
+            [self.seeds] * fresh.height
+            if isinstance(self.seeds, int)
+            else [self.seeds.get(config, 0) for config in fresh["config"]]
+        )
+        most = pl.Series("most", counts, pl.UInt64)
         # Seed by seed: what is there after an interruption compares all laws.
-        missing = [
-            (point, law, config, seed)
-            for seed in range(1, max(count.values(), default=0) + 1)
-            for point, law, config in rows
-            if seed <= count[config] and (config, seed) not in there
-        ]
-        self.done.found += wanted - len(missing)
-        return missing, wanted, configs.height - len(rows)
+        seeds = pl.DataFrame(
+            {"seed": pl.Series(range(1, max(counts, default=0) + 1), dtype=pl.UInt64)}
+        )
+        runs = seeds.join(fresh.with_columns(most), how="cross", maintain_order="left_right")
+        runs = runs.filter(pl.col("seed") <= pl.col("most"))
+        missing = runs.join(self.before, on=["config", "seed"], how="anti", maintain_order="left")
+        self.done.found += runs.height - missing.height
+        rows = missing.select("point", "law", "config", "seed").rows()
+        return rows, runs.height, configs.height - fresh.height
 
-    def _task(self, part: Part, missing: list[tuple[int, int, str, int]]) -> Task:
+    def _task(self, part: PointsPart, missing: list[tuple[int, int, str, int]]) -> Task:
         memory.check(part.plan, 1, samples=False)
-        runs, facts = [], {}
+        runs, laws = [], {}
         for point, law, config, seed in missing:
             at = point - part.first
             runs.append((at, law, seed))
-            if (at, law) not in facts:
-                facts[at, law] = part.facts(point, law, config)
-        return Task(self.points.source, part.rows, part.gains, runs, facts, self.limit_s)
+            if (at, law) not in laws:
+                laws[at, law] = law_at_point(part.plan, at, law, config)
+        return Task(self.points.source, part.rows, part.gains, runs, laws, self.limit_s)

@@ -34,11 +34,11 @@ def save(points: Points, store: Store, table: pl.DataFrame) -> None:
     store.place.write(_name(points, store), buffer.getvalue())
 
 
-def of(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
+def list_runs(points: Points, store: Store, *, partial: bool = False) -> pl.DataFrame:
     """The list, made where it is not there. partial: without points that are not designed yet."""
     found = load(points, store)
     if found is None:
-        parts = [which for which in points.parts() if not partial or points.ready(which)]
+        parts = [which for which in points.parts() if not partial or points.gains.ready(which)]
         tables = [points.part(which).configs for which in parts]
         found = pl.concat([pl.DataFrame(schema=LISTED), *tables])
     return found

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from forebay._native import RESULTS_VERSION, __version__
-from forebay.base.metrics import METRICS
+from forebay.base.metrics import METRICS, MORE_IS_BETTER, TRAFFIC_METRICS
+from forebay.pages.tables import Table, mean_text
 from forebay.pages.templates import html as page_html
-from forebay.studies import pictures
+from forebay.runs.table import EMPTY, RunTable
+from forebay.studies import pictures, tables
 from forebay.studies.effects import Effect, effects
 
 if TYPE_CHECKING:
     from forebay.studies.study import Study
 
-#: What the page compares laws by, and whether more of it is better.
-SHOWN = {"delay_p95_s": False, "goodput_bps": True, "utilisation": True}
+#: What the page compares laws by where nothing is chosen.
+SHOWN = ("delay_p95_s", "goodput_bps", "utilisation")
 #: Pairs of axes that have maps; the others are a call away.
 MOST_PAIRS = 6
 
 
-def html(study: Study, command: str, *, partial: bool = False) -> str:
-    """The page, with every figure in it."""
+def traffic_table(study: Study) -> Table:
+    """Who gets what of the bottleneck, over all points: a row for each law and traffic."""
+    rows = study.traffic().filter(pl.col("link") == study.points.links[0])
+    metrics = [metric for metric in TRAFFIC_METRICS.values() if rows[metric.name].is_finite().any()]
+    cells = RunTable(rows).cell_of([metric.name for metric in metrics], "traffic")
+    places = rows.select("law", "traffic").unique(maintain_order=True).sort("law", "traffic")
+    return Table(
+        ["Law", "Traffic", *(metric.heading for metric in metrics)],
+        [
+            [
+                law,
+                label,
+                *(
+                    mean_text(cells.get((metric.name, law, label), EMPTY), metric)
+                    for metric in metrics
+                ),
+            ]
+            for law, label in places.iter_rows()
+        ],
+        keys=2,
+    )
+
+
+def html(study: Study, command: str, *, metrics: Sequence[str] = (), partial: bool = False) -> str:
+    """The page, with every figure in it. metrics: what to draw; `SHOWN` if none is named."""
     axes = study.axes
     varied = [key for key in axes if study.points.settings[key].n_unique() > 1]
     pairs = list(combinations(varied, 2))
     figures = []
     several = len(study.points.laws) > 1
-    for metric, largest in SHOWN.items():
+    for metric in metrics or SHOWN:
+        largest = metric in MORE_IS_BETTER
         if study.cells(metric, *varied[:1]).is_empty():
             continue
         name = METRICS[metric].title
@@ -59,6 +88,9 @@ def html(study: Study, command: str, *, partial: bool = False) -> str:
         runs=f"{frame.select('point', 'law', 'seed').unique().height:,}",
         points=f"{len(study.points):,}",
         laws=study.points.laws,
+        means=tables.laws_table(study, metrics),
+        warnings=study.warnings,
+        gains=tables.gains_table(study),
         axes=[
             (pictures.title(study, key), f"{study.points.settings[key].n_unique():,}")
             for key in axes
@@ -68,6 +100,7 @@ def html(study: Study, command: str, *, partial: bool = False) -> str:
         f"{study.points.digest}",
         scenario=study.points.text,
         figures=figures,
+        traffic=traffic_table(study),
         left_out=pairs[MOST_PAIRS:],
         failures=[
             (str(count), why.splitlines()[-1])

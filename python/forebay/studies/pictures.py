@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -19,40 +19,27 @@ from forebay.figures.style import COLOURS, DASHES, MARKERS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.studies.points import Points
+    from forebay.studies.study import Study
 
 #: Laws beside each other in a row of maps, and lines of parallel axes.
 IN_A_ROW, MOST_LINES = 4, 400
 SCALES = {"s": ("ms", 1e3), "bit/s": ("Mbit/s", 1e-6)}
 
 
-class StudyCells(Protocol):
-    """What is drawn of a study, which draws itself by these functions."""
-
-    points: Points
-
-    @property
-    def axes(self) -> list[str]: ...
-
-    def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame: ...
-
-    def best(self, metric: str, *axes: str, more: bool) -> pl.DataFrame: ...
-
-
-def title(study: StudyCells, key: str) -> str:
+def title(study: Study, key: str) -> str:
     """An axis with its unit."""
     unit = study.points.unit(key)
     shown = SCALES.get(unit, (unit, 1.0))[0]
     return f"{key} [{shown}]" if shown else key
 
 
-def _texts(study: StudyCells, key: str, values: pl.Series) -> list[str]:
+def _texts(study: Study, key: str, values: pl.Series) -> list[str]:
     scale = SCALES.get(study.points.unit(key), ("", 1.0))[1]
     return [one if isinstance(one, str) else f"{one * scale:.3g}" for one in values]
 
 
 @styled
-def heat(study: StudyCells, metric: str, x: str, y: str) -> Plot:
+def heat(study: Study, metric: str, x: str, y: str) -> Plot:
     """A map for each law; over the other axes it shows the mean."""
     cells = study.cells(metric, x, y, binned=True)
     xs, ys = cells[x].unique().sort(), cells[y].unique().sort()
@@ -77,7 +64,7 @@ def heat(study: StudyCells, metric: str, x: str, y: str) -> Plot:
 
 
 @styled
-def winners(study: StudyCells, metric: str, x: str, y: str, *, largest: bool) -> Plot:
+def winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plot:
     """The law with the best mean at each place; hatched where that may be chance."""
     found = study.best(metric, x, y, more=largest)
     xs, ys = found[x].unique().sort(), found[y].unique().sort()
@@ -111,7 +98,7 @@ def winners(study: StudyCells, metric: str, x: str, y: str, *, largest: bool) ->
 
 
 @styled
-def response(study: StudyCells, metric: str, keys: list[str] | None = None) -> Plot:
+def response(study: Study, metric: str, keys: list[str] | None = None) -> Plot:
     """A panel for each axis: the mean over all others, with its 95 % interval over the seeds."""
     keys = keys or study.axes
     columns = min(3, len(keys))
@@ -137,7 +124,7 @@ def _look(law: int) -> dict[str, Any]:
     }
 
 
-def _curves(study: StudyCells, axes: Axes, metric: str, key: str) -> None:
+def _curves(study: Study, axes: Axes, metric: str, key: str) -> None:
     cells, scale = study.cells(metric, key, binned=True), METRICS[metric].scale
     xs = cells[key].unique().sort()
     texts = _texts(study, key, xs)
@@ -157,7 +144,7 @@ def _curves(study: StudyCells, axes: Axes, metric: str, key: str) -> None:
 
 
 @styled
-def parallel(study: StudyCells, metric: str) -> Plot:
+def parallel(study: Study, metric: str) -> Plot:
     """A line for each point, averaged over laws and seeds, across its axes to the metric."""
     keys = study.axes
     table = (
@@ -196,7 +183,7 @@ def _matrix(
     return table
 
 
-def _places(study: StudyCells, axes: Axes, x: str, y: str, xs: pl.Series, ys: pl.Series) -> None:
+def _places(study: Study, axes: Axes, x: str, y: str, xs: pl.Series, ys: pl.Series) -> None:
     axes.set_xticks(np.arange(len(xs)) + 0.5, _texts(study, x, xs), rotation=45)
     axes.set_yticks(np.arange(len(ys)) + 0.5, _texts(study, y, ys))
     axes.grid(visible=False)

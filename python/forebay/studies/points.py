@@ -14,13 +14,13 @@ import polars as pl
 import forebay._native as _native
 from forebay.base import quantities
 from forebay.runs import experiment
-from forebay.store import designs, keys
-from forebay.store.rows import Facts
+from forebay.store import designs, rows
 from forebay.studies.point_gains import PointGains
 
 if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.base.quantities import Sets
+    from forebay.scenarios.python_laws import Prototype
     from forebay.store.designs import Designs
     from forebay.studies.point_gains import Gains
 
@@ -42,7 +42,7 @@ class Source:
     name: str
     text: bytes
     sets: tuple[tuple[str, str], ...]
-    laws: tuple[str, ...]
+    laws: tuple[str | Prototype, ...]
     #: files that the scenario names
     files: tuple[tuple[str, bytes], ...]
 
@@ -62,7 +62,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Part:
+class PointsPart:
     """Some points of a study that have been read: `first` is the number of its first one."""
 
     first: int
@@ -76,13 +76,9 @@ class Part:
         found = [
             (self.first + point, law, config)
             for point in range(len(self.plan.points))
-            for law, config in enumerate(keys.configs(self.plan, point))
+            for law, config in enumerate(rows.configs(self.plan, point, prototypes=True))
         ]
         return pl.DataFrame(found, LISTED, orient="row")
-
-    def facts(self, point: int, law: int, config: str) -> Facts:
-        """What the store keeps of a run; `point` is its number in the whole study."""
-        return Facts.of(self.plan, point - self.first, law, config)
 
 
 class Points:
@@ -96,7 +92,7 @@ class Points:
         self,
         source: experiment.Source,
         *,
-        laws: Sequence[str] = (),
+        laws: Sequence[str | Prototype] = (),
         sets: Sets = (),
         seeds: int | None = None,
         kept: Designs | None = None,
@@ -104,26 +100,21 @@ class Points:
         experiment.check_seeds(seeds)
         name, text = experiment.text_of(source)
         pairs = quantities.set_pairs(sets)
-        files: dict[str, bytes] = {}
-        read_beside = experiment.beside(name)
-
-        def read(file: str) -> bytes | None:
-            contents = read_beside(file)
-            if contents is not None:
-                files[file] = contents
-            return contents
-
+        files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
-        self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=read)
-        contents = tuple(sorted(files.items()))
+        self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
+        contents = tuple(sorted(files.found.items()))
         self.source = Source(name, text, tuple(pairs), tuple(laws), contents)
-        self._gains = PointGains(self.sweep, kept)
         trial = self._trial()
+        #: numbers of the laws that ask for them
+        self.gains = PointGains(self.sweep, trial, kept)
         # It says what is wrong with a scenario before anything runs.
-        first = self.source.plan(trial, [self.gains(0)] * len(trial), seeds)
+        first = self.source.plan(trial, self.gains.of_trial(), seeds)
         self.laws, self.seeds = first.laws, len(first.seeds)
         self.title, self.text, self.name = first.title or name, text.decode(), name
         self.links = [link.name for link in first.points[0].links]
+        #: files of laws in Python, with a hash of each
+        self._prototypes = [law.source for law in first.points[0].laws if law.kind is None]
 
     def __len__(self) -> int:
         return len(self.sweep)
@@ -150,21 +141,6 @@ class Points:
         return [key for key, *_ in self.sweep.ranges]
 
     @property
-    def designs(self) -> bool:
-        """Whether laws are designed for each point."""
-        return bool(self._gains.laws)
-
-    @property
-    def kept(self) -> Designs | None:
-        """Where designs are kept."""
-        return self._gains.kept if self.designs else None
-
-    @property
-    def designed(self) -> list[str]:
-        """The laws that are designed for each point."""
-        return self._gains.laws
-
-    @property
     def configs(self) -> int:
         """Laws at points; a law that the sweep leaves as it is counts at each."""
         return len(self) * len(self.laws)
@@ -173,35 +149,24 @@ class Points:
     def digest(self) -> str:
         """What the study is of; its seeds aside."""
         sets = [f"{key}={value}" for key, value in self.source.sets]
-        whole = [self.text, sets, self.source.laws]
+        laws = [law if isinstance(law, str) else "" for law in self.source.laws]
+        whole = [self.text, sets, laws, self._prototypes]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
-        hash_.update((designs.version() if self.designs else _native.__version__).encode())
+        hash_.update((designs.version() if self.gains.laws else _native.__version__).encode())
         return hash_.hexdigest()
 
     def parts(self) -> Iterator[range]:
         """The numbers of the points in their order, some at a time."""
-        step = DESIGNED if self.designs else PART
+        step = DESIGNED if self.gains.laws else PART
         for first in range(0, len(self), step):
             yield range(first, min(first + step, len(self)))
 
-    def ready(self, which: Sequence[int]) -> bool:
-        """Whether these points need no more designs."""
-        return all(map(self._gains.ready, which))
-
-    def part(self, which: Sequence[int]) -> Part:
+    def part(self, which: Sequence[int]) -> PointsPart:
         """These points; their numbers in the part go up from that of the first."""
-        rows, gains = list(map(self.row, which)), list(map(self.gains, which))
-        return Part(which[0], rows, gains, self.sweep.plan(rows, gains))
-
-    def row(self, index: int) -> Row:
-        """What a point sets, in the order of `keys`."""
-        return self.sweep.row(index)
-
-    def gains(self, index: int) -> Gains:
-        """The numbers of laws that ask for them at a point. Raises `ScenarioError`."""
-        return self._gains.gains(index)
+        rows, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
+        return PointsPart(which[0], rows, gains, self.sweep.plan(rows, gains))
 
     @cached_property
     def settings(self) -> pl.DataFrame:
@@ -215,18 +180,15 @@ class Points:
                 column = _column([row[place] for row in values])
                 columns[key] = column.gather((index // stride) % len(values))
         if self.sampled:
-            rows = [self.row(i)[-len(self.sampled) :] for i in range(self.samples)]
+            samples = self.sweep.samples
+            rows = [self.sweep.row(i)[-len(self.sampled) :] for i in range(samples)]
             for key, drawn in zip(self.sampled, zip(*rows, strict=True), strict=True):
-                columns[key] = _column(drawn).gather(index % self.samples)
+                columns[key] = _column(drawn).gather(index % samples)
         return pl.DataFrame(columns)
-
-    @property
-    def samples(self) -> int:
-        return self.sweep.samples
 
     def unit(self, key: str) -> str:
         """The base unit of what a key is set to; empty for a number or a text."""
-        found = quantities.read(self.row(0)[self.keys.index(key)])
+        found = quantities.read(self.sweep.row(0)[self.keys.index(key)])
         return found[1] if found else ""
 
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from forebay.base import statistics
-from forebay.base.metrics import METRICS
+from forebay._native import ScenarioError
+from forebay.base import statistics, suggestions
+from forebay.base.metrics import COMPARED, METRICS, TRAFFIC_METRICS, check_metrics
+from forebay.runs import descriptions, steady_state
 from forebay.runs.table import RunTable
 from forebay.store.segments import again
 from forebay.studies import manifest
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.store.store import Store
-    from forebay.studies.points import Points
+    from forebay.runs.table import Cell
+    from forebay.store.store import Key, Store
+    from forebay.studies.points import Points, PointsPart
 
+#: Points that are looked at for warnings: each asks the linear model about its laws.
+LOOKED_AT = 100
 #: An axis with more values is shown in so many parts.
 MOST_VALUES, PARTS = 24, 8
 
@@ -44,7 +50,12 @@ class Study:
     @cached_property
     def listed(self) -> pl.DataFrame:
         """Point, law and digest of all that was to be run."""
-        return manifest.of(self.points, self.store, partial=self.partial)
+        return manifest.list_runs(self.points, self.store, partial=self.partial)
+
+    @property
+    def most_seeds(self) -> int:
+        """How many seeds a law has at any point, at most."""
+        return self.seeds if isinstance(self.seeds, int) else max(self.seeds.values(), default=0)
 
     @property
     def axes(self) -> list[str]:
@@ -54,20 +65,25 @@ class Study:
     @again
     def frame(self) -> pl.DataFrame:
         """A row per run and link: point, law, each key that is varied in its base unit, seed,
-        link, and every metric. The same whatever made it, in which order, and how often it was
-        stopped."""
-        laws, links = self.points.laws, self._links()
-        found = self._joined(["link_name", *METRICS]).collect()
-        return found.select(
-            "point",
-            pl.col("law_")
-            .replace_strict(dict(enumerate(laws)), return_dtype=pl.Enum(laws))
-            .alias("law"),
-            *self.axes,
-            "seed",
-            pl.col("link_name").cast(pl.Enum(links)).alias("link"),
-            *METRICS,
+        link, the law's parameters as JSON, and every metric. The same whatever made it, in which
+        order, and how often it was stopped."""
+        link = pl.col("link_name").cast(pl.Enum(self._links())).alias("link")
+        found = self._joined(["link_name", "parameters", *METRICS]).collect()
+        return found.select("point", "law", *self.axes, "seed", link, "parameters", *METRICS)
+
+    @again
+    def traffic(self) -> pl.DataFrame:
+        """Who gets what: as `frame`, a row per run, link and traffic that crosses it, where several
+        do, with the traffic's label and every metric of it."""
+        plan = self.points.part(next(iter(self.points.parts()))).plan
+        labels = dict(enumerate(traffic.label for traffic in plan.points[0].traffic))
+        rows = self._joined(["link_name", "traffic"]).explode("traffic").collect()
+        rows = rows.unnest("traffic").drop_nulls("traffic")
+        link = pl.col("link_name").cast(pl.Enum(self._links())).alias("link")
+        label = pl.col("traffic").replace_strict(
+            labels, return_dtype=pl.Enum(list(labels.values()))
         )
+        return rows.select("point", "law", *self.axes, "seed", link, label, *TRAFFIC_METRICS)
 
     @again
     def _links(self) -> list[str]:
@@ -75,9 +91,9 @@ class Study:
         return list(dict.fromkeys([*self.points.links, *sorted(found)]))
 
     def _joined(self, columns: list[str]) -> pl.LazyFrame:
-        """The list of the study with these columns of its runs, in the order of points, laws,
-        seeds and links; `law_` is the number of the law."""
-        listed = self.listed.rename({"law": "law_"})
+        """The list of the study with these columns of its sound runs, in the order of points, laws,
+        seeds and links."""
+        listed = self.listed.with_columns(self._law())
         if isinstance(self.seeds, int):
             listed = listed.with_columns(most=pl.lit(self.seeds, pl.UInt64))
         else:
@@ -92,70 +108,94 @@ class Study:
             .join(runs, on="config")
             .filter(pl.col("seed") <= pl.col("most"))
             .join(self.points.settings.lazy(), on="point")
-            .sort("point", "law_", "seed", "link")
+            .sort("point", "law", "seed", "link")
         )
 
     def runs(self) -> Iterator[tuple[Plan, Run]]:
         """Every run that has ended, with the plan that its numbers are of; in the order of points,
         laws and seeds."""
         for which in self.points.parts():
-            if self.partial and not self.points.ready(which):
+            if self.partial and not self.points.gains.ready(which):
                 continue
             part = self.points.part(which)
-            wanted = {
-                (point - part.first, law, seed): config
-                for point, law, config in part.configs.iter_rows()
-                for seed in range(1, self._seeds_of(config) + 1)
-            }
-            found = self.store.runs(wanted, samples=False)
-            # A stored run has the attributes of one that was just made.
-            yield from ((part.plan, cast("Run", found[key])) for key in sorted(found))
+            found = self._runs_of(part)
+            yield from ((part.plan, found[key]) for key in sorted(found))
+
+    def _runs_of(self, part: PointsPart) -> dict[Key, Run]:
+        """The runs of some points that have ended, by their numbers in that part."""
+        wanted = {
+            (point - part.first, law, seed): config
+            for point, law, config in part.configs.iter_rows()
+            for seed in range(1, self._seeds_of(config) + 1)
+        }
+        return self.store.runs(wanted, samples=False)
 
     def _seeds_of(self, config: str) -> int:
         return self.seeds if isinstance(self.seeds, int) else self.seeds.get(config, 0)
+
+    @again
+    def runs_made(self) -> int:
+        """How many runs at the points of the study have ended; one that is alike at several points
+        counts at each, as in `frame`."""
+        first = self._joined([]).filter(pl.col("link") == 0)
+        return int(first.select(pl.len()).collect().item())
 
     @again
     def failures(self) -> pl.DataFrame:
         """A row per run that failed: point, law, seed, and why."""
         runs = self.store.scan().filter(pl.col("fault").is_not_null())
         runs = runs.select("config", "seed", "fault")
-        names = dict(enumerate(self.points.laws))
-        found = self.listed.lazy().join(runs, on="config").sort("point", "law", "seed")
-        return found.select(
-            "point", pl.col("law").replace_strict(names, return_dtype=pl.String), "seed", "fault"
-        ).collect()
+        found = self.listed.with_columns(self._law()).lazy().join(runs, on="config")
+        found = found.sort("point", "law", "seed").select("point", "law", "seed", "fault")
+        return found.with_columns(pl.col("law").cast(pl.String)).collect()
 
-    def table(self, metric: str, *, binned: bool) -> RunTable:
-        """A metric of the bottleneck in every run, with the axes.
+    def _law(self) -> pl.Expr:
+        """The label of a law by its number; labels sort as the laws do."""
+        labels = self.points.laws
+        numbered = dict(enumerate(labels))
+        return pl.col("law").replace_strict(numbered, return_dtype=pl.Enum(labels))
 
-        binned: an axis with many values is cut into parts of equally many points.
+    def table(self, *metrics: str, axes: Sequence[str] = (), binned: bool = False) -> RunTable:
+        """Metrics of the bottleneck in every run, with the axes; those of `axes` are asked for.
+
+        binned: an axis with many values is cut into parts of equally many points. Raises
+        `ScenarioError` for a metric or an axis that there is not.
         """
-        rows = self._joined([metric])
+        self.check(metrics, axes)
+        rows = self._joined(list(metrics))
         if binned:
             rows = rows.drop(self.axes).join(self._binned.lazy(), on="point")
-        names = dict(enumerate(self.points.laws))
-        law = pl.col("law_").replace_strict(names, return_dtype=pl.Enum(self.points.laws))
-        return RunTable(rows.filter(pl.col("link") == 0).with_columns(law=law))
+        return RunTable(rows.filter(pl.col("link") == 0))
+
+    def check(self, metrics: Iterable[str], axes: Iterable[str] = ()) -> None:
+        """Refuses what is no metric, or no axis of the study. Raises `ScenarioError`."""
+        check_metrics(metrics)
+        for axis in axes:
+            if axis not in self.axes:
+                allowed = ", ".join(self.axes) or "none, since the scenario has no sweep"
+                near = suggestions.hint(axis, self.axes)
+                raise ScenarioError(f'axis: found "{axis}"{near}, allowed: {allowed}')
 
     @again
     def by_seed(self, metric: str, *axes: str, binned: bool = True) -> pl.DataFrame:
         """A metric of the bottleneck for each seed, averaged over the axes that are not named: law,
-        those axes, seed and the metric. Points at which it does not apply are left out."""
-        return self.table(metric, binned=binned).values(metric, *axes)
+        those axes, seed and the metric. Points at which it does not apply are left out. Raises
+        `ScenarioError`."""
+        return self.table(metric, axes=axes, binned=binned).values(metric, *axes)
 
     @again
     def cells(self, metric: str, *axes: str, binned: bool = False) -> pl.DataFrame:
         """A metric of the bottleneck over some axes: law, those axes, mean, ci95 and seeds.
 
         Over the other axes it is averaged for each seed, and the interval is Student's t over
-        these averages; NaN for one seed. binned: as `table` has it.
+        these averages; NaN for one seed. binned: as `table` has it. Raises `ScenarioError`.
         """
-        return self.table(metric, binned=binned).cells(metric, *axes)
+        return self.table(metric, axes=axes, binned=binned).cells(metric, *axes)
 
     @again
     def best(self, metric: str, *axes: str, more: bool) -> pl.DataFrame:
         """The law with the best mean at each place of the axes, binned: see `RunTable.best`."""
-        return self.table(metric, binned=True).best(metric, *axes, more=more)
+        return self.table(metric, axes=axes, binned=True).best(metric, *axes, more=more)
 
     @property
     def _binned(self) -> pl.DataFrame:
@@ -167,6 +207,48 @@ class Study:
                 part = (values.rank("ordinal") - 1) * PARTS // len(values)
                 columns.append(pl.col(key).median().over(part))
         return settings.with_columns(columns)
+
+    @again
+    def means(self, metrics: Sequence[str] = ()) -> dict[tuple[str, str], Cell]:
+        """Means by metric and law over the whole study, with their intervals over the seeds; of
+        what laws are compared by where no metric is named. Those without a value are left out.
+        Raises `ScenarioError`."""
+        chosen = list(metrics) or COMPARED
+        cells = self.table(*chosen).cell_of(chosen)
+        marked = any(cell.mean for (name, _), cell in cells.items() if name == "mark_rate")
+        return {
+            (name, law): cells[name, law]
+            for name in chosen
+            for law in self.points.laws
+            if (name, law) in cells and (metrics or name != "mark_rate" or marked)
+        }
+
+    @cached_property
+    def warnings(self) -> list[tuple[str, str]]:
+        """What a reader must know of the means, as of `forebay run`: a sentence each, and a command
+        that helps or "". Of many points `LOOKED_AT` are looked at, the same each time; whether the
+        queue still moved no study knows, which keeps no samples."""
+        every = range(len(self.points))
+        which = sorted(random.Random(1).sample(every, min(LOOKED_AT, len(every))))
+        if self.partial:
+            which = [point for point in which if self.points.gains.ready([point])]
+        if not which:
+            return []
+        part = self.points.part(which)
+        runs = self._runs_of(part)
+        by_law: dict[tuple[int, int], list[Run]] = {}
+        for point, law, seed in sorted(runs):
+            by_law.setdefault((point, law), []).append(runs[point, law, seed])
+        points = part.plan.points
+        groups = [
+            (point, points[point], points[point].laws[law], some)
+            for (point, law), some in by_law.items()
+        ]
+        looked_at = f"{len(which)} points"
+        if len(which) < len(every):
+            looked_at = f"the {looked_at} that were looked at"
+        findings = steady_state.warnings(groups)
+        return descriptions.in_words(findings, dict(enumerate(points)), looked_at)
 
     @again
     def wide(self, metric: str, least: float, most: int) -> dict[str, int]:

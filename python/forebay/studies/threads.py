@@ -12,7 +12,7 @@ from forebay.studies.points import Row, Source
 
 if TYPE_CHECKING:
     from forebay._native import Batch, Fault, Run
-    from forebay.store.rows import Facts
+    from forebay.store.rows import LawAtPoint
     from forebay.studies.point_gains import Gains
 
 
@@ -27,7 +27,7 @@ class Task:
     #: index of the point among `points`, number of the law, seed
     runs: list[tuple[int, int, int]]
     #: by point and law
-    facts: dict[tuple[int, int], Facts]
+    laws: dict[tuple[int, int], LawAtPoint]
     #: a run that takes longer fails
     limit_s: float | None = None
 
@@ -46,7 +46,7 @@ class Task:
             [self.points[point] for point in used],
             [self.gains[point] for point in used],
             [(place[point], law, seed) for point, law, seed in runs],
-            {(place[point], law): self.facts[point, law] for point, law in needed},
+            {(place[point], law): self.laws[point, law] for point, law in needed},
             self.limit_s,
         )
 
@@ -59,14 +59,14 @@ class Task:
     def lost(self, why: str) -> list[dict[str, Any]]:
         """Rows of its runs where all of them failed."""
         return [
-            row for point, law, seed in self.runs for row in self.facts[point, law].fault(seed, why)
+            row for point, law, seed in self.runs for row in self.laws[point, law].fault(seed, why)
         ]
 
     def rows(self, runs: Iterable[Run], faults: Iterable[Fault]) -> list[dict[str, Any]]:
         """What the store keeps of runs that have ended."""
-        found = [row for run in runs for row in self.facts[run.point, run.law].run(run)]
+        found = [row for run in runs for row in self.laws[run.point, run.law].run(run)]
         for fault in faults:
-            found += self.facts[fault.point, fault.law].fault(fault.seed, fault.message)
+            found += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
         return found
 
 

@@ -1,4 +1,5 @@
-"""What the page can set of a link and its traffic: each control is declared once.
+"""What the page can set of a link and its traffic: each control is declared once, in
+`controls.toml`.
 
 A control reads the text that a reader types, as a scenario writes it, and writes it again. The
 page draws its sliders from the same declarations; those of a law come from the law's own.
@@ -7,9 +8,11 @@ page draws its sliders from the same declarations; those of a law come from the 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import forebay._native as _native
 from forebay._native import ScenarioError
@@ -18,20 +21,37 @@ from forebay.base import quantities, registries
 if TYPE_CHECKING:
     from forebay._native import ParamInfo
 
-#: Units that a slider counts in, and what one of them is in base units.
-SLIDERS = {"rate": ("Mbit/s", 1e6), "time": ("ms", 1e-3), "queue": ("p", 1.0), "size": ("B", 1.0)}
+#: Of each base unit, the unit that a slider counts in, and what one of that is in the base unit.
+SLIDERS = {"bit/s": ("Mbit/s", 1e6), "s": ("ms", 1e-3), "p": ("p", 1.0), "B": ("B", 1.0)}
 #: A slider of a law's parameter covers its default divided and multiplied by this.
 SPAN = 300.0
-#: Units of parameters, as sliders have them.
-PARAMS = {"s": ("ms", 1e-3), "p": ("p", 1.0), "B": ("B", 1.0), "bit/s": ("Mbit/s", 1e6)}
+
+
+class ControlKind(NamedTuple):
+    """What a control sets: its base unit, whether it is a whole number, and how it is written."""
+
+    unit: str = ""
+    whole: bool = False
+    write: Callable[[Any], str] = quantities.plain
+
+
+KINDS = {
+    "rate": ControlKind("bit/s", True, quantities.rate),
+    "time": ControlKind("s", False, quantities.time),
+    "queue": ControlKind("p", True, quantities.packets),
+    "size": ControlKind("B", True, quantities.size),
+    "whole": ControlKind(whole=True),
+    "share": ControlKind(write=lambda share: f"{share:.6g}"),
+    "choice": ControlKind(),
+    "flag": ControlKind(),
+}
 
 
 @dataclass(frozen=True)
 class Control:
     """A quantity, a number, a choice or a flag of the scenario.
 
-    kind: "rate", "time", "queue" or "size" of `forebay._native.quantity`, "whole", "share",
-        "choice" or "flag".
+    kind: one of `KINDS`; the first four are those of `forebay._native.quantity`.
     low, high: what is allowed, in base units; slider: the part of it that a slider covers.
     """
 
@@ -47,65 +67,70 @@ class Control:
 
     def read(self, text: str) -> Any:
         """The value of a text. Raises `ScenarioError` with the key, and what is allowed."""
-        if self.kind == "choice":
-            names = [name for name, _ in self.options]
+        kind = KINDS[self.kind]
+        if self.kind in ("choice", "flag"):
+            names = [name for name, _ in self.options] if self.options else ["true", "false"]
             if text not in names:
-                raise self._wrong(text, ", ".join(names))
-            return text
-        if self.kind == "flag":
-            if text not in ("true", "false"):
-                raise self._wrong(text, "true or false")
-            return text == "true"
-        if self.kind in SLIDERS:
+                raise self._wrong(text, ", ".join(names) if self.options else "true or false")
+            return text if self.options else text == "true"
+        if kind.unit:
             value = _native.quantity(self.key, text, self.kind)
         else:
             try:
                 value = float(text)
             except ValueError:
                 raise self._wrong(text, "a number") from None
-        whole = self.kind not in ("time", "share")
-        if not self.low <= value <= self.high or (whole and value != round(value)):
+        if not self.low <= value <= self.high or (kind.whole and value != round(value)):
             of = "a whole number, " if self.kind == "whole" else ""
             allowed = f"{of}{self.write(self.low)} to {self.write(self.high)}"
             raise self._wrong(text, allowed)
-        return round(value) if whole else value
+        return round(value) if kind.whole else value
 
     def write(self, value: Any) -> str:
         """The text of a value."""
-        write: dict[str, Callable[[Any], str]] = {
-            "rate": quantities.rate,
-            "time": quantities.time,
-            "queue": quantities.packets,
-            "size": quantities.size,
-            "share": lambda share: f"{share:.6g}",
-        }
-        whole = self.kind in ("queue", "size", "whole")
-        return write.get(self.kind, quantities.plain)(round(value) if whole else value)
+        kind = KINDS[self.kind]
+        return kind.write(round(value) if kind.whole else value)
 
     def _wrong(self, text: str, allowed: str) -> ScenarioError:
         return ScenarioError(f'{self.key}: found "{text}", allowed: {allowed}')
 
     def as_json(self) -> dict[str, Any]:
         """What the page needs to draw it."""
-        unit, scale = SLIDERS.get(self.kind, ("", 1.0))
+        kind = KINDS[self.kind]
+        unit, scale = SLIDERS.get(kind.unit, ("", 1.0))
         low, high = self.slider or (self.low, self.high)
-        return {
-            "key": self.key,
+        return _card(self.key, self.label, self.doc, unit) | {
             "group": self.group,
-            "label": self.label,
-            "doc": self.doc,
             "type": self.kind if self.kind in ("choice", "flag") else "range",
-            "unit": unit,
-            "units": _units(unit),
-            "low": low / scale if math.isfinite(low) else None,
-            "high": high / scale if math.isfinite(high) else None,
+            "low": quantities.finite(low / scale),
+            "high": quantities.finite(high / scale),
             # Quantities are compared by their ratios; a share is not, nor what may be none.
             "log": low > 0,
-            "whole": self.kind in ("whole", "queue", "size"),
+            "whole": kind.whole and self.kind != "rate",
             "options": list(self.options),
         }
 
 
+def _card(key: str, label: str, doc: str, unit: str = "") -> dict[str, Any]:
+    """What the page needs of everything that it can set."""
+    return {
+        "key": key,
+        "label": label,
+        "doc": doc,
+        "unit": unit,
+        "units": next((family for family in FAMILIES if (unit, 1.0) in family), []),
+        "options": [],
+        "whole": False,
+    }
+
+
+#: Units that a text may have, and how many of the slider's they are.
+FAMILIES = [
+    [("bit/s", 1e-6), ("kbit/s", 1e-3), ("Mbit/s", 1.0), ("Gbit/s", 1e3), ("Tbit/s", 1e6)],
+    [("ns", 1e-6), ("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6)],
+    [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1024.0**2)],
+    [("p", 1.0)],
+]
 #: What happens half-way through a run.
 EVENTS = [
     ("none", "nothing"),
@@ -114,146 +139,38 @@ EVENTS = [
     ("slower", "half the rate"),
     ("faster", "twice the rate"),
 ]
-SENDERS = [(name, name) for name in registries.senders()]
 
-CONTROLS = [
-    Control(
-        "rate",
-        "Link",
-        "Rate",
-        "rate",
-        "Rate of the bottleneck.",
-        1e5,
-        1e10,
-        (1e6, 2e8),
-    ),
-    Control(
-        "rtt",
-        "Link",
-        "Round trip",
-        "time",
-        "Propagation both ways, without queueing; the middle one of the flows.",
-        1e-3,
-        5.0,
-        (5e-3, 1.0),
-    ),
-    Control(
-        "buffer",
-        "Link",
-        "Buffer",
-        "queue",
-        "Packets that wait at most.",
-        2,
-        1e6,
-        (10, 5000),
-    ),
-    Control(
-        "packet",
-        "Link",
-        "Packet",
-        "size",
-        "Size of data packets, headers included.",
-        100,
-        9000,
-        (100, 9000),
-    ),
-    Control(
-        "flows",
-        "Traffic",
-        "Long flows",
-        "whole",
-        "Long-lived TCP flows.",
-        1,
-        20_000,
-        (1, 500),
-    ),
-    Control(
-        "spread",
-        "Traffic",
-        "Spread of RTTs",
-        "share",
-        "Round trips of flows lie this share below and above the middle one.",
-        0,
-        0.95,
-    ),
-    Control(
-        "tcp",
-        "Traffic",
-        "Sender",
-        "choice",
-        "Congestion control of the flows.",
-        options=SENDERS,
-    ),
-    Control(
-        "ecn",
-        "Traffic",
-        "ECN",
-        "flag",
-        "Flows can be marked instead of dropped (RFC 3168).",
-    ),
-    Control(
-        "mice",
-        "Traffic",
-        "Short flows",
-        "whole",
-        "Sources that send for a second and are silent for a second, on average.",
-        0,
-        5000,
-        (0, 200),
-    ),
-    Control(
-        "event",
-        "Run",
-        "Half-way",
-        "choice",
-        "What changes in the middle of the run.",
-        options=EVENTS,
-    ),
-    Control(
-        "duration",
-        "Run",
-        "Duration",
-        "time",
-        "Simulated time; by default the last two thirds are measured.",
-        1.0,
-        3600.0,
-        (10.0, 300.0),
-    ),
-    Control(
-        "seed",
-        "Run",
-        "Seed",
-        "whole",
-        "Another seed is another draw of all that is random.",
-        1,
-        1000,
-        (1, 20),
-    ),
-]
+
+def _control(key: str, kind: str, declared: dict[str, Any]) -> Control:
+    def ends(of: Sequence[str | float]) -> tuple[float, float]:
+        low, high = (_native.quantity(key, it, kind) if isinstance(it, str) else it for it in of)
+        return low, high
+
+    low, high = ends(declared.pop("allowed", (0.0, math.inf)))
+    slider = ends(declared.pop("slider")) if "slider" in declared else None
+    options = OPTIONS.get(key, ())
+    return Control(key, **declared, low=low, high=high, slider=slider, options=options)
+
+
+#: The choices of those that are a choice.
+OPTIONS = {"tcp": [(name, name) for name in registries.senders()], "event": EVENTS}
+DECLARED = tomllib.loads(Path(__file__).with_name("controls.toml").read_text("utf-8"))
+CONTROLS = [_control(key, table["kind"], table) for key, table in DECLARED.items()]
 BY_KEY = {control.key: control for control in CONTROLS}
 
 
 def of_param(param: ParamInfo) -> dict[str, Any]:
     """A law's parameter for the page, from the law's own declaration."""
-    unit, scale = PARAMS.get(param["unit"], (param["unit"], 1.0))
+    unit, scale = SLIDERS.get(param["unit"], (param["unit"], 1.0))
     default = param["default"]
-    found: dict[str, Any] = {
-        "key": param["name"],
-        "label": param["name"],
-        "doc": param["doc"],
-        "unit": unit,
-        "units": _units(unit),
+    found = _card(param["name"], param["name"], param["doc"], unit) | {
         "default": param["default_text"],
-        "options": [],
-        "whole": False,
         "log": True,
     }
     if isinstance(default, bool):
         return found | {"type": "flag"}
-    if param["min"] is None or not isinstance(default, int | float | str):
-        return found | {"type": "text"}
     number = _number(param)
-    if number is None:
+    if param["min"] is None or number is None:
         return found | {"type": "text"}
     least, most = param["min"], param["max"] or math.inf
     if number > 0:
@@ -276,17 +193,7 @@ def of_param(param: ParamInfo) -> dict[str, Any]:
 
 def of_goal(name: str, default: str, doc: str) -> dict[str, Any]:
     """What a design rule can be asked for, for the page."""
-    found: dict[str, Any] = {
-        "key": f"goal.{name}",
-        "label": name,
-        "doc": doc,
-        "unit": "",
-        "units": [],
-        "default": default,
-        "options": [],
-        "whole": False,
-        "type": "text",
-    }
+    found = _card(f"goal.{name}", name, doc) | {"default": default, "type": "text"}
     try:
         number = float(default)
     except ValueError:
@@ -299,15 +206,4 @@ def _number(param: ParamInfo) -> float | None:
     default = param["default"]
     if isinstance(default, int | float):
         return float(default)
-    return 1.0 if param["unit"] == "p" else None
-
-
-def _units(unit: str) -> list[tuple[str, float]]:
-    """Units that a text may have, and how many of the slider's they are."""
-    families = [
-        [("bit/s", 1e-6), ("kbit/s", 1e-3), ("Mbit/s", 1.0), ("Gbit/s", 1e3), ("Tbit/s", 1e6)],
-        [("ns", 1e-6), ("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6)],
-        [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("KiB", 1024.0), ("MiB", 1024.0**2)],
-        [("p", 1.0)],
-    ]
-    return next((family for family in families if (unit, 1.0) in family), [])
+    return 1.0 if isinstance(default, str) and param["unit"] == "p" else None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.base.metrics import METRICS
+from forebay.figures.over_time import target_pkts
 from forebay.runs import execution, memory, steady_state
 
 if TYPE_CHECKING:
@@ -99,21 +100,12 @@ def curves(plan: Plan, runs: list[Run], sides: list[str], bins: int) -> dict[str
             side: _law(point, run, bins, delays_s)
             | {
                 "label": plan.laws[run.law],
-                "target_pkts": target_pkts(point, run.law),
+                "target_pkts": target_pkts(point, point.laws[run.law], point.links[0]),
                 "cpu_s": run.metrics.get("user_cpu_s"),
             }
             for side, run in zip(sides, runs, strict=True)
         },
     }
-
-
-def target_pkts(point: PointInfo, law: int) -> float | None:
-    """The set-point; a link with a law of its own has that law's."""
-    link = point.links[0]
-    if link.law:
-        return link.law.target_pkts
-    own = point.laws[law].target_pkts
-    return own if point.target_pkts is None else point.target_pkts
 
 
 def _law(point: PointInfo, run: Run, bins: int, delays_s: Floats) -> dict[str, Any]:
@@ -194,10 +186,7 @@ def _quantile_s(run: Run, share: float) -> float:
 
 def _rounded(values: NDArray[Any], digits: int) -> list[float | None]:
     """For JSON, which knows no NaN."""
-    rounded = np.round(np.asarray(values, float), digits)
-    found: list[float | None] = rounded.tolist()
-    if np.isfinite(rounded).all():
-        return found
-    return [
-        value if there else None for value, there in zip(found, np.isfinite(rounded), strict=True)
-    ]
+    found: list[float | None] = quantities.finite(
+        np.round(np.asarray(values, float), digits).tolist()
+    )
+    return found

@@ -64,12 +64,14 @@ class BaseScenario:
     def from_source(source: str | os.PathLike[str] | None) -> BaseScenario:
         """Reads a scenario file, or the studio's own. Raises `ScenarioError`."""
         name, contents = experiment.text_of(source or START)
-        read = experiment.beside(name)
+        read = experiment.FilesBeside(name)
         # It reads the file with all its rules; what follows takes the same tables.
         plan = _native.plan(contents, name, read=read)
         text = contents.decode()
         if plan.designed:
-            text = automatic_gains.written(text, plan.designed)
+            # The page has the first point.
+            first = [design for design in plan.designed if 0 in design.points]
+            text = automatic_gains.written(text, first)
         tables = tomllib.loads(text)
         designed = frozenset(law.law for law in plan.designed)
         point = plan.points[0]
@@ -179,7 +181,7 @@ class BaseScenario:
         """What is to be run. Raises `ScenarioError`."""
         text = self.text_of(state, laws)
         try:
-            return _native.plan(text, self.name, read=experiment.beside(self.name))
+            return _native.plan(text, self.name, read=experiment.FilesBeside(self.name))
         except ScenarioError as error:
             # The line is one of a text that nobody sees.
             line = str(error).removeprefix(f"{self.name}:")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 import forebay._native as _native
 from forebay._native import ScenarioError
-from forebay.base import registries
+from forebay.base import quantities, registries
 from forebay.mapping import stability
 from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
-from forebay.theory.plant.loaded_link import PLAIN
+from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
+from forebay.theory.plant.plant import REASONS
 from forebay.theory.plant.plants import plant_on
 
 if TYPE_CHECKING:
@@ -69,14 +70,14 @@ def _loop(state: State, choice: LawChoice, params: Params) -> Loop | str:
         loop = plant.loop_at(state.flows, state.rtt)
         if loop is not None:
             return loop
-        how, queue_pkts, p = plant.settle(state.flows, state.rtt)
+        how, queue_pkts, p, _ = plant.settle(state.flows, state.rtt)
     except ScenarioError as error:
         return plain(error)
     if how == "unmodelled":
         return "This law has no linear model: its answer does not follow from the queue smoothly."
     at = f" It would rest at {queue_pkts:.4g} packets." if queue_pkts is not None else ""
     needs = f" The flows need a probability of {p:.3g}." if p is not None else ""
-    return f"No equilibrium: {stability.REASONS[how]}.{at}{needs}"
+    return f"No equilibrium: {REASONS[how]}.{at}{needs}"
 
 
 def _unknown(state: State) -> str:
@@ -115,62 +116,35 @@ def _step(loop: Loop, time_s: Floats) -> dict[str, Any]:
     rest = loop.model["queue_pkts"]
     queue = rest + np.interp(time_s, at, deviation)
     # An unstable loop leaves every axis.
-    queue[(np.abs(queue) > 1e6) | ~np.isfinite(queue)] = np.nan
-    return {
-        "step_pkts": [None if math.isnan(q) else q for q in np.round(queue, 2).tolist()],
-        "rest_pkts": rest,
-    }
+    queue[np.abs(queue) > 1e6] = np.nan
+    return {"step_pkts": quantities.finite(np.round(queue, 2).tolist()), "rest_pkts": rest}
 
 
 def _margins(loop: Loop) -> dict[str, Any]:
-    found = loop.margins
-    point = loop.point
-    values = {
-        "phase_deg": found.phase_deg,
-        "gain_db": found.gain_db,
-        "delay_s": found.delay_s,
-        "sensitivity": found.sensitivity,
-        "crossover_rad_s": found.crossover_rad_s,
-        "phase_crossover_rad_s": found.phase_crossover_rad_s,
+    values = asdict(loop.margins) | {
         "settling_s": loop.settling_s,
         "window_pkts": loop.window_pkts,
-        "probability": point.probability,
+        "probability": loop.point.probability,
     }
-    # JSON knows neither; the page says "unlimited" and "none".
-    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    # JSON knows no infinity; the page says "unlimited" and "none".
     unlimited = [name for name, value in values.items() if value == math.inf]
-    return finite | {"unlimited": unlimited, "stable": loop.stable}
+    return {**quantities.finite(values), "unlimited": unlimited, "stable": loop.stable}
 
 
-class Maps:
-    """Stability maps over flows and RTT, the latest of them kept."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[object, ...], dict[str, Any] | str] = OrderedDict()
-
-    def all(self, state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
-        """Of each side."""
-        choices = state.choices
-        return {"laws": {side: self.of(state, it, laws[side].params) for side, it in choices}}
-
-    def of(self, state: State, choice: LawChoice, params: Params) -> dict[str, Any] | str:
-        """The map around a state, or why there is none."""
-        axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
-        key = (
-            choice.kind,
-            tuple(params),
-            state.rate,
-            state.packet,
-            state.buffer,
-            state.growth,
-            axes,
-        )
-        if key not in self._kept:
-            self._kept[key] = _map(state, choice, params, axes)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+def maps(state: State, laws: Mapping[str, LawSettings]) -> dict[str, Any]:
+    """Stability maps over flows and RTT of each side; a text where there is none."""
+    axes = _axis(state.flows, 1, 400), _axis(1e3 * state.rtt, 10, 1000)
+    # Moving along their axes needs no other map.
+    link = replace(state, flows=1, rtt=1e-3 * axes[1][1]).link
+    of = {"growth": state.growth, "link": link, "axes": axes}
+    return {
+        "laws": {
+            side: _unknown(state)
+            if state.growth is None
+            else _map(choice.kind, tuple(laws[side].params), **of)
+            for side, choice in state.choices
+        }
+    }
 
 
 def _axis(at: float, low: float, high: float) -> tuple[float, float]:
@@ -182,32 +156,32 @@ def _axis(at: float, low: float, high: float) -> tuple[float, float]:
     return max(low, 1.0), high
 
 
+@lru_cache(KEPT)
 def _map(
-    state: State, choice: LawChoice, params: Params, axes: tuple[tuple[float, float], ...]
+    kind: str,
+    params: tuple[tuple[str, str], ...],
+    growth: str,
+    link: LoadedLink,
+    axes: tuple[tuple[float, float], ...],
 ) -> dict[str, Any] | str:
-    if state.growth is None:
-        return _unknown(state)
+    """A map, or why there is none."""
     flows, (low_ms, high_ms) = axes
-    cells = CELLS if state.growth == PLAIN else FEW_CELLS
-    link = replace(state.link, rtt=f"{high_ms:g}ms")
+    cells = CELLS if growth == PLAIN else FEW_CELLS
     try:
         drawn = stability.stability_map(
-            choice.kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), cells
+            kind, link, params, flows, "rtt", (1e-3 * low_ms, 1e-3 * high_ms), cells
         )
     except ScenarioError as error:
         if "no linear model" in str(error):
             return "This law has no linear model, so theory has no map of it."
         return plain(error)
-    margins = [
-        None if math.isnan(x) else x for x in np.round(drawn.gain_margin_db, 1).ravel().tolist()
-    ]
     return {
         "flows": flows,
         "rtt_ms": (low_ms, high_ms),
         "cells": cells,
-        "gain_margin_db": margins,
+        "gain_margin_db": quantities.finite(np.round(drawn.gain_margin_db, 1).ravel().tolist()),
         "rest": [str(how) for how in drawn.rest.ravel()],
-        "reasons": stability.REASONS,
+        "reasons": REASONS,
     }
 
 

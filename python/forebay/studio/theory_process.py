@@ -115,7 +115,7 @@ def main() -> None:
     known: dict[str, Callable[..., Any]] = {
         "loops": theory.loops,
         "fluid": theory.fluid,
-        "maps": theory.Maps().all,
+        "maps": theory.maps,
     }
     _say(answers, READY)
     while True:

@@ -25,6 +25,7 @@ from forebay.suites.advice import advice, unbeaten
 from forebay.suites.scenarios import designs
 
 if TYPE_CHECKING:
+    from forebay.runs.table import Cell
     from forebay.suites.results import Case, Suite
     from forebay.suites.scenarios import Link, Settings
 
@@ -51,40 +52,29 @@ class About:
 def comparison(suite: Suite, metrics: Sequence[str] = results.METRICS) -> Table:
     """A row per law: averages over the cases."""
     shown = [name for name in metrics if any(case.applies(name) for case in suite.whole())]
-    return Table(
-        ["law", *(METRICS[name].heading for name in shown)],
-        [
-            [law, *(mean_text(suite.average(law, name), METRICS[name]) for name in shown)]
-            for law in suite.laws
-        ],
-    )
+    return _table("law", shown, [(law, partial(suite.average, law)) for law in suite.laws])
 
 
 def of_case(case: Case, laws: Sequence[str]) -> Table:
     """A row per law."""
     shown = [name for name in results.METRICS if case.applies(name)]
-    return Table(
-        ["law", *(METRICS[name].heading for name in shown)],
-        [
-            [law, *(mean_text(case.cell(law, name), METRICS[name]) for name in shown)]
-            for law in laws
-            if law in case.runs
-        ],
-    )
+    rows = [(law, partial(case.cell, law)) for law in laws if law in case.runs]
+    return _table("law", shown, rows)
 
 
 def score_sheet(suite: Suite, law: str) -> Table:
     """A row per case."""
+    rows = [(case.heading, partial(case.cell, law)) for case in suite.cases if law in case.runs]
+    return _table("scenario", results.METRICS, rows)
+
+
+def _table(
+    head: str, metrics: Sequence[str], rows: Sequence[tuple[str, Callable[[str], Cell]]]
+) -> Table:
+    """A row for each name, with the cells of these metrics."""
     return Table(
-        ["scenario", *(METRICS[name].heading for name in results.METRICS)],
-        [
-            [
-                case.heading,
-                *(mean_text(case.cell(law, name), METRICS[name]) for name in results.METRICS),
-            ]
-            for case in suite.cases
-            if law in case.runs
-        ],
+        [head, *(METRICS[name].heading for name in metrics)],
+        [[row, *(mean_text(cell(name), METRICS[name]) for name in metrics)] for row, cell in rows],
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from forebay.base.metrics import MORE_IS_BETTER, check_metrics
 from forebay.pages import result_files
 from forebay.runs import descriptions
 from forebay.runs.table import EMPTY, Cell, RunTable
@@ -35,8 +36,6 @@ METRICS = [
     "video_rate_bps",
     "video_stalled",
 ]
-#: Of these, more is better.
-MORE = {"goodput_bps", "jain", "video_rate_bps"}
 ROWS = {"law": pl.String, "seed": pl.UInt64, **dict.fromkeys(METRICS, pl.Float64)}
 
 
@@ -144,12 +143,15 @@ class Suite:
 
     def average(self, law: str, metric: str) -> Cell:
         """The mean over the whole cases that the metric applies to, with its interval over the
-        seeds."""
+        seeds. Raises `ScenarioError` for what is no metric of a suite."""
+        check_metrics([metric], METRICS)
         return self._averages.get((metric, law), EMPTY)
 
     def best(self, metric: str, laws: Sequence[str]) -> Best | None:
-        """The best of some laws over the whole cases; None where no case has the metric."""
-        return self.table.best_of(metric, laws, more=metric in MORE)
+        """The best of some laws over the whole cases; None where no case has the metric. Raises
+        `ScenarioError` for what is no metric of a suite."""
+        check_metrics([metric], METRICS)
+        return self.table.best_of(metric, laws, more=metric in MORE_IS_BETTER)
 
     def lines(self) -> list[dict[str, Any]]:
         """A table per law and case, for JSON."""
@@ -205,19 +207,13 @@ def _seconds(point: PointInfo, runs: Sequence[Run]) -> Seconds:
     delays, rates = [], []
     for run in runs:
         time_s = np.asarray(run.samples["time_s"])
-        inside = (time_s > start + 1e-9) & (time_s < end + 1e-9)
-        whole = int(inside.sum()) // rows * rows
-
-        def by_second(
-            name: str,
-            samples: Mapping[str, NDArray[Any]] = run.samples,
-            inside: NDArray[np.bool_] = inside,
-            whole: int = whole,
-        ) -> NDArray[np.float64]:
-            column = np.asarray(samples[name], dtype=float)[inside][:whole]
-            return np.asarray(column.reshape(-1, rows))
-
-        capacity_bps = by_second("capacity_bits") / point.sample_s
-        delays.append((8e3 * by_second("queue_bytes") / capacity_bps).mean(axis=1))
-        rates.append(8e-6 * by_second("departed_bytes").mean(axis=1) / point.sample_s)
+        inside = np.flatnonzero((time_s > start + 1e-9) & (time_s < end + 1e-9))
+        # As many samples as there are whole seconds, a row for each second.
+        by_second = inside[: len(inside) // rows * rows].reshape(-1, rows)
+        capacity_bps = run.samples["capacity_bits"][by_second] / point.sample_s
+        queue_bytes, departed_bytes = (
+            run.samples[name][by_second] for name in ("queue_bytes", "departed_bytes")
+        )
+        delays.append((8e3 * queue_bytes / capacity_bps).mean(axis=1))
+        rates.append(8e-6 * departed_bytes.mean(axis=1) / point.sample_s)
     return Seconds(np.concatenate(delays), np.concatenate(rates))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import forebay._native as _native
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities, registries
-from forebay.runs.experiment import Experiment, beside, check_seeds
+from forebay.base.suggestions import hint
+from forebay.runs.experiment import Experiment, FilesBeside, check_seeds
 from forebay.scenarios import names as named
 from forebay.scenarios.builder import Law
 
@@ -78,7 +79,7 @@ class Settings:
         files = sorted(path for path in self.folder.glob("*.toml") if path.name != SETTINGS)
         for name in names or ():
             if name not in (known := [path.stem for path in files]):
-                allowed = ", ".join(known)
+                allowed = f"{', '.join(known)}{hint(name, known)}"
                 raise ScenarioError(f'--scenario: found "{name}", allowed: {allowed}')
         return [path for path in files if not names or path.stem in names]
 
@@ -217,7 +218,7 @@ def plan(
             sets=pairs,
             laws=list(chosen),
             seeds=seeds,
-            read=beside(path),
+            read=FilesBeside(path),
             without_own_laws=True,
             link=((here.rate_bps, here.delay_s), (at.rate_bps, at.delay_s), packet_bytes),
         )

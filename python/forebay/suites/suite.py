@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forebay.base import progress, registries
+from forebay.runs import execution
 from forebay.scenarios import python_laws
-from forebay.suites import running, scenarios
+from forebay.suites import results, scenarios
+from forebay.suites.results import Suite
 
 if TYPE_CHECKING:
     from forebay.base.progress import Progress
     from forebay.base.quantities import Sets
     from forebay.scenarios.python_laws import Prototype
     from forebay.store.store import Store
-    from forebay.suites.results import Suite
+    from forebay.suites.results import Case
     from forebay.suites.scenarios import Link, Scenario, Settings
 
 #: Stands for every law that there is.
@@ -36,8 +40,32 @@ class PlannedSuite:
         watch: Callable[[Progress], None] | None = None,
         store: Store | None = None,
     ) -> Suite:
-        """Makes the runs that `store` does not have; see `suite`."""
-        return running.run(self.scenarios, threads, watch or (lambda _: None), store)
+        """Makes the runs that `store` does not have, scenario after scenario. Ctrl-C, and a run
+        that fails, stop the others; what had finished by then is in the answer."""
+        plan, start_s = self.scenarios[0].experiment.plan, time.monotonic()
+        experiments = [each.experiment for each in self.scenarios]
+        suite = Suite(
+            laws=plan.laws,
+            per_flow={law.label for law in plan.points[0].laws if law.per_flow},
+            seeds=list(plan.seeds),
+            cases=[],
+            wanted=sum(experiment.runs for experiment in experiments),
+        )
+        cases: dict[int, list[Case]] = {}
+        with closing(execution.execute_all(experiments, threads, watch, store=store)) as made:
+            for number, ended in made:
+                scenario = self.scenarios[number]
+                suite.made += len(ended.runs)
+                cases[number] = results.cases(scenario, ended.runs) if ended.runs else []
+                suite.faults += [
+                    f"{scenario.name}: {execution.fault_in_words(scenario.experiment.plan, fault)}"
+                    for fault in ended.faults
+                ]
+                suite.of_law |= any(fault.of_law for fault in ended.faults)
+                suite.interrupted |= ended.interrupted
+        suite.cases = [case for number in sorted(cases) for case in cases[number]]
+        suite.elapsed_s = time.monotonic() - start_s
+        return suite
 
 
 def planned(

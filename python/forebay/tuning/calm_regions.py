@@ -18,15 +18,16 @@ from scipy import special
 from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.theory.design import pi_forms, pi_stabilising_set
-from forebay.theory.design.calmer_settings import LONGEST, TAKEN
+from forebay.theory.design.calmer_settings import LONGEST
 from forebay.theory.design.pi_forms import PiLaw
-from forebay.theory.design.pi_stabilising_set import Corner, PiGains
+from forebay.theory.design.pi_stabilising_set import TAKEN, Corner, PiGains
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.theory.plant.plants import plant_on
 from forebay.tuning import candidates
 from forebay.tuning.candidates import Candidate, Goal, Params, Point, Space
-from forebay.tuning.gain_search import TIE, keeps
+from forebay.tuning.gain_search import TIE
+from forebay.tuning.local_models import keeps
 from forebay.tuning.ranges import Condition, Ranges
 
 Floats = NDArray[np.float64]
@@ -121,9 +122,7 @@ class Region(Space):
         if point is None:
             return None
         local = self.local(point, self.ranges, self.ranges.conditions)
-        label = f"{self.law} for {goal.name}"
-        params = self.params(point)
-        return Candidate(self.law, label, params, "tuned", point, tuple(local), keeps=keeps(local))
+        return candidates.searched(self, goal, point, local)
 
     def calm(self, target: float, interval_s: float) -> Calm | None:
         """The set of a set-point and an interval; None where a place has no equilibrium."""
@@ -184,18 +183,19 @@ class Region(Space):
             worst = np.maximum(worst, number)
         return worst
 
-    def own(self, point: Point) -> list[tuple[Condition, PiGains]]:
-        """The PI with the largest calm K_i of each place alone, where margins count."""
+    def own(self, point: Point) -> list[tuple[Condition, PiGains, Params]]:
+        """The PI with the largest calm K_i of each place alone, where margins count, and its
+        parameters; none where the law cannot have them."""
         calm = self.calm(point["target"], point["interval"])
-        if calm is None:
-            return []
         found = []
-        for one, held in zip(calm.corners, calm.held, strict=True):
-            if not held:
-                continue
+        for one in calm.counted if calm else []:
             alone = pi_stabilising_set.choose([one], point["interval"])
+            try:
+                params = self.params({**point, "k_p": alone.k_p, "k_i": alone.k_i})
+            except ScenarioError:
+                params = ()
             assert isinstance(one.place, Condition)
-            found.append((one.place, alone))
+            found.append((one.place, alone, params))
         return found
 
     def _exact(self, target: float, gains: PiGains) -> dict[str, float] | None:
@@ -295,9 +295,12 @@ class Calm:
     k_p: Floats
     k_i: Floats
 
+    @property
+    def counted(self) -> list[Placed]:
+        return [one for one, count in zip(self.corners, self.held, strict=True) if count]
+
     def most_k_i(self, k_p: float) -> float:
-        there = [one for one, count in zip(self.corners, self.held, strict=True) if count]
-        return min(float(one.calm_k_i(np.array([k_p]))[0]) for one in there)
+        return min(float(one.calm_k_i(np.array([k_p]))[0]) for one in self.counted)
 
 
 def placed(
@@ -311,7 +314,9 @@ def placed(
     high, point = math.pi / interval_s, loop.point
     omega = disturbances.TURNS / point.rtt_s
     omega = np.append(omega[omega < high], high)
-    found = pi_stabilising_set.corner(place, point, interval_s, path, omega, loop.to_queue)
+    found = pi_stabilising_set.corner(
+        place, point, interval_s, path, omega=omega, plant=loop.to_queue
+    )
     width = np.gradient(omega)
     width[[0, -1]] *= 0.5
     # What is beyond the last of those frequencies does not count, as there.
@@ -342,50 +347,3 @@ def space_of(candidate: Candidate, ranges: Ranges) -> Space | None:
     if "k_i" in candidate.point:
         return region_of(candidate.law, ranges)
     return candidates.space(candidate.law, ranges)
-
-
-@dataclass(frozen=True)
-class OneSet:
-    """What one set of a PI's gains costs over a range.
-
-    k_i: of the candidate, and own: the best of each place alone.
-    """
-
-    law: str
-    k_i: float
-    own: list[tuple[Condition, PiGains]]
-
-    @property
-    def most(self) -> tuple[Condition, PiGains]:
-        return max(self.own, key=lambda each: each[1].k_i)
-
-    @property
-    def times(self) -> float:
-        """How many times the candidate's integral the best place alone could bear."""
-        return self.most[1].k_i / self.k_i
-
-    @property
-    def suffices(self) -> bool:
-        return self.times <= pi_stabilising_set.SLOW
-
-
-def one_set(candidate: Candidate, ranges: Ranges) -> OneSet | None:
-    """None for a candidate that is no PI with gains from a region."""
-    there = space_of(candidate, ranges)
-    if not isinstance(there, Region):
-        return None
-    own = there.own(candidate.point)
-    return OneSet(candidate.law, candidate.point["k_i"], own) if own else None
-
-
-def own_params(candidate: Candidate, own: PiGains, ranges: Ranges) -> Params:
-    """The parameters of a candidate with other gains; none where the law cannot have them."""
-    there = space_of(candidate, ranges)
-    try:
-        return (
-            ()
-            if there is None
-            else there.params({**candidate.point, "k_p": own.k_p, "k_i": own.k_i})
-        )
-    except ScenarioError:
-        return ()

@@ -8,18 +8,20 @@ can judge them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from forebay._native import ScenarioError, SearchSpace
 from forebay.base import registries
 from forebay.base.registries import baseline
 from forebay.scenarios.builder import Law
+from forebay.theory.design import fitted_gains
+from forebay.theory.design.fitted_gains import OperatingRange
+from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import local_models
 from forebay.tuning.ranges import Condition, Ranges
 
-T = TypeVar("T")
 Params = tuple[tuple[str, str], ...]
 
 #: Axes that are a set-point: a queue, or a delay.
@@ -55,11 +57,12 @@ class Candidate:
     """A law with its parameters.
 
     origin: "tuned" by the model, "listed" where only packets can judge, "default" for the papers'
-        parameters, "retargeted" for the papers' gains with a tuned set-point.
+        parameters or a design rule's, "retargeted" for the papers' gains with a tuned set-point.
     point: on the axes of its space, where it was searched.
     local: the linear model under each condition; empty for a law without one.
     keeps: whether it keeps the margins everywhere.
-    share: its set-point as a share of the one that the search gave.
+    share: its set-point as a share of the one that the search gave, and searched_as: the label of
+    what that gave. fastest: whether with the largest integral of the calm set.
     """
 
     law: str
@@ -70,6 +73,18 @@ class Candidate:
     local: tuple[local_models.LocalModel | None, ...] = ()
     keeps: bool = False
     share: float = 1.0
+    searched_as: str = ""
+    fastest: bool = False
+
+    @property
+    def first_label(self) -> str:
+        """Its label before its set-point was moved."""
+        return self.searched_as or self.label
+
+    @property
+    def settings(self) -> str:
+        """Its parameters in a line; empty for the defaults."""
+        return ", ".join(f"{name} = {value}" for name, value in self.params)
 
     @property
     def table(self) -> Law:
@@ -129,6 +144,13 @@ class Space:
         return [point[axis.name] for axis in self.axes]
 
 
+def distinct_label(label: str, taken: Collection[str]) -> str:
+    """The label, or with a number where another candidate has it: shares of set-points round
+    alike, and a label is what a candidate is found by."""
+    numbered = (f"{label} #{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain([label], numbered) if one not in taken)
+
+
 def known(laws: Sequence[str]) -> list[str]:
     """The laws asked for, or all. Raises `ScenarioError` for one that does not exist."""
     names = list(registries.laws())
@@ -160,6 +182,23 @@ def default(law: str) -> Candidate:
     return Candidate(law, label, (), "default")
 
 
+def designed(law: str, ranges: Ranges) -> Candidate:
+    """A law as `gains = "auto"` has it, designed once for all of the ranges."""
+    if law == baseline()["name"]:
+        return default(law)
+    place = OperatingRange(
+        ranges.rates_bps[1],
+        round(ranges.packet_bytes),
+        ranges.rtts_s,
+        ranges.buffer_pkts,
+        ranges.flows,
+        one_loop=not registries.law(law)["per_flow"],
+        # As scenarios have it: Reno's for senders that differ.
+        tcp=PLAIN if "," in ranges.tcp else ranges.tcp,
+    )
+    return Candidate(law, f"{law} (auto)", fitted_gains.fit(law, place).params, "default")
+
+
 def set_point(candidate: Candidate) -> Params:
     """The parameter that has its set-point; none of a law of thresholds."""
     key = registries.law(candidate.law)["set_point"]
@@ -174,17 +213,23 @@ def retargeted(chosen: Candidate) -> Candidate | None:
     return Candidate(chosen.law, f"{chosen.law} (papers' gains)", params, "retargeted")
 
 
+def searched(
+    space: Space, goal: Goal, point: Point, local: Sequence[local_models.LocalModel | None]
+) -> Candidate:
+    """What the search of a law for a goal has found."""
+    label = f"{space.law} for {goal.name}"
+    params = space.params(point)
+    keeps = local_models.keeps(local)
+    return Candidate(
+        space.law, label, params, "tuned", point, tuple(local), keeps, searched_as=label
+    )
+
+
 def listed(law: str, ranges: Ranges) -> list[Candidate]:
     """Settings of a law that only packets can judge; none for a law with a model."""
-    return [
-        Candidate(law, f"{law} {i}", _texts(params), "listed")
-        for i, params in enumerate(_distinct(ranges.native.listed(law)), 1)
-    ]
-
-
-def _distinct(settings: Sequence[T]) -> list[T]:
-    """Those of RTTs that are the same come twice."""
-    return [one for i, one in enumerate(settings) if one not in settings[:i]]
+    # Those of RTTs that are the same come twice.
+    settings = dict.fromkeys(_texts(params) for params in ranges.native.listed(law))
+    return [Candidate(law, f"{law} {i}", params, "listed") for i, params in enumerate(settings, 1)]
 
 
 def _texts(params: Sequence[tuple[str, float | str]]) -> Params:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from forebay.runs import execution, experiment
 from forebay.runs.experiment import Experiment
 from forebay.scenarios.builder import Dumbbell, Value
 from forebay.theory.plant.senders import SENDERS
-from forebay.tuning.candidates import Candidate
+from forebay.tuning.candidates import Candidate, Goal
 from forebay.tuning.ranges import Condition, Ranges
 
 if TYPE_CHECKING:
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from forebay.store.store import Store
     from forebay.tuning.local_models import LocalModel
 
+#: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
+#: ones, luck in the choice would count as merit.
+SCREENING_SEEDS = 2
 #: Simulated time of a run, and start of the measurement: a law settles before it.
 DURATION_S, MEASURE_S = 60.0, 20.0
+#: A step of the rate or of the load comes at this time, once the law has settled, and the law must
+#: have settled again in so long: measuring begins then.
+STEP_S, SETTLED_S = 20.0, 10.0
 #: Longest run on a recorded link.
 LONGEST_S = 140.0
 
@@ -67,6 +73,10 @@ class Checked:
         """The largest mean over the seeds, of any condition."""
         return float(np.nanmean(values, axis=1).max())
 
+    def number_of(self, goal: Goal) -> float:
+        """What the goal minimises, under the worst condition."""
+        return self.worst_of(getattr(self, goal.least))
+
     def relative(self, best: Floats) -> Floats:
         """Goodput under each condition as a share of `best`, over all seeds."""
         return np.asarray(np.nanmean(self.goodput, axis=1) / best, float)
@@ -76,16 +86,18 @@ class Checked:
         there = {one.condition: one for one in self.candidate.local if one is not None}
         return [there.get(place) for place in places]
 
-    def of(self, seeds: slice) -> Checked:
+    def with_seeds(self, seeds: slice) -> Checked:
         """The same with fewer seeds."""
-        return Checked(
-            self.candidate,
-            self.deviation_s[:, seeds],
-            self.delay_s[:, seeds],
-            self.delay_p95_s[:, seeds],
-            self.goodput[:, seeds],
-            self.utilisation[:, seeds],
-        )
+        arrays = {one.name: getattr(self, one.name) for one in fields(self)[1:]}
+        return replace(self, **{name: array[:, seeds] for name, array in arrays.items()})
+
+
+def best_of_laws(checked: Sequence[Checked], number: Callable[[Checked], float]) -> list[Checked]:
+    """Of each law the candidate with the least number, the least first."""
+    best: dict[str, Checked] = {}
+    for one in sorted(checked, key=number):
+        best.setdefault(one.candidate.law, one)
+    return list(best.values())
 
 
 @dataclass
@@ -106,11 +118,14 @@ def scenario(
     fastest_bps = max(place.rate_bps for place in ranges.conditions)
     if ranges.trace is not None:
         fastest_bps = max(fastest_bps, ranges.trace.peak_bps)
+    step = None if condition is None else condition.before
+    first = step or first
     groups = () if ranges.plain else ranges.groups(first)
     return Dumbbell(
         title=title,
         duration_s=duration_s(ranges),
-        measure_from_s=MEASURE_S,
+        measure_from_s=MEASURE_S if step is None else STEP_S + SETTLED_S,
+        changes=[] if step is None or condition is None else [(STEP_S, _change(ranges, condition))],
         rate=first.rate,
         fastest_bps=fastest_bps,
         delay_s=ranges.rtts_s[0] / 4,
@@ -125,22 +140,31 @@ def scenario(
     ).text()
 
 
-def _sweep(ranges: Ranges) -> dict[str, Sequence[Value] | Sequence[Sequence[Value]]]:
+def _change(ranges: Ranges, after: Condition) -> dict[str, Value]:
+    """What a step sets."""
+    flows = {
+        f"traffic.{i}.flows": max(1, round(one.flows)) for i, one in enumerate(ranges.groups(after))
+    }
+    return {"bottleneck.rate": after.rate, **flows}
+
+
+def _sweep(ranges: Ranges) -> dict[str, list[Any]]:
     """Rates, RTTs and numbers of flows, of all classes together."""
-    places, classes = ranges.swept, range(len(ranges.classes))
-    rates: list[Value] = list(dict.fromkeys(place.rate for place in places))
-    if not classes:
-        return {
-            "bottleneck.rate": rates,
-            "traffic.0.rtt": list(dict.fromkeys(place.rtt for place in places)),
-            "traffic.0.flows": list(dict.fromkeys(place.flows for place in places)),
-        }
-    rtts = dict.fromkeys(tuple(one.rtt for one in place.classes) for place in places)
-    flows = dict.fromkeys(tuple(round(o.flows) for o in place.classes) for place in places)
+    places = ranges.swept
+    columns: dict[str, list[tuple[Value, ...]]] = {
+        "bottleneck.rate": [(place.rate,) for place in places]
+    }
+    numbers = range(len(ranges.spans))
+    groups = [ranges.groups(place) for place in places]
+    columns[", ".join(f"traffic.{i}.rtt" for i in numbers)] = [
+        tuple(one.rtt for one in each) for each in groups
+    ]
+    columns[", ".join(f"traffic.{i}.flows" for i in numbers)] = [
+        tuple(round(one.flows) for one in each) for each in groups
+    ]
     return {
-        "bottleneck.rate": rates,
-        ", ".join(f"traffic.{i}.rtt" for i in classes): [list(each) for each in rtts],
-        ", ".join(f"traffic.{i}.flows" for i in classes): [list(each) for each in flows],
+        key: [list(row) if len(row) > 1 else row[0] for row in dict.fromkeys(rows)]
+        for key, rows in columns.items()
     }
 
 
@@ -154,15 +178,17 @@ def duration_s(ranges: Ranges) -> float:
 def runnable(candidate: Candidate, ranges: Ranges) -> str:
     """Why a law refuses its parameters here, such as a set-point beyond the buffer; "" if not."""
     try:
-        _plan(scenario([candidate], ranges, "", ranges.centre or ranges.swept[0]), candidate.label)
+        text = scenario([candidate], ranges, "", ranges.centre or ranges.swept[0])
+        _plan(text, candidate.label, ranges)
     except ScenarioError as error:
         return str(error).split(": ", 1)[1]
     return ""
 
 
-def _plan(text: str, name: str, seeds: int | None = None) -> Plan:
+def _plan(text: str, name: str, ranges: Ranges, seeds: int | None = None) -> Plan:
     # The name of a trace is absolute.
-    return _native.plan(text.encode(), name, seeds=seeds, read=experiment.beside("check.toml"))
+    read, sets = experiment.FilesBeside("check.toml"), list(ranges.sets)
+    return _native.plan(text.encode(), name, sets=sets, seeds=seeds, read=read)
 
 
 def check(
@@ -180,13 +206,14 @@ def check(
     """
     values = np.full((len(candidates), 5, len(ranges.places), seeds), np.nan)
     interrupted, faults = False, list[str]()
-    conditions = [None] if ranges.centre is None else [None, ranges.centre]
+    # The corners in one experiment, and each other place in one of its own.
+    conditions = [None, *ranges.places[len(ranges.swept) :]]
     parts = []
     for condition in conditions:
         text = scenario(candidates, ranges, "", condition)
-        parts.append(Experiment(_plan(text, "check.toml", seeds), "check.toml", text, ""))
+        parts.append(Experiment(_plan(text, "check.toml", ranges, seeds), "check.toml", text, ""))
     for number, made in execution.execute_all(parts, threads, watch, samples=False, store=store):
-        offset = 0 if conditions[number] is None else len(ranges.swept)
+        offset = 0 if number == 0 else len(ranges.swept) + number - 1
         for run in made.runs:
             where = offset + run.point
             rate_bps = ranges.places[where].rate_bps

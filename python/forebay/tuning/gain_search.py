@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from forebay._native import ScenarioError
+from forebay.tuning import candidates
 from forebay.tuning.candidates import Candidate, Goal, Space
-from forebay.tuning.local_models import LocalModel
+from forebay.tuning.local_models import SENSITIVITY, LocalModel, counted
 from forebay.tuning.ranges import Ranges
 
-#: Largest |1/(1 + L)| allowed at any corner: at least 6 dB and 29° (Åström and Hägglund 2006).
-SENSITIVITY = 2.0
 #: Generations of differential evolution, and points per axis in each.
 GENERATIONS, POINTS = 40, 6
 
@@ -52,22 +51,7 @@ def search(space: Space, goal: Goal, ranges: Ranges, seed: int) -> Candidate:
         local = space.local(point, ranges, conditions)
     except ScenarioError:  # no point on the axes is allowed here; `runnable` tells why
         local = []
-    return Candidate(
-        space.law,
-        f"{space.law} for {goal.name}",
-        space.params(point),
-        "tuned",
-        point,
-        tuple(local),
-        keeps=keeps(local),
-    )
-
-
-def keeps(local: Sequence[LocalModel | None]) -> bool:
-    """Whether every place has an equilibrium, is stable, and keeps its sensitivity peak."""
-    if not local or any(one is None for one in local):
-        return False
-    return all(one.stable and one.sensitivity <= SENSITIVITY for one in counted(local))
+    return candidates.searched(space, goal, point, local)
 
 
 #: Weight of the delay beside the goal's number.
@@ -98,12 +82,6 @@ def loss(local: Sequence[LocalModel | None], goal: Goal) -> float:
         return BROKEN + broken
     # Of equal deviations, that with the shorter queue.
     return max(float(getattr(one, goal.least)) + TIE * one.delay_p95_s for one in there)
-
-
-def counted(local: Sequence[LocalModel | None]) -> list[LocalModel]:
-    """Where margins count: loads within the range, or the nearest to them if there are none."""
-    there = [one for one in local if one is not None]
-    return [one for one in there if one.held] or there
 
 
 def _point(space: Space, x: NDArray[np.float64]) -> dict[str, float]:

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from forebay.theory.loop import disturbances
 from forebay.theory.loop.loop import Loop
 from forebay.theory.loop.many_loops import count_loops
-from forebay.theory.plant.mixed_senders import MixedPlant, equilibria_on_links
-from forebay.theory.plant.plant import Equilibrium, Plant
 from forebay.theory.plant.plants import plant_on
 from forebay.tuning.ranges import Condition, Ranges
 
 Params = Sequence[tuple[str, str]]
+
+#: Largest |1/(1 + L)| allowed at any corner: at least 6 dB and 29° (Åström and Hägglund 2006).
+SENSITIVITY = 2.0
 
 
 @dataclass(frozen=True)
@@ -87,37 +88,22 @@ def local_models_at(
 
     Raises `ScenarioError` for a parameter that is wrong.
     """
-    plants, counts = [], []
+    loops: list[Loop | None] = []
+    counts = []
     for condition in conditions:
         about = queue_pkts(condition) if callable(queue_pkts) else queue_pkts
         flows = ranges.native.active_flows(condition.plain, about)
         # A law that estimates the load takes the flows for Reno's.
         params = list(params_at(condition, ranges.reno_flows(condition, flows, about)))
         counts.append(flows)
-        plants.append(plant_on(ranges.link(condition, flows), law, params))
-    equilibria = _equilibria(plants, counts, [condition.rtt_s for condition in conditions])
-    loops = [
-        None
-        if there is None or there.model["queue_pkts"] > ranges.buffer_pkts
-        else plant.loop(there)
-        for plant, there in zip(plants, equilibria, strict=True)
-    ]
+        loop = plant_on(ranges.link(condition, flows), law, params).loop_at(flows, condition.rtt_s)
+        outside = loop is None or loop.model["queue_pkts"] > ranges.buffer_pkts
+        loops.append(None if outside else loop)
     verdicts = iter(count_loops([loop for loop in loops if loop is not None]))
     return [
         None if loop is None else _local_model(condition, flows, ranges, loop, *next(verdicts))
         for condition, flows, loop in zip(conditions, counts, loops, strict=True)
     ]
-
-
-def _equilibria(
-    plants: Sequence[Plant], flows: Sequence[float], rtts_s: Sequence[float]
-) -> list[Equilibrium | None]:
-    """Of senders other than Reno's all at once."""
-    mixes = [plant for plant in plants if isinstance(plant, MixedPlant)]
-    if mixes:
-        return equilibria_on_links(mixes, flows, rtts_s)
-    asked = zip(plants, flows, rtts_s, strict=True)
-    return [plant.equilibrium(n, rtt_s) for plant, n, rtt_s in asked]
 
 
 def _local_model(
@@ -137,3 +123,16 @@ def _local_model(
         load_pkts,
         loop,
     )
+
+
+def keeps(local: Sequence[LocalModel | None]) -> bool:
+    """Whether every place has an equilibrium, is stable, and keeps its sensitivity peak."""
+    if not local or any(one is None for one in local):
+        return False
+    return all(one.stable and one.sensitivity <= SENSITIVITY for one in counted(local))
+
+
+def counted(local: Sequence[LocalModel | None]) -> list[LocalModel]:
+    """Where margins count: loads within the range, or the nearest to them if there are none."""
+    there = [one for one in local if one is not None]
+    return [one for one in there if one.held] or there

@@ -19,12 +19,18 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
+from forebay.store import designs
+from forebay.store.designs import Designs
 from forebay.tuning import calm_regions, candidates
 from forebay.tuning.candidates import GOALS, Candidate
 from forebay.tuning.gain_search import search
 from forebay.tuning.ranges import Ranges
+
+if TYPE_CHECKING:
+    from forebay.store.store import Store
 
 #: A law, and the name of a goal.
 Task = tuple[str, str]
@@ -52,12 +58,45 @@ def best_candidate(task: Task, ranges: Ranges, seed: int) -> Candidate:
 
 
 def search_all(
-    tasks: Sequence[Task], ranges: Ranges, seed: int, processes: int | None = None
+    tasks: Sequence[Task],
+    ranges: Ranges,
+    seed: int,
+    processes: int | None = None,
+    store: Store | None = None,
 ) -> Generator[tuple[int, Candidate]]:
-    """`best_candidate` of each task, with its number, as they end.
+    """`best_candidate` of each task, with its number, as they end; first those that `store` has.
 
     processes: at most so many at once; one for each core if None. One alone is this one.
     """
+    if store is None:
+        yield from _search_all(tasks, ranges, seed, processes)
+        return
+    kept = Designs(store)
+    digests = [
+        designs.digest({"task": task, "ranges": repr(ranges), "seed": seed}) for task in tasks
+    ]
+    missing = []
+    try:
+        for number, digest in enumerate(digests):
+            numbers = kept.get(digest)
+            if numbers is None:
+                missing.append(number)
+                continue
+            params = tuple((name, text) for name, text in numbers.pop("params"))
+            candidate = Candidate(**numbers, params=params)
+            yield number, _with_models(candidate, ranges)
+        for at, candidate in _search_all([tasks[i] for i in missing], ranges, seed, processes):
+            numbers = vars(candidate) | {"local": (), "point": dict(candidate.point)}
+            kept.put(digests[missing[at]], numbers)
+            kept.tick()
+            yield missing[at], candidate
+    finally:
+        kept.flush()
+
+
+def _search_all(
+    tasks: Sequence[Task], ranges: Ranges, seed: int, processes: int | None
+) -> Generator[tuple[int, Candidate]]:
     most = min(processes or _cores(), len(tasks))
     if most < 2 or not sys.executable:
         for number, task in enumerate(tasks):
@@ -110,18 +149,20 @@ def serve() -> None:
 
 @contextmanager
 def _started(number: int) -> Iterator[list[Worker]]:
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | dict.fromkeys(_BLAS, "1"),
-            # A terminal's Ctrl-C is for this process, which ends those.
-            start_new_session=True,
-        )
-        for _ in range(number)
-    ]
+    workers: list[Worker] = []
     try:
+        for _ in range(number):
+            # In a list at once: an interruption ends those that have begun.
+            workers += [
+                subprocess.Popen(
+                    [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=os.environ | dict.fromkeys(_BLAS, "1"),
+                    # A terminal's Ctrl-C is for this process, which ends those.
+                    start_new_session=True,
+                )
+            ]
         yield workers
     finally:
         _end(workers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,20 +15,22 @@ from forebay.base.registries import baseline
 from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
+from forebay.tuning.check import SCREENING_SEEDS
+from forebay.tuning.state import REFERENCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
     from forebay.tuning.check import Checked, Floats
-    from forebay.tuning.tuning import Tuning
+    from forebay.tuning.state import TuningState
 
 #: Marker, colour, filled and label by the origin of a candidate.
-KINDS: dict[str, tuple[str, str, bool, str]] = {
+MARKS: dict[str, tuple[str, str, bool, str]] = {
     "tuned": ("o", COLOURS[0], True, "tuned, keeps its margins"),
     "broken": ("o", COLOURS[0], False, "tuned, no gains keep the margins"),
     "listed": ("^", COLOURS[2], True, "without a model, a few settings"),
-    "default": ("s", COLOURS[1], False, "the papers' defaults"),
+    "default": ("s", COLOURS[1], False, "papers' or designed"),
 }
 CHOSEN: dict[str, Any] = {
     "marker": "*",
@@ -42,14 +45,14 @@ LEAST_LOST = 0.005
 SMALL = 7.5
 
 
-def kind(one: Checked) -> str:
-    """Which of `KINDS`."""
+def _mark(one: Checked) -> str:
+    """Which of `MARKS`."""
     candidate = one.candidate
     return "broken" if candidate.origin == "tuned" and not candidate.keeps else candidate.origin
 
 
 @styled
-def trade(tuning: Tuning) -> Plot:
+def trade(tuning: TuningState) -> Plot:
     """Queuing delay and its deviation against goodput, each at its worst place, as screened."""
     screened = tuning.screened
     panels = [
@@ -82,7 +85,7 @@ def trade(tuning: Tuning) -> Plot:
 
 
 @styled
-def conditions(tuning: Tuning) -> Plot:
+def places(tuning: TuningState) -> Plot:
     """Deviation of the delay under each condition: chosen, predicted, defaults, as tested."""
     mine, *others = tuning.tested
     where = tuning.ranges.places
@@ -98,7 +101,7 @@ def conditions(tuning: Tuning) -> Plot:
             "s" if plain else "|",
             color=COLOURS[1] if plain else "#999999",
             markersize=5 if plain else 9,
-            label=reference["short_title"] if plain else "the papers' defaults",
+            label=reference["short_title"] if plain else REFERENCES[tuning.gains],
         )
     for row, values, local in zip(rows, mine.deviation_s, mine.locals(where), strict=True):
         _interval(axes, row, values, "#000000", label=f"{mine.candidate.law}, tuned", **CHOSEN)
@@ -122,7 +125,7 @@ def conditions(tuning: Tuning) -> Plot:
 
 
 @styled
-def defaults(tuning: Tuning) -> Plot:
+def defaults(tuning: TuningState) -> Plot:
     """Worst deviation of the chosen law and of the papers' defaults, and what they lose."""
     mine, *_ = tuning.tested
     against = sorted(tuning.against(), key=lambda row: float(np.nanmean(row.other.worst_s)))
@@ -135,7 +138,12 @@ def defaults(tuning: Tuning) -> Plot:
     for row, one in enumerate(against, 1):
         colour = COLOURS[0] if one.difference_s > 0 else COLOURS[1]
         filling = colour if one.significant else "white"
-        look = {"marker": "o", "color": colour, "markerfacecolor": filling, "markersize": 5}
+        look: dict[str, Any] = {
+            "marker": "o",
+            "color": colour,
+            "markerfacecolor": filling,
+            "markersize": 5,
+        }
         _interval(axes, row, one.other.worst_s, colour, **look)
         names.append(one.other.candidate.label)
         notes.append(
@@ -152,7 +160,8 @@ def defaults(tuning: Tuning) -> Plot:
     # The layout underestimates the width of the names beside the axis.
     figure.set_layout_engine("constrained", w_pad=0.15)
     axes.set_xlabel("Standard deviation of the queuing delay at the worst place [ms]")
-    axes.set_title("Chosen law and the papers' defaults (hollow: the difference may be chance)")
+    reference = REFERENCES[tuning.gains]
+    axes.set_title(f"Chosen law beside {reference} (hollow: may be chance)")
     return figure
 
 
@@ -164,9 +173,9 @@ def _interval(axes: Axes, row: float, values_s: Floats, colour: str, **mark: Any
     return mean
 
 
-def _scatter(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) -> None:
-    for name, (marker, colour, filled, words) in KINDS.items():
-        at = [i for i, one in enumerate(tuning.screened) if kind(one) == name]
+def _scatter(axes: Axes, tuning: TuningState, x: Sequence[float], y: Sequence[float]) -> None:
+    for name, (marker, colour, filled, words) in MARKS.items():
+        at = [i for i, one in enumerate(tuning.screened) if _mark(one) == name]
         if at:
             axes.plot(
                 [x[i] for i in at],
@@ -183,7 +192,7 @@ def _scatter(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float])
         axes.plot([x[i]], [y[i]], label="chosen", zorder=5, **CHOSEN)
 
 
-def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) -> None:
+def _name(axes: Axes, tuning: TuningState, x: Sequence[float], y: Sequence[float]) -> None:
     """Names beside the points, the most telling first, as long as they do not overlap."""
     front, least = [], math.inf
     for i in sorted(range(len(x)), key=lambda i: (x[i], y[i])):
@@ -191,45 +200,33 @@ def _name(axes: Axes, tuning: Tuning, x: Sequence[float], y: Sequence[float]) ->
             front.append(i)
             least = y[i]
     chosen = [i for i, one in enumerate(tuning.screened) if one is tuning.chosen]
-    papers = [i for i, one in enumerate(tuning.screened) if kind(one) == "default"]
+    papers = [i for i, one in enumerate(tuning.screened) if _mark(one) == "default"]
     order = dict.fromkeys([*chosen, *front, *papers, *range(len(x))])
     placed: list[Any] = [axes.transData.transform((a, b)) for a, b in zip(x, y, strict=True)]
     boxes: list[Any] = []
     named: set[tuple[str, str]] = set()
     for i in order:
         one = tuning.screened[i]
-        if (one.candidate.law, kind(one)) in named:
+        if (one.candidate.law, _mark(one)) in named:
             continue
-        for offset, side in [
-            ((6, 3), "left"),
-            ((-6, 3), "right"),
-            ((6, -9), "left"),
-            ((-6, -9), "right"),
-        ]:
+        look: dict[str, Any] = {"fontsize": 7, "color": MARKS[_mark(one)][1]}
+        look |= {"fontweight": "bold"} if one is tuning.chosen else {}
+        for by in [(6, 3), (-6, 3), (6, -9), (-6, -9)]:
+            look["ha"] = "left" if by[0] > 0 else "right"
             text: Text = axes.annotate(
-                one.candidate.law,
-                (x[i], y[i]),
-                xytext=offset,
-                textcoords="offset points",
-                ha=side,
-                fontsize=7,
-                color=KINDS[kind(one)][1],
-                fontweight="bold" if one is tuning.chosen else "normal",
+                one.candidate.law, (x[i], y[i]), by, textcoords="offset points", **look
             )
             box = text.get_window_extent()
             inside = axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 and box.y0 >= axes.bbox.y0
-            if (
-                inside
-                and not any(box.overlaps(other) for other in boxes)
-                and not any(box.contains(*point) for point in placed)
-            ):
+            covers = any(box.overlaps(other) for other in boxes)
+            if inside and not covers and not any(box.contains(*point) for point in placed):
                 boxes.append(box)
-                named.add((one.candidate.law, kind(one)))
+                named.add((one.candidate.law, _mark(one)))
                 break
             text.remove()
 
 
-def _goodput(one: Checked, tuning: Tuning) -> str:
+def _goodput(one: Checked, tuning: TuningState) -> str:
     return f"{100 * one.relative(tuning.best).min():.0f} %"
 
 
@@ -237,3 +234,41 @@ def _p(p: float) -> str:
     if p != p:
         return "one seed"
     return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
+
+
+@dataclass(frozen=True)
+class TuningPicture:
+    """A picture of a tuning. of_test: whether it shows the test of the chosen law, and not what was
+    screened."""
+
+    draw: Callable[[TuningState], Plot]
+    title: str
+    #: with {seeds} for those of the test
+    caption: str
+    of_test: bool = True
+
+
+KINDS = {
+    "trade": TuningPicture(
+        trade,
+        "Delay against goodput",
+        "Every candidate at its own worst place (a corner of the ranges, or their middle), with "
+        f"the runs that chose ({SCREENING_SEEDS} seeds). Labels appear where there is room. "
+        "Candidates above the grey area meet the goal.",
+        of_test=False,
+    ),
+    "places": TuningPicture(
+        places,
+        "Corner by corner",
+        "Standard deviation of the queuing delay over time, mean of {seeds} seeds; the line "
+        "through the star is its 95 % confidence interval. The diamond is the prediction of the "
+        "linear model from TCP's own losses at constant load.",
+    ),
+    "defaults": TuningPicture(
+        defaults,
+        "Other laws",
+        "The largest deviation at any place, seed by seed: mean and 95 % confidence interval. "
+        "Beside it the mean difference to the chosen law, p of the paired test, and the goodput "
+        "at the worst place, as a share of the best candidate's there.",
+    ),
+}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
-
 import forebay._native as _native
-from forebay._native import Conditions, ScenarioError
+from forebay._native import Conditions, FlowModel, ScenarioError
 from forebay.base import quantities
+from forebay.base.quantities import Sets
 from forebay.scenarios.builder import Group
-from forebay.theory.plant.equilibrium import FlowClasses
 from forebay.theory.plant.loaded_link import (
     PLAIN,
     LoadedLink,
@@ -22,11 +22,16 @@ from forebay.theory.plant.loaded_link import (
     class_count,
     per_class,
 )
-from forebay.theory.plant.senders import SENDERS, Sender
+from forebay.theory.plant.senders import SENDERS
 from forebay.tuning.recorded_link import RecordedLink
 
 T = TypeVar("T")
 
+#: Keys of a scenario that the ranges set themselves, and those of laws.
+OWN_KEYS = (
+    r"bottleneck\.(rate|rate_trace|buffer)|traffic\.\d+\.(rtt|flows|packet|tcp)|"
+    r"(law|sweep|duration|measure|seeds)\b.*"
+)
 #: Most flows of a range: runs with more packets take too long.
 MOST_FLOWS = 100_000
 
@@ -36,7 +41,8 @@ class Condition:
     """One link with one load; rtt_s is propagation both ways, without queueing.
 
     traced: whether the link is a recorded one, with `rate_bps` on average. classes: of the flows,
-    where they have senders or RTTs of their own; rtt_s is then the mean.
+    where they have senders or RTTs of their own; rtt_s is then the mean. before: the rate or the
+    load that has just changed to this one; None at rest.
     """
 
     rate_bps: int
@@ -44,6 +50,7 @@ class Condition:
     flows: int
     traced: bool = False
     classes: tuple[Group, ...] = ()
+    before: Condition | None = None
 
     @property
     def plain(self) -> tuple[int, float, int]:
@@ -59,11 +66,14 @@ class Condition:
         return f"{1e3 * self.rtt_s:.10g}ms"
 
     def __str__(self) -> str:
-        rate = f"{1e-6 * self.rate_bps:.4g}\N{NO-BREAK SPACE}Mbit/s"
+        ends = [self.before or self, self]
+        rates = dict.fromkeys(f"{1e-6 * one.rate_bps:.4g}" for one in ends)
+        rate = f"{' to '.join(rates)}\N{NO-BREAK SPACE}Mbit/s"
         rate = f"the trace of {rate}" if self.traced else rate
         each = dict.fromkeys(one.rtt_s for one in self.classes) or [self.rtt_s]
         rtt = "/".join(f"{1e3 * one:.4g}" for one in each) + "\N{NO-BREAK SPACE}ms"
-        return f"{rate}, {rtt}, {self.flows}\N{NO-BREAK SPACE}flow{'s' if self.flows != 1 else ''}"
+        counts = " to ".join(dict.fromkeys(str(one.flows) for one in ends))
+        return f"{rate}, {rtt}, {counts}\N{NO-BREAK SPACE}flow{'s' if counts != '1' else ''}"
 
 
 @dataclass(frozen=True)
@@ -83,22 +93,20 @@ class ClassRange:
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges, each as (least, most), and the settings that all places share.
+    """The ranges of rates, as (least, most), and of each class of flows; and the settings that all
+    places share.
 
-    trace: a recorded link, whose rates the range has; packets then pass that link. tcp: sender of
-    all flows, by its name in `--tcp`, or of each class. classes: flows with senders or RTTs of
-    their own, none where all are alike; `rtts_s` is then of all, and `flows` their sum.
+    trace: a recorded link, whose rates the range has; packets then pass that link. sets: keys of
+    the scenarios that packets run in, and their values.
     """
 
     rates_bps: tuple[int, int]
-    rtts_s: tuple[float, float]
-    flows: tuple[int, int]
+    spans: tuple[ClassRange, ...]
     packet: str
     packet_bytes: float
     buffer_pkts: int
     trace: RecordedLink | None = None
-    tcp: str = PLAIN
-    classes: tuple[ClassRange, ...] = ()
+    sets: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def from_texts(
@@ -109,6 +117,7 @@ class Ranges:
         buffer: str | None = None,
         trace: str | None = None,
         tcp: str = PLAIN,
+        sets: Sets = (),
     ) -> Ranges:
         """From texts such as "5..50Mbit/s", "20..200ms" and "10..400", or one value each.
         Classes of flows have commas between them, as in "20ms,80ms" and "cubic,reno"; one number of
@@ -119,64 +128,74 @@ class Ranges:
 
         Raises `ScenarioError`.
         """
-        classes = _classes(rtt, flows, tcp)
+        spans = _class_ranges(rtt, flows, tcp)
         recorded = None if trace is None else RecordedLink.from_file(trace)
         if rate is not None:
-            rates_bps = _bounds("--rate", rate, "rate")
+            low, high = _bounds("--rate", rate, "rate")
         elif recorded is not None:
-            rates_bps = float(recorded.low_bps), float(recorded.high_bps)
+            low, high = recorded.low_bps, recorded.high_bps
         else:
             raise ScenarioError("--rate: found none, allowed: a rate or a range, or --trace")
-        rtts_s = (
-            min(one.rtts_s[0] for one in classes),
-            max(one.rtts_s[1] for one in classes),
-        )
         packet_bytes = _native.quantity("--packet", packet, "size")
         if not packet_bytes >= 1:
             raise ScenarioError(f'--packet: found "{packet}", allowed: more than zero')
-        most_pkts = rates_bps[1] * rtts_s[1] / (8 * packet_bytes)
-        buffer_pkts = most_pkts if buffer is None else _native.quantity("--buffer", buffer, "queue")
-        if buffer is not None and buffer_pkts < 10:
-            raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
-        return Ranges(
-            (round(rates_bps[0]), round(rates_bps[1])),
-            rtts_s,
-            (sum(one.flows[0] for one in classes), sum(one.flows[1] for one in classes)),
-            packet,
-            packet_bytes,
-            max(10, math.ceil(buffer_pkts)),
-            recorded,
-            ",".join(one.tcp for one in classes)
-            if len({o.tcp for o in classes}) > 1
-            else classes[0].tcp,
-            classes if len(classes) > 1 else (),
-        )
+        if buffer is None:
+            buffer_pkts = high * max(one.rtts_s[1] for one in spans) / (8 * packet_bytes)
+        else:
+            buffer_pkts = _native.quantity("--buffer", buffer, "queue")
+            if buffer_pkts < 10:
+                raise ScenarioError(f'--buffer: found "{buffer}", allowed: at least "10p"')
+        rates_bps = round(low), round(high)
+        room_pkts = max(10, math.ceil(buffer_pkts))
+        pairs = quantities.set_pairs(sets)
+        for key, _ in pairs:
+            if re.fullmatch(OWN_KEYS, key):
+                raise ScenarioError(
+                    f"--set: found {key}, allowed: keys of the runs that no other option has"
+                )
+        return Ranges(rates_bps, spans, packet, packet_bytes, room_pkts, recorded, tuple(pairs))
+
+    @property
+    def rtts_s(self) -> tuple[float, float]:
+        """The shortest and the longest of all classes."""
+        return min(one.rtts_s[0] for one in self.spans), max(one.rtts_s[1] for one in self.spans)
+
+    @property
+    def flows(self) -> tuple[int, int]:
+        """Of all classes together."""
+        return sum(one.flows[0] for one in self.spans), sum(one.flows[1] for one in self.spans)
+
+    @property
+    def tcp(self) -> str:
+        """Sender of all flows, by its name in `--tcp`, or of each class."""
+        names = [one.tcp for one in self.spans]
+        return names[0] if len(set(names)) == 1 else ",".join(names)
+
+    @property
+    def one_class(self) -> bool:
+        """Whether all flows are alike."""
+        return len(self.spans) == 1
 
     @property
     def plain(self) -> bool:
         """Whether all flows are those of the published plant."""
-        return self.tcp == PLAIN and not self.classes
-
-    @property
-    def senders(self) -> list[Sender]:
-        """Of all classes."""
-        return [SENDERS[name] for name in self.tcp.split(",")]
+        return self.one_class and self.tcp == PLAIN
 
     @property
     def l4s(self) -> bool:
         """Whether there are flows that live on marks of L4S."""
-        return any(one.ecn == "l4s" for one in self.senders)
+        return any(SENDERS[one.tcp].ecn == "l4s" for one in self.spans)
 
     def at(self, rate_bps: float, rtt: float, flows: float) -> Condition:
         """A condition; rtt and flows from 0 at the low end to 1 at the high one, in the
         logarithm."""
-        if self.classes:
-            groups = tuple(one.at(rtt, flows) for one in self.classes)
-            number = round(sum(one.flows for one in groups))
-            mean_s = sum(one.flows * one.rtt_s for one in groups) / number
-            return Condition(round(rate_bps), round(mean_s, 6), number, classes=groups)
-        rtt_s = _along(self.rtts_s, rtt)
-        return Condition(round(rate_bps), rtt_s, round(_along(self.flows, flows)))
+        if self.one_class:
+            rtt_s = _along(self.rtts_s, rtt)
+            return Condition(round(rate_bps), rtt_s, round(_along(self.flows, flows)))
+        groups = tuple(one.at(rtt, flows) for one in self.spans)
+        number = round(sum(one.flows for one in groups))
+        mean_s = sum(one.flows * one.rtt_s for one in groups) / number
+        return Condition(round(rate_bps), round(mean_s, 6), number, classes=groups)
 
     @cached_property
     def corners(self) -> list[Condition]:
@@ -189,8 +208,7 @@ class Ranges:
 
     def _ends(self) -> list[tuple[float, float]]:
         """Of the RTTs and of the flows, by their places."""
-        spans = self.classes or (ClassRange(self.tcp, self.rtts_s, self.flows),)
-        rtts = [0.0, 1.0] if any(low < high for low, high in (o.rtts_s for o in spans)) else [0.0]
+        rtts = [0.0, 1.0] if any(one.rtts_s[0] < one.rtts_s[1] for one in self.spans) else [0.0]
         flows = [0.0, 1.0] if self.flows[0] < self.flows[1] else [0.0]
         return list(itertools.product(rtts, flows))
 
@@ -199,7 +217,7 @@ class Ranges:
         """The geometric means, to three figures."""
         rate = float(f"{math.sqrt(math.prod(self.rates_bps)):.3g}")
         found = self.at(rate, 0.5, 0.5)
-        return found if self.classes else replace(found, rtt_s=float(f"{found.rtt_s:.3g}"))
+        return replace(found, rtt_s=float(f"{found.rtt_s:.3g}")) if self.one_class else found
 
     @cached_property
     def conditions(self) -> list[Condition]:
@@ -210,9 +228,25 @@ class Ranges:
 
     @property
     def places(self) -> list[Condition]:
-        """Where packets run: under every condition; on a recorded link, with every pair of ends of
-        the others, and in their middle."""
-        return [*self.swept, *([] if self.centre is None else [self.centre])]
+        """Where packets run: under every condition, and after every step; on a recorded link, with
+        every pair of ends of the others, and in their middle."""
+        return [*self.swept, *([] if self.centre is None else [self.centre]), *self.steps]
+
+    @cached_property
+    def steps(self) -> list[Condition]:
+        """The load and the rate from one end of their ranges to the other, with the longest RTT:
+        flows leave the fastest link and come to the slowest; the rate falls under most flows and
+        rises under the fewest. A recording moves by itself."""
+        if self.trace is not None:
+            return []
+        low, high = self.rates_bps
+        few, many = self.flows
+        ends = [((high, 1.0), (high, 0.0)), ((low, 0.0), (low, 1.0))] if few < many else []
+        ends += [((high, 1.0), (low, 1.0)), ((low, 0.0), (high, 0.0))] if low < high else []
+        return [
+            replace(self.at(after[0], 1.0, after[1]), before=self.at(before[0], 1.0, before[1]))
+            for before, after in ends
+        ]
 
     @property
     def swept(self) -> list[Condition]:
@@ -234,12 +268,7 @@ class Ranges:
     @cached_property
     def native(self) -> Conditions:
         """As the registry of laws takes them."""
-        return Conditions(
-            [condition.plain for condition in self.conditions],
-            self.middle.plain,
-            round(self.packet_bytes),
-            float(self.buffer_pkts),
-        )
+        return self._native(lambda one: one.plain)
 
     @cached_property
     def alike(self) -> Conditions:
@@ -252,12 +281,12 @@ class Ranges:
             flows = self.reno_flows(one, self.native.active_flows(one.plain, 0.0), 0.0)
             return one.rate_bps, one.rtt_s, max(1, round(flows))
 
-        return Conditions(
-            [plain(one) for one in self.conditions],
-            plain(self.middle),
-            round(self.packet_bytes),
-            float(self.buffer_pkts),
-        )
+        return self._native(plain)
+
+    def _native(self, plain: Callable[[Condition], tuple[int, float, int]]) -> Conditions:
+        conditions = [plain(one) for one in self.conditions]
+        size, room_pkts = round(self.packet_bytes), float(self.buffer_pkts)
+        return Conditions(conditions, plain(self.middle), size, room_pkts)
 
     def reno_flows(self, at: Condition, flows: float, queue_pkts: float) -> float:
         """How many flows of Reno need the probability of these with this queue."""
@@ -265,15 +294,12 @@ class Ranges:
             return flows
         groups = self.groups(at)
         total = sum(one.flows for one in groups)
-        here = FlowClasses(
-            tuple(SENDERS[one.tcp] for one in groups),
-            tuple(one.flows / total for one in groups),
-            tuple(one.rtt_s / at.rtt_s for one in groups),
-            self.capacity_pkts_per_s(at),
+        mix = FlowModel.mixed(
+            [one.tcp for one in groups],
+            [one.flows / total for one in groups],
+            [one.rtt_s / at.rtt_s for one in groups],
         )
-        queue = np.array([queue_pkts])
-        p = here.probability(np.array([flows]), here.rtts_s(at.rtt_s, queue))
-        return float(here.alike(p, at.rtt_s, queue)[0])
+        return mix.reno_flows(flows, at.rtt_s, queue_pkts, self.capacity_pkts_per_s(at))
 
     def groups(self, at: Condition) -> tuple[Group, ...]:
         """All flows of a place."""
@@ -295,26 +321,21 @@ class Ranges:
         low, high = self.rates_bps
         rates = [_along((low, high), share) for share in steps(low < high)]
         rtts, flows = (steps(len({one[i] for one in ends}) > 1) for i in (0, 1))
-        every = (self.at(rate, rtt, n) for rate, rtt, n in itertools.product(rates, rtts, flows))
-        if self.classes:
-            return list(dict.fromkeys(every))
-        return list(dict.fromkeys(replace(one, rtt_s=round(one.rtt_s, 6)) for one in every))
+        every = [self.at(rate, rtt, n) for rate, rtt, n in itertools.product(rates, rtts, flows)]
+        if self.one_class:
+            every = [replace(one, rtt_s=round(one.rtt_s, 6)) for one in every]
+        return list(dict.fromkeys(every))
 
     def only(self, condition: Condition) -> Ranges:
         """That condition alone, with the same buffer."""
-        rate_bps, rtt_s, flows = condition.rate_bps, condition.rtt_s, condition.flows
-        classes = tuple(
+        spans = tuple(
             ClassRange(one.tcp, (one.rtt_s,) * 2, (round(one.flows),) * 2)
             for one in condition.classes
         )
-        each = [one.rtt_s for one in condition.classes] or [rtt_s]
-        return replace(
-            self,
-            rates_bps=(rate_bps,) * 2,
-            rtts_s=(min(each), max(each)),
-            flows=(flows,) * 2,
-            classes=classes,
-        )
+        if self.one_class:
+            rtt_s, flows = condition.rtt_s, condition.flows
+            spans = (replace(self.spans[0], rtts_s=(rtt_s, rtt_s), flows=(flows, flows)),)
+        return replace(self, rates_bps=(condition.rate_bps,) * 2, spans=spans)
 
     def capacity_pkts_per_s(self, condition: Condition) -> float:
         return condition.rate_bps / (8 * self.packet_bytes)
@@ -324,13 +345,11 @@ class Ranges:
             texts = [f"{scale * end:.4g}" for end in _distinct(bounds)]
             return " to ".join(texts) + unit
 
-        each = [span(one.rtts_s, 1e3, "") for one in self.classes]
-        rtts = ", ".join(dict.fromkeys(each)) + " ms" if each else span(self.rtts_s, 1e3, " ms")
-        senders = list(dict.fromkeys(self.tcp.split(",")))
-        return (
-            f"{span(self.rates_bps, 1e-6, ' Mbit/s')}, {rtts}, {span(self.flows, 1, ' flows')}"
-            + ("" if senders == [PLAIN] else f" of {' and '.join(senders)}")
-        )
+        rtts = ", ".join(dict.fromkeys(span(one.rtts_s, 1e3, "") for one in self.spans))
+        senders = list(dict.fromkeys(one.tcp for one in self.spans))
+        of_senders = "" if senders == [PLAIN] else f" of {' and '.join(senders)}"
+        rates, flows = span(self.rates_bps, 1e-6, " Mbit/s"), span(self.flows, 1, " flows")
+        return f"{rates}, {rtts} ms, {flows}{of_senders}"
 
 
 def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
@@ -340,7 +359,7 @@ def _bounds(key: str, text: str, kind: str) -> tuple[float, float]:
     return bounds
 
 
-def _classes(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
+def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
     """As many as the longest of the lists has, where a list of one is of all."""
     lists = {
         key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
@@ -369,16 +388,14 @@ def _divided(number: int, parts: int) -> list[int]:
 
 
 def _flows(text: str) -> tuple[int, int]:
-    bounds = []
-    for end in quantities.range_ends("--flows", text):
-        if not end.isdigit() or int(end) > MOST_FLOWS:
-            raise ScenarioError(
-                f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as '
-                "10..400"
-            )
-        bounds.append(int(end))
-    _check("--flows", text, (bounds[0], bounds[1]))
-    return bounds[0], bounds[1]
+    ends = quantities.range_ends("--flows", text)
+    if not all(end.isdigit() and int(end) <= MOST_FLOWS for end in ends):
+        raise ScenarioError(
+            f'--flows: found "{text}", allowed: whole numbers up to {MOST_FLOWS}, such as 10..400'
+        )
+    low, high = map(int, ends)
+    _check("--flows", text, (low, high))
+    return low, high
 
 
 def _along(bounds: tuple[float, float], share: float) -> float:

@@ -38,7 +38,7 @@ class RecordedLink:
     def from_file(name: str) -> RecordedLink:
         """Raises `ScenarioError` for a file that cannot be read as times."""
         path = Path(name).resolve()
-        text = experiment.beside(str(path))(path.name)
+        text = experiment.FilesBeside(path)(path.name)
         if text is None:
             raise ScenarioError(f'--trace: found "{name}", allowed: a file that can be read')
         try:

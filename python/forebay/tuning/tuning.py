@@ -4,34 +4,41 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
 
 import forebay._native as _native
 from forebay._native import ScenarioError
-from forebay.base import registries, statistics
+from forebay.base import progress, quantities, registries, statistics
 from forebay.base.progress import Progress
+from forebay.base.quantities import Sets
 from forebay.theory.plant.loaded_link import PLAIN
 from forebay.tuning import calm_regions
 from forebay.tuning import candidates as known
-from forebay.tuning.candidates import GOALS, Candidate, Goal
-from forebay.tuning.check import Check, Checked, Floats, check, runnable
-from forebay.tuning.gain_search import keeps
-from forebay.tuning.local_models import LocalModel
+from forebay.tuning.candidates import GOALS, Candidate, distinct_label
+from forebay.tuning.check import (
+    SCREENING_SEEDS,
+    Check,
+    Checked,
+    Floats,
+    best_of_laws,
+    check,
+    runnable,
+)
+from forebay.tuning.local_models import keeps
 from forebay.tuning.parallel_search import search_all
 from forebay.tuning.ranges import Ranges
+from forebay.tuning.state import REFERENCES, TuningState
 
 if TYPE_CHECKING:
+    from forebay.figures.plot import Plot
     from forebay.store.store import Store
-
-#: Seeds of the runs that choose. The runs that test the choice have other seeds: with the same
-#: ones, luck in the choice would count as merit.
-SCREENING_SEEDS = 2
 
 #: Shares of a set-point that packets try: lower ones where the goodput allows more, and higher ones
 #: where the goal is not met.
@@ -55,96 +62,52 @@ GRID = 5
 Watch = Callable[[str, Progress], None]
 
 
-@dataclass(frozen=True)
-class Against:
-    """The chosen law beside another, over the common seeds; less deviation is better.
+class Tuning(TuningState):
+    """The outcome of a tuning, which draws and explains itself."""
 
-    difference_s: mean of the other's worst deviation less the chosen law's; ci95_s: half its 95 %
-    confidence interval; p: of a paired t-test, adjusted for the number of others by Holm's method.
-    """
+    def plot(self, kind: str = "trade") -> Plot:
+        """A picture: "trade" (delay against goodput), "places" (corner by corner) or "defaults"
+        (beside the papers' defaults). The latter two need a law that was tested."""
+        from forebay.tuning import picture
 
-    other: Checked
-    seeds: int
-    difference_s: float
-    ci95_s: float
-    p: float
+        if kind not in picture.KINDS:
+            raise ValueError(f'kind: found "{kind}", allowed: {", ".join(picture.KINDS)}')
+        if not (self.screened if kind == "trade" else self.tested):
+            raise ValueError(f'kind: found "{kind}", which has nothing to show: it was interrupted')
+        return picture.KINDS[kind].draw(self)
 
-    @property
-    def significant(self) -> bool:
-        return self.p < 1 - statistics.LEVEL
+    def findings(self) -> dict[str, Any]:
+        """All that it tells, as `forebay tune --json` prints it, with what is not finite as it
+        is."""
+        from forebay.tuning import findings  # sentences load the templates
 
+        return findings.findings(self)
 
-@dataclass(repr=False)
-class Tuning:
-    """The outcome of a tuning.
+    def as_json(self) -> dict[str, Any]:
+        """`findings`, with None for what is not finite."""
+        found: dict[str, Any] = quantities.finite(self.findings())
+        return found
 
-    screened: every candidate, with few seeds. chosen: None where nothing could be compared.
-    sure: whether it meets the goal with room for the chance of so few seeds.
-    tested: the chosen law, then the papers' defaults, with seeds of their own.
-    best: the goodput of the best candidate under each condition, as a share of the rate.
-    inside: between the corners, where the model leaves the chosen law least margin, and its runs
-    there. left_out: candidates that refuse their parameters here, and why.
-    """
+    def reasons(self) -> list[str]:
+        """Why this law is recommended, in paragraphs."""
+        paragraphs: list[str] = self.findings()["reasons"]
+        return paragraphs
 
-    ranges: Ranges
-    goal: Goal
-    laws: list[str]
-    seed: int
-    searched: list[Candidate] = field(default_factory=list)
-    screened: list[Checked] = field(default_factory=list)
-    chosen: Checked | None = None
-    meets_goal: bool = False
-    sure: bool = False
-    best: Floats = field(default_factory=lambda: np.empty(0))
-    tested: list[Checked] = field(default_factory=list)
-    inside: tuple[LocalModel, Checked] | None = None
-    left_out: list[tuple[Candidate, str]] = field(default_factory=list)
-    interrupted: bool = False
-    faults: list[str] = field(default_factory=list)
+    def _repr_html_(self) -> str:
+        from forebay.pages import notebook
 
-    def __repr__(self) -> str:
-        """The choice; `forebay.tuning.words.reasons` says why."""
-        if self.chosen is None:
-            return f"<Tuning for {self.ranges}: no law chosen, {len(self.screened)} checked>"
-        one = self.chosen.candidate
-        params = ", ".join(f"{name} = {value}" for name, value in one.params)
-        return f"<Tuning for {self.ranges}: {one.law} with {params or 'its defaults'}>"
-
-    @property
-    def seeds(self) -> int:
-        """Seeds with which the chosen law was tested under every condition."""
-        return int(np.isfinite(self.tested[0].worst_s).sum()) if self.tested else 0
-
-    def against(self) -> list[Against]:
-        """The chosen law beside each of the others."""
-        if not self.tested:
-            return []
-        mine, *others = self.tested
-        rows = []
-        for other in others:
-            both = np.isfinite(mine.worst_s) & np.isfinite(other.worst_s)
-            difference = (other.worst_s - mine.worst_s)[both]
-            pair = statistics.compare(
-                {
-                    "other": dict(enumerate(other.worst_s[both])),
-                    "mine": dict(enumerate(mine.worst_s[both])),
-                }
-            )
-            p = pair[0].p if pair else float("nan")
-            mean_s, half_s = statistics.mean_and_interval(difference)
-            rows.append(Against(other, int(both.sum()), mean_s, half_s, p))
-        known_p = [row.p for row in rows if row.p == row.p]
-        adjusted = iter(statistics.holm(known_p))
-        return [
-            Against(
-                row.other,
-                row.seeds,
-                row.difference_s,
-                row.ci95_s,
-                next(adjusted) if row.p == row.p else row.p,
-            )
-            for row in rows
+        rows = [
+            [
+                one.candidate.label,
+                one.candidate.settings,
+                f"{1e3 * one.worst_of(one.deviation_s):.3g}",
+                f"{1e3 * one.worst_of(one.delay_p95_s):.3g}",
+            ]
+            for one in self.tested or self.screened
         ]
+        heads = ["law", "parameters", "worst deviation [ms]", "worst delay, 95 % [ms]"]
+        figure = self.plot() if self.screened and len(self.best) else None
+        return notebook.html(f"Tuning for {self.ranges}", heads, rows, figure)
 
 
 def tune(
@@ -158,10 +121,13 @@ def tune(
     seeds: int = 10,
     seed: int = 1,
     threads: int | None = None,
-    watch: Watch | None = None,
-    store: Store | None = None,
     trace: str | None = None,
     tcp: str = PLAIN,
+    sets: Sets = (),
+    gains: str = "paper",
+    *,
+    watch: Watch | None = None,
+    store: Store | None = None,
 ) -> Tuning:
     """Tunes laws for ranges of rate, RTT and load, and recommends one.
 
@@ -174,18 +140,39 @@ def tune(
         of the best candidate's goodput under any condition; "balance" or "throughput": least worst
         deviation of the queuing delay, giving up at most 10 % or 5 %.
     laws: names to choose from; all if empty.
-    buffer: such as "1250p"; the largest bandwidth-delay product if None.
+    packet: usual size. buffer: such as "1250p"; the largest bandwidth-delay product if None.
     seeds: of the test of the chosen law; seed: of the search. Threads do not change the result.
+    sets: keys of the runs' scenarios, such as {"bottleneck.ecn": True}.
+    gains: what the laws beside the choice have, "paper" for those of their papers, or "auto" for
+        what their design rules give for the ranges.
+    watch: hears of the progress; a terminal shows it if None.
     store: has runs that were made before, and keeps those that are made.
 
-    Ctrl-C ends it; the result has the finished part, and `interrupted` is true. Raises
-    `ScenarioError` for bad input.
+    Ctrl-C ends it; the result has the finished part, and `interrupted` is true. So does a fault
+    after the first runs, which `faults` names. Raises `ScenarioError` for bad input.
     """
     if goal not in GOALS:
         raise ScenarioError(f'--goal: found "{goal}", allowed: {", ".join(GOALS)}')
     if not 1 <= seeds <= 1000:
         raise ScenarioError(f"--seeds: found {seeds}, allowed: 1 to 1000")
-    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp)
+    if gains not in REFERENCES:
+        raise ScenarioError(f'--gains: found "{gains}", allowed: {", ".join(REFERENCES)}')
+    ranges = Ranges.from_texts(rate, rtt, flows, packet, buffer, trace, tcp, sets)
+    names = _laws(laws, ranges)
+    tuning = Tuning(ranges, GOALS[goal], names, seed, gains)
+    if watch is not None:
+        _Search(tuning, threads, watch, store).run(seeds)
+        return tuning
+    with progress.stages(only_on_terminal=True) as shown:
+        _Search(tuning, threads, shown, store).run(seeds)
+    if tuning.interrupted or tuning.faults:
+        why = tuning.faults[0] if tuning.faults else "interrupted"
+        warnings.warn(f"{why}; the tuning is partial", stacklevel=2)
+    return tuning
+
+
+def _laws(laws: Sequence[str], ranges: Ranges) -> list[str]:
+    """The laws to choose from. Raises `ScenarioError` where these ranges have nothing to tune."""
     names = known.known(laws)
     baseline = registries.baseline()["name"]
     if names == [baseline]:
@@ -193,8 +180,8 @@ def tune(
     for law in laws:
         if known.is_coupled(law) and ranges.l4s:
             raise ScenarioError(
-                f'--tcp: found "{tcp}" with {law}, which signals flows of L4S otherwise, allowed: '
-                "other laws"
+                f'--tcp: found "{ranges.tcp}" with {law}, which signals flows of L4S otherwise, '
+                "allowed: other laws"
             )
     if laws and all(known.space(law, ranges) is None for law in names):
         modelled = [entry["name"] for entry in _native.laws() if entry["modelled"]]
@@ -205,196 +192,247 @@ def tune(
     why = runnable(known.default(baseline), ranges)
     if why:  # the ranges are at fault, and no law
         raise ScenarioError(why)
-    tuning = Tuning(ranges, GOALS[goal], names, seed)
-    wanted = _search(tuning, threads, watch)
-    if tuning.interrupted:
-        return tuning
-    screening = check(
-        wanted, ranges, SCREENING_SEEDS, threads, _named(watch, "screening runs"), store
-    )
-    _keep(tuning, screening)
-    tuning.screened = [one for one in screening.checked if one.complete]
-    _choose(tuning)
-    for _ in range(ROUNDS):
-        if not _move_set_points(tuning, threads, watch, store):
-            break
-    if tuning.chosen is None or tuning.interrupted or tuning.faults:
-        return tuning
-    finalists = [tuning.chosen.candidate]
-    again = known.retargeted(finalists[0])
-    finalists += [one for one in wanted if one.origin == "default"]
-    finalists += [again] if again is not None and not runnable(again, ranges) else []
-    test = check(
-        finalists, ranges, SCREENING_SEEDS + seeds, threads, _named(watch, "test runs"), store
-    )
-    _keep(tuning, test)
-    tested = [one.of(slice(SCREENING_SEEDS, None)) for one in test.checked]
-    tuning.tested = [one for one in tested if one.complete]
-    if not tuning.tested or tuning.tested[0].candidate is not finalists[0]:
-        tuning.tested = []
-    elif not tuning.interrupted:
-        _inside(tuning, seeds, threads, store)
-    return tuning
+    return names
 
 
-def _search(tuning: Tuning, threads: int | None, watch: Watch | None) -> list[Candidate]:
-    """Every candidate that runs here."""
-    names = list(dict.fromkeys([registries.baseline()["name"], *tuning.laws]))
-    spaces = [s for s in (known.space(law, tuning.ranges) for law in names) if s is not None]
-    tasks = [(space.law, goal) for space in spaces for goal in GOALS]
-    ended: dict[int, Candidate] = {}
-    start = time.monotonic()
-    try:
-        with closing(search_all(tasks, tuning.ranges, tuning.seed, threads)) as searches:
-            for number, candidate in searches:
-                ended[number] = candidate
-                if watch:
+@dataclass
+class _Search:
+    """The stages of a tuning, which they fill in."""
+
+    tuning: TuningState
+    threads: int | None
+    watch: Watch
+    store: Store | None
+
+    @property
+    def stopped(self) -> bool:
+        return self.tuning.interrupted or bool(self.tuning.faults)
+
+    def run(self, seeds: int) -> None:
+        """All stages. A fault after the first runs loses none of what was found before it."""
+        try:
+            self._stages(seeds)
+        except Exception as error:
+            if not self.tuning.screened:
+                raise
+            self.tuning.error = error
+            self.tuning.faults.append(f"{type(error).__name__}: {error}")
+
+    def _stages(self, seeds: int) -> None:
+        tuning = self.tuning
+        self._search()
+        if tuning.interrupted:
+            return
+        wanted = self._runnable(
+            [
+                *map(self._reference, self._names),
+                *tuning.searched,
+                *(one for law in self._names for one in known.listed(law, tuning.ranges)),
+            ]
+        )
+        self._screen(wanted, "screening runs")
+        for _ in range(ROUNDS):
+            if not self._move_set_points():
+                break
+        if tuning.chosen is None or self.stopped:
+            return
+        finalists = [tuning.chosen.candidate]
+        finalists += [one for one in wanted if one.origin == "default"]
+        again = known.retargeted(finalists[0])
+        finalists += [again] if again is not None and not runnable(again, tuning.ranges) else []
+        self._test(finalists, seeds)
+
+    def _reference(self, law: str) -> Candidate:
+        """What the choice is tested beside."""
+        if self.tuning.gains == "paper":
+            return known.default(law)
+        return known.designed(law, self.tuning.ranges)
+
+    @property
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys([registries.baseline()["name"], *self.tuning.laws]))
+
+    def _search(self) -> None:
+        """Gains of every law that has a model, for each goal."""
+        tuning = self.tuning
+        modelled = [law for law in self._names if known.space(law, tuning.ranges) is not None]
+        tasks = [(law, goal) for law in modelled for goal in GOALS]
+        ended: dict[int, Candidate] = {}
+        start = time.monotonic()
+        try:
+            searched = search_all(tasks, tuning.ranges, tuning.seed, self.threads, self.store)
+            with closing(searched) as searches:
+                for number, candidate in searches:
+                    ended[number] = candidate
                     done, elapsed_s = len(ended), time.monotonic() - start
-                    watch("searches", Progress(done / len(tasks), done, len(tasks), elapsed_s))
-    except KeyboardInterrupt:
-        tuning.interrupted = True
-    tuning.searched = [ended[number] for number in sorted(ended)]
-    found = [*map(known.default, names), *tuning.searched]
-    found += [one for law in names for one in known.listed(law, tuning.ranges)]
-    wanted = []
-    for candidate in found:
-        why = runnable(candidate, tuning.ranges)
-        if why:
-            tuning.left_out.append((candidate, why))
-        else:
-            wanted.append(candidate)
-    return wanted
+                    progress = Progress(done / len(tasks), done, len(tasks), elapsed_s)
+                    self.watch("searches", progress)
+        except KeyboardInterrupt:
+            tuning.interrupted = True
+        tuning.searched = [ended[number] for number in sorted(ended)]
+
+    def _runnable(self, wanted: Sequence[Candidate]) -> list[Candidate]:
+        """Those that take their parameters here; the others are left out, with the reason."""
+        whys = [(one, runnable(one, self.tuning.ranges)) for one in wanted]
+        self.tuning.left_out += [(one, why) for one, why in whys if why]
+        return [one for one, why in whys if not why]
+
+    def _check(
+        self, wanted: Sequence[Candidate], seeds: int, what: str, ranges: Ranges | None = None
+    ) -> Check:
+        done = check(
+            wanted,
+            ranges or self.tuning.ranges,
+            seeds,
+            self.threads,
+            lambda now: self.watch(what, now),
+            self.store,
+        )
+        self.tuning.interrupted = self.tuning.interrupted or done.interrupted
+        self.tuning.faults += done.faults
+        return done
+
+    def _screen(self, wanted: Sequence[Candidate], what: str) -> None:
+        """Runs candidates with the seeds that choose, and chooses among all so far."""
+        done = self._check(wanted, SCREENING_SEEDS, what)
+        self.tuning.screened += [one for one in done.checked if one.complete]
+        _choose(self.tuning)
+
+    def _move_set_points(self) -> bool:
+        """Tries other set-points with packets: the share of time with an empty queue that the model
+        predicts is a poor measure of the goodput. Says whether to go on from there."""
+        tuning = self.tuning
+        before, met = tuning.chosen, tuning.sure
+        if before is None or self.stopped:
+            return False
+        starts = [(before.candidate, LOWER if met else HIGHER)]
+        starts += [(one.candidate, HIGHER) for one in _misses(tuning)]
+        starts += [(one.candidate, LOWER) for one in _next(tuning)]
+        tried: list[Candidate] = []
+        for candidate, shares in starts:
+            tried += self._runnable(_moved(tuning, candidate, shares, tried))
+        if not tried:
+            return False
+        self._screen(tried, "set-point runs")
+        now = tuning.chosen
+        if now is before or now is None:
+            return False
+        least = LOWER[-1] * before.candidate.share
+        same_law = now.candidate.law == before.candidate.law
+        return not (met and same_law) or now.candidate.share <= least
+
+    def _test(self, finalists: Sequence[Candidate], seeds: int) -> None:
+        """Runs the chosen law and others with seeds that took no part in the choice."""
+        done = self._check(finalists, SCREENING_SEEDS + seeds, "test runs")
+        tested = [one.with_seeds(slice(SCREENING_SEEDS, None)) for one in done.checked]
+        if not tested[0].complete:
+            return
+        self.tuning.tested = [one for one in tested if one.complete]
+        if not self.tuning.interrupted:
+            self._test_inside(seeds)
+
+    def _test_inside(self, seeds: int) -> None:
+        """Evaluates the model on a grid between the corners, and runs packets at its worst
+        place."""
+        candidate, ranges = self.tuning.tested[0].candidate, self.tuning.ranges
+        space = calm_regions.space_of(candidate, ranges)
+        if space is None or not candidate.point or ranges.trace is not None:
+            return
+        grid = [one for one in ranges.grid(GRID) if one not in ranges.corners]
+        there = [o for o in space.local(candidate.point, ranges, grid) if o and not o.timeouts]
+        if not there:
+            return
+        tight = max(there, key=lambda one: one.sensitivity if one.stable else math.inf)
+        done = self._check([candidate], seeds, "runs inside", ranges.only(tight.condition))
+        if done.checked[0].complete:
+            self.tuning.inside = tight, done.checked[0]
 
 
-def _move_set_points(
-    tuning: Tuning, threads: int | None, watch: Watch | None, store: Store | None
-) -> bool:
-    """Tries other set-points with packets: the share of time with an empty queue that the model
-    predicts is a poor measure of the goodput. Says whether to go on from there."""
-    before, met = tuning.chosen, tuning.sure
-    if before is None or tuning.interrupted or tuning.faults:
-        return False
-    starts = [(before.candidate, LOWER if met else HIGHER)]
-    starts += [(one.candidate, HIGHER) for one in _misses(tuning)]
-    starts += [(one.candidate, LOWER) for one in _next(tuning)]
-    tried = [moved for one, shares in starts for moved in _moved(tuning, one, shares)]
-    if not tried:
-        return False
-    found = check(
-        tried, tuning.ranges, SCREENING_SEEDS, threads, _named(watch, "set-point runs"), store
-    )
-    _keep(tuning, found)
-    tuning.screened += [one for one in found.checked if one.complete]
-    _choose(tuning)
-    now = tuning.chosen
-    if now is before or now is None:
-        return False
-    least = LOWER[-1] * before.candidate.share
-    return not (met and now.candidate.law == before.candidate.law) or now.candidate.share <= least
+def _goodput(one: Checked, tuning: TuningState) -> float:
+    """At the worst place, as a share of the best candidate's."""
+    return float(one.relative(tuning.best).min())
 
 
-def _next(tuning: Tuning) -> list[Checked]:
+def _others(tuning: TuningState) -> list[Checked]:
+    """Candidates of laws other than the chosen one that keep their margins and can be moved."""
+    assert tuning.chosen is not None
+    law = tuning.chosen.candidate.law
+    able = (one for one in tuning.screened if one.candidate.keeps and one.candidate.point)
+    return [one for one in able if one.candidate.law != law]
+
+
+def _next(tuning: TuningState) -> list[Checked]:
     """Of other laws, the best candidates with goodput to spare, as the goal has them; a law without
     a model that is best now cannot be moved itself."""
-    chosen, goal = tuning.chosen, tuning.goal
-    assert chosen is not None
-    spare = 1 - goal.give_up + SPARE * goal.give_up
-    able = [
-        one
-        for one in tuning.screened
-        if one.candidate.keeps
-        and one.candidate.point
-        and one.candidate.law != chosen.candidate.law
-        and one.relative(tuning.best).min() >= spare
-    ]
-    able.sort(key=lambda one: one.worst_of(getattr(one, goal.least)))
-    best: dict[str, Checked] = {}
-    for one in able:
-        best.setdefault(one.candidate.law, one)
-    return list(best.values())[:NEXT]
+    spare = 1 - tuning.goal.give_up + SPARE * tuning.goal.give_up
+    able = [one for one in _others(tuning) if _goodput(one, tuning) >= spare]
+    return best_of_laws(able, lambda one: one.number_of(tuning.goal))[:NEXT]
 
 
-def _misses(tuning: Tuning) -> list[Checked]:
+def _misses(tuning: TuningState) -> list[Checked]:
     """Of other laws, the candidate that comes closest to the goal's goodput, if it is better than
     the chosen law in the goal's number; the closest laws first."""
-    chosen, goal = tuning.chosen, tuning.goal
+    goal, chosen = tuning.goal, tuning.chosen
     assert chosen is not None
     closest: dict[str, Checked] = {}
-
-    def goodput(one: Checked) -> float:
-        return float(one.relative(tuning.best).min())
-
-    for one in tuning.screened:
-        law, least = one.candidate.law, goal.least
-        if not one.candidate.keeps or not one.candidate.point or law == chosen.candidate.law:
-            continue
-        better = one.worst_of(getattr(one, least)) < chosen.worst_of(getattr(chosen, least))
-        if (better or not tuning.sure) and (
-            law not in closest or goodput(one) > goodput(closest[law])
-        ):
-            closest[law] = one
-    within = [one for one in closest.values() if goodput(one) >= 1 - goal.give_up - MISSED]
-    return sorted(within, key=goodput, reverse=True)[:MISSES]
+    for one in sorted(_others(tuning), key=lambda one: -_goodput(one, tuning)):
+        if not tuning.sure or one.number_of(goal) < chosen.number_of(goal):
+            closest.setdefault(one.candidate.law, one)
+    least = 1 - goal.give_up - MISSED
+    return [one for one in closest.values() if _goodput(one, tuning) >= least][:MISSES]
 
 
-def _moved(tuning: Tuning, one: Candidate, shares: Sequence[float]) -> list[Candidate]:
-    """A candidate at other set-points, those that keep its margins and run here."""
+def _moved(
+    tuning: TuningState, one: Candidate, shares: Sequence[float], tried: Sequence[Candidate]
+) -> list[Candidate]:
+    """A candidate at other set-points, those that keep its margins and are not tried yet."""
     ranges = tuning.ranges
     space = calm_regions.space_of(one, ranges) if one.point else None
     if space is None:
         return []
-    wanted = [(share, "", space.moved(one.point, share)) for share in shares]
+    wanted = [(share, False, space.moved(one.point, share)) for share in shares]
     if isinstance(space, calm_regions.Region):
         # Slow starts and timeouts are no noise of the model: packets may ask for a faster law.
         wanted += [
-            (share, " fastest", space.fastest(share * one.point["target"], one.point["interval"]))
+            (share, True, space.fastest(share * one.point["target"], one.point["interval"]))
             for share in (1.0, *shares)
         ]
-    known_already = {(o.candidate.law, o.candidate.params) for o in tuning.screened}
-    tried = []
-    for share, how, point in wanted:
+    before = [*(other.candidate for other in tuning.screened), *tried]
+    params_before = {(other.law, other.params) for other in before}
+    labels = {other.label for other in before}
+    moved: list[Candidate] = []
+    for share, fastest, point in wanted:
         if point is None:
             continue
         try:
             local = tuple(space.local(point, ranges, ranges.conditions))
         except ScenarioError:
             continue
-        # A label has no comma. Shares are of the search's own set-point.
-        whole = float(f"{share * one.share:.3g}")
-        label = f"{one.label.split(' at ')[0]} at {whole:g}{how}"
         params = space.params(point)
-        moved = Candidate(one.law, label, params, "tuned", point, local, keeps(local), whole)
-        if (not moved.keeps and one.keeps) or (one.law, params) in known_already:
+        if (one.keeps and not keeps(local)) or (one.law, params) in params_before:
             continue
-        known_already.add((one.law, params))
-        why = runnable(moved, ranges)
-        if why:
-            tuning.left_out.append((moved, why))
-        else:
-            tried.append(moved)
-    return tried
+        params_before.add((one.law, params))
+        # Shares are of the search's own set-point.
+        whole = float(f"{share * one.share:.3g}")
+        label = f"{one.searched_as} at {whole:g}{' fastest' if fastest else ''}"
+        label = distinct_label(label, labels)
+        labels.add(label)
+        moved.append(
+            replace(
+                one,
+                label=label,
+                params=params,
+                point=point,
+                local=local,
+                keeps=keeps(local),
+                share=whole,
+                fastest=fastest,
+            )
+        )
+    return moved
 
 
-def _inside(tuning: Tuning, seeds: int, threads: int | None, store: Store | None) -> None:
-    """Evaluates the model on a grid between the corners, and runs packets at its worst place."""
-    candidate, ranges = tuning.tested[0].candidate, tuning.ranges
-    space = calm_regions.space_of(candidate, ranges)
-    if space is None or not candidate.point:
-        return
-    if ranges.trace is not None:
-        return
-    grid = [one for one in ranges.grid(GRID) if one not in ranges.corners]
-    there = [o for o in space.local(candidate.point, ranges, grid) if o and not o.timeouts]
-    if not there:
-        return
-    tight = max(there, key=lambda one: one.sensitivity if one.stable else math.inf)
-    run = check([candidate], ranges.only(tight.condition), seeds, threads, store=store)
-    _keep(tuning, run)
-    if run.checked[0].complete:
-        tuning.inside = tight, run.checked[0]
-
-
-def _choose(tuning: Tuning) -> None:
+def _choose(tuning: TuningState) -> None:
     """Chooses the candidate with the least of the goal's number that keeps margins and goodput.
 
     A law without a model has no margins to keep. With so few seeds a goodput at the limit is below
@@ -416,13 +454,12 @@ def _choose(tuning: Tuning) -> None:
     room = _chance(able) / tuning.best
     enough = [one for one in able if (one.relative(tuning.best) - room).min() >= least]
     tuning.sure = bool(enough)
-    enough = enough or [one for one in able if one.relative(tuning.best).min() >= least]
+    enough = enough or [one for one in able if _goodput(one, tuning) >= least]
     tuning.meets_goal = bool(enough)
     if enough:
-        least_of = tuning.goal.least
-        tuning.chosen = min(enough, key=lambda one: one.worst_of(getattr(one, least_of)))
+        tuning.chosen = min(enough, key=lambda one: one.number_of(tuning.goal))
     else:
-        tuning.chosen = max(able, key=lambda one: float(one.relative(tuning.best).min()))
+        tuning.chosen = max(able, key=lambda one: _goodput(one, tuning))
 
 
 def _chance(able: Sequence[Checked]) -> Floats:
@@ -435,18 +472,3 @@ def _chance(able: Sequence[Checked]) -> Floats:
     # The median of chi-squared over its mean; with more seeds it is nearer to 1.
     variance = variance / special.chdtri(seeds - 1, 0.5) * (seeds - 1)
     return np.asarray(special.ndtri(statistics.LEVEL) * np.sqrt(variance / seeds), float)
-
-
-def _keep(tuning: Tuning, done: Check) -> None:
-    tuning.interrupted = tuning.interrupted or done.interrupted
-    tuning.faults += done.faults
-
-
-def _named(watch: Watch | None, what: str) -> Callable[[Progress], None] | None:
-    if watch is None:
-        return None
-
-    def relay(now: Progress) -> None:
-        watch(what, now)
-
-    return relay

@@ -157,27 +157,26 @@ class Row:
         return self.void == self.repeats
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.simulated, self.real
+
+    @property
     def delay(self) -> Difference:
         """Of the mean queuing delay, in s."""
-        name = "delay_mean_s"
-        real_s = self.real.mean(name)
-        difference_s, half_width_s = statistics.difference_and_interval(
-            self.real.values(name), self.simulated.values(name)
-        )
-        limit_s = max(DELAY_SHARE * real_s, DELAY_S)
-        text = f"delay {1e3 * difference_s:+.1f} ms"
-        return Difference("delay", real_s, difference_s, half_width_s, limit_s, 1e3, text)
+        real, simulated = (side.values("delay_mean_s") for side in (self.real, self.simulated))
+        mean_s, _ = statistics.mean_and_interval(real)
+        found = statistics.difference_and_interval(real, simulated)
+        text = f"delay {1e3 * found[0]:+.1f} ms"
+        return Difference("delay", mean_s, *found, max(DELAY_SHARE * mean_s, DELAY_S), 1e3, text)
 
     @property
     def signals(self) -> Difference:
         """Of the share of packets dropped or marked."""
-        real, _ = statistics.mean_and_interval(self.real.signal_rates)
-        difference, half_width = statistics.difference_and_interval(
-            self.real.signal_rates, self.simulated.signal_rates
-        )
-        text = f"loss {100 * difference / real:+.0f} %" if real else "no loss"
-        limit = SIGNAL_SHARE * real
-        return Difference("loss", real, difference, half_width, limit, 100, text)
+        real, simulated = self.real.signal_rates, self.simulated.signal_rates
+        mean, _ = statistics.mean_and_interval(real)
+        found = statistics.difference_and_interval(real, simulated)
+        text = f"loss {100 * found[0] / mean:+.0f} %" if mean else "no loss"
+        return Difference("loss", mean, *found, SIGNAL_SHARE * mean, 100, text)
 
     @property
     def differences(self) -> list[Difference]:
@@ -226,28 +225,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One run."""
-
-    side: str
-    law: str
-    point: str
-    seed: int
-    #: Why it is void; empty where it is sound.
-    void: list[str]
-    metrics: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Comparison:
+class ValidatedScenario:
     """A scenario, simulated and with real flows."""
 
     title: str
     path: str
     simulated_runs: int
     rows: list[Row]
-    #: All that finished, void ones too.
-    runs: list[Seen]
+    #: All that finished, void ones too: side, law, point, seed, why it is void, and metrics.
+    runs: list[dict[str, Any]]
     #: Their traffic names the senders.
     points: Sequence[PointInfo]
     #: The scenario as it was read.
@@ -258,8 +244,7 @@ class Comparison:
     @property
     def metrics(self) -> list[str]:
         """Those worth a column."""
-        sides = [side for row in self.rows for side in (row.simulated, row.real)]
-        every = [metrics for side in sides for metrics in side.metrics]
+        every = [one for row in self.rows for side in row.sides for one in side.metrics]
         return [
             name
             for name in COMPARED
@@ -277,40 +262,38 @@ class Comparison:
         return f"{len(self.agree)} of {len(self.rows)} agree{doubt}"
 
 
-def compare(simulated: Result, real: Attempts) -> Comparison:
+def compare(simulated: Result, real: Attempts) -> ValidatedScenario:
     """Lays the runs of a scenario beside the real ones of the same laws and points.
 
     Laws with runs on both sides are compared, so that an early end costs only the others.
     """
     plan = simulated.plan
     rows: list[Row] = []
-    seen: list[Seen] = []
+    every: list[dict[str, Any]] = []
     for p, point in enumerate(plan.points):
         short = {n for n, traffic in enumerate(point.traffic) if traffic.kind != "ftp"}
         for i, law in enumerate(point.laws):
             attempts = [one for one in real.finished if (one.point, one.law) == (p, i)]
             runs = simulated.runs_of(p, i)
             with_short = [_with_short(run, short) for run in runs]
-            seen += [
-                Seen("simulated", plan.laws[i], point.label, run.seed, [], metrics)
+            name = {"law": plan.laws[i], "point": point.label}
+            every += [
+                {"side": "simulated", **name, "seed": run.seed, "void": [], "metrics": metrics}
                 for run, metrics in zip(runs, with_short, strict=True)
             ]
-            seen += [
-                Seen("real", plan.laws[i], point.label, one.seed, one.void, one.metrics)
-                for one in attempts
+            every += [
+                {"side": "real", **name, "seed": it.seed, "void": it.void, "metrics": it.metrics}
+                for it in attempts
             ]
             if not attempts or not runs:
                 continue
             sound = [one for one in attempts if not one.void]
+            shown = sound or attempts
             rows.append(
                 Row(
-                    point=point.label,
-                    law=plan.laws[i],
+                    **name,
                     simulated=Side(with_short, runs),
-                    real=Side(
-                        [one.metrics for one in sound or attempts],
-                        [one.observed for one in sound or attempts],
-                    ),
+                    real=Side([one.metrics for one in shown], [one.observed for one in shown]),
                     void=len(attempts) - len(sound),
                     repeats=len(attempts),
                     again=sum(one.former for one in attempts),
@@ -319,12 +302,12 @@ def compare(simulated: Result, real: Attempts) -> Comparison:
                 )
             )
     done = len(real.finished)
-    return Comparison(
+    return ValidatedScenario(
         title=plan.title or simulated.experiment.path,
         path=simulated.experiment.path,
         simulated_runs=len(plan.seeds),
         rows=rows,
-        runs=seen,
+        runs=every,
         points=plan.points,
         text=simulated.experiment.text,
         partial=(

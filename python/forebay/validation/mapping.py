@@ -6,9 +6,8 @@ import math
 import random
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
 from forebay.base import quantities, registries
@@ -17,10 +16,8 @@ from forebay.validation import transfers
 from forebay.validation.transfers import Mice, Source, Web
 
 if TYPE_CHECKING:
-    from forebay._native import LawInfo, Parameter, PointInfo, TrafficInfo
+    from forebay._native import LawInfo, PointInfo, TrafficInfo
     from forebay.runs.experiment import Experiment
-
-T = TypeVar("T")
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0
@@ -31,6 +28,8 @@ ACCESS_RATIO = 5.0
 #: the microsecond.
 RETURN_RATE = "100Mbit/s"
 RETURN_BUFFER = "10000p"
+#: Least MTU that IPv6 allows (RFC 8200, section 5).
+LEAST_PACKET_BYTES = 1280
 #: Port of the first long flow's server, and that of all short transfers.
 PORT, TRANSFERS_PORT = 5201, 5200
 #: Kinds of traffic that real flows can be.
@@ -52,49 +51,51 @@ class Flow:
 
 @dataclass(frozen=True)
 class LinkPlan:
-    """One law at one point, as a link and flows."""
+    """One law at one point, as a link and flows; index and number are those of the point and the
+    law in the experiment."""
 
-    point: int
-    law: int
-    rate: str
-    burst: str
-    #: One way, after the queue.
-    delay: str
-    buffer: str
-    ecn: bool
-    aqm: str
-    params: dict[str, Parameter]
-    #: The discipline that holds the law, as a scenario writes it; None for the default.
-    queue: str | None
-    mtu: int
-    duration_s: float
-    measure_s: tuple[float, float]
-    sample_s: float
-    flows: list[Flow]
-    #: Short transfers.
-    sources: list[Source]
-    #: Whether the senders ask for ECN.
-    flows_ecn: bool
+    index: int
+    number: int
+    point: PointInfo
+    law: LawInfo
+
+    @property
+    def flows(self) -> list[Flow]:
+        """The long transfers."""
+        return [
+            Flow(_congestion_control(traffic), traffic.start_s)
+            for traffic in self.point.traffic
+            if traffic.kind == "ftp"
+            for _ in range(traffic.flows)
+        ]
+
+    @property
+    def sources(self) -> list[Source]:
+        """Short transfers. They count their starts from the command's, as the flows do."""
+        return [_source(traffic) for traffic in self.point.traffic if traffic.kind != "ftp"]
 
     def settings(self, seed: int, void_lateness: str, void_rate: str) -> Settings:
         """The link; `seed` is of the law's draws."""
-        start, end = (LEAD_S + time_s for time_s in self.measure_s)
+        start, end = (LEAD_S + time_s for time_s in self.point.measure_s)
+        bottleneck, traffic, law = self.point.links[0], self.point.traffic[0], self.law
+        assert law.kind is not None
         return settings(
             rate=RETURN_RATE,
-            delay=self.delay,
+            # One way, after the queue.
+            delay=quantities.time(traffic.rtts_s[0] / 2),
             buffer=RETURN_BUFFER,
-            rate_up=self.rate,
-            burst_up=self.burst,
-            buffer_up=self.buffer,
-            aqm_up=self.aqm,
-            params_up=self.params,
+            rate_up=quantities.rate(bottleneck.rate_bps),
+            burst_up=quantities.size(bottleneck.burst_bytes),
+            buffer_up=quantities.buffer(bottleneck.buffer_pkts, bottleneck.buffer_bytes),
+            aqm_up=law.kind,
+            params_up=dict(law.params),
             # The law is the same in both, to the digit.
             gains="paper",
-            queue_up=self.queue,
-            ecn=self.ecn,
-            mtu=self.mtu,
+            queue_up=law.queue,
+            ecn=bottleneck.ecn,
+            mtu=traffic.packet_bytes,
             seed=seed,
-            sample=quantities.time(self.sample_s),
+            sample=quantities.time(self.point.sample_s),
             measure=f"{quantities.time(start)}..{quantities.time(end)}",
             void_lateness=void_lateness,
             void_rate=void_rate,
@@ -122,15 +123,15 @@ class LinkPlan:
             # A namespace begins with nothing learnt; a short transfer must not leave its
             # threshold and RTT to the next one.
             "echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save || exit 1",
-            f"echo {int(self.flows_ecn)} > /proc/sys/net/ipv4/tcp_ecn || exit 1",
+            f"echo {int(ECN[self.point.traffic[0].ecn])} > /proc/sys/net/ipv4/tcp_ecn || exit 1",
             "flows=",
         ]
         if self.sources:
-            start, end = self.measure_s
+            start, end = self.point.measure_s
             plan = transfers.Plan(
                 port=TRANSFERS_PORT,
                 seed=seed,
-                end_s=LEAD_S + self.duration_s,
+                end_s=LEAD_S + self.point.duration_s,
                 measure_s=(LEAD_S + start, LEAD_S + end),
                 sources=self.sources,
             )
@@ -139,7 +140,7 @@ class LinkPlan:
         for port, flow in enumerate(self.flows, start=PORT):
             start_s = LEAD_S + draw.uniform(*flow.start_s)
             # Whole seconds are all that iperf3 takes.
-            seconds = math.ceil(LEAD_S + self.duration_s - start_s)
+            seconds = math.ceil(LEAD_S + self.point.duration_s - start_s)
             lines.append(
                 f"{{ sleep {start_s:.4f}; exec iperf3 -4 -c $FOREBAY_SERVER -p {port} "
                 f"-C {flow.congestion_control} -t {seconds} >/dev/null; }} & "
@@ -160,82 +161,65 @@ def link_plans(experiment: Experiment) -> list[LinkPlan]:
 
     Raises `ScenarioError` where the scenario asks for what real flows over one link cannot do.
     """
-    return [
-        _plan(experiment.path, p, point, i, law)
-        for p, point in enumerate(experiment.plan.points)
-        for i, law in enumerate(point.laws)
-    ]
+    plans = []
+    for p, point in enumerate(experiment.plan.points):
+        for i, law in enumerate(point.laws):
+            refused = _refused(point, law)
+            if refused is not None:
+                key, found, allowed = refused
+                raise ScenarioError(
+                    f"{experiment.path}: {key}: found {found}, allowed for real flows: {allowed}"
+                )
+            plans.append(LinkPlan(p, i, point, law))
+    return plans
 
 
-def _plan(file: str, index: int, point: PointInfo, number: int, law: LawInfo) -> LinkPlan:
-    def refuse(key: str, found: object, allowed: str) -> ScenarioError:
-        return ScenarioError(f"{file}: {key}: found {found}, allowed for real flows: {allowed}")
-
-    def one(key: str, found: list[T], text: Callable[[T], str]) -> T:
-        if len(set(found)) > 1:
-            texts = ", ".join(text(each) for each in dict.fromkeys(found))
-            raise refuse(key, texts, "the same for all")
-        return found[0]
-
-    if len(point.links) > 1:
-        raise refuse("link", f"{len(point.links) - 1} more", "the bottleneck alone")
-    bottleneck = point.links[0]
+def _refused(point: PointInfo, law: LawInfo) -> tuple[str, object, str] | None:
+    """What real flows over one link cannot do: key, what was found, what is allowed."""
+    bottleneck, *others = point.links
+    if others:
+        return "link", f"{len(others)} more", "the bottleneck alone"
     if bottleneck.trace is not None:
         mean = quantities.rate(bottleneck.trace[0])
-        raise refuse("bottleneck.rate_trace", mean, "a constant rate")
+        return "bottleneck.rate_trace", mean, "a constant rate"
     if point.changes:
-        raise refuse("at", f"{len(point.changes)} changes", "none")
+        return "at", f"{len(point.changes)} changes", "none"
     if law.kind is None:
-        raise refuse("law", law.label, "a law of `forebay laws`")
-    for n, traffic in enumerate(point.traffic):
-        key = f"traffic.{n}"
-        if traffic.kind not in KINDS:
-            raise refuse(f"{key}.kind", traffic.kind, ", ".join(KINDS))
-        if traffic.tcp not in CONGESTION_CONTROL:
-            raise refuse(f"{key}.tcp", traffic.tcp, ", ".join(CONGESTION_CONTROL))
-        if traffic.stop_s is not None:
-            stops = " to ".join(quantities.time(one) for one in dict.fromkeys(traffic.stop_s))
-            raise refuse(f"{key}.stop", stops, "none")
-        if traffic.access_bps < ACCESS_RATIO * bottleneck.rate_bps:
-            raise refuse(
-                f"{key}.access",
-                quantities.rate(traffic.access_bps),
-                f"at least {ACCESS_RATIO:g} times the bottleneck's rate, which does not limit",
-            )
-        if traffic.ecn not in ECN:
-            raise refuse(f"{key}.ecn", f'"{traffic.ecn}"', "true or false")
+        return "law", law.label, "a law of `forebay laws`"
     if not point.traffic:
-        raise refuse("traffic", "none", ", ".join(KINDS))
-    rtt_s = one("rtt", [rtt_s for it in point.traffic for rtt_s in it.rtts_s], quantities.time)
-    mtu = one("packet", [traffic.packet_bytes for traffic in point.traffic], quantities.size)
-    if mtu < 1280:
-        raise refuse("packet", quantities.size(mtu), "at least 1280B, the least packet of IPv6")
-    flows_ecn = one("ecn", [ECN[traffic.ecn] for traffic in point.traffic], quantities.plain)
-    return LinkPlan(
-        point=index,
-        law=number,
-        rate=quantities.rate(bottleneck.rate_bps),
-        burst=quantities.size(bottleneck.burst_bytes),
-        delay=quantities.time(rtt_s / 2),
-        buffer=quantities.buffer(bottleneck.buffer_pkts, bottleneck.buffer_bytes),
-        ecn=bottleneck.ecn,
-        aqm=law.kind,
-        params=dict(law.params),
-        queue=law.queue,
-        mtu=mtu,
-        duration_s=point.duration_s,
-        measure_s=point.measure_s,
-        sample_s=point.sample_s,
-        flows=[
-            Flow(_congestion_control(traffic), traffic.start_s)
-            for traffic in point.traffic
-            if traffic.kind == "ftp"
-            for _ in range(traffic.flows)
-        ],
-        # They count their starts from the command's, as the flows do.
-        sources=[_source(traffic) for traffic in point.traffic if traffic.kind != "ftp"],
-        flows_ecn=flows_ecn,
-    )
+        return "traffic", "none", ", ".join(KINDS)
+    for n, traffic in enumerate(point.traffic):
+        refused = _refused_traffic(traffic, bottleneck.rate_bps)
+        if refused is not None:
+            key, found, allowed = refused
+            return f"traffic.{n}.{key}", found, allowed
+    for key, found in [
+        ("rtt", [quantities.time(rtt_s) for one in point.traffic for rtt_s in one.rtts_s]),
+        ("packet", [quantities.size(one.packet_bytes) for one in point.traffic]),
+        ("ecn", [quantities.plain(ECN[one.ecn]) for one in point.traffic]),
+    ]:
+        if len(set(found)) > 1:
+            return key, ", ".join(dict.fromkeys(found)), "the same for all"
+    if point.traffic[0].packet_bytes < LEAST_PACKET_BYTES:
+        size = quantities.size(point.traffic[0].packet_bytes)
+        return "packet", size, f"at least {LEAST_PACKET_BYTES}B, the least packet of IPv6"
+    return None
+
+
+def _refused_traffic(traffic: TrafficInfo, rate_bps: int) -> tuple[str, object, str] | None:
+    if traffic.kind not in KINDS:
+        return "kind", traffic.kind, ", ".join(KINDS)
+    if traffic.tcp not in CONGESTION_CONTROL:
+        return "tcp", traffic.tcp, ", ".join(CONGESTION_CONTROL)
+    if traffic.stop_s is not None:
+        stops = " to ".join(quantities.time(one) for one in dict.fromkeys(traffic.stop_s))
+        return "stop", stops, "none"
+    if traffic.access_bps < ACCESS_RATIO * rate_bps:
+        limits = f"at least {ACCESS_RATIO:g} times the bottleneck's rate, which does not limit"
+        return "access", quantities.rate(traffic.access_bps), limits
+    if traffic.ecn not in ECN:
+        return "ecn", f'"{traffic.ecn}"', "true or false"
+    return None
 
 
 def _source(traffic: TrafficInfo) -> Source:

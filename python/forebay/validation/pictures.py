@@ -21,7 +21,7 @@ from forebay.validation.comparison import DELAY_S, DELAY_SHARE, METRICS, SIGNAL_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from forebay.validation.comparison import Comparison, Difference, Row, Side
+    from forebay.validation.comparison import Difference, Row, Side, ValidatedScenario
 
 #: How each side is drawn.
 SIDES: dict[str, dict[str, Any]] = {
@@ -39,7 +39,7 @@ COLUMNS = 5
 LEAST_WIDTH_IN = 8.0
 
 
-def figures(found: Comparison, number: int) -> list[PageFigure]:
+def figures(found: ValidatedScenario, number: int) -> list[PageFigure]:
     """The figures of one scenario; `number` tells their names from those of others."""
     if not found.rows:
         return []
@@ -54,7 +54,7 @@ def figures(found: Comparison, number: int) -> list[PageFigure]:
             "agrees if both blue marks lie in their bands.",
         )
     ]
-    if all(side.observed for row in found.rows for side in (row.simulated, row.real)):
+    if all(side.observed for row in found.rows for side in row.sides):
         shown.append(
             PageFigure(
                 f"delays-{number}",
@@ -68,7 +68,7 @@ def figures(found: Comparison, number: int) -> list[PageFigure]:
 
 
 @styled
-def agreement(found: Comparison) -> Plot:
+def agreement(found: ValidatedScenario) -> Plot:
     """Mean delay and loss of each law, on both sides, in the band where they agree."""
     rows = found.rows
     figure = Plot(figsize=(max(10.0, 2.0 + 0.8 * len(rows)), 5.4), layout="constrained")
@@ -94,13 +94,13 @@ def agreement(found: Comparison) -> Plot:
 
 
 @styled
-def delays(found: Comparison) -> Plot:
+def delays(found: ValidatedScenario) -> Plot:
     """Share of packets that waited longer than a given time: a panel per law, a curve per side."""
     rows = found.rows
     width = max(LEAST_WIDTH_IN, 2.3 * min(COLUMNS, len(rows)) + 0.6)
     figure, panels = parts.small_multiples(len(rows), COLUMNS, width, 2.1, more=0.6)
     for axes, row in zip(panels, rows, strict=True):
-        for (name, look), side in zip(SIDES.items(), (row.simulated, row.real), strict=True):
+        for (name, look), side in zip(SIDES.items(), row.sides, strict=True):
             delay_ms, longer = waited_longer(side.observed, LEAST_PERCENT / 1000)
             axes.plot(delay_ms, 100 * longer, color=look["color"], linewidth=1.2, label=name)
         axes.set_title(row.name)

@@ -76,8 +76,17 @@ def run(
     """
     began_s = time.monotonic()
     found: list[Attempt] = []
+    again: list[str] = []
+    told = threading.Lock()
     jobs = [(plan, seed) for seed in range(1, repeats + 1) for plan in plans]
     under_way = _UnderWay()
+
+    def tell() -> None:
+        if watch:
+            share = len(found) / len(jobs)
+            more = f", {len(again)} made again; the last: {again[-1]}" if again else ""
+            with told:
+                watch(Progress(share, len(found), len(jobs), time.monotonic() - began_s, more))
 
     def one(plan: LinkPlan, seed: int) -> Attempt:
         former = 0
@@ -89,10 +98,13 @@ def run(
                 # On a busy machine a server may come up late.
                 if last or under_way.ended:
                     raise
+                void = ["its flows failed"]
             else:
                 if last or not void:
-                    return Attempt(plan.point, plan.law, seed, metrics, observed, void, former)
+                    return Attempt(plan.index, plan.number, seed, metrics, observed, void, former)
             former += 1
+            again.append(f"{plan.law.label}, seed {seed}, {void[0]}")
+            tell()
 
     interrupted, failure = False, ""
     with ThreadPoolExecutor(links) as pool:
@@ -100,9 +112,7 @@ def run(
         try:
             for future in as_completed(futures):
                 found.append(future.result())
-                if watch:
-                    share = len(found) / len(jobs)
-                    watch(Progress(share, len(found), len(jobs), time.monotonic() - began_s))
+                tell()
         except KeyboardInterrupt:
             interrupted = True
         except (LinkError, FlowError, subprocess.TimeoutExpired) as error:
@@ -155,15 +165,15 @@ def _once(
         )
         under_way.add(link)
         try:
-            outcome = link.wait(LEAD_S + plan.duration_s + PATIENCE_S)
+            outcome = link.wait(LEAD_S + plan.point.duration_s + PATIENCE_S)
         finally:
             under_way.remove(link)
         if outcome.status != 0:
             complaint = _read(errors).strip() or f"status {outcome.status}"
-            raise FlowError(f"{plan.aqm}, seed {seed}: {complaint}")
+            raise FlowError(f"{plan.law.label}, seed {seed}: {complaint}")
         # Only the client of short transfers prints a result.
         found = json.loads(_read(said)) if plan.sources else {}
-    return outcome.runs[0], outcome.up | found, outcome.void
+    return outcome.directions[0].run, outcome.up | found, outcome.void
 
 
 def _read(file: IO[bytes]) -> str:

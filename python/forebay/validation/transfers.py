@@ -86,7 +86,7 @@ class Plan:
         return json.dumps(table)
 
     @staticmethod
-    def read(text: str) -> Plan:
+    def from_text(text: str) -> Plan:
         """From the command line."""
         table = _tuples(json.loads(text))
         kinds: dict[str, type[Source]] = {"Mice": Mice, "Web": Web}
@@ -271,7 +271,7 @@ def main() -> None:
         asyncio.run(serve(int(rest[0])))
         return
     try:
-        found = asyncio.run(send(Plan.read(rest[0]), float(rest[1])))
+        found = asyncio.run(send(Plan.from_text(rest[0]), float(rest[1])))
     except* OSError as errors:
         print(f"short transfers: {errors.exceptions[0]}", file=sys.stderr)
         sys.exit(1)

@@ -14,9 +14,10 @@ from forebay.validation import comparison, mapping, real
 
 if TYPE_CHECKING:
     from forebay.base.progress import Progress
-    from forebay.runs.experiment import Source
+    from forebay.runs.experiment import Experiment, Source
     from forebay.scenarios.python_laws import Prototype
-    from forebay.validation.comparison import Comparison
+    from forebay.validation.comparison import ValidatedScenario
+    from forebay.validation.mapping import LinkPlan
 
 #: A run is void if one packet in 1000 is released later, or if the rate is off by more.
 VOID_LATENESS, VOID_RATE = "1ms", "0.1%"
@@ -33,7 +34,7 @@ class Validation:
     #: Number of real runs that were asked for, and that had finished.
     wanted: int
     finished: int = 0
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[ValidatedScenario] = field(default_factory=list)
     interrupted: bool = False
     #: Why it stopped; empty otherwise.
     failure: str = ""
@@ -74,13 +75,14 @@ def validate(
     if any(plan.flows for plan in every) and shutil.which("iperf3") is None:
         raise MissingProgramError("iperf3 is not here: apt-get install iperf3")
     made = Validation(wanted=repeats * len(every))
-    for one, of_scenario in zip(read, plans, strict=True):
+
+    def run(one: Experiment, of_scenario: Sequence[LinkPlan]) -> None:
         ran = execution.execute(one)
         made.interrupted = ran.interrupted
         if ran.faults:
             made.failure = execution.fault_in_words(one.plan, ran.faults[0])
         if made.interrupted or made.failure:
-            break
+            return
         with progress() if progress else nullcontext() as watch:
             found = real.run(
                 of_scenario,
@@ -95,6 +97,15 @@ def validate(
         if found.finished:
             made.comparisons.append(comparison.compare(Result(one, ran), found))
         made.interrupted, made.failure = found.interrupted, found.failure
+
+    for one, of_scenario in zip(read, plans, strict=True):
+        try:
+            run(one, of_scenario)
+        except Exception as error:
+            # Real runs took their time: what they have found goes with no later fault.
+            if not made.comparisons:
+                raise
+            made.failure = f"{one.path}: {type(error).__name__}: {error}"
         if made.interrupted or made.failure:
             break
     return made

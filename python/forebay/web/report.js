@@ -7,7 +7,7 @@
   const { make, within, before, text, colourOf } = globalThis.forebayPanel;
   const { columns, figures } = JSON.parse(found.textContent);
   const column = await globalThis.forebayNumbers(document.getElementById("numbers").textContent, columns);
-  const TALL = 132, TALLER = 200, ALONE = 300, SPREAD = 96, ROOM_FOR_SPREAD = 620;
+  const TALL = 132, TALLER = 200, ALONE = 300, GLANCE = 150, SPREAD = 96, ROOM_FOR_SPREAD = 620;
   const HINT =
     "Drag to zoom, Shift and drag to pan, double-click for the whole. With the keyboard: arrows read " +
     "values, Shift and arrows pan, + and − zoom, 0 shows the whole.";
@@ -67,7 +67,7 @@
         for (const [tag, value] of Object.entries(one.tags))
           if (every.filter((it) => it.tags[tag] === value).every((it) => it.off)) this.off.add(`${tag}:${value}`);
       this.live = element("div", { class: "live" });
-      place.querySelector("h3").after(this.live);
+      place.querySelector("h2, h3").after(this.live);
       this.live.append(this.bar(every), (this.panels = element("div")));
       this.said = element("p", { class: "said", role: "status" });
       this.live.append(this.said);
@@ -123,7 +123,7 @@
     bar(every) {
       const bar = element("div", { class: "bar" });
       const { spec } = this;
-      const name = this.place.querySelector("h3").textContent;
+      const name = this.place.querySelector("h2, h3").textContent;
       for (const tag of Object.keys(every[0].tags)) {
         const values = [...new Set(every.map((one) => one.tags[tag]))];
         if (values.length < 2) continue;
@@ -189,14 +189,14 @@
       this.plots = [];
       if (!rows.length) this.panels.append(element("p", { class: "none" }, "Everything is switched off."));
       const width = this.live.clientWidth;
-      this.spec.panelHeight = rows.length < 2 ? ALONE : this.spec.group === "time" ? TALL : TALLER;
+      this.spec.panelHeight = this.spec.name === "glance" ? GLANCE : rows.length < 2 ? ALONE : this.spec.group === "time" ? TALL : TALLER;
       rows.forEach((panel, i) => {
         const reading = element("p", { class: "reading" });
         const plot = element("div", { class: "plot" });
         const row = element("div", { class: "row" }, plot);
         const box = element("div", {
           class: "panel", tabindex: "0", role: "group", "aria-roledescription": "figure",
-          "aria-label": [this.place.querySelector("h3").textContent, panel.title].filter(Boolean).join(", "),
+          "aria-label": [this.place.querySelector("h2, h3").textContent, panel.title].filter(Boolean).join(", "),
           "aria-describedby": "moving-hint",
         }, reading, row);
         this.panels.append(box);
@@ -214,6 +214,9 @@
         this.plots.push(made);
         u.over.style.touchAction = "pan-y";
         this.listen(made, box);
+        // Room for all that a pointer brings: a plot that moves would leave it.
+        if (panel.x.length) this.read(made, panel.x[panel.x.length >> 1]);
+        reading.style.minHeight = `${reading.offsetHeight}px`;
         this.read(made, null);
       });
       this.note();
@@ -436,7 +439,7 @@
   const places = [...document.querySelectorAll("figure[data-moving]")];
   document.documentElement.classList.add("moving");
   if (places.length)
-    places[0].before(element("p", { id: "moving-hint", class: "hint" }, HINT));
+    (places[1] ?? places[0]).before(element("p", { id: "moving-hint", class: "hint" }, HINT));
   // What is far below the window waits until it comes near.
   const near = new IntersectionObserver((seen) => {
     for (const { isIntersecting, target } of seen) {

@@ -44,5 +44,40 @@
     }
   };
 
+  // Columns to choose: at first those that have room, so that nothing scrolls sideways.
+  const choose = (table) => {
+    const frame = table.parentElement;
+    const heads = [...table.rows[0].cells];
+    const show = (column, shown) => {
+      for (const row of table.rows) row.cells[column].hidden = !shown;
+    };
+    const box = (head, column) => {
+      const label = document.createElement("label");
+      const input = document.createElement("input");
+      input.type = "checkbox";
+      input.addEventListener("change", () => show(column, input.checked));
+      label.append(input, ` ${head.innerText.split("\n")[0]}`);
+      return label;
+    };
+    const boxes = heads.map(box);
+    const fit = () => {
+      let last = heads.length - 1;
+      heads.forEach((_, column) => show(column, true));
+      while (last > 1 && frame.scrollWidth > frame.clientWidth) show(last--, false);
+      boxes.forEach((label, column) => { label.firstChild.checked = column <= last; });
+    };
+    const choice = document.createElement("details");
+    choice.className = "columns";
+    const summary = document.createElement("summary");
+    summary.textContent = "Columns";
+    choice.append(summary, ...boxes.slice(1));
+    frame.after(choice);
+    fit();
+    // On paper there is room for all, and no choice.
+    addEventListener("beforeprint", () => heads.forEach((_, column) => show(column, true)));
+    addEventListener("afterprint", () => boxes.forEach((label, column) => show(column, label.firstChild.checked)));
+  };
+
   document.querySelectorAll("main table").forEach(prepare);
+  document.querySelectorAll("main table.choose").forEach(choose);
 })();

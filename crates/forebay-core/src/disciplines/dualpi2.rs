@@ -279,7 +279,7 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
 mod tests {
     use super::*;
     use crate::discipline::testing::buffer_of;
-    use crate::law::{Law, PacketMeta, QueueView, Verdict};
+    use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Verdict};
     use crate::param::Params;
     use std::sync::Arc;
 
@@ -329,6 +329,10 @@ mod tests {
                 false => Verdict::Pass,
             }
         }
+    
+    }
+
+    impl FluidLaw for Always {
         fn intensity(&self, _: &QueueView) -> Option<f64> {
             Some(self.0)
         }

@@ -10,7 +10,7 @@ use crate::param::{ParamError, ParamSpec, Params};
 use crate::params;
 use crate::search::{number, time, Axis, Condition, Conditions, Point, Search, Space};
 use crate::tuner::{Tuned, Tuner};
-use crate::units::{Packets, Rate, Span, Time};
+use crate::units::{Packets, Rate, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<AredParams>(
     "ared",
@@ -146,6 +146,12 @@ impl LawParams for AredParams {
 
     const SET_POINT: &'static str = "target_delay";
 
+    /// It sets the thresholds that are not given.
+    fn set_point(&self) -> Option<SetPoint> {
+        let free = self.min_th.0 <= 0.0 && self.max_th.0 <= 0.0;
+        free.then_some(SetPoint::Delay(self.target_delay))
+    }
+
     fn search(conditions: &Conditions) -> Search {
         let (slowest, _) = conditions.capacities_pkts_per_s();
         let (_, longest_rtt_s) = conditions.rtts_s();
@@ -211,6 +217,10 @@ struct Adaptation {
 }
 
 impl Tuner<Red> for Adaptation {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     /// ns-2.35 adapts at arrivals, and waits from the last change, not from the last look: out
     /// of a quiet band the first change is immediate. It adapts just before it judges the
     /// arrival, we just after: one packet in an interval sees the older max_p.

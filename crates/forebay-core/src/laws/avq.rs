@@ -3,7 +3,7 @@
 
 use std::f64::consts::PI;
 
-use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Verdict};
 use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
 use crate::law_spec::LawSpec;
 use crate::linear::OperatingPoint;
@@ -158,6 +158,10 @@ struct Avq {
 }
 
 impl Law for Avq {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
         if overflow && p.signal == Signal::Drop && !self.params.count_drops {
@@ -176,6 +180,8 @@ impl Law for Avq {
         self.queue.probe(out);
     }
 }
+
+impl FluidLaw for Avq {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
-use crate::law::{Law, PacketMeta, QueueView, Site, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Verdict};
 use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::param::Value;
@@ -82,6 +82,10 @@ impl Blue {
 }
 
 impl Law for Blue {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, _: Time, _: &QueueView, _: &PacketMeta, rng: &mut Rng) -> Verdict {
         Verdict::mark_if(rng.chance(self.probability))
     }
@@ -94,12 +98,14 @@ impl Law for Blue {
         self.change(now, -self.params.decrement);
     }
 
-    fn intensity(&self, _q: &QueueView) -> Option<f64> {
-        Some(self.probability)
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability);
+    }
+}
+
+impl FluidLaw for Blue {
+    fn intensity(&self, _q: &QueueView) -> Option<f64> {
+        Some(self.probability)
     }
 }
 

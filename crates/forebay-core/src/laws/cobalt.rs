@@ -2,7 +2,7 @@
 //! not answer.
 
 use crate::cast::{whole_u32, whole_u64};
-use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, LawParams};
 use crate::law_spec::LawSpec;
 use crate::laws::codel::settings;
@@ -237,6 +237,10 @@ fn whole_draw(rng: &mut Rng) -> u32 {
 }
 
 impl Law for Cobalt {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         let times = self.times(q);
@@ -303,6 +307,8 @@ impl Law for Cobalt {
         out("signalling", f64::from(u8::from(self.signalling)));
     }
 }
+
+impl FluidLaw for Cobalt {}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! CoDel of Nichols, Jacobson, McGregor and Iyengar: signals at departures, ever more often while
 //! packets have waited longer than the target for an interval.
 
-use crate::law::{Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, LawParams};
 use crate::law_spec::LawSpec;
 use crate::param::{ParamError, Value};
@@ -307,6 +307,10 @@ impl Codel {
 }
 
 impl Law for Codel {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let verdict = self.judge(now, q, p);
@@ -342,6 +346,8 @@ impl Law for Codel {
         );
     }
 }
+
+impl FluidLaw for Codel {}
 
 #[cfg(test)]
 mod tests {

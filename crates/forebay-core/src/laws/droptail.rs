@@ -1,6 +1,6 @@
 //! DropTail: no law at all; the buffer alone decides.
 
-use crate::law::{Law, QueueView, Site};
+use crate::law::{FluidLaw, Law, QueueView, Site};
 use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::params;
@@ -19,6 +19,16 @@ params! {
 struct DropTail;
 
 impl Law for DropTail {
+    fn watches_arrivals(&self) -> bool {
+        false
+    }
+
+    fn watches_departures(&self) -> bool {
+        false
+    }
+}
+
+impl FluidLaw for DropTail {
     fn intensity(&self, _q: &QueueView) -> Option<f64> {
         Some(0.0)
     }

@@ -1,7 +1,7 @@
 //! E-AVQ of Wang, Liao and Tian: AVQ whose virtual capacity a single PID neuron tunes, with
 //! weights that learn.
 
-use crate::law::{Law, PacketMeta, QueueView, Site, Verdict};
+use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Verdict};
 use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
 use crate::param::ParamError;
@@ -91,6 +91,10 @@ struct EAvq {
 }
 
 impl Law for EAvq {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, _: &mut Rng) -> Verdict {
         let overflow = self.queue.overflows(now, p.bytes);
         self.window_bytes += f64::from(p.bytes);
@@ -117,6 +121,8 @@ impl Law for EAvq {
         out("w_3", w_3);
     }
 }
+
+impl FluidLaw for EAvq {}
 
 /// The PID neuron, as the last step left it: what the paper writes at k while it computes t.
 struct Neuron {

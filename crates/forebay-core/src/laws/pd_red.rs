@@ -133,6 +133,7 @@ impl LawParams for PdRedParams {
                 direct: rate / range_pkts,
                 sampled: None,
                 one_sided: false,
+                age_s: 0.0,
             });
         }
         let interval_s = self.interval.as_secs_f64();
@@ -184,8 +185,8 @@ impl LawParams for PdRedParams {
         let (min_th, max_th) = PdRedParams::thresholds(target_pkts);
         let rate = signals_per_probability(self.wait);
         let above_min = target_pkts - min_th;
-        let max_p = 2.0 * request.point.probability() / rate;
-        let own_slope = request.point.probability() / above_min;
+        let max_p = 2.0 * request.probability / rate;
+        let own_slope = request.probability / above_min;
         let path = self.path(request.site.buffer_pkts);
         let designed = PdRedParams {
             target: request.set_point,
@@ -240,6 +241,10 @@ struct PdTuner {
 }
 
 impl Tuner<Red> for PdTuner {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn interval(&self) -> Option<Span> {
         Some(self.interval)
     }

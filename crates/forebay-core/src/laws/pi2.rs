@@ -2,7 +2,7 @@
 //! output is squared for classic traffic, and taken as it is for scalable traffic.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{Ecn, Flow, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{FluidLaw, Ecn, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
@@ -67,10 +67,10 @@ impl LawParams for Pi2Params {
         let filter = (self.gains()).sampled(interval_s, 2.0 * root / capacity);
         // The head has waited for as long as the queue was when it came.
         let age_s = resting.queue_pkts.max(0.0) / capacity;
-        Some(LoopFilter::sampled(
-            resting.queue_pkts,
-            filter.delayed(age_s),
-        ))
+        Some(LoopFilter {
+            age_s,
+            ..LoopFilter::sampled(resting.queue_pkts, filter)
+        })
     }
 
     fn coupling(&self) -> Option<f64> {
@@ -93,7 +93,7 @@ impl LawParams for Pi2Params {
         let goals = PieGoals::read(goals)?;
         let point = &request.point;
         let (alpha, beta) = goals.gains(point, self.interval);
-        let slope = 2.0 * point.probability().sqrt();
+        let slope = 2.0 * request.probability.sqrt();
         let designed = Pi2Params {
             target: request.set_point,
             alpha: (alpha / slope).min(1e3),
@@ -207,13 +207,13 @@ impl Controller for Root {
 struct Pi2(Periodic<Root>);
 
 impl Law for Pi2 {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.0.on_enqueue(now, q, p, rng)
-    }
-
-    fn flow(&mut self, flow: &Flow) -> bool {
-        self.0.flow(flow)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -228,6 +228,18 @@ impl Law for Pi2 {
         self.0.set_point(set_point)
     }
 
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        let root = self.0.probability();
+        out("p", root * root);
+        out("p_root", root);
+    }
+}
+
+impl FluidLaw for Pi2 {
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        self.0.take_fluid(step)
+    }
+
     fn marks_l4s(&self, classic: f64) -> f64 {
         (self.0.controller.coupling * classic.sqrt()).min(1.0)
     }
@@ -235,12 +247,6 @@ impl Law for Pi2 {
     /// Of classic traffic.
     fn intensity(&self, q: &QueueView) -> Option<f64> {
         self.0.intensity(q).map(|root| root * root)
-    }
-
-    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        let root = self.0.probability();
-        out("p", root * root);
-        out("p_root", root);
     }
 }
 

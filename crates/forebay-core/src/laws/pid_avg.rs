@@ -7,7 +7,7 @@
 
 use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
-use crate::law::{Flow, Law, PacketMeta, QueueView, Site, Target};
+use crate::law::{FluidStep, Law, PacketMeta, QueueView, Site, Target};
 use crate::law_params::{
     fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
 };
@@ -340,9 +340,9 @@ impl Controller for Averaged {
         }
     }
 
-    fn flow(&mut self, flow: &Flow) {
+    fn take_fluid(&mut self, step: &FluidStep) {
         if !self.at_samples {
-            self.average_pkts = averaged(self.average_pkts, self.w_q, flow);
+            self.average_pkts = averaged(self.average_pkts, self.w_q, step);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
-use crate::law::{Flow, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
 use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -168,10 +168,10 @@ impl PieParams {
         (p, 1.85 / (1.85 - 0.5 * p).powi(2))
     }
 
-    /// How many times smaller the gains are than alpha and beta where the link needs as many
-    /// signals as at the point.
-    fn gain_at(&self, point: &OperatingPoint) -> f64 {
-        let (p, slope) = self.probability(point.probability());
+    /// How many times smaller the gains are than alpha and beta where the link needs this
+    /// probability of signals.
+    fn gain_at(&self, signals: f64) -> f64 {
+        let (p, slope) = self.probability(signals);
         slope * 0.5f64.powi(gain_shift(prob_of(p)) as i32)
     }
 }
@@ -193,7 +193,7 @@ impl LawParams for PieParams {
             b: self.beta,
             c: 0.0,
         };
-        let per_packet = self.gain_at(point) / site.rate.packets_per_sec(site.packet);
+        let per_packet = self.gain_at(point.probability()) / site.rate.packets_per_sec(site.packet);
         let filter = gains.sampled(self.interval.as_secs_f64(), per_packet);
         let target_pkts = site.pkts(self.target);
         let age_s = match self.estimator {
@@ -201,7 +201,10 @@ impl LawParams for PieParams {
             Estimator::DepartureRate | Estimator::LinuxDepartureRate => 0.0,
         };
         // Without an integral, where PIE rests depends on how its gains changed on the way.
-        (self.alpha > 0.0).then(|| LoopFilter::sampled(target_pkts, filter.delayed(age_s)))
+        (self.alpha > 0.0).then(|| LoopFilter {
+            age_s,
+            ..LoopFilter::sampled(target_pkts, filter)
+        })
     }
 
     fn search(conditions: &Conditions) -> Search {
@@ -218,7 +221,7 @@ impl LawParams for PieParams {
     ) -> Result<Option<Design>, ParamError> {
         let goals = PieGoals::read(goals)?;
         let (alpha, beta) = goals.gains(&request.point, self.interval);
-        let factor = self.gain_at(&request.point);
+        let factor = self.gain_at(request.probability);
         let designed = PieParams {
             target: request.set_point,
             alpha: (alpha / factor).min(1e3),
@@ -238,7 +241,7 @@ impl LawParams for PieParams {
                 format!(
                     "At the probability that TCP needs, {:.2e}, PIE takes alpha and beta times \
                      {factor:.3e}.",
-                    request.point.probability()
+                    request.probability
                 ),
             ],
         )))
@@ -492,20 +495,6 @@ impl Law for Pie {
         Verdict::Pass
     }
 
-    /// With time stamps the last departure says all; where the departure rate is measured, each
-    /// counts.
-    fn flow(&mut self, flow: &Flow) -> bool {
-        if self.params.estimator != Estimator::Timestamp {
-            return false;
-        }
-        if flow.departures > 0 {
-            // A law that never draws needs no randomness to see a departure.
-            let mut unused = Rng::new(0, "pie");
-            self.on_dequeue(flow.end, &flow.view, &flow.packet, &mut unused);
-        }
-        true
-    }
-
     fn on_overflow(&mut self, _now: Time, _q: &QueueView) {
         self.sum = 0;
     }
@@ -526,19 +515,35 @@ impl Law for Pie {
         true
     }
 
-    fn intensity(&self, q: &QueueView) -> Option<f64> {
-        Some(match self.spares(q) {
-            true => 0.0,
-            false => self.params.signals(self.probability()),
-        })
-    }
-
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.probability());
         out(
             "delay",
             Span::from_nanos(self.delay << TICK_SHIFT).as_secs_f64(),
         );
+    }
+}
+
+impl FluidLaw for Pie {
+    /// With time stamps the last departure says all; where the departure rate is measured, each
+    /// counts.
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        if self.params.estimator != Estimator::Timestamp {
+            return false;
+        }
+        if step.departures > 0 {
+            // A law that never draws needs no randomness to see a departure.
+            let mut unused = Rng::new(0, "pie");
+            self.on_dequeue(step.end, &step.view, &step.packet, &mut unused);
+        }
+        true
+    }
+
+    fn intensity(&self, q: &QueueView) -> Option<f64> {
+        Some(match self.spares(q) {
+            true => 0.0,
+            false => self.params.signals(self.probability()),
+        })
     }
 }
 

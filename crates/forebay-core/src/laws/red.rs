@@ -1,7 +1,7 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
 use crate::averaging::{averaged, design, thresholds, AveragingDesign};
-use crate::law::{Flow, Law, PacketMeta, QueueView, Scale, Site, Verdict};
+use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Site, Verdict};
 use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{Average, LoopFilter, OperatingPoint};
@@ -119,6 +119,7 @@ impl LawParams for RedParams {
             direct: rate * slope,
             sampled: None,
             one_sided: false,
+            age_s: 0.0,
         })
     }
 
@@ -275,6 +276,10 @@ impl Red {
 }
 
 impl Law for Red {
+    fn watches_departures(&self) -> bool {
+        false
+    }
+
     fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         self.update_average(now, q);
         let weight = self.weight(p.bytes);
@@ -306,21 +311,29 @@ impl Law for Red {
         Verdict::Pass
     }
 
-    /// The count of arrivals since the last signal does not enter the intensity.
-    fn flow(&mut self, flow: &Flow) -> bool {
-        let in_unit = self.scale.packet_pkts(flow.packet.bytes);
-        let in_units = Flow {
-            queue_pkts: flow.queue_pkts.map(|pkts| in_unit * pkts),
-            ..*flow
-        };
-        self.average_pkts = averaged(self.average_pkts, self.w_q, &in_units)
-            * (1.0 - self.w_q).powf(f64::from(flow.missed));
-        self.probability = self.base_probability();
-        true
-    }
-
     fn on_overflow(&mut self, _now: Time, _q: &QueueView) {
         self.count = 0.0;
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability);
+        out("average", self.average_pkts);
+        out("max_p", self.max_p);
+    }
+}
+
+impl FluidLaw for Red {
+    /// The count of arrivals since the last signal does not enter the intensity.
+    fn take_fluid(&mut self, step: &FluidStep) -> bool {
+        let in_unit = self.scale.packet_pkts(step.packet.bytes);
+        let in_units = FluidStep {
+            queue_pkts: step.queue_pkts.map(|pkts| in_unit * pkts),
+            ..*step
+        };
+        self.average_pkts = averaged(self.average_pkts, self.w_q, &in_units)
+            * (1.0 - self.w_q).powf(f64::from(step.missed));
+        self.probability = self.base_probability();
+        true
     }
 
     fn intensity(&self, _q: &QueueView) -> Option<f64> {
@@ -330,12 +343,6 @@ impl Law for Red {
         } else {
             (signals_per_probability(self.params.wait) * p_b).min(1.0)
         })
-    }
-
-    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("p", self.probability);
-        out("average", self.average_pkts);
-        out("max_p", self.max_p);
     }
 }
 

@@ -2,7 +2,7 @@
 //! a probability exponential in it, so that the prices along a path add up.
 
 use crate::difference::Coefficients;
-use crate::law::{Flow, Law, PacketMeta, QueueView, Scale, Site, Target};
+use crate::law::{FluidStep, Law, PacketMeta, QueueView, Scale, Site, Target};
 use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
@@ -99,7 +99,7 @@ impl LawParams for RemParams {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
-        let slope = (1.0 - request.point.probability()).max(0.01) * self.phi.ln();
+        let slope = (1.0 - request.probability).max(0.01) * self.phi.ln();
         let designed = RemParams {
             target: request.set_point,
             gamma: k.b / slope,
@@ -155,8 +155,8 @@ impl Controller for Rem {
         self.arrived_pkts += self.scale.packet_pkts(p.bytes);
     }
 
-    fn flow(&mut self, flow: &Flow) {
-        self.arrived_pkts += self.scale.packet_pkts(flow.packet.bytes) * f64::from(flow.arrivals);
+    fn take_fluid(&mut self, step: &FluidStep) {
+        self.arrived_pkts += self.scale.packet_pkts(step.packet.bytes) * f64::from(step.arrivals);
     }
 
     fn set_point(&mut self, set_point: SetPoint) -> bool {

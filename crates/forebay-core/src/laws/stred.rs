@@ -175,6 +175,7 @@ impl LawParams for StredParams {
                 denominator: vec![1.0, -(1.0 - w + w * h * g)],
             }),
             one_sided: false,
+            age_s: 0.0,
         })
     }
 

@@ -49,13 +49,13 @@ pub fn published(flow: &Flow, out: &mut [f64]) -> f64 {
 /// CUBIC flows that are signalled at random: how their mean window moves.
 ///
 /// The mean of dW/dt over flows that are signalled with p per packet, as the published equations
-/// are not: those have E[W²] = E[W]² and E[(s − K)²] = (E[s] − E[K])², with which nothing moves
-/// at rest. With S = E[s], V = E[s²] and K of the mean window,
+/// are not: those have `E[W²]` = `E[W]²` and `E[(s − K)²]` = (`E[s]` − `E[K]`)², with which nothing moves
+/// at rest. With S = `E[s]`, V = `E[s²]` and K of the mean window,
 ///
 /// ```text
 /// dW/dt = G − (1 − β)·κ·λ·W        dS/dt = 1 − c_S·λ·S        dV/dt = 2S − c_V·λ·V
 /// G = (G_c³ + G_r³)^(1/3)          G_r = α/R
-/// G_c = 3C·E[(s − K)²] = 3C·a·(V − 2b·S·K + d·K²)
+/// G_c = 3C·`E[(s − K)²]` = 3C·a·(V − 2b·S·K + d·K²)
 /// ```
 ///
 /// The constants are those of the stationary kinetic equation of such flows, with fast convergence
@@ -74,14 +74,14 @@ pub struct Response {
     refresh_s: f64,
 }
 
-/// λ·E[s], λ²·E[s²], λ·E[K] and E[K²]/E[K]² at rest.
+/// λ·`E[s]`, λ²·`E[s²]`, λ·`E[K]` and `E[K²]/E[K]²` at rest.
 const AGE: f64 = 0.874;
 const AGE_SQUARED: f64 = 1.303;
 const PLATEAU: f64 = 0.997;
 const PLATEAU_SPREAD: f64 = 1.039;
 /// b: how s and K go together.
 const TOGETHER: f64 = 0.906;
-/// E[W²]/E[W]² in the cubic region, and where the windows are AIMD(α, 0.7).
+/// `E[W²]/E[W]²` in the cubic region, and where the windows are AIMD(α, 0.7).
 const SPREAD: f64 = 1.274;
 const SPREAD_FRIENDLY: f64 = 1.087;
 /// W·(p/R)^(3/4) at rest.

@@ -2,9 +2,9 @@
 
 use super::Flow;
 
-/// E[W²]/E[W]² over the flows of a class. Windows that grow by a packet per round trip and are
-/// halved with probability p per packet have dE[W]/dt = 0 at E[W²] = 2/p, and dE[W²]/dt = 0 at
-/// E[W³] = 8·E[W]/(3p); a gamma distribution that meets both has the variance E[W]²/6.
+/// `E[W²]/E[W]²` over the flows of a class. Windows that grow by a packet per round trip and are
+/// halved with probability p per packet have d`E[W]`/dt = 0 at `E[W²]` = 2/p, and d`E[W²]`/dt = 0 at
+/// `E[W³]` = 8·`E[W]`/(3p); a gamma distribution that meets both has the variance `E[W]²`/6.
 pub const SPREAD: f64 = 7.0 / 6.0;
 
 /// Misra, Gong and Towsley (2000), eq. (3).

@@ -25,7 +25,7 @@ pub fn read(
     let selection = Selection {
         source: keys.source.0.unwrap_or_default(),
         destination: keys.destination.0.unwrap_or_default(),
-        mtu: keys.mtu.0 as u16,
+        mtu: u16::try_from(keys.mtu.0).expect("its range ends at 65535"),
     };
     let packets = files.arrivals(section, &file, selection)?;
     let length_s = packets.length_ns() as f64 / 1e9 * keys.scale;

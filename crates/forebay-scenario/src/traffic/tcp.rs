@@ -24,7 +24,7 @@ pub fn tcp(section: &Section) -> Result<Tcp, Fault> {
         min_rto: keys.min_rto,
         delayed_ack: keys.delayed_ack,
         ack_delay: keys.ack_delay,
-        quick_acks: keys.quick_acks as u8,
+        quick_acks: u8::try_from(keys.quick_acks).expect("its range ends at 255"),
         limited_transmit: keys.limited_transmit,
     })
 }

@@ -5,7 +5,7 @@ use forebay_trace::Transfer;
 
 use super::hosts::{Alarm, Hosts};
 use crate::network::{Begun, Tcp};
-use crate::packet::{Flags, Packet, NO_BLOCKS};
+use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::NEVER;
 use crate::traffic::Action;
 
@@ -155,13 +155,13 @@ impl Hosts {
                 Packet {
                     flow: first + coming.flow,
                     seq,
-                    blocks: NO_BLOCKS,
+                    blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
                     bytes: coming.bytes,
                     connection: 0,
                     traffic_class: coming.class,
                     flags,
                     station,
-                    host: 0,
+                    traffic: traffic_number(class),
                 },
             );
         });
@@ -180,7 +180,7 @@ impl Hosts {
                 Some(calls) => calls.sent(flow - class.first, now),
                 None => 0,
             },
-            blocks: NO_BLOCKS,
+            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
             bytes: class.packet_bytes,
             connection: 0,
             traffic_class: TrafficClass::new(
@@ -189,7 +189,7 @@ impl Hosts {
             ),
             flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
-            host: class.host,
+            traffic: traffic_number(at.class),
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

@@ -32,7 +32,7 @@ impl<T: Topology> Engine<T> {
                         port.delay_ns = delay.as_nanos();
                         line_back.wire.delay_ns = delay.as_nanos();
                     }
-                    LinkSetting::Buffer(buffer) => port.discipline.set_buffer(buffer),
+                    LinkSetting::Buffer(buffer) => port.bottleneck.discipline.set_buffer(buffer),
                 }
             }
             Setting::Flows { traffic, flows } => self.hosts.set_active(now, traffic, flows),

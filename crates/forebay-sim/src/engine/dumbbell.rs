@@ -5,31 +5,56 @@
 use forebay_scenario::{LinkSetting, Scenario, Setting};
 
 use super::agenda::Agenda;
-use super::hosts::{Hosts, Returning};
-use super::{event_queue, LineBack, Topology};
+use super::hosts::{take_acks, FarEnd, Hosts, Returning};
+use super::{one_line_each, LineBack, Topology};
 use crate::events::EventQueue;
 use crate::network::Network;
-use crate::packet::{Packet, HEADER_BYTES};
+use crate::packet::Packet;
 use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
 use crate::tcp::NEVER;
 
-/// The bottleneck and the line back.
+/// The bottleneck and the way back.
 pub struct Dumbbell {
     port: Port,
+    back: WayBack,
     line_back: LineBack,
-    /// ACKs that reach the line back.
-    returning: EventQueue<Packet>,
     /// ACKs that have crossed it, where they overtake each other behind it.
     acks: EventQueue<Packet>,
-    /// Time from the line back to any sender, where they do not.
+}
+
+/// ACKs between their receiver's access link and the line back.
+struct WayBack {
+    returning: EventQueue<Packet>,
+    /// Time from the line back to any sender, where no ACK overtakes another behind it.
     in_order_ns: Option<u64>,
     /// How long after an ACK's arrival at the line back nothing at a host can come of it.
     lookahead_ns: u64,
 }
 
+impl WayBack {
+    #[inline(always)]
+    fn enter(&mut self, agenda: &mut Agenda, ack: Returning) {
+        let Returning { at, class, ack } = ack;
+        self.returning.push_on(class, at, ack);
+        if self.in_order_ns.is_none() {
+            agenda.line_back_by(at + self.lookahead_ns);
+        }
+    }
+
+    #[inline(always)]
+    fn next_deadline(&self) -> u64 {
+        if self.in_order_ns.is_some() {
+            return NEVER;
+        }
+        let next = self.returning.next_time();
+        next.saturating_add(self.lookahead_ns)
+    }
+}
+
 impl Topology for Dumbbell {
-    const LINES: usize = 1;
+    const PROMPT_LINES: usize = 1;
+    const ONWARD_LINES: usize = 0;
     const LOOKS_AHEAD: bool = true;
 
     fn new(
@@ -42,11 +67,13 @@ impl Topology for Dumbbell {
         let (port, line_back) = links.next().expect("a scenario has a bottleneck");
         Dumbbell {
             port,
-            in_order_ns: in_order_ns(scenario, network, &line_back),
+            back: WayBack {
+                returning: one_line_each(scenario, network),
+                in_order_ns: in_order_ns(scenario, network, &line_back),
+                lookahead_ns: 0,
+            },
             line_back,
-            returning: event_queue(scenario, network, 1),
-            acks: event_queue(scenario, network, 1),
-            lookahead_ns: 0,
+            acks: one_line_each(scenario, network),
         }
     }
 
@@ -74,64 +101,69 @@ impl Topology for Dumbbell {
     fn set_lookahead(&mut self, hosts: &mut Hosts) {
         let access_ns = hosts.network.least_access_ns();
         hosts.lookahead_ns = self.port.delay_ns + access_ns;
-        self.lookahead_ns = self.line_back.wire.delay_ns + access_ns;
+        self.back.lookahead_ns = self.line_back.wire.delay_ns + access_ns;
         hosts.agenda.links = self.next_link_deadline(hosts);
-        hosts.agenda.line_back = self.next_line_back_deadline();
+        hosts.agenda.line_back = self.back.next_deadline();
     }
 
+    /// Packets leave the queue for nobody who sends within the lookahead, so that those that reach
+    /// it are taken in runs, with what the link sends between them.
     #[inline]
     fn advance(&mut self, hosts: &mut Hosts, links_before: u64, arrivals_before: u64) {
-        loop {
-            let (free, arrival) = (self.port.due(), hosts.arrivals.next_time());
-            if free <= arrival {
-                if free >= links_before {
-                    break;
-                }
-                if let Some(sent) = self.port.send_next(free) {
-                    self.deliver(hosts, sent);
-                }
-            } else {
-                if arrival >= arrivals_before {
-                    break;
-                }
-                self.arrive(hosts);
+        debug_assert!(arrivals_before <= links_before);
+        let Dumbbell { port, back, .. } = self;
+        let (mut far_end, arrivals) = hosts.split();
+        arrivals.take_before(arrivals_before, |now, packet, coming| {
+            // A packet that leaves as another comes goes first.
+            while port.due() <= now {
+                send_next(port, back, &mut far_end);
             }
+            if let Some(coming) = coming {
+                far_end.prefetch(coming);
+            }
+            if port.arrive(now, *packet) {
+                send_at_once(port, back, &mut far_end, now);
+            }
+            arrivals_before
+        });
+        while port.due() < links_before {
+            send_next(port, back, &mut far_end);
         }
         hosts.agenda.links = self.next_link_deadline(hosts);
     }
 
     fn cross_back(&mut self, hosts: &mut Hosts, before: u64) {
-        if self.in_order_ns.is_some() {
+        if self.back.in_order_ns.is_some() {
             return;
         }
         let Dumbbell {
             line_back,
-            returning,
+            back: WayBack { returning, .. },
             acks,
             ..
         } = self;
         let Network { routes, pairs, .. } = &mut hosts.network;
         returning.take_before(before, |now, ack, coming| {
-            let at = line_back.pass(now, HEADER_BYTES);
+            let at = line_back.pass_ack(now);
             let route = routes[ack.flow as usize];
             let pair = &mut pairs[route.pair as usize];
-            let at = pair.wire.pass(&mut pair.ack_down, at, HEADER_BYTES);
-            acks.push_on(usize::from(pair.class), at, ack);
+            let at = pair.wire.pass_ack(&mut pair.ack_down, at);
+            acks.push_on(usize::from(pair.class), at, *ack);
             if let Some(coming) = coming {
                 prefetch(&pairs[routes[coming.flow as usize].pair as usize]);
             }
             before
         });
-        hosts.agenda.line_back = self.next_line_back_deadline();
+        hosts.agenda.line_back = self.back.next_deadline();
     }
 
     #[inline(always)]
     fn next_ack(&self) -> u64 {
-        match self.in_order_ns {
+        match self.back.in_order_ns {
             Some(access_ns) => {
-                let (mut free, reaches) = (self.line_back.free, self.returning.next_time());
+                let (mut free, reaches) = (self.line_back.free, self.back.returning.next_time());
                 let wire = &self.line_back.wire;
-                wire.pass(&mut free, reaches, HEADER_BYTES) + access_ns
+                wire.pass_ack(&mut free, reaches) + access_ns
             }
             None => self.acks.next_time(),
         }
@@ -139,65 +171,14 @@ impl Topology for Dumbbell {
 
     #[inline(always)]
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32 {
-        let Dumbbell {
-            line_back,
-            returning,
-            acks,
-            in_order_ns,
-            ..
-        } = self;
-        let mut taken = 0;
-        let mut take = |hosts: &mut Hosts, now: u64, ack: Packet, coming: Option<&Packet>| {
-            if let Some(coming) = coming {
-                prefetch(hosts.network.pair_of(coming));
-                hosts.network.prefetch_sender(coming.flow);
-            }
-            hosts.take_ack(now, ack);
-            taken += 1;
-            match taken < most {
-                true => hosts.agenda.first,
-                false => 0,
-            }
-        };
-        match *in_order_ns {
-            Some(access_ns) => {
-                // An ACK is at its sender this long after it reaches the line and finds it free.
-                let across_ns = line_back.wire.pass(&mut 0, 0, HEADER_BYTES) + access_ns;
-                let reaching_before = |line_back: &LineBack, before: u64| {
-                    let before = before.saturating_sub(across_ns);
-                    match line_back.free < before {
-                        true => before,
-                        false => 0,
-                    }
-                };
-                let before = reaching_before(line_back, hosts.agenda.first);
-                returning.take_before(before, |reaches, ack, coming| {
-                    let now = line_back.pass(reaches, HEADER_BYTES) + access_ns;
-                    let before = take(hosts, now, ack, coming);
-                    reaching_before(line_back, before)
-                });
-            }
-            None => {
-                acks.take_before(hosts.agenda.first, |now, ack, coming| {
-                    take(hosts, now, ack, coming)
-                });
-            }
+        match self.back.in_order_ns {
+            Some(access_ns) => self.take_acks_in_order(access_ns, hosts, most),
+            None => take_acks(&mut self.acks, hosts, most),
         }
-        taken
     }
 
-    #[inline(always)]
-    fn enter_way_back(
-        &mut self,
-        _arrivals: &mut EventQueue<Packet>,
-        agenda: &mut Agenda,
-        returning: Returning,
-    ) {
-        let Returning { at, class, ack } = returning;
-        self.returning.push_on(class, at, ack);
-        if self.in_order_ns.is_none() {
-            agenda.line_back_by(at + self.lookahead_ns);
-        }
+    fn enter_way_back(&mut self, hosts: &mut Hosts, ack: Returning) {
+        self.back.enter(&mut hosts.agenda, ack);
     }
 }
 
@@ -208,47 +189,58 @@ impl Dumbbell {
         next.saturating_add(hosts.lookahead_ns)
     }
 
+    /// Takes ACKs that cross the line back as they are taken: each is at its sender this long after
+    /// it has left the line.
     #[inline(always)]
-    fn next_line_back_deadline(&self) -> u64 {
-        if self.in_order_ns.is_some() {
-            return NEVER;
-        }
-        let next = self.returning.next_time();
-        next.saturating_add(self.lookahead_ns)
-    }
-
-    /// A packet reaches the queue.
-    #[inline(always)]
-    fn arrive(&mut self, hosts: &mut Hosts) {
-        let Hosts {
-            arrivals, network, ..
-        } = hosts;
-        let Some((now, packet)) = arrivals.peek() else {
-            return;
+    fn take_acks_in_order(&mut self, access_ns: u64, hosts: &mut Hosts, most: u32) -> u32 {
+        let Dumbbell {
+            line_back, back, ..
+        } = self;
+        let mut taken = 0;
+        // From an ACK's arrival at the line, where it finds it free.
+        let across_ns = line_back.wire.pass_ack(&mut 0, 0) + access_ns;
+        let reaching_before = |line_back: &LineBack, before: u64| {
+            let before = before.saturating_sub(across_ns);
+            match line_back.free < before {
+                true => before,
+                false => 0,
+            }
         };
-        let sends = self.port.arrive(now, *packet);
-        arrivals.pop(|packet| {
-            prefetch(network.pair_of(packet));
-            prefetch(&network.receivers[packet.flow as usize]);
+        let before = reaching_before(line_back, hosts.agenda.first);
+        back.returning.take_before(before, |reaches, ack, coming| {
+            let now = line_back.pass_ack(reaches) + access_ns;
+            hosts.take_ack(now, ack, coming);
+            taken += 1;
+            match taken < most {
+                true => reaching_before(line_back, hosts.agenda.first),
+                false => 0,
+            }
         });
-        if sends {
-            self.send_at_once(hosts, now);
-        }
+        taken
     }
+}
 
-    /// The link was free and takes the packet that has just come, if its queue lets one go.
-    #[inline(never)]
-    fn send_at_once(&mut self, hosts: &mut Hosts, now: u64) {
-        if let Some(sent) = self.port.send_next(now) {
-            self.deliver(hosts, sent);
-        }
+/// The link takes the next packet, if its queue lets one go.
+#[inline(always)]
+fn send_next(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd) {
+    let Some(sent) = port.send_next(port.due()) else {
+        return;
+    };
+    deliver(back, far_end, sent);
+}
+
+/// The link was free and takes the packet that has just come, if its queue lets one go.
+#[inline(never)]
+fn send_at_once(port: &mut Port, back: &mut WayBack, far_end: &mut FarEnd, now: u64) {
+    if let Some(sent) = port.send_next(now) {
+        deliver(back, far_end, sent);
     }
+}
 
-    #[inline(always)]
-    fn deliver(&mut self, hosts: &mut Hosts, sent: Sent) {
-        hosts.deliver(sent, |arrivals, agenda, returning| {
-            self.enter_way_back(arrivals, agenda, returning);
-        });
+#[inline(always)]
+fn deliver(back: &mut WayBack, far_end: &mut FarEnd, sent: Sent) {
+    if let Some(ack) = far_end.deliver(sent, |agenda, waited| back.enter(agenda, waited)) {
+        back.enter(far_end.agenda, ack);
     }
 }
 
@@ -262,8 +254,7 @@ fn in_order_ns(scenario: &Scenario, network: &Network, line_back: &LineBack) -> 
         matches!(what, Setting::Link { what, .. } if matches!(what, Rate(_) | Delay(_)))
     };
     let access = network.only_wire()?;
-    let holds_up =
-        access.serialisation_ns(HEADER_BYTES) > line_back.wire.serialisation_ns(HEADER_BYTES);
+    let holds_up = access.ack_ns > line_back.wire.ack_ns;
     let stays = !scenario.changes.iter().any(|change| moves(&change.what));
-    (stays && !holds_up).then(|| access.pass(&mut 0, 0, HEADER_BYTES))
+    (stays && !holds_up).then(|| access.pass_ack(&mut 0, 0))
 }

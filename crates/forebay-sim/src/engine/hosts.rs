@@ -5,13 +5,16 @@ use forebay_core::{Ecn, TrafficClass};
 use forebay_scenario::{Scenario, TrafficKind};
 
 use super::agenda::Agenda;
-use crate::blocks::{AckOptions, BlockStore};
+use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
-use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS};
+use crate::packet::{
+    traffic_number, BlocksAndHost, Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC,
+};
 use crate::port::Sent;
+use crate::prefetch::prefetch;
 use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
 
 /// A flow's own times. They outnumber packets where flows are many, so they are kept apart and
@@ -46,8 +49,11 @@ pub struct Hosts {
     pub network: Network,
     /// Packets on their way to the next station.
     pub arrivals: EventQueue<Packet>,
-    /// Delay lines of each kind of access link there; the first is for data.
-    pub lines: usize,
+    /// Late delay lines there: first that of each kind of access link, then those of packets that
+    /// come from a station.
+    pub late_lines: usize,
+    /// Prompt ones of each kind of access link, behind the late ones; the first is for data.
+    pub prompt_lines: usize,
     /// How long after a packet's arrival at a station nothing at a host can come of it.
     pub lookahead_ns: u64,
     /// A bucket holds many of them.
@@ -60,7 +66,103 @@ pub struct Hosts {
     pub segments: Vec<Segment>,
 }
 
+/// What packets meet behind their last link, apart from those on their way there.
+pub struct FarEnd<'a> {
+    network: &'a mut Network,
+    alarms: &'a mut Calendar<Alarm, 16>,
+    pub agenda: &'a mut Agenda,
+    blocks: &'a mut BlockStore,
+    window: (u64, u64),
+}
+
+impl FarEnd<'_> {
+    /// Fetches what a packet will find.
+    #[inline(always)]
+    pub fn prefetch(&self, packet: &Packet) {
+        prefetch(self.network.pair_of(packet));
+        prefetch(&self.network.receivers[packet.flow as usize]);
+    }
+
+    /// A packet reaches its sink by the access link: a FIFO all the way from its last link, so the
+    /// receiver can be run now, at the time when the packet gets there. Returns the ACK that it
+    /// sends; `enter` takes one that waited and goes out before it.
+    #[inline(always)]
+    pub fn deliver(
+        &mut self,
+        sent: Sent,
+        mut enter: impl FnMut(&mut Agenda, Returning),
+    ) -> Option<Returning> {
+        let packet = sent.packet;
+        let Network {
+            routes,
+            pairs,
+            classes,
+            receivers,
+            ..
+        } = &mut *self.network;
+        let route = routes[packet.flow as usize];
+        let pair = &mut pairs[route.pair as usize];
+        let class = &mut classes[route.class as usize];
+        let receiver = &mut receivers[packet.flow as usize];
+
+        let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
+        // A delayed ACK that falls due before this packet goes out first.
+        if receiver.ack_due < now {
+            let due = std::mem::replace(&mut receiver.ack_due, NEVER);
+            let ack = send_ack(due, packet.flow, receiver, class, pair, self.blocks);
+            enter(self.agenda, ack);
+        }
+        let counted = now > self.window.0 && now <= self.window.1;
+        let Some(Tcp { config, .. }) = &class.tcp else {
+            receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
+            if let Some(calls) = &mut class.calls {
+                calls.received(packet.flow - class.first, packet.seq, now, counted);
+            }
+            return None;
+        };
+        if receiver.ends_run(&packet, config.acks) {
+            let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
+            enter(self.agenda, ack);
+        }
+        let (reply, delivered) = receiver.receive(now, &packet, config.acks);
+        receiver.count(
+            u64::from(delivered) * u64::from(config.payload_bytes),
+            counted,
+        );
+        match reply {
+            Reply::Now => Some(send_ack(
+                now,
+                packet.flow,
+                receiver,
+                class,
+                pair,
+                self.blocks,
+            )),
+            Reply::Later => {
+                let due = receiver.ack_due;
+                self.alarms.push(due, Alarm::DelayedAck(packet.flow));
+                self.agenda.alarm_by(due);
+                None
+            }
+            Reply::Stale => None,
+        }
+    }
+}
+
 impl Hosts {
+    /// Where packets go that leave their last link, and those that are on their way to a station.
+    #[inline(always)]
+    pub fn split(&mut self) -> (FarEnd<'_>, &mut EventQueue<Packet>) {
+        let far_end = FarEnd {
+            network: &mut self.network,
+            alarms: &mut self.alarms,
+            agenda: &mut self.agenda,
+            blocks: &mut self.blocks,
+            window: self.window,
+        };
+        (far_end, &mut self.arrivals)
+    }
+
     /// Schedules the first act of every application.
     pub fn start(&mut self) {
         for flow in 0..count(self.network.flows.len()) {
@@ -81,64 +183,6 @@ impl Hosts {
         self.agenda.alarm_by(at);
     }
 
-    /// A packet reaches its sink by the access link: a FIFO all the way from its last link, so the
-    /// receiver can be run now, at the time when the packet gets there. `enter` takes ACKs.
-    #[inline(always)]
-    pub fn deliver(
-        &mut self,
-        sent: Sent,
-        mut enter: impl FnMut(&mut EventQueue<Packet>, &mut Agenda, Returning),
-    ) {
-        let packet = sent.packet;
-        let Network {
-            routes,
-            pairs,
-            classes,
-            receivers,
-            ..
-        } = &mut self.network;
-        let route = routes[packet.flow as usize];
-        let pair = &mut pairs[route.pair as usize];
-        let class = &mut classes[route.class as usize];
-        let receiver = &mut receivers[packet.flow as usize];
-
-        let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
-        // A delayed ACK that falls due before this packet goes out first.
-        if receiver.ack_due < now {
-            let due = std::mem::replace(&mut receiver.ack_due, NEVER);
-            let ack = send_ack(due, packet.flow, receiver, class, pair, &mut self.blocks);
-            enter(&mut self.arrivals, &mut self.agenda, ack);
-        }
-        let counted = now > self.window.0 && now <= self.window.1;
-        let Some(Tcp { config, .. }) = &class.tcp else {
-            receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
-            if let Some(calls) = &mut class.calls {
-                calls.received(packet.flow - class.first, packet.seq, now, counted);
-            }
-            return;
-        };
-        if receiver.ends_run(&packet, config.acks) {
-            let ack = send_ack(now, packet.flow, receiver, class, pair, &mut self.blocks);
-            enter(&mut self.arrivals, &mut self.agenda, ack);
-        }
-        let (reply, delivered) = receiver.receive(now, &packet, config.acks);
-        receiver.count(
-            u64::from(delivered) * u64::from(config.payload_bytes),
-            counted,
-        );
-        match reply {
-            Reply::Now => {
-                let ack = send_ack(now, packet.flow, receiver, class, pair, &mut self.blocks);
-                enter(&mut self.arrivals, &mut self.agenda, ack);
-            }
-            Reply::Later => {
-                let due = receiver.ack_due;
-                self.set_alarm(due, Alarm::DelayedAck(packet.flow));
-            }
-            Reply::Stale => {}
-        }
-    }
-
     /// The ACK that has waited up to now, if there is one.
     pub fn delayed_ack(&mut self, now: u64, flow: u32) -> Option<Returning> {
         let network = &mut self.network;
@@ -152,19 +196,37 @@ impl Hosts {
         })
     }
 
-    /// An ACK reaches its sender.
+    /// An ACK reaches its sender; what is known of one that comes later is fetched.
     #[inline(always)]
-    pub fn take_ack(&mut self, now: u64, ack: Packet) {
-        let options = match ack.blocks {
-            NO_BLOCKS => None,
-            index => Some(self.blocks.take(index)),
-        };
+    pub fn take_ack(&mut self, now: u64, ack: &Packet, coming: Option<&Packet>) {
+        if let Some(coming) = coming {
+            prefetch(self.network.pair_of(coming));
+            self.network.prefetch_sender(coming.flow);
+        }
+        if ack.blocks_and_host.blocks() != NO_BLOCKS {
+            return self.take_ack_with_options(now, ack);
+        }
         self.step(now, ack.flow, |senders, index, step| {
             let header = Ack {
                 next: ack.seq,
                 ece: ack.flags.ecn_signal(),
-                ce_pkts: options.as_ref().map_or(0, |options| options.ce_pkts),
-                blocks: options.as_ref().map_or(&[], AckOptions::blocks),
+                ce_pkts: 0,
+                blocks: &[],
+            };
+            senders.on_ack(index, ack.connection, &header, step)
+        });
+    }
+
+    /// An ACK with SACK blocks or a count of marks.
+    #[inline(never)]
+    fn take_ack_with_options(&mut self, now: u64, ack: &Packet) {
+        let options = self.blocks.take(ack.blocks_and_host.blocks());
+        self.step(now, ack.flow, |senders, index, step| {
+            let header = Ack {
+                next: ack.seq,
+                ece: ack.flags.ecn_signal(),
+                ce_pkts: options.ce_pkts,
+                blocks: options.blocks(),
             };
             senders.on_ack(index, ack.connection, &header, step)
         });
@@ -221,15 +283,17 @@ impl Hosts {
             return;
         }
         let pair = &mut self.network.pairs[route.pair as usize];
-        let line = self.lines * usize::from(pair.class);
+        let late = usize::from(pair.class);
+        let prompt = self.late_lines + self.prompt_lines * late;
         let mut first = NEVER;
+        let mut resent = 0;
         for segment in &self.segments {
             // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
             let syn = segment.seq == 0;
             let packet = Packet {
                 flow,
                 seq: segment.seq,
-                blocks: NO_BLOCKS,
+                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
                 bytes: if syn {
                     HEADER_BYTES
                 } else {
@@ -242,18 +306,20 @@ impl Hosts {
                 ),
                 flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
-                host: class.host,
+                traffic: traffic_number(route.class),
             };
+            resent += u64::from(segment.again);
             // One whose link falls free just now has waited too, as in ns-2.
             let waited = pair.data_up >= now || syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
             first = first.min(at);
             // A packet that waits for its access link would hold up the others' line.
-            if waited {
-                self.arrivals.push(at, packet);
-            } else {
-                self.arrivals.push_on(line, at, packet);
-            }
+            let line = if waited { late } else { prompt };
+            self.arrivals.push_on(line, at, packet);
+        }
+        if now > self.window.0 && now <= self.window.1 {
+            class.sent_packets += self.segments.len() as u64;
+            class.resent_packets += resent;
         }
         self.segments.clear();
         self.agenda.links_by(first + self.lookahead_ns);
@@ -281,6 +347,21 @@ impl Hosts {
     }
 }
 
+/// Hands ACKs to their senders while they come before the agenda's first time, `most` of them;
+/// there is one. Returns their number.
+pub fn take_acks(acks: &mut EventQueue<Packet>, hosts: &mut Hosts, most: u32) -> u32 {
+    let mut taken = 0;
+    acks.take_before(hosts.agenda.first, |now, ack, coming| {
+        hosts.take_ack(now, ack, coming);
+        taken += 1;
+        match taken < most {
+            true => hosts.agenda.first,
+            false => 0,
+        }
+    });
+    taken
+}
+
 /// The ACK that a receiver sends now.
 #[inline(always)]
 fn send_ack(
@@ -300,18 +381,18 @@ fn send_ack(
         _ => NO_BLOCKS,
     };
     Returning {
-        at: pair.wire.pass(&mut pair.ack_up, now, HEADER_BYTES),
+        at: pair.wire.pass_ack(&mut pair.ack_up, now),
         class: usize::from(pair.class),
         ack: Packet {
             flow,
             seq: receiver.next(),
-            blocks,
+            blocks_and_host: BlocksAndHost::new(blocks, class.host),
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
             traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
-            host: class.host,
+            traffic: NO_TRAFFIC,
         },
     }
 }

@@ -4,8 +4,8 @@
 use forebay_scenario::Scenario;
 
 use super::agenda::Agenda;
-use super::hosts::{Hosts, Returning};
-use super::{event_queue, LineBack, Topology};
+use super::hosts::{take_acks, Hosts, Returning};
+use super::{one_line_each, LineBack, Topology};
 use crate::events::EventQueue;
 use crate::network::{Hop, Network};
 use crate::packet::Packet;
@@ -13,7 +13,7 @@ use crate::port::{Port, Sent};
 use crate::prefetch::prefetch;
 use crate::tcp::NEVER;
 
-/// The delay line for ACKs of a kind of access link; the one before is for data.
+/// The prompt line for ACKs of a kind of access link; the one before is for data.
 const ACK_LINE: usize = 1;
 
 /// Links, and lines back along those that have no link the other way.
@@ -30,7 +30,9 @@ pub struct Mesh {
 }
 
 impl Topology for Mesh {
-    const LINES: usize = 2;
+    const PROMPT_LINES: usize = 2;
+    /// One for data and one for ACKs: most links of a chain have one delay.
+    const ONWARD_LINES: usize = 2;
     const LOOKS_AHEAD: bool = false;
 
     fn new(
@@ -44,7 +46,7 @@ impl Topology for Mesh {
             next_link: 0,
             next_free: NEVER,
             lines_back,
-            acks: event_queue(scenario, network, 1),
+            acks: one_line_each(scenario, network),
         };
         mesh.find_next_link();
         mesh
@@ -101,33 +103,30 @@ impl Topology for Mesh {
     }
 
     fn take_acks(&mut self, hosts: &mut Hosts, most: u32) -> u32 {
-        let mut taken = 0;
-        self.acks
-            .take_before(hosts.agenda.first, |now, ack, coming| {
-                if let Some(coming) = coming {
-                    prefetch(hosts.network.pair_of(coming));
-                    hosts.network.prefetch_sender(coming.flow);
-                }
-                hosts.take_ack(now, ack);
-                taken += 1;
-                match taken < most {
-                    true => hosts.agenda.first,
-                    false => 0,
-                }
-            });
-        taken
+        take_acks(&mut self.acks, hosts, most)
     }
 
-    fn enter_way_back(
-        &mut self,
-        arrivals: &mut EventQueue<Packet>,
-        agenda: &mut Agenda,
-        returning: Returning,
-    ) {
-        let Returning { at, class, ack } = returning;
-        arrivals.push_on(Mesh::LINES * class + ACK_LINE, at, ack);
-        agenda.links_by(at);
+    fn enter_way_back(&mut self, hosts: &mut Hosts, returning: Returning) {
+        let late_lines = hosts.late_lines;
+        enter_way_back(
+            late_lines,
+            &mut hosts.arrivals,
+            &mut hosts.agenda,
+            returning,
+        );
     }
+}
+
+/// An ACK goes on its way to the first station, behind these lines of data.
+fn enter_way_back(
+    late_lines: usize,
+    arrivals: &mut EventQueue<Packet>,
+    agenda: &mut Agenda,
+    returning: Returning,
+) {
+    let Returning { at, class, ack } = returning;
+    arrivals.push_on(late_lines + Mesh::PROMPT_LINES * class + ACK_LINE, at, ack);
+    agenda.links_by(at);
 }
 
 impl Mesh {
@@ -152,7 +151,7 @@ impl Mesh {
                 let link = usize::from(link);
                 if self.ports[link].arrive(now, packet) {
                     self.send_at_once(hosts, now, link);
-                } else if self.ports[link].transmitter.is_free() {
+                } else if self.ports[link].bottleneck.transmitter.is_free() {
                     self.find_next_link();
                 }
             }
@@ -181,9 +180,16 @@ impl Mesh {
     fn leave_port(&mut self, hosts: &mut Hosts, link: usize, sent: Sent) {
         let path = hosts.network.pair_of(&sent.packet).path;
         match hosts.network.after_port(path, link) {
-            Hop::Sink => hosts.deliver(sent, |arrivals, agenda, returning| {
-                self.enter_way_back(arrivals, agenda, returning);
-            }),
+            Hop::Sink => {
+                let late_lines = hosts.late_lines;
+                let (mut far_end, arrivals) = hosts.split();
+                let ack = far_end.deliver(sent, |agenda, waited| {
+                    enter_way_back(late_lines, arrivals, agenda, waited);
+                });
+                if let Some(ack) = ack {
+                    enter_way_back(late_lines, arrivals, far_end.agenda, ack);
+                }
+            }
             hop => self.forward(hosts, sent.arrives_at, hop, sent.packet),
         }
     }
@@ -202,7 +208,11 @@ impl Mesh {
         match hop {
             Hop::Port(_) | Hop::Back(_) => {
                 let station = network.number(hop);
-                hosts.arrivals.push(at, Packet { station, ..packet });
+                // Behind those of the access links; a number past all lines where there are none.
+                let back = usize::from(matches!(hop, Hop::Back(_)));
+                let line = hosts.late_lines.wrapping_sub(Mesh::ONWARD_LINES) + back;
+                let packet = Packet { station, ..packet };
+                hosts.arrivals.push_on(line, at, packet);
             }
             Hop::Source => {
                 let route = network.routes[packet.flow as usize];

@@ -51,6 +51,8 @@ pub struct Segment {
     pub cwr: bool,
     /// Of its IP header; a SYN is sent without.
     pub ecn: Ecn,
+    /// It was sent before.
+    pub again: bool,
 }
 
 /// An ACK as the sender sees it.

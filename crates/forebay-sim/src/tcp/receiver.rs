@@ -231,20 +231,20 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::NO_BLOCKS;
+    use crate::packet::{BlocksAndHost, NO_BLOCKS};
     use forebay_core::TrafficClass;
 
     fn data(seq: u32) -> Packet {
         Packet {
             flow: 0,
             seq,
-            blocks: NO_BLOCKS,
+            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
             bytes: 1000,
             connection: 0,
             traffic_class: TrafficClass::default(),
             flags: Flags::default(),
             station: 0,
-            host: 0,
+            traffic: 0,
         }
     }
 

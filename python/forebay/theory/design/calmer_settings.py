@@ -11,7 +11,9 @@ from typing import Any
 import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import registries
+from forebay.theory.design import pi_forms, pi_stabilising_set
 from forebay.theory.design.designed_law import CalmerSetting, Design, design_once
+from forebay.theory.design.pi_stabilising_set import TAKEN
 from forebay.theory.loop import margins
 from forebay.theory.loop.margins import CALM as CALM
 from forebay.theory.plant.loaded_link import LoadedLink
@@ -19,8 +21,6 @@ from forebay.theory.plant.loaded_link import LoadedLink
 #: A sampling interval beyond this share of the RTT costs a loop more phase than its rule gives
 #: away: PI-PD's rule has the same bound.
 LONGEST = 0.25
-#: The share that a design takes instead.
-TAKEN = 0.2
 #: Factors on a goal, nearest first.
 LESS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 MORE = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
@@ -84,6 +84,59 @@ def calmer_setting(made: Design, given: Mapping[str, str]) -> CalmerSetting | No
     return CalmerSetting(peak)
 
 
+def stable(made: Design, given: Mapping[str, str]) -> Design:
+    """The design itself where it is stable, or what was asked of the rule by hand; else the one
+    that its advice names, or a PI of the calm set, as a rule may not give gains that its own
+    margins call unstable. Raises `ScenarioError` where there is none."""
+    by_hand = any(key in given for key in _rules_keys(made))
+    if made.stable or by_hand or not made.gains:
+        return made
+    advice = made.advice
+    key, value = (advice.key, advice.value) if advice is not None else (None, None)
+    # The set-point is not the rule's to move.
+    if key is not None and value is not None and key != "target":
+        calmer = design_once(made.law, made.link, {**given, **_interval(made), key: value})
+        return replace(calmer, published=made.published, unstable_goal=advice)
+    calm = _of_calm_set(made, given)
+    if calm is not None and calm.stable:
+        return calm
+    wanted = f"--target {value}" if key == "target" else "another --target"
+    raise ScenarioError(
+        f"law: found {made.law}, whose rule gives no stable loop on this link with any of its "
+        f"goals, allowed: {wanted}, or another law"
+    )
+
+
+def _of_calm_set(made: Design, given: Mapping[str, str]) -> Design | None:
+    """A PI by the exact set of its calm gains, for a link on which its rule has none; None of any
+    other law, and where no gains are calm."""
+    form, loop = pi_forms.pi_law(made.law), made.loop
+    if form is None or loop is None or loop.interval_s is None:
+        return None
+    target = dict(made.params)[form.keys[0]]
+    place = pi_stabilising_set.corner_on(form, made.link, target, loop.interval_s)
+    if isinstance(place, str):
+        return None
+    try:
+        gains = pi_stabilising_set.choose([place], loop.interval_s)
+        params = form.params(gains.a, gains.b) or ()
+        texts = {name: form.text(value, gains.a, gains.b) for name, value in params}
+        found = design_once(made.law, made.link, {**given, **_interval(made), **texts})
+    except ScenarioError:
+        return None
+    note = (
+        "The law's rule has no gains that are stable here. These have the largest integral of all "
+        f"with which |1/(1 + L)| is at most {CALM:g}."
+    )
+    values = {"k_p": gains.k_p, "k_i": gains.k_i}
+    return replace(found, gains=values, notes=[note], published=made.published)
+
+
+def _rules_keys(made: Design) -> set[str]:
+    """What a rule is asked for and what it answers, but for set-point and interval."""
+    return {name for name, _, _ in made.model().goals} | set(made.gain_params)
+
+
 def _link(made: Design, key: str, value: str) -> LoadedLink:
     if key != "target":
         return made.link
@@ -98,6 +151,9 @@ def _tried(made: Design, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     slowed = model.slowed_by
     if slowed is not None and slowed not in values:
         values[slowed] = dict(made.params)[slowed]
+    if made.gain_params and all(name in given for name in made.gain_params):
+        # The rule is not asked.
+        values = {}
     for key in sorted(values, key=lambda key: key != slowed):
         try:
             now = float(given.get(key, values[key]))

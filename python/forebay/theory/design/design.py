@@ -41,9 +41,10 @@ def design(
     Of flows, rtt and tcp each may be a list, with a value of each class of flows (["20ms", "80ms"],
     or "20ms,80ms"); one number of flows is divided equally among the classes.
 
-    A law without a design rule is analysed with its parameters as they are. Raises
-    `ScenarioError` for a law, quantity or parameter that is wrong, and for a law that has
-    neither a design rule nor a linear model.
+    A law without a design rule is analysed with its parameters as they are. Where a rule's gains
+    make no stable loop here, the design asks it for less (`Design.unstable_goal`). Raises
+    `ScenarioError` for a law, quantity or parameter that is wrong, for a law that has neither a
+    design rule nor a linear model, and where no goal of a rule makes a stable loop.
     """
     given = {key: quantities.plain(value) for key, value in (sets or {}).items()}
     target = _one_target(target, given.pop("target", None))
@@ -52,7 +53,8 @@ def design(
     if made.loop is None:
         return made
     made = calmer_settings.with_interval(made, given)
-    return replace(made, advice=calmer_settings.calmer_setting(made, given))
+    made = replace(made, advice=calmer_settings.calmer_setting(made, given))
+    return calmer_settings.stable(made, given)
 
 
 def _one_target(option: str | None, param: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -24,9 +24,12 @@ from forebay.theory.plant.loaded_link import LoadedLink, scenario_toml
 from forebay.theory.plant.plant import Plant
 from forebay.theory.plant.plants import plant_on
 
-#: A rule is asked for at most so many times more or fewer flows of Reno; and halvings of the
-#: factor between what is calm and what is not.
-FARTHEST, CLOSER = 2.0**12, 5
+#: A rule is asked for at most so many times more flows of Reno, and so many times fewer: a plant
+#: that needs less than that is of another kind. Halvings of the factor between what is calm and
+#: what is not.
+MORE, FEWER, CLOSER = 2.0**12, 2.0**4, 5
+#: Coefficients of a controller, which belong together.
+COEFFICIENTS = ({"a", "b"}, {"k_p", "k_i", "k_d"}, {"alpha", "beta"}, {"gamma", "alpha"})
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Design:
         long for the link's RTT and the design takes another.
     impossible_s: that interval, where the rule has no gains for it at all.
     advice: what would make a loop calmer that amplifies too much.
+    unstable_goal: the setting that was taken, where the rule's own goals made no stable loop.
+    gain_params: the parameters that the rule has chosen, but for set-point and interval.
     classes: both classes at rest, where there are L4S flows; `point` is then that of as many
         flows of Reno as need the same probability.
     senders: all of them at rest, where they are not Reno's of one RTT; `point` likewise.
@@ -85,6 +90,8 @@ class Design:
     published: Loop | None = None
     impossible_s: float | None = None
     advice: CalmerSetting | None = None
+    unstable_goal: CalmerSetting | None = None
+    gain_params: tuple[str, ...] = ()
     classes: CoupledEquilibrium | None = None
     senders: MixedEquilibrium | None = None
 
@@ -225,12 +232,11 @@ class Design:
         ]
         if self.loop is not None:
             rate, rtt = link.rate, f"{_scaled(link.rtt_s, 0.25)}..{_scaled(link.rtt_s, 4)}"
+            if link.groups:
+                beside += f"--tcp {link.senders} "
             if len(link.groups) > 1:
-                beside = f"--tcp {link.senders} "
                 few_bps, rtt = round(link.rate_bps / 4), link.rtts
                 rate = f"{quantities.rate(few_bps)}..{quantities.rate(4 * link.rate_bps)}"
-            elif link.groups:
-                beside = f"--tcp {link.senders} "
             commands.append(
                 f"forebay map {self.law} --rate {rate} --packet {link.packet} "
                 f"--flows {few}..{many} --rtt {rtt} --buffer {link.buffer_pkts}p {beside}{sets}"
@@ -260,24 +266,43 @@ def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
     wanted = _wanted_point(link, plant, base)
     rule = wanted if plant.published else _as_reno(law, link, tuple(params)) or wanted
     goals = [(key, value) for key, value in given.items() if key in names]
-    designed = base.design(rule, link.target_pkts, goals)
-    gains, notes, values = (
-        {},
-        ["The law has no design rule: these are its parameters as they are."],
-        {},
-    )
+    designed = base.design(rule, link.target_pkts, goals, wanted.probability)
+    gains: dict[str, float] = {}
+    notes = ["The law has no design rule: these are its parameters as they are."]
+    values: dict[str, str] = {}
     if designed is not None:
         gains, notes, values = designed["gains"], designed["notes"], dict(designed["params"])
         if not plant.published:
             notes = [_asked_of_rule(rule, wanted), *notes]
+    gain_params = gain_params_of(values.items())
+    fixed = [name for name in gain_params if name in by_hand]
+    if fixed:
+        check_all_gains(law, gain_params, by_hand)
+        if goals and len(fixed) == len(gain_params):
+            raise ScenarioError(
+                f"--set: found {goals[0][0]}, which asks {law}'s rule for its gains, beside "
+                f"{', '.join(fixed)}, allowed: the one or the others"
+            )
+        gains, notes = {}, [f"{', '.join(fixed)} as given: the rule's own numbers are not used."]
     shown = list((dict(params) | values | by_hand).items())
-    plant = plant_on(link, law, shown)
+    try:
+        plant = plant_on(link, law, shown)
+    except ScenarioError as error:
+        raise _impossible_gains(law, gain_params, by_hand, error) from None
     there = plant.equilibrium(link.flows, link.rtt_s)
     if there is not None:
         return Design(
-            law, link, gains, shown, notes, there.point, plant.loop(there),
-            classes=plant.coupled_classes(there), senders=plant.mixed_senders(there),
-        )  # fmt: skip
+            law,
+            link,
+            gains,
+            shown,
+            notes,
+            there.point,
+            plant.loop(there),
+            gain_params=gain_params,
+            classes=plant.coupled_classes(there),
+            senders=plant.mixed_senders(there),
+        )
     control = link.model(law, shown).rate_control
     if control is not None and not plant.published:
         raise ScenarioError(
@@ -288,7 +313,7 @@ def design_once(law: str, link: LoadedLink, given: Mapping[str, str]) -> Design:
         utilisation, k_p, k_i, k_d = control
         capacity = base.capacity_pkts_per_s
         rates = RateLoop(capacity, wanted.flows, wanted.rtt_s, k_i, k_p, k_d, utilisation)
-        return Design(law, link, gains, shown, notes, wanted, None, rates)
+        return Design(law, link, gains, shown, notes, wanted, None, rates, gain_params=gain_params)
     if designed is None and link.model(law, shown).linear(wanted) is None:
         allowed = [
             name
@@ -347,7 +372,7 @@ def _as_reno(
     def _peak(flows: float) -> float:
         point = OperatingPoint(flows, rtt_s, per_s)
         try:
-            made = base.design(point, link.target_pkts, [])
+            made = base.design(point, link.target_pkts, [], start.probability)
             assert made is not None
             values = dict(params) | dict(made["params"]) | dict(params)
             loop = plant_on(link, law, [*values.items()]).loop_at(link.flows, link.rtt_s)
@@ -364,7 +389,7 @@ def _as_reno(
         return None
     # More flows of Reno have less gain: the rule then gives the law more.
     good, bad, step = alike, alike, 2.0
-    while calm(good) and good < FARTHEST * alike:
+    while calm(good) and good < MORE * alike:
         bad = good * step
         if not calm(bad):
             break
@@ -372,7 +397,7 @@ def _as_reno(
     else:
         while not calm(good):
             good, bad = good / step, good
-            if good < alike / FARTHEST:
+            if good < alike / FEWER:
                 return None
     for _ in range(CLOSER):
         middle = math.sqrt(good * bad)
@@ -396,11 +421,11 @@ def _asked_of_rule(rule: OperatingPoint, wanted: OperatingPoint) -> str:
 
 def _why_no_equilibrium(law: str, link: LoadedLink, plant: Plant) -> str:
     """Why there is no operating point, in one line."""
-    how, queue_pkts, p = plant.settle(link.flows, link.rtt_s)
+    how, queue_pkts, p, _ = plant.settle(link.flows, link.rtt_s)
     one = link.flows == 1
     flows = f"{link.flows:g} flow{'' if one else 's'}"
     need, settle = ("needs", "settles") if one else ("need", "settle")
-    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts is not None else ""
+    at = f" at the {queue_pkts:.4g} packets where {law} rests" if queue_pkts else ""
     if how == "small":
         return (
             f"--flows: found {link.flows:g}, whose windows would be below the least that "
@@ -447,6 +472,46 @@ def _check_keys(law: str, goals: list[str], given: Mapping[str, str]) -> None:
             raise ScenarioError(
                 f'--set: found "{key}", which {law} does not have, allowed: '
                 f"{', '.join(allowed)}{hint(key, allowed)}"
+            )
+
+
+def _impossible_gains(
+    law: str, gain_params: Sequence[str], by_hand: Mapping[str, str], error: ScenarioError
+) -> ScenarioError:
+    """What is wrong with parameters of which the rule's are none that the law takes: what was asked
+    of the rule, and not the rule's answer."""
+    name, _, wrong = str(error).partition(": ")
+    if name not in gain_params or name in by_hand:
+        return error
+    asked = by_hand.get("interval")
+    if asked is None:
+        return ScenarioError(f"law: found {law}, whose rule gives {name} here: {wrong}")
+    return ScenarioError(
+        f'--set: found interval="{asked}", with which {law}\'s rule gives {name}: {wrong}; '
+        "allowed: a shorter interval"
+    )
+
+
+class LoneGainError(ScenarioError):
+    """Some of a controller's coefficients are given, and not the others."""
+
+
+def gain_params_of(params: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The parameters of a rule's answer, but for set-point and interval."""
+    return tuple(name for name, _ in params if name not in ("target", "interval"))
+
+
+def check_all_gains(law: str, gain_params: Sequence[str], by_hand: Mapping[str, str]) -> None:
+    """Raises `LoneGainError` where some of a controller's coefficients are given and not the
+    others: a rule's are for each other."""
+    for together in COEFFICIENTS:
+        wanted = [name for name in gain_params if name in together]
+        missing = [name for name in wanted if name not in by_hand]
+        if len(wanted) > 1 and 0 < len(missing) < len(wanted):
+            given = ", ".join(name for name in wanted if name in by_hand)
+            raise LoneGainError(
+                f"--set: found {given} without {', '.join(missing)}, allowed: all of "
+                f"{', '.join(wanted)} of {law}, or none"
             )
 
 

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -21,11 +21,18 @@ from typing import Any
 import forebay._native as _native
 from forebay._native import LawModel, OperatingPoint, ScenarioError
 from forebay.base import quantities, registries
-from forebay.theory.design import calmer_settings
+from forebay.theory.design import calmer_settings, pi_forms, pi_stabilising_set
 from forebay.theory.design.design import design
-from forebay.theory.design.designed_law import Design
+from forebay.theory.design.designed_law import (
+    Design,
+    LoneGainError,
+    check_all_gains,
+    gain_params_of,
+)
+from forebay.theory.design.pi_stabilising_set import ANY, PiGains
 from forebay.theory.loop import disturbances
 from forebay.theory.plant.loaded_link import LEAST_TARGET_PKTS, PLAIN, TARGET_SHARE
+from forebay.theory.plant.plants import plant_on
 
 #: Fewest long-lived flows that are assumed where nobody says how many there are.
 ASSUMED_FLOWS = 4.0
@@ -43,8 +50,17 @@ ABOVE_EMPTY = 2.5
 #: Largest deviation of the probability, as a share of its mean: one that falls to zero now and
 #: then, and cannot fall below, is higher on average, and the queue below its set-point.
 MOST_NOISE = 0.25
+#: What does not listen takes at most this share of the link from a design: TCP sends something.
+MOST_OTHER = 0.95
+#: The window that signals can still halve: flows with less are not counted on.
+CONTROLLED_WINDOW_PKTS = 2.0
 #: Least share of a goal's default that this asks for: a loop that hardly acts helps nobody.
 SLOWEST = 0.15
+#: A loop that takes longer to settle does not follow a load that moves: the bound that a design has
+#: to meet where calm gains can, as `tune` asks of packets.
+SETTLED_S = 10.0
+#: Shares of the largest calm integral, the calmest first.
+INTEGRALS = (0.35, 0.5, 0.7, 1.0)
 #: Goals that slow a rule down, of laws that name none.
 SLOWING = ("tuning", "beta")
 
@@ -55,7 +71,9 @@ class OperatingRange:
 
     rtt_s: least and most propagation both ways. flows: fewest and most long-lived ones; None where
     nobody knows. room_pkts: the buffer, in packets of packet_bytes. one_loop: whether the law
-    controls one queue of all flows. tcp: their sender, as of `forebay design --tcp`.
+    controls one queue of all flows. tcp: their sender, as of `forebay design --tcp`. short_flows:
+    that send beside them at a time. other_bps: rate beside them of what does not listen, or ends
+    before it could.
     """
 
     rate_bps: int
@@ -65,6 +83,20 @@ class OperatingRange:
     flows: tuple[float, float] | None = None
     one_loop: bool = True
     tcp: str = PLAIN
+    short_flows: float = 0.0
+    other_bps: float = 0.0
+
+    def counted(self, flows: float, target_pkts: float) -> float:
+        """As many long-lived flows on the whole link as have the windows that these have beside
+        all others.
+
+        A short flow is one more while it sends. What takes a share of the link leaves windows of
+        W = R(C − u)/N: those of N·C/(C − u) flows on all of it, with the same probability, the same
+        pole of TCP and the same gain at rest. No window is counted below `CONTROLLED_WINDOW_PKTS`.
+        """
+        free = 1 - min(MOST_OTHER, self.other_bps / self.rate_bps)
+        able = (self.product_pkts + target_pkts) / CONTROLLED_WINDOW_PKTS
+        return max(flows, min((flows + self.short_flows) / free, able))
 
     @property
     def capacity_pkts_per_s(self) -> float:
@@ -117,10 +149,14 @@ def _fit(law: str, place: OperatingRange, given: tuple[tuple[str, str], ...]) ->
         try:
             try:
                 found = _designed(law, place, texts, model)
+            except LoneGainError:
+                raise
             except ScenarioError:
                 # What suits no other sender may suit Reno, whose rule it is.
                 place = replace(place, tcp=PLAIN)
                 found = _designed(law, place, texts, model)
+        except LoneGainError:
+            raise
         except ScenarioError as error:
             # A given number that no law takes was refused before.
             found, why = None, f"is not designed ({error})"
@@ -139,9 +175,12 @@ def _designed(
     flows, target = _expected(law, place, given)
     packets_s = place.capacity_pkts_per_s
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
-    wanted = OperatingPoint(flows[0], place.rtt_s[1] + target_pkts / packets_s, packets_s)
-    if model.design(wanted, target_pkts, []) is None:
+    counted = place.counted(flows[0], target_pkts)
+    wanted = OperatingPoint(counted, place.rtt_s[1] + target_pkts / packets_s, packets_s)
+    rule = model.design(wanted, target_pkts, [])
+    if rule is None:
         return None
+    check_all_gains(law, gain_params_of(rule["params"]), given)
     # A design for the whole of a buffer of seconds is one for no buffer.
     room_pkts = max(min(place.room_pkts, MOST_RTTS * (place.product_pkts + target_pkts)), 1.0)
     sets = {key: value for key, value in given.items() if key != "target"}
@@ -153,7 +192,7 @@ def _designed(
         return design(
             law,
             quantities.rate(place.rate_bps),
-            flows[0],
+            counted,
             quantities.time(place.rtt_s[1]),
             quantities.size(place.packet_bytes),
             target,
@@ -174,6 +213,11 @@ def _designed(
         target, sets = _with(target, sets, key, value)
         # Once: a slower loop moves the queue more, which would ask for more again.
         free = free and key != "target"
+    # Where the load moves, calm is not enough.
+    many = place.counted(flows[1], target_pkts) if flows[1] > flows[0] else None
+    if many is not None and not _given_gains(law, given):
+        others = {key: value for key, value in sets.items() if key not in goals}
+        made = _settling(made, many, lambda gains: made_with(target, {**others, **gains}))
     # A delay that is the law's default follows the rate, if the rate changes.
     kept = {*given, *goals} | ({"target"} if target == _own_set_point(law, {}) else set())
     params = tuple((name, value) for name, value in made.params if name not in kept)
@@ -190,6 +234,90 @@ def _designed(
         quantities.finite(made.settling_s),
         made,
     )
+
+
+def _given_gains(law: str, given: Mapping[str, str]) -> list[str]:
+    """The gains of a PI that are given."""
+    form = pi_forms.pi_law(law)
+    names = [] if form is None else [name for name, _ in form.params(*ANY) or []]
+    return [name for name in names if name in given]
+
+
+def unwinding_s(made: Design, many: float) -> float:
+    """How long the law takes to give back the probability of so many flows, once those are left
+    that it is designed for and the queue is empty; 0 where it does not integrate.
+
+    The integral falls by K_i times the set-point; between both loads K_i is a power of the
+    probability, as of laws with a square.
+    """
+    if made.loop is None:
+        return 0.0
+    link = made.link.with_load(many, made.link.rtt_s)
+    there = plant_on(link, made.law, made.params).equilibrium(many, link.rtt_s)
+    fast = pi_forms.integral(made.loop.model)
+    slow = None if there is None else pi_forms.integral(there.model)
+    if there is None or not fast or not slow:
+        return 0.0
+    low, high = made.loop.point.probability, min(1.0, there.point.probability)
+    if not high > low:
+        return 0.0
+    power = math.log(slow / fast) / math.log(high / low)
+    way = (
+        math.log(high / low)
+        if abs(power - 1) < 1e-6
+        else (((high / low) ** (1 - power) - 1) / (1 - power))
+    )
+    return low / fast * way / made.link.target_pkts
+
+
+def _settled_s(made: Design, many: float) -> float:
+    """After a disturbance, and after most flows have left."""
+    return max(made.settling_s, unwinding_s(made, many))
+
+
+def _settling(
+    made: Design, many: float, made_with: Callable[[Mapping[str, str]], Design]
+) -> Design:
+    """A PI that settles within the bound, also from `many` flows, by gains from its calm set where
+    its rule is slower; the fastest, where none does. Rules cancel the pole of TCP, which few flows
+    with long round trips make slow."""
+    form, loop = pi_forms.pi_law(made.law), made.loop
+    if form is None or loop is None or loop.interval_s is None:
+        return made
+    if _settled_s(made, many) <= SETTLED_S:
+        return made
+    interval_s = loop.interval_s
+    some = {name: form.text(value, *ANY) for name, value in form.params(*ANY) or []}
+    plant = plant_on(made.link, made.law, list((dict(made.params) | some).items()))
+    there = plant.equilibrium(made.link.flows, made.link.rtt_s)
+    path = None if there is None else pi_forms.law_path(there.model, *ANY)
+    if there is None or path is None:
+        return made
+    around = plant.loop(there)
+    try:
+        corner = pi_stabilising_set.corner(
+            made.link, around.point, interval_s, path, plant=around.to_queue
+        )
+        most = pi_stabilising_set.choose([corner], interval_s)
+    except ScenarioError:
+        return made
+    best = made
+    for share in INTEGRALS:
+        gains = PiGains(most.k_p, share * most.k_i, interval_s)
+        written = form.params(gains.a, gains.b)
+        if written is None:
+            continue
+        try:
+            other = made_with({name: form.text(it, gains.a, gains.b) for name, it in written})
+        except ScenarioError:
+            continue
+        if not other.stable or not calmer_settings.peak_of(other) <= calmer_settings.CALM:
+            continue
+        if _settled_s(other, many) < _settled_s(best, many):
+            best = other
+        if _settled_s(best, many) <= SETTLED_S:
+            break
+    return best
 
 
 def _with(target: str, sets: Mapping[str, str], key: str, value: str) -> tuple[str, dict[str, str]]:
@@ -293,6 +421,11 @@ def _line(
     if place.flows is None:
         count = f"{few:g} flow{'' if few == 1 else 's'} or more (assumed)"
     count += "" if place.tcp == PLAIN else f" of {place.tcp}"
+    if place.short_flows:
+        short = float(f"{place.short_flows:.3g}")
+        count += f" and {short:g} short one{'' if short == 1 else 's'} at a time"
+    if place.other_bps:
+        count += f" beside {quantities.rate(float(f'{place.other_bps:.3g}'))} of other packets"
     rtt = _rtt(place)
     words = f"{law} designed for {quantities.rate(place.rate_bps)}, {rtt}, {count}: "
     words += _values(params) or "every number was given"
@@ -305,6 +438,12 @@ def _line(
         words += ", above 2: expect oscillation"
     if math.isfinite(made.settling_s):
         words += f", settles in {made.settling_s:.2g} s"
+    if many > few:
+        after_s = unwinding_s(made, place.counted(many, made.link.target_pkts))
+        if after_s > made.settling_s:
+            words += f", and in {after_s:.2g} s once {many - few:g} flows have left"
+        if max(after_s, made.settling_s) > SETTLED_S:
+            words += f" (more than {SETTLED_S:g} s)"
     return words
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,22 +21,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import forebay._native as _native
-from forebay._native import LawModel, OperatingPoint, ScenarioError
+from forebay._native import OperatingPoint, ScenarioError
 from forebay.base import quantities
 from forebay.theory.design import pi_forms
-from forebay.theory.design.calmer_settings import CALM, TAKEN
 from forebay.theory.design.pi_forms import PiLaw
-from forebay.theory.loop import frequency_response, margins
+from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Complexes, Floats, Terms
 from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.published import PublishedPlant
+from forebay.theory.loop.margins import CALM
+from forebay.theory.plant.loaded_link import PLAIN, LoadedLink, PerClass
+from forebay.theory.plant.plant import REASONS
+from forebay.theory.plant.plants import plant_on
 
 if TYPE_CHECKING:
-    from forebay._native import Parameter
+    pass
 
 #: PiGains a and b of which every law that is a PI has parameters: its path does not depend on them.
 ANY = (2e-3, 1.9e-3)
+#: The share of the RTT that a sampling interval takes where nobody gives one.
+TAKEN = 0.2
 #: Values of K_p that are tried.
 TRIED = 160
 #: A corner whose own best integral is this many times larger is one for gains of its own.
@@ -78,10 +81,11 @@ class Corner:
         inverse = 1 / self.response
         re, im = (np.asarray(part, float) for part in (inverse.real, inverse.imag))
         turns = np.flatnonzero(np.signbit(im[1:]) != np.signbit(im[:-1]))
-        found = [-float(np.interp(0.0, *_rising(im[i : i + 2], re[i : i + 2]))) for i in turns]
+        share = im[turns] / (im[turns] - im[turns + 1])
+        found = [*(-re[turns] - share * (re[turns + 1] - re[turns]))]
         # At z = −1 the curve is real.
         found.append(-float(inverse.real[-1]))
-        return min((k for k in found if k > 0), default=math.inf)
+        return min((float(k) for k in found if k > 0), default=math.inf)
 
     def most_k_i(self, k_p: Floats) -> Floats:
         """The stabilising K_i at each K_p are those from 0 to this; 0 where there are none."""
@@ -159,7 +163,7 @@ class RangeDesign:
                     "rtt": one.place.rtt,
                     "flows": one.place.flows,
                     "stable": loop.stable,
-                    "sensitivity_peak": peak(loop),
+                    "sensitivity_peak": loop.peak,
                     "settling_s": quantities.finite(loop.settling_s),
                     "own_gains": vars(own),
                     "own_params": dict(self.written(own)),
@@ -190,13 +194,16 @@ def design_for_range(
     packet: str = "1000B",
     target: str | None = None,
     interval: str | None = None,
+    l4s_flows: float = 0.0,
+    tcp: PerClass = PLAIN,
 ) -> RangeDesign:
     """The PI that rejects disturbances best (the largest K_i; Åström and Hägglund 2006) of those
     with |1/(1 + L)| at most 2 at every corner of these ranges.
 
     target: of every corner; a quarter of each corner's bandwidth-delay product, at the slowest rate
     and the shortest RTT, if None. interval: a fifth of the shortest RTT with its queue, or the
-    law's own if that is shorter, if None. Raises `ScenarioError`.
+    law's own if that is shorter, if None. l4s_flows, tcp: as of `design.design`, at every corner;
+    an RTT may be a list of classes, beside a range of rates or flows. Raises `ScenarioError`.
     """
     form = pi_forms.pi_law(law)
     if form is None:
@@ -204,33 +211,35 @@ def design_for_range(
             f'law: found "{law}" with a range, allowed: {", ".join(pi_forms.pi_laws())}; '
             "`forebay tune` searches other laws over a range"
         )
+    _check_order(rates, rtts, flows)
     if target is None:
-        target = f"{LoadedLink.from_texts(rates[0], packet, 1, rtts[0]).target_pkts:g}p"
-    places, left_out = [], []
-    for rate, rtt, n in itertools.product(
-        dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows)
-    ):
-        link = LoadedLink.from_texts(rate, packet, n, rtt, target)
-        per_s = link.rate_bps / (8 * link.packet_bytes)
-        point = OperatingPoint(n, link.rtt_s + link.target_pkts / per_s, per_s)
-        if point.probability >= 1:
-            left_out.append(
-                f"{rate}, {rtt}, {n:g} flows: TCP would need a probability of 1 or more"
-            )
-        else:
-            places.append((link, point))
-    if not places:
-        raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
-    shortest_s = min(point.rtt_s for _, point in places)
+        least = LoadedLink.from_texts(rates[0], packet, flows[0], rtts[0], tcp=tcp)
+        target = f"{least.target_pkts:g}p"
+    links = [
+        LoadedLink.from_texts(rate, packet, n, rtt, target, None, l4s_flows, tcp)
+        for rate, rtt, n in itertools.product(
+            dict.fromkeys(rates), dict.fromkeys(rtts), dict.fromkeys(flows)
+        )
+    ]
+    shortest_s = min(
+        link.shortest_s + 8 * link.packet_bytes * link.target_pkts / link.rate_bps for link in links
+    )
     interval_s = (
         min(form.interval_s, float(f"{TAKEN * shortest_s:.2g}"))
         if interval is None
         else _native.quantity("interval", interval, "time")
     )
-    corners = [
-        corner(link, point, interval_s, path_of(form, link.model, point, target, interval_s))
-        for link, point in places
-    ]
+    corners, left_out = [], []
+    served = []
+    for link in links:
+        there = corner_on(form, link, target, interval_s)
+        if isinstance(there, Corner):
+            corners.append(there)
+            served.append(link)
+        else:
+            left_out.append(f"{link.rate}, {link.rtts}, {link.flows:g} flows: {there}")
+    if not corners:
+        raise ScenarioError("--flows: found too many for every corner, allowed: fewer")
     gains = choose(corners, interval_s)
     own_params = form.params(gains.a, gains.b)
     if own_params is None:
@@ -243,65 +252,84 @@ def design_for_range(
         (form.keys[1], quantities.time(interval_s)),
     ]
     loops = []
-    for link, _ in places:
-        found = PublishedPlant(link.model(law, params)).loop_at(link.flows, link.rtt_s)
-        if found is None:
+    for link in served:
+        loop = plant_on(link, law, params).loop_at(link.flows, link.rtt_s)
+        if loop is None:
             raise ScenarioError(f"law: found no rest of {law} at {link}, allowed: a PI")
-        loops.append(found)
+        loops.append(loop)
     own_gains = [choose([one], interval_s) for one in corners]
     inside, middle = [], loops[0]
-    for centre, link in _between(rates, rtts, flows, packet, target):
-        found = PublishedPlant(link.model(law, params)).loop_at(link.flows, link.rtt_s)
-        if found is None or found.point.probability >= 1:
+    for centre, link in _between(rates, rtts, flows, packet, target, l4s_flows, tcp):
+        loop = plant_on(link, law, params).loop_at(link.flows, link.rtt_s)
+        if loop is None:
             continue
-        inside.append(found)
-        middle = found if centre else middle
+        inside.append(loop)
+        middle = loop if centre else middle
     return RangeDesign(law, gains, params, corners, loops, own_gains, left_out, inside, middle)
 
 
+def _check_order(rates: Sequence[str], rtts: Sequence[str], flows: Sequence[float]) -> None:
+    """Raises `ScenarioError` for a range from more to less."""
+    for key, ends in [
+        ("--rate", [_native.quantity("--rate", rate, "rate") for rate in rates]),
+        ("--rtt", [_native.quantity("--rtt", rtt, "time") for rtt in rtts if "," not in rtt]),
+        ("--flows", flows),
+    ]:
+        if ends and ends[0] > ends[-1]:
+            raise ScenarioError(
+                f"{key}: found a range from more to less, allowed: from less to more"
+            )
+
+
 def _between(
-    rates: Sequence[str], rtts: Sequence[str], flows: Sequence[float], packet: str, target: str
+    rates: Sequence[str],
+    rtts: Sequence[str],
+    flows: Sequence[float],
+    packet: str,
+    target: str,
+    l4s_flows: float,
+    tcp: PerClass,
 ) -> Iterator[tuple[bool, LoadedLink]]:
     """Links with an end or the middle of each range, but the corners; and whether it is the middle
     of all."""
-    ends = (
-        [_native.quantity("--rate", rate, "rate") for rate in rates],
-        [_native.quantity("--rtt", rtt, "time") for rtt in rtts],
-        flows,
-    )
-    middles = [math.sqrt(min(one) * max(one)) for one in ends]
-    axes = [dict.fromkeys([*one, middle]) for one, middle in zip(ends, middles, strict=True)]
-    for rate_bps, rtt_s, n in itertools.product(*axes):
-        at = (rate_bps, rtt_s, n)
-        if all(value in one for value, one in zip(at, ends, strict=True)):
+    ends: list[tuple[list[str], list[float]]] = [
+        ([*rates], [_native.quantity("--rate", rate, "rate") for rate in rates]),
+        # Classes of flows keep their RTTs.
+        ([*rtts], [0.0 if "," in rtt else _native.quantity("--rtt", rtt, "time") for rtt in rtts]),
+        ([f"{n:g}" for n in flows], [*flows]),
+    ]
+    middles = [math.sqrt(min(values) * max(values)) for _, values in ends]
+    texts = (quantities.rate(round(middles[0])), f"{1e3 * middles[1]:.9g}ms", f"{middles[2]:.9g}")
+    axes = [
+        dict.fromkeys(names if values[0] == values[-1] else [*names, text])
+        for (names, values), text in zip(ends, texts, strict=True)
+    ]
+    centre = tuple(list(axis)[-1] for axis in axes)
+    for at in itertools.product(*axes):
+        if all(name in names for name, (names, _) in zip(at, ends, strict=True)):
             continue
-        link = LoadedLink.from_texts(
-            quantities.rate(round(rate_bps)), packet, n, f"{1e3 * rtt_s:.9g}ms", target
-        )
-        yield list(at) == middles, link
+        rate, rtt, n = at
+        link = LoadedLink.from_texts(rate, packet, n, rtt, target, None, l4s_flows, tcp)
+        yield at == centre, link
 
 
-def path_of(
-    form: PiLaw,
-    model: Callable[[str, Sequence[tuple[str, Parameter]]], LawModel],
-    point: OperatingPoint,
-    target: str,
-    interval_s: float,
-) -> Floats:
-    """What a law puts around its gains at a point, in powers of z⁻¹. model: the law with some
-    parameters, on the link. Raises `ScenarioError`."""
+def corner_on(form: PiLaw, link: LoadedLink, target: str, interval_s: float) -> Corner | str:
+    """The plant of a link's flows behind a PI law's sampler, or in words why it is none. Raises
+    `ScenarioError` for a parameter that is wrong."""
     some = form.params(*ANY)
     assert some is not None
-    params: list[tuple[str, Parameter]] = [
+    params: list[tuple[str, Any]] = [
         (form.keys[0], target),
         *some,
         (form.keys[1], quantities.time(interval_s)),
     ]
-    found = model(form.law, params).linear(point)
-    path = None if found is None else pi_forms.law_path(found, *ANY)
-    if path is None:
-        raise ScenarioError(f"law: found no rest of {form.law}, allowed: a PI")
-    return path
+    plant = plant_on(link, form.law, params)
+    how, _, _, there = plant.settle(link.flows, link.rtt_s)
+    path = None if there is None else pi_forms.law_path(there.model, *ANY)
+    if there is None or path is None:
+        return REASONS.get(how, "no rest of the law")
+    terms = plant.loop(there).terms
+    return corner(link, there.point, interval_s, path, plant=terms)
 
 
 def corner(
@@ -315,7 +343,7 @@ def corner(
     """The plant of a link behind a sampler and hold of this interval, and behind a law's `path`.
 
     omega: frequencies; some thousands up to half the sampling one, which must be the last, if None.
-    plant: of other senders than Reno.
+    plant: with the age of what the law sees; of Reno as published if None.
     """
     if plant is None:
         poles = frequency_response.apart((point.tcp_pole, point.queue_pole))
@@ -346,13 +374,3 @@ def choose(corners: Sequence[Corner], interval_s: float) -> PiGains:
         raise ScenarioError("law: found no PI that is calm at every corner, allowed: less range")
     # What lies between two frequencies is not seen: a thousandth less.
     return PiGains(float(k_p[best]), 0.999 * float(k_i[best]), interval_s)
-
-
-def peak(loop: Loop) -> float:
-    """Largest |1/(1 + L)|."""
-    return margins.peak(loop.terms, loop.grid)
-
-
-def _rising(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    order = np.argsort(x)
-    return x[order], y[order]

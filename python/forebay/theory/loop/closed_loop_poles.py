@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forebay.theory.loop import frequency_response
-from forebay.theory.loop.delay_system import DelaySystem, chebyshev, weights
+from forebay.theory.loop.delay_system import chebyshev, weights
 from forebay.theory.loop.frequency_response import Complexes, Number, Terms
 
 Floats = NDArray[np.float64]
@@ -21,39 +21,26 @@ AnyOf = TypeVar("AnyOf", Floats, Complexes)
 LONGEST = 300
 #: Most steps of history in a discretisation.
 MOST = 320
-#: Chebyshev points of a loop with several delays.
+#: Chebyshev points of the longest delay.
 POINTS = 30
 
 
 def roots(t: Terms) -> Complexes:
     """From right to left; of a sampled loop as ln z/T."""
     if t.interval_s is None:
-        return continuous(t).roots() if t.beside is None else _newton(t, _several(t))
+        return _newton(t, _generator(t))
     interval_s = float(t.interval_s)
     if not t.hybrid and t.longest_s / interval_s <= LONGEST:
-        # Of many modes the polynomial loses its digits, and the matrix does not.
-        z = z_roots(t) if t.shares is None else _period_map(t, 1)
-        with np.errstate(divide="ignore"):
-            s = np.log(z[z != 0]) / interval_s
+        z = _period_map(t, 1)
+        s = np.log(z[z != 0]) / interval_s
         return np.asarray(s[np.argsort(-s.real)], complex)
-    guesses = [*(continuous(t).roots(points=24) if t.beside is None else _several(t))]
-    if t.hybrid and float(t.delay_s) / interval_s <= MOST / 8:
+    guesses = [*_generator(t)]
+    if t.hybrid and t.longest_s / interval_s <= MOST / 8:
         steps = max(8, math.ceil(8 * interval_s / float(t.shortest_s)))
         z = _period_map(t, steps)
         s = np.log(z[np.abs(z) > 1e-9]) / interval_s
         guesses += list(s[np.argsort(-s.real)][:24])
     return _newton(t, np.array(guesses))
-
-
-def z_roots(t: Terms) -> Complexes:
-    """All roots of a loop that acts through its sampler alone; it is stable where |z| < 1."""
-    top, bottom = pulse_transfer(t)
-    return np.roots(
-        _polyadd(
-            np.convolve([float(c) for c in t.denominator], bottom),
-            np.convolve([float(c) for c in t.numerator], top),
-        )
-    ).astype(complex)
 
 
 def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
@@ -83,25 +70,6 @@ def pulse_transfer(t: Terms) -> tuple[Floats, Floats]:
     return np.asarray(total.real), np.asarray(denominator.real)
 
 
-def continuous(t: Terms) -> DelaySystem:
-    """The characteristic equation in s: exact where the law has no sampler.
-
-    A sampled path stands in it by Tustin's rule, with half an interval more of delay, for roots
-    far below the sampling frequency.
-    """
-    b, a = rational(t)
-    direct, delay_s = float(t.direct), float(t.delay_s)
-    if t.interval_s is None:
-        return DelaySystem(a.tolist(), (direct * b).tolist(), delay_s)
-    interval_s = float(t.interval_s)
-    order = max(len(t.numerator), len(t.denominator)) - 1
-    top, bottom = (_tustin(c, order, interval_s) for c in (t.numerator, t.denominator))
-    law = np.polyadd(top, direct * bottom)
-    if not t.hybrid:
-        delay_s += 0.5 * interval_s
-    return DelaySystem(np.polymul(a, bottom).tolist(), np.polymul(b, law).tolist(), delay_s)
-
-
 def rational(t: Terms) -> tuple[Floats, Floats]:
     """The plant of one path without its delay: numerator and denominator in s, highest power
     first."""
@@ -116,19 +84,25 @@ def rational(t: Terms) -> tuple[Floats, Floats]:
     return np.asarray(top.real, float), np.asarray(bottom.real, float)
 
 
-def _several(t: Terms) -> Complexes:
-    """Guesses for several delays: eigenvalues of the loop's generator on Chebyshev points of the
-    longest delay (Breda, Maset and Vermiglio 2005), with a sampler by Tustin's rule."""
+def _generator(t: Terms) -> Complexes:
+    """Guesses: eigenvalues of the loop's generator on Chebyshev points of the longest delay (Breda,
+    Maset and Vermiglio 2005). A sampler stands in it by Tustin's rule, with half an interval more
+    of delay, for roots far below the sampling frequency."""
     late_s = 0.0
     law_a, law_b = np.zeros((0, 0)), np.zeros((0, 1))
     law_c, acts = np.zeros((1, 0)), float(t.direct)
-    if t.interval_s is not None:
+    # A law without gain adds nothing, and its gain would be divided by.
+    if t.interval_s is not None and any(np.any(it) for it in t.numerator):
         interval_s = float(t.interval_s)
         order = max(len(t.numerator), len(t.denominator)) - 1
-        top, bottom = (_tustin(c, order, interval_s) for c in (t.numerator, t.denominator))
+        # In intervals of time, and by its largest gain, which keep the numbers moderate.
+        top, bottom = (_tustin(c, order) for c in (t.numerator, t.denominator))
         from scipy import signal  # half a second to load, which most laws do without
 
-        law_a, law_b, law_c, passes = signal.tf2ss(top, bottom)
+        gain = np.abs(top).max()
+        law_a, law_b, law_c, passes = signal.tf2ss(top / gain, bottom)
+        law_a, law_b = law_a / interval_s, law_b / interval_s
+        law_c, passes = gain * law_c, gain * passes
         acts += float(passes[0, 0])
         late_s = 0.0 if t.hybrid else 0.5 * interval_s
     modes = _modes(t)
@@ -216,9 +190,12 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
     turn = math.inf if t.interval_s is None else math.pi / float(t.interval_s)
     s = guesses[np.abs(guesses.imag) < 1.01 * turn]
     near_s = float(t.shortest_s)
+    poles = list(_modes(t))
 
     def f(at: Complexes) -> Complexes:
-        return 1 + frequency_response.loop(t, at)
+        # Times the plant's poles: one that a law's zero has nearly cancelled is a root beside them.
+        below = np.prod([at + p for p in poles], axis=0)
+        return np.asarray((1 + frequency_response.loop(t, at)) * below, complex)
 
     with np.errstate(all="ignore"):
         for _ in range(60):
@@ -228,7 +205,7 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
             # No step leaves the neighbourhood at once.
             size = np.abs(change) / (0.3 * (np.abs(s) + 0.1 / near_s))
             s = s - change / np.maximum(1.0, size)
-        good = np.isfinite(s) & (np.abs(f(s)) < 1e-6)
+        good = np.isfinite(s) & (np.abs(change) < 1e-7 * (np.abs(s) + 1e-3 / near_s))
     kept: list[complex] = []
     for found in s[good]:
         # z is the same a sampling frequency higher.
@@ -240,14 +217,13 @@ def _newton(t: Terms, guesses: Complexes) -> Complexes:
     return np.array(sorted(kept, key=lambda root: -root.real), complex)
 
 
-def _tustin(coefficients: Sequence[object], order: int, interval_s: float) -> Floats:
-    """Σ cᵢ z⁻ⁱ at z = (1 + sT/2)/(1 − sT/2), times (1 + sT/2)^order; highest power first."""
-    half = 0.5 * interval_s
+def _tustin(coefficients: Sequence[object], order: int) -> Floats:
+    """Σ cᵢ z⁻ⁱ at z = (1 + s/2)/(1 − s/2), times (1 + s/2)^order; highest power first."""
     total = np.zeros(order + 1)
     for i, c in enumerate(coefficients):
         term = np.array([float(c)])  # type: ignore[arg-type]
         for k in range(order):
-            term = np.polymul(term, [-half, 1] if k < i else [half, 1])
+            term = np.polymul(term, [-0.5, 1] if k < i else [0.5, 1])
         total += np.pad(term, (order + 1 - len(term), 0))
     return total
 

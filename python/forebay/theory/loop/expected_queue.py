@@ -75,9 +75,9 @@ class Expected:
 
 def trains(loop: Loop) -> Terms:
     """The loop of `forebay.theory.plant.ack_clocking` with packets in trains."""
-    t, rtt_s = loop.terms, loop.point.rtt_s
-    second = replace(t, gain=t.gain * SECOND, delay_s=2 * rtt_s)
-    return replace(t, gain=t.gain * (1 - SECOND), delay_s=rtt_s, beside=second)
+    t, rtt_s, age_s = loop.terms, loop.point.rtt_s, loop.model["age_s"]
+    second = replace(t, gain=t.gain * SECOND, delay_s=2 * rtt_s + age_s)
+    return replace(t, gain=t.gain * (1 - SECOND), delay_s=rtt_s + age_s, beside=second)
 
 
 def noise(loop: Loop) -> float:

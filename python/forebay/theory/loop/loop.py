@@ -54,10 +54,10 @@ class Loop:
 
     @cached_property
     def to_queue(self) -> Terms:
-        """The plant from the probability to the queue itself, before a law averages it."""
+        """The plant from the probability to the queue that a law sees, before it averages it."""
         point = self.point
         poles = gain.apart((point.tcp_pole, point.queue_pole))
-        return Terms(point.plant_gain, poles, point.rtt_s, 0.0)
+        return Terms(point.plant_gain, poles, point.rtt_s + self.model["age_s"], 0.0)
 
     @property
     def signal_paths(self) -> list[tuple[Terms, float]]:
@@ -135,7 +135,7 @@ class Loop:
         The flows act on TCP as the opposite change of the probability would. The response is that
         of the linear loop to that step, in small steps that hold its delay exactly.
         """
-        return time_response.step_response(
+        time_s, seen = time_response.step_response(
             self.model,
             self.terms,
             self._before_average(),
@@ -143,6 +143,8 @@ class Loop:
             duration_s,
             points,
         )
+        time_s = time_s - self.model["age_s"]
+        return time_s[time_s >= 0], seen[time_s >= 0]
 
     def _before_average(self) -> Terms:
         """The plant without a law's average, which is the last of its poles."""

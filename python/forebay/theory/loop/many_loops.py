@@ -1,9 +1,8 @@
 """Gain margins and stability of many loops at once, for maps and searches.
 
-A law's own poles are stable, or at z = 1, so a loop is stable where its gain crosses the real axis
-left of −1 as often upward as downward in phase (Nyquist). The crossings are counted on one line of
-frequencies for all loops; a loop too near to the edge for these goes to `Loop`'s own count, which
-refines its frequencies.
+Stability is the count of each loop (`margins`). Crossings of the real axis are interpolated on one
+line of frequencies for all; a loop too near to the edge for these goes to `Loop`'s own margin,
+which refines them.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ Flags = NDArray[np.bool_]
 #: Frequencies of the count, as shares of the highest. The delay turns the curve by at most
 #: `gain.QUIET` radians on the way, so the linear part is fine enough to follow it.
 SHARES = np.union1d(np.geomspace(2e-6, 1, 200), np.linspace(0.02, 1, 320))
-#: Loops that are counted at once, by whether the law acts both ways: what is known of these stays
-#: in a processor's cache.
-BLOCK = {False: 50, True: 16}
 #: Nearer to the edge than this, in dB, each loop is counted by itself.
 NEAR_DB = 0.02
 #: Margins beyond this count as this.
@@ -74,15 +70,9 @@ def exact(loop: Loop, near_db: float) -> tuple[float, bool]:
 def count_columns(t: Terms, rows: int) -> tuple[Floats, Flags]:
     """Gain margins in dB of so many loops of one kind, and whether each is stable."""
     if t.hybrid:
-        t = replace(
-            t, folds=frequency_response.folds(t, 1j * SHARES * frequency_response.highest_rad_s(t))
-        )
-    most = BLOCK[t.hybrid]
-    blocks = [np.arange(i, min(i + most, rows)) for i in range(0, rows, most)]
-    counted = [_block(_rows(t, one) if len(blocks) > 1 else t, len(one)) for one in blocks]
-    stable = np.concatenate([one[0] for one in counted])
-    row = np.concatenate([first[0] + one[1] for first, one in zip(blocks, counted, strict=True)])
-    db, omega = (np.concatenate([one[i] for one in counted]) for i in (2, 3))
+        line = 1j * SHARES * frequency_response.highest_rad_s(t)
+        t = replace(t, folds=frequency_response.folds(t, line))
+    stable, row, db, omega = _count(t, rows)
     if t.hybrid:
         row, db = _both_ways(t, stable, row, db, omega)
     # Of a stable loop the least rise of the gain to −1; of an unstable one what it lacks. The
@@ -99,42 +89,27 @@ def _nearest(stable: Flags, row: NDArray[np.intp], db: Floats) -> tuple[Floats, 
     return rise, lack
 
 
-def _block(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
+def _count(t: Terms, rows: int) -> tuple[Flags, NDArray[np.intp], Floats, Floats]:
     """Which loops are stable; and of each crossing of the negative real axis its row, how much
     more gain takes it to −1, in dB, and its frequency in rad/s, nan at z = −1."""
-    # Loops that share delay and sampler share their frequencies: one line of them.
-    high = np.atleast_2d(np.asarray(frequency_response.highest_rad_s(t)))
-    omega = SHARES * high
-    wide = (rows, len(SHARES))
-    net = np.zeros(rows, int)
-    if t.interval_s is None or t.hybrid:
-        inner = SHARES * np.atleast_2d(frequency_response.QUIET / np.asarray(t.shortest_s))
-        crossed = _crossings(np.broadcast_to(frequency_response.inner(t, 1j * inner), wide))
-        net += crossed[0]
-    beyond = np.zeros(rows, bool)
+    stable = np.array([count == 0 for count in t.native.unstable_roots()])
+    high = _column(frequency_response.highest_rad_s(t), rows)
+    omega = SHARES * high[:, None]
+    response = frequency_response.loop(t, 1j * omega)
     ended, end_db = np.zeros(0, np.intp), np.zeros(0)
     if t.interval_s is not None:
         # At z = −1 the curve is real, but for rounding.
-        ends = _column(high >= (1 - 1e-12) * math.pi / np.asarray(t.interval_s), rows) > 0
-        response = _whole(frequency_response.outer(t, 1j * omega), wide)
+        ends = high >= (1 - 1e-12) * math.pi / _column(t.interval_s, rows)
         response[ends, -1] = response[ends, -1].real
-        crossed = _crossings(response)
-        net += crossed[0]
-        beyond = ends & (response[:, -1].real < -1)
-        if t.hybrid:
-            response = _whole(frequency_response.both(t, 1j * omega, response), wide)
-            response[ends, -1] = response[ends, -1].real
-            crossed = _crossings(response)
         end = response[:, -1].real
         ended = np.flatnonzero(ends & (end < 0))
         end_db = -20 * np.log10(-end[ended])
-    _, row, at, k = crossed
-    # A curve that ends left of −1 has an odd number of roots outside.
+    row, at, k = _crossings(response)
     return (
-        (net == 0) & ~beyond,
+        np.broadcast_to(stable, rows),
         np.concatenate([row, ended]),
         np.concatenate([-20 * np.log10(-at), end_db]),
-        np.concatenate([np.broadcast_to(omega, wide)[row, k], np.full(len(ended), np.nan)]),
+        np.concatenate([omega[row, k], np.full(len(ended), np.nan)]),
     )
 
 
@@ -164,27 +139,17 @@ def _both_ways(
     return np.concatenate([row, starts[keep]]), np.concatenate([db, found[keep]])
 
 
-def _whole(response: Complexes, shape: tuple[int, int]) -> Complexes:
-    """An array of this shape that can be written to."""
-    return response if response.shape == shape else np.broadcast_to(response, shape).copy()
-
-
-def _crossings(
-    loop: Complexes,
-) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats, NDArray[np.intp]]:
-    """Of the negative real axis: net number left of −1 by row; and of each its row, its place on
-    the axis, and the frequency before it."""
+def _crossings(loop: Complexes) -> tuple[NDArray[np.intp], Floats, NDArray[np.intp]]:
+    """Of the negative real axis: of each its row, its place on the axis, and the frequency before
+    it."""
     re, im = loop.real, loop.imag
     below = np.signbit(im)
     row, k = np.nonzero(below[:, 1:] != below[:, :-1])
     gap = im[row, k] - im[row, k + 1]
     share = im[row, k] / np.where(gap == 0, 1.0, gap)
     at = re[row, k] + share * (re[row, k + 1] - re[row, k])
-    upward = np.where(below[row, k], 1, -1)
     left = at < 0
-    row, k, at, upward = row[left], k[left], at[left], upward[left]
-    net = np.bincount(row, np.where(at < -1, upward, 0), len(loop)).astype(int)
-    return net, row, at, k
+    return row[left], at[left], k[left]
 
 
 def _column(x: Any, rows: int) -> Floats:

@@ -1,12 +1,13 @@
 """Stability by Nyquist's count, and the margins of a loop.
 
-Nothing here relies on one grid: the count halves its steps until the curve turns little in each,
-and crossings and extremes are refined between the grid's points. A sampled loop ends at z = −1,
-where its curve is on the real axis.
+Nothing here relies on one grid: the count (crates/forebay-theory/src/stability.rs) halves its steps
+until the curve turns little in each, and crossings and extremes are refined between the grid's
+points. A sampled loop ends at z = −1, where its curve is on the real axis.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +21,9 @@ from forebay.theory.loop.frequency_response import Complexes, Terms
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Gain = Callable[[Terms, Complexes], Complexes]
 
 #: Largest |1/(1 + L)| that is calm: at least 6 dB and 29° (Åström and Hägglund 2006).
 CALM = 2.0
-#: Largest turn of 1 + L between two frequencies of the count, in rad.
-TURN = 0.5
 #: Most frequencies of a grid's even part.
 MOST = 60_000
 #: Beyond the last frequency at which |L| is this large, no crossing matters.
@@ -36,11 +34,13 @@ NEAR_DB = 1.0
 
 @dataclass(frozen=True)
 class Margins:
-    """How far a stable loop is from oscillation.
+    """How far a stable loop is from oscillation; an unstable one has no phase, delay and
+    sensitivity, which are nan.
 
     phase_deg: least lag at a crossover that would make it oscillate.
-    gain_db: least rise of the plant's gain that would; inf where none does.
-    delay_s: least further delay that would.
+    gain_db: least rise of the plant's gain that would; inf where none does. Below zero it is what
+        an unstable loop has too much.
+    delay_s: least further delay that would make it oscillate.
     sensitivity: largest |1/(1 + L)|: by how much the loop amplifies a disturbance, at worst.
     crossover_rad_s: where |L| falls through one; nan where it does not.
     phase_crossover_rad_s: where L crosses the negative real axis; nan where it does not.
@@ -57,95 +57,32 @@ class Margins:
     most_gain: float
 
 
-# --- counting ---------------------------------------------------------------------------------
-
-
 def unstable_roots(t: Terms) -> int:
-    """How many roots of the closed loop grow.
-
-    The law's own poles are stable, or at z = 1. Raises `ValueError` where a root is on the edge,
-    to rounding.
-    """
-    count = 0
-    if t.interval_s is None or t.hybrid:
-        count += _unstable(frequency_response.inner, t, _quiet_from(t))
-    if t.interval_s is not None:
-        # A root of the inner loop is a pole of what the sampler sees.
-        count += _unstable(
-            frequency_response.outer, t, math.pi / float(t.interval_s), peaks=t.hybrid
-        )
+    """How many roots of the closed loop grow, by Nyquist's count; raises `ValueError` where a root
+    is on the edge, to rounding."""
+    (count,) = t.native.unstable_roots()
+    if count is None:
+        raise ValueError("a root lies on the edge of stability")
     return count
 
 
 def stable(t: Terms) -> bool:
     """Whether every root decays; on the edge, False."""
-    try:
-        return unstable_roots(t) == 0
-    except ValueError:
-        return False
-
-
-def _unstable(of: Gain, t: Terms, high: float, peaks: bool = False) -> int:
-    """Zeros less poles of 1 + L to the right, by how its angle turns from ω = 0 on.
-
-    At the lowest frequency an integral has turned L by −90° at most, and 1 + L by less.
-    peaks: L has the inner loop's roots as its poles. One near the axis is a peak that two
-    frequencies may have between them, but 1 + d·G turns by half a circle there.
-    """
-
-    def seen(omega: Floats) -> Complexes:
-        lines = [of(t, 1j * omega), *([frequency_response.inner(t, 1j * omega)] if peaks else [])]
-        return 1 + np.array(lines)
-
-    omega = _even(of, t, high)
-    values = seen(omega)
-    for _ in range(60):
-        if np.any(values == 0) or len(omega) > 20 * MOST:
-            break
-        turns = np.angle(values[:, 1:] / values[:, :-1])
-        wide = np.flatnonzero(np.abs(turns).max(0) > TURN)
-        if not len(wide):
-            count = -float(np.angle(values[0, 0]) + turns[0].sum()) / math.pi
-            if abs(count - round(count)) > 0.2:
-                break
-            return round(count)
-        between = 0.5 * (omega[wide + 1] + omega[wide])
-        omega = np.insert(omega, wide + 1, between)
-        values = np.insert(values, wide + 1, seen(between), axis=1)
-    raise ValueError("a root lies on the edge of stability")
-
-
-def _quiet_from(t: Terms) -> float:
-    """Where |d·G|, which only falls, has come below a tenth."""
-    high = 1.0 / float(t.shortest_s)
-    while abs(frequency_response.inner(t, np.array([1j * high]))[0]) > 0.1:
-        high *= 2
-    return high
-
-
-def _even(of: Gain, t: Terms, high: float) -> Floats:
-    """Frequencies up to `high`: even in the logarithm, and even where the delay turns a curve
-    that is not yet small."""
-    low = 1e-4 * min(t.slowest, 1 / t.longest_s, high)
-    coarse = np.geomspace(low, high, 200)
-    size = np.abs(of(t, 1j * coarse))
-    loud = np.flatnonzero(size > SMALL)
-    last = coarse[min(loud[-1] + 1, len(coarse) - 1)] if len(loud) else low
-    # Half a radian of the delay, to which the sampler adds; the count goes finer where it must.
-    lag_s = t.longest_s + (float(t.interval_s) if t.interval_s is not None else 0.0)
-    steps = min(math.ceil(2 * last * lag_s) + 1, MOST)
-    return np.union1d(coarse, np.linspace(low, last, max(steps, 2)))
-
-
-# --- margins ----------------------------------------------------------------------------------
+    return t.native.unstable_roots() == [0]
 
 
 def grid(t: Terms, high: float) -> Floats:
-    """Frequencies that show all of the loop."""
-    base = _even(frequency_response.loop, t, high)
-    low = 1e-3 * min(t.slowest, 1 / t.longest_s, high)
+    """Frequencies that show all of the loop: even in the logarithm, and even where the delay turns
+    a curve that is not yet small."""
+    low = 1e-4 * min(t.slowest, 1 / t.longest_s, high)
+    base = np.geomspace(low, high, 2200)
+    loud = np.flatnonzero(np.abs(frequency_response.loop(t, 1j * base)) > SMALL)
+    last = base[min(loud[-1] + 1, len(base) - 1)] if len(loud) else low
+    lag_s = t.longest_s + (float(t.interval_s) if t.interval_s is not None else 0.0)
+    steps = min(math.ceil(2 * last * lag_s) + 1, MOST)
+    even = np.linspace(low, last, max(steps, 2))
     fine = np.linspace(0, min(high, frequency_response.QUIET / float(t.shortest_s)), 2000)[1:]
-    return np.union1d(np.union1d(base, np.geomspace(low, high, 2000)), fine)
+    return np.union1d(np.union1d(base, even), fine)
 
 
 def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
@@ -155,33 +92,24 @@ def margins(t: Terms, omega: Floats, is_stable: bool) -> Margins:
         return complex(frequency_response.loop(t, np.array([1j * w]))[0])
 
     response = frequency_response.loop(t, 1j * omega)
-    size, angle = np.abs(response), np.unwrap(np.angle(response))
-
-    def phase_deg(w: float) -> float:
-        """180° and the angle of L, followed from low frequencies."""
-        near = float(np.interp(w, omega, angle))
-        exact = float(np.angle(at(w)))
-        return 180 + math.degrees(exact + 2 * math.pi * round((near - exact) / (2 * math.pi)))
-
+    size = np.abs(response)
     crossovers = _zeros(omega, np.log(size), lambda w: math.log(abs(at(w))), 0.2)
     turns, gains = _turns(t, omega, response)
-    phases = [(phase_deg(w), w) for w in crossovers]
+    phase = delay = sensitivity = math.nan
     if is_stable:
         # Lag and lead both count; more delay only adds lag.
-        phases = [(_wrapped(phase), w) for phase, w in phases]
-        phase = min((abs(phase) for phase, _ in phases), default=math.inf)
-        delay = min((math.radians(p % 360) / w for p, w in phases), default=math.inf)
-    else:
-        phase = min((phase for phase, _ in phases), default=math.nan)
-        delay = min((math.radians(p) / w for p, w in phases), default=math.nan)
-    if t.interval_s is not None and is_stable:
-        delay = _delay_s(t, delay)
-    db = _margin_db(t, gains, is_stable)
+        left = [math.remainder(math.pi + cmath.phase(at(w)), 2 * math.pi) for w in crossovers]
+        phase = math.degrees(min(map(abs, left), default=math.inf))
+        lags = zip(left, crossovers, strict=True)
+        delay = min((lag % (2 * math.pi) / w for lag, w in lags), default=math.inf)
+        if t.interval_s is not None:
+            delay = _delay_s(t, delay)
+        sensitivity = peak(t, omega)
     return Margins(
         phase_deg=phase,
-        gain_db=db,
+        gain_db=_margin_db(t, gains, is_stable),
         delay_s=delay,
-        sensitivity=peak(t, omega),
+        sensitivity=sensitivity,
         crossover_rad_s=max(crossovers, default=math.nan),
         phase_crossover_rad_s=_first(turns, gains, is_stable),
         least_gain=_least(omega, size, lambda w: abs(at(w))),
@@ -332,13 +260,12 @@ def _delay_s(t: Terms, guess_s: float) -> float:
         return math.inf
     bad_s = float(tried[bad])
     good_s = bad_s - float(tried[1] - tried[0])
-    while bad_s - good_s > 1e-5 * bad_s:
-        middle = 0.5 * (good_s + bad_s)
-        if stable(t.changed(delay_s=middle)):
-            good_s = middle
-        else:
-            bad_s = middle
-    return 0.5 * (good_s + bad_s)
+    return edge(lambda delay_s: stable(t.changed(delay_s=delay_s)), good_s, bad_s, 1e-5 * bad_s)
+
+
+def edge(holds: Callable[[float], bool], good: float, bad: float, closeness: float) -> float:
+    """Where something that holds at one number and not at another ends to hold."""
+    return float(optimize.bisect(lambda x: 1.0 if holds(x) else -1.0, good, bad, xtol=closeness))
 
 
 def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
@@ -358,16 +285,4 @@ def _gain_db(t: Terms, guess_db: float, is_stable: bool) -> float:
         last = float(one)
     else:
         return math.inf if is_stable else guess_db
-    good_db, bad_db = (last, float(one)) if is_stable else (float(one), last)
-    while abs(bad_db - good_db) > 1e-4:
-        middle = 0.5 * (good_db + bad_db)
-        if good(middle):
-            good_db = middle
-        else:
-            bad_db = middle
-    return 0.5 * (good_db + bad_db)
-
-
-def _wrapped(degrees: float) -> float:
-    """The same angle in (−180, 180]."""
-    return 180 - (180 - degrees) % 360
+    return edge(good, last, float(one), 1e-4)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forebay.theory.loop.frequency_response import Floats, Terms
+import forebay._native as _native
+from forebay.theory.loop.frequency_response import Terms
 
 #: Queues at once; steps of a round trip; round trips and times of TCP's pole that pass, the first
 #: `START` of them unseen; and most steps.
@@ -54,44 +55,16 @@ def moves(t: Terms, rtt_s: float, p0: float, rest_pkts: float, intensity: float)
         # A step has what came a step and the delay before its end, between two steps.
         part, whole = math.modf(1 + float(np.asarray(path.delay_s)) / step_s)
         answers += [(answer * (1 - part), int(whole)), (answer * part, int(whole) + 1)]
-    last = max(late for _, late in answers) + 1
-    random = np.random.default_rng(1)
     kicks = math.sqrt(intensity * step_s)
-    noise = np.zeros((last, QUEUES))
-    p = np.full((last, QUEUES), p0)
-    errors = [np.zeros(QUEUES) for _ in t.numerator]
-    outputs = [np.full(QUEUES, p0) for _ in t.denominator[1:]]
-    x, now = np.zeros(QUEUES), np.full(QUEUES, p0)
-    begin = int(START * steps)
-    queues, probabilities = np.empty((2, steps - begin, QUEUES))
-    missing = 0.0
-    for k in range(steps):
-        i = k % last
-        random.standard_normal(out=noise[i])
-        x = decay * x + kicks * (NOW * noise[i] + LATER * noise[(k - turn) % last])
-        for answer, late in answers:
-            x -= answer * (p[(k - late) % last] - p0)
-        queue = np.maximum(0.0, rest_pkts + x)
-        if k % every == 0:
-            errors = [queue - rest_pkts, *errors[:-1]]
-            fresh = np.zeros(QUEUES)
-            for weight, error in zip(t.numerator, errors, strict=True):
-                fresh += float(weight) * error
-            for weight, output in zip(t.denominator[1:], outputs, strict=True):
-                fresh -= float(weight) * output
-            now = np.clip(fresh / float(t.denominator[0]), 0.0, 1.0)
-            outputs = [now, *outputs[:-1]]
-        p[i] = now
-        if k >= begin:
-            queues[k - begin], probabilities[k - begin] = queue, now
-            missing += float((queue - rest_pkts - x).mean())
-    return Moves(
-        float(queues.mean()),
-        _deviation(queues),
-        missing / (steps - begin),
-        _deviation(probabilities) / p0,
+    mean_pkts, deviation_pkts, missing_pkts, p_deviation = _native.saturated_moments(
+        np.random.default_rng(1).standard_normal((steps, QUEUES)),
+        decay=decay,
+        kicks_pkts=(kicks * NOW, kicks * LATER),
+        round_trip_steps=turn,
+        answers=answers,
+        sampled=(every, [float(c) for c in t.numerator], [float(c) for c in t.denominator]),
+        rest_pkts=rest_pkts,
+        rest_probability=p0,
+        unseen=int(START * steps),
     )
-
-
-def _deviation(values: Floats) -> float:
-    return float(values.std())
+    return Moves(mean_pkts, deviation_pkts, missing_pkts, p_deviation / p0)

@@ -8,11 +8,13 @@ roots reach the axis, found here by counting them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from forebay._native import OperatingPoint, averaging_design
 from forebay.theory.loop.delay_system import DelaySystem
+from forebay.theory.loop.margins import edge
 
 
 def stpi(beta: float, rtt_s: float, k_rc: float) -> DelaySystem:
@@ -48,18 +50,15 @@ def critical_stred_s(phase_deg: float, flows_per_capacity: float, rtt_s: float) 
     return _critical_s(lambda k_rc: stred(phase_deg, flows_per_capacity, rtt_s, k_rc))
 
 
-def _critical_s(system: object) -> float:
+def _critical_s(system: Callable[[float], DelaySystem]) -> float:
     """Bisection over eight decades of time; 0 where every time constant is long enough."""
-    assert callable(system)
-    short, long = 1e-4, 1e4
-    if not system(1 / long).stable():
+
+    def is_stable(log_s: float) -> bool:
+        return system(math.exp(-log_s)).stable()
+
+    short, long = math.log(1e-4), math.log(1e4)
+    if not is_stable(long):
         return math.inf
-    if system(1 / short).stable():
+    if is_stable(short):
         return 0.0
-    while long > 1.0005 * short:
-        middle = math.sqrt(short * long)
-        if system(1 / middle).stable():
-            long = middle
-        else:
-            short = middle
-    return math.sqrt(short * long)
+    return math.exp(edge(is_stable, long, short, 5e-4))

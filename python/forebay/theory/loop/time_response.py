@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import cmath
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+import forebay._native as _native
 from forebay.theory.loop import frequency_response
-from forebay.theory.loop.frequency_response import Terms
+from forebay.theory.loop.frequency_response import Floats, Terms
 
 if TYPE_CHECKING:
     from forebay._native import LinearModel
-
-Floats = NDArray[np.float64]
 
 
 def step_response(
@@ -33,51 +30,33 @@ def step_response(
     reader's convenience: the answer starts at t = R. plant: of `terms`, without the law's average.
     """
     sampled = model["sampled"]
-    interval_s = sampled[0] if sampled else None
-    fine = duration_s / points
+    fine_s = duration_s / points
     # What acts at once is held for a step, which has to be short beside the delay.
-    if interval_s is None:
-        fine = min(fine, float(terms.shortest_s) / 20)
+    if sampled is None:
+        fine_s = min(fine_s, float(terms.shortest_s) / 20)
     elif terms.hybrid:
-        fine = min(fine, float(terms.shortest_s) / 8)
+        fine_s = min(fine_s, float(terms.shortest_s) / 8)
     # The law's samples fall on steps, and a delay is a whole number of them, and a rest.
-    dt = interval_s / max(1, math.ceil(interval_s / fine)) if interval_s else fine
+    per_sample = max(1, math.ceil(sampled[0] / fine_s)) if sampled else 1
+    dt = sampled[0] / per_sample if sampled else fine_s
     steps = math.ceil(duration_s / dt)
-    per_sample = round(interval_s / dt) if interval_s else 1
-    pole = frequency_response.average_pole(model)
-    # Of each mode: what it gains from the input now and a step before, and that input's age.
-    modes_of: list[tuple[complex, complex, int]] = []
-    rates: list[complex] = []
+    modes = []
     for path in plant.paths:
-        whole, rest = frequency_response.whole_intervals(path.delay_s, dt)
-        for residue, p in frequency_response.residues(path):
-            new, old = frequency_response.gammas(p, dt, rest)
-            modes_of.append((complex(residue * new), complex(residue * old), int(whole)))
-            rates.append(cmath.exp(-complex(p) * dt))
-    decay = np.array(rates)
-    modes = np.zeros(len(modes_of), complex)
-    smoothed = 0.0
-    numerator, denominator = (sampled[1], sampled[2]) if sampled else ([0.0], [1.0])
-    inputs, outputs = np.zeros(len(numerator)), np.zeros(len(denominator))
-    latest = max(whole for _, _, whole in modes_of) + 1
-    history = np.zeros(steps + latest + 1)
-    queue = np.zeros(steps + 1)
-    held = 0.0
-    for k in range(steps):
-        q = queue[k]
-        seen = smoothed if pole is not None else q
-        if sampled and k % per_sample == 0:
-            inputs = np.concatenate([[seen], inputs[:-1]])
-            held = (
-                np.dot(numerator, inputs) - np.dot(denominator[1:], outputs[:-1])
-            ) / denominator[0]
-            outputs = np.concatenate([[held], outputs[:-1]])
-        # `history` begins `latest` steps before.
-        at = k + latest
-        history[at] = change - (held + model["direct"] * seen)
-        for i, (new, old, age) in enumerate(modes_of):
-            modes[i] = decay[i] * modes[i] + new * history[at - age] + old * history[at - age - 1]
-        queue[k + 1] = modes.sum().real
-        if pole is not None:
-            smoothed += -math.expm1(-pole * dt) * (0.5 * (queue[k + 1] + q) - smoothed)
+        whole, rest_s = frequency_response.whole_intervals(path.delay_s, dt)
+        for residue, pole in frequency_response.residues(path):
+            new, old = frequency_response.gammas(pole, dt, rest_s)
+            modes.append((np.exp(-pole * dt), residue * new, residue * old, int(whole)))
+    decays, news, olds, delays = zip(*modes, strict=True)
+    average = frequency_response.average_pole(model)
+    queue = _native.step_response(
+        np.array(decays, complex),
+        np.array(news, complex),
+        np.array(olds, complex),
+        delays,
+        smoothing=None if average is None else -math.expm1(-average * dt),
+        direct=model["direct"],
+        sampled=(per_sample, *sampled[1:]) if sampled else None,
+        change=change,
+        steps=steps,
+    )
     return np.arange(steps + 1, dtype=float) * dt, queue

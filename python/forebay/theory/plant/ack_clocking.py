@@ -21,26 +21,16 @@ W'_d, the packets that a growing window let go 1.25 R ago, is taken without its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from forebay._native import FlowModel, LawModel
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Terms
-from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.plant import (
-    Equilibrium,
-    Floats,
-    LoadLine,
-    PlantMethods,
-    Settling,
-    load_line,
-)
-
-if TYPE_CHECKING:
-    from forebay._native import LawModel
-
+from forebay.theory.plant.plant import Equilibrium, Plant
 
 #: E[W²]/(2E[W]²) of flows at different points of their sawtooth (`SPREAD` in
 #: crates/forebay-fluid).
@@ -49,8 +39,6 @@ KAPPA = 7 / 12
 LATE = 1.25
 #: What of a window is not in flight: half a packet, as only whole ones are sent.
 UNSENT_PKTS = 0.5
-#: Of a fixed point: relative change at which it is found, and steps until it is given up.
-SAME, STEPS = 1e-12, 100
 
 
 @dataclass(frozen=True)
@@ -73,21 +61,6 @@ class AckClockedEquilibrium:
         n = n / (linear + np.sqrt(linear**2 + 4 * p * (c - UNSENT_PKTS)))
         return AckClockedEquilibrium(_plain(p), _plain(n))
 
-    @staticmethod
-    def with_in_flight(in_flight_pkts: Any) -> AckClockedEquilibrium:
-        """With this many packets under way: by Newton's method in log p, in which the logarithms
-        of both sides are nearly lines."""
-        n = np.asarray(in_flight_pkts, float)
-        w = n + UNSENT_PKTS
-        p = 1 / (1 + KAPPA * w**2)
-        for _ in range(STEPS):
-            a, b = 1 + n * p, 1 + KAPPA * n * p
-            error = np.log((1 - p) * b**2 / (KAPPA * p * (w * a) ** 2))
-            p = p * np.exp(error / (1 / (1 - p) + 2 / b - 2 / a))
-            if np.max(np.abs(error)) < SAME:
-                break
-        return AckClockedEquilibrium(_plain(p), _plain(n))
-
     @property
     def window_pkts(self) -> Any:
         """W."""
@@ -100,7 +73,7 @@ class AckClockedEquilibrium:
 
 
 @dataclass(frozen=True)
-class AckClockedPlant(PlantMethods):
+class AckClockedPlant(Plant):
     """A law on a link with such flows.
 
     The point of an equilibrium is that of as many flows as need its probability by the
@@ -109,64 +82,18 @@ class AckClockedPlant(PlantMethods):
 
     law: LawModel
 
-    def reno_flows(self, flows: float, propagation_s: float, queue_pkts: float = 0.0) -> float:
-        rtt_s = propagation_s + queue_pkts / self.law.capacity_pkts_per_s
-        return float(self._alike(flows, rtt_s))
+    @property
+    def flow_model(self) -> FlowModel:
+        return FlowModel.ack_clocked()
 
-    def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
-        counted = self._alike(flows, propagation_s)
-        found = None
-        for _ in range(STEPS):
-            found = self.law.operate(float(counted), propagation_s)
-            if found is None:
-                return None
-            last, counted = counted, self._alike(flows, found[0].rtt_s)
-            if abs(counted - last) <= SAME * counted:
-                break
-        return None if found is None else Equilibrium(*found)
-
-    def settle(self, flows: float, propagation_s: float) -> Settling:
-        there = self.equilibrium(flows, propagation_s)
-        at_s = propagation_s if there is None else there.point.rtt_s
-        return Settling(*self.law.rest(float(self._alike(flows, at_s)), propagation_s))
-
-    def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
-        # R only grows with the queue, so p comes down to its place from above.
-        counted = self._alike(flows, propagation_s)
-        how, rows = self.law.operate_all(counted.tolist(), propagation_s)
-        for _ in range(STEPS):
-            there = np.array([each == "linear" for each in how])
-            if not there.any():
-                break
-            last = counted.copy()
-            counted[there] = self._alike(flows[there], np.array([row[1] for row in rows]))
-            how, rows = self.law.operate_all(counted.tolist(), propagation_s)
-            if np.max(np.abs(counted / last - 1)) <= SAME:
-                break
-
-        def terms(rows: list[list[float]]) -> Terms:
-            numbers = np.asarray(rows)
-            load = numbers[:, 0] / (numbers[:, 1] * self.law.capacity_pkts_per_s)
-            return self._terms(frequency_response.numbered(rows), numbers[:, 1], 2 * load**2)
-
-        return load_line(how, rows, frequency_response.numbered_kind, terms)
-
-    def loop(self, equilibrium: Equilibrium) -> Loop:
-        point = equilibrium.point
-        published = frequency_response.terms([equilibrium])
-        rtt_s, probability = np.array([point.rtt_s]), np.array([point.probability])
-        return Loop(*equilibrium, self._terms(published, rtt_s, probability))
-
-    def _alike(self, flows: Any, rtt_s: Any) -> Any:
-        """How many flows need the same probability by the published p = 2N²/(RC)²."""
-        pipe_pkts = rtt_s * self.law.capacity_pkts_per_s
-        return pipe_pkts * np.sqrt(
-            AckClockedEquilibrium.with_in_flight(pipe_pkts / flows).probability / 2
-        )
-
-    def _terms(self, published: Terms, rtt_s: Floats, probability: Floats) -> Terms:
+    def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
         """With this plant in the place of the published one's gain, poles and delay."""
-        rest = AckClockedEquilibrium.at_probability(probability)
+        published = frequency_response.terms(equilibria)
+        rtt_s = np.array([point.rtt_s for point, _ in equilibria])
+        ages_s = np.array([model["age_s"] for _, model in equilibria])
+        rest = AckClockedEquilibrium.at_probability(
+            np.array([point.probability for point, _ in equilibria])
+        )
         p, n, w, signals = rest.probability, rest.in_flight_pkts, rest.window_pkts, rest.signals
         a, b = 1 + signals, 1 + KAPPA * signals
         e = KAPPA * p * w * a / b**2
@@ -183,7 +110,7 @@ class AckClockedPlant(PlantMethods):
             published,
             gain=frequency_response.column(answer),
             poles=frequency_response.apart(poles),
-            delay_s=frequency_response.column(LATE * rtt_s),
+            delay_s=frequency_response.column(LATE * rtt_s + ages_s),
         )
 
 

@@ -22,186 +22,49 @@ the head at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
-import forebay._native as _native
-from forebay._native import ScenarioError
-from forebay.theory.loop import frequency_response
-from forebay.theory.loop.frequency_response import Terms
 from forebay.theory.loop.loop import Loop
-from forebay.theory.plant.classes_at_rest import CoupledEquilibrium
-from forebay.theory.plant.loaded_link import LoadedLink
-from forebay.theory.plant.plant import (
-    Equilibrium,
-    Floats,
-    LoadLine,
-    PlantMethods,
-    Settling,
-    line_of_equilibria,
-)
-
-if TYPE_CHECKING:
-    from forebay._native import LawModel, OperatingPoint
-
-#: Gain of a scalable sender's estimate of the share of marks (RFC 8257 section 4.2, and the
-#: draft of Prague).
-ESTIMATE_GAIN = 1 / 16
-#: Of a fixed point: relative change at which it is found, and steps until it is given up.
-SAME, STEPS = 1e-12, 200
-#: The queue in which all packets wait in one line.
-ONE_LINE = "fifo"
+from forebay.theory.plant.classes_at_rest import CoupledClass, CoupledEquilibrium
+from forebay.theory.plant.mixed_senders import MixedLoop, MixedPlant
+from forebay.theory.plant.plant import Equilibrium
 
 
-class DelayLoop(Loop):
+class DelayLoop(MixedLoop):
     """The loop of both classes through the delay of the head."""
 
     held = "Queuing delay at the link's rate"
+    probability_step = Loop.probability_step
 
 
 @dataclass(frozen=True)
-class CoupledPlant(PlantMethods):
-    """A law among classic flows and a number of L4S flows beside them.
+class CoupledPlant(MixedPlant):
+    """A law among flows of Reno with one RTT and a number of L4S flows beside them, of which design
+    rules know."""
 
-    law: as it is. bare: the same with a set-point of zero, whose model is without the age of the
-    head. l4s_flows: how many. apart: whether L4S packets have a queue of their own.
-    """
-
-    law: LawModel
-    bare: LawModel
-    l4s_flows: float
-    coupling: float
-    apart: bool = True
-
-    @staticmethod
-    def on_link(link: LoadedLink, law: str, params: Sequence[tuple[str, Any]]) -> CoupledPlant:
-        """Raises `ScenarioError` for a parameter that is wrong, and for a law that is not coupled,
-        or does not integrate."""
-        model = link.model(law, params)
-        if model.coupling is None:
-            names = [entry["name"] for entry in _native.laws() if entry["coupled"]]
-            raise ScenarioError(
-                f"--l4s-flows: found {link.l4s_flows:g} with {law}, which tells no classes "
-                f"apart, allowed: 0, or one of {', '.join(names)}"
-            )
-        bare = link.model(law, [*((k, v) for k, v in params if k != "target"), ("target", "0p")])
-        if model.coupling <= 0:
-            raise ScenarioError("--set coupling: found 0, allowed: above 0 with L4S flows")
-        point = _native.OperatingPoint(1.0, link.rtt_s, model.capacity_pkts_per_s)
-        linear = model.linear(point)
-        if linear is not None and not linear["integrates"]:
-            raise ScenarioError(
-                f"--l4s-flows: found {link.l4s_flows:g} with {law} without an integral, "
-                "allowed: 0, or a gain that integrates"
-            )
-        queue = next(entry["queue"] for entry in _native.laws() if entry["name"] == law)
-        return CoupledPlant(model, bare, link.l4s_flows, model.coupling, queue != ONE_LINE)
-
-    def weight(self, rtt_classic_s: float, queue_s: float) -> float:
-        """How many flows of Reno need the p' that one L4S flow needs."""
-        return math.sqrt(2) / self.coupling * rtt_classic_s / self._rtt_s(rtt_classic_s, queue_s)
-
-    def _rtt_s(self, rtt_classic_s: float, queue_s: float) -> float:
-        return rtt_classic_s - queue_s if self.apart else rtt_classic_s
-
-    def reno_flows(self, flows: float, propagation_s: float, _queue_pkts: float = 0.0) -> float:
-        """Where the law holds its queue."""
-        total = flows + self.l4s_flows * math.sqrt(2) / self.coupling
-        for _ in range(STEPS):
-            found = self.law.operate(total, propagation_s)
-            if found is None:
-                break
-            point, model = found
-            queue_s = model["queue_pkts"] / point.capacity_pkts_per_s
-            last, total = total, flows + self.l4s_flows * self.weight(point.rtt_s, queue_s)
-            if abs(total - last) <= SAME * total:
-                break
-        return total
-
-    def equilibrium(self, flows: float, propagation_s: float) -> Equilibrium | None:
-        found = self.law.operate(self.reno_flows(flows, propagation_s), propagation_s)
-        if found is None:
-            return None
-        point, model = found
-        bare = self.bare.linear(point)
-        if bare is None or self.coupling * math.sqrt(point.probability) >= 1:
-            return None
-        # The head's age is a delay of the classic path here, not of the law.
-        return Equilibrium(point, {**model, "sampled": bare["sampled"]})
-
-    def settle(self, flows: float, propagation_s: float) -> Settling:
-        """ "saturated" also where k·p' is 1 or more."""
-        counted = self.reno_flows(flows, propagation_s)
-        how, queue_pkts, p = self.law.rest(counted, propagation_s)
-        if how == "linear" and self.equilibrium(flows, propagation_s) is None:
-            found = self.law.operate(counted, propagation_s)
-            root = math.sqrt(found[0].probability) if found else math.nan
-            return Settling("saturated", queue_pkts, self.coupling * root)
-        return Settling(how, queue_pkts, p)
+    @property
+    def published(self) -> bool:
+        return True
 
     def coupled_classes(self, equilibrium: Equilibrium) -> CoupledEquilibrium:
         point, model = equilibrium
-        queue_s = model["queue_pkts"] / point.capacity_pkts_per_s
-        root = math.sqrt(point.probability)
-        return CoupledEquilibrium(
-            root,
-            self.coupling,
-            point.flows - self.l4s_flows * self.weight(point.rtt_s, queue_s),
-            self.l4s_flows,
-            math.sqrt(2) / root,
-            2 / (self.coupling * root),
-            point.rtt_s,
-            self._rtt_s(point.rtt_s, queue_s),
-            queue_s * self._left_pkts_per_s(point, queue_s),
-        )
-
-    def _left_pkts_per_s(self, point: OperatingPoint, queue_s: float) -> float:
-        """What the queue that the law sees gets of the link."""
-        if not self.apart:
-            return point.capacity_pkts_per_s
-        share = 1 - self.l4s_flows * self.weight(point.rtt_s, queue_s) / point.flows
-        return point.capacity_pkts_per_s * share
-
-    def terms(self, equilibria: Sequence[Equilibrium]) -> Terms:
-        """The classic flows' path to the delay, and that of the L4S flows beside it."""
-        built = frequency_response.terms(equilibria)
-        classic, scalable = [], []
-        for equilibrium in equilibria:
-            point, model = equilibrium
-            here = self.coupled_classes(equilibrium)
-            capacity, root = point.capacity_pkts_per_s, here.root
-            age_s = model["queue_pkts"] / capacity
-            # The law's model is of p'² by packets at the link's rate: 2p'/C of p' by delay.
-            unit = capacity / (2 * root) / self._left_pkts_per_s(point, age_s)
-            n_c, w_c, r_c = here.classic_flows, here.window_classic_pkts, here.rtt_classic_s
-            w_l, r_l = here.window_l4s_pkts, here.rtt_l4s_s
-            classic.append((unit * n_c / r_c * w_c**2 * root / r_c, r_c + age_s))
-            g = ESTIMATE_GAIN / r_l
-            scalable.append(
-                (
-                    unit * self.l4s_flows / r_l * self.coupling * w_l / (2 * r_l) * g,
-                    1 / (w_l * r_l),
-                    g,
-                    1 / r_c,
-                    r_l if self.apart else r_l + age_s,
-                )
+        (_, l4s), root = self.classes, math.sqrt(point.probability)
+        assert l4s.coupling is not None
+        classic, scalable = (
+            CoupledClass(rest.flows, rest.window_pkts, rest.rtt_s, p)
+            for rest, p in zip(
+                self.rests(equilibrium).classes,
+                (point.probability, l4s.coupling * root),
+                strict=True,
             )
-        k_l, a_l, g_l, h, delay_s = (
-            frequency_response.column(each) for each in zip(*scalable, strict=True)
         )
-        k_c, delay_c_s = (frequency_response.column(each) for each in zip(*classic, strict=True))
-        beside = Terms(k_l, frequency_response.apart((h, a_l, g_l)), delay_s, 0.0, built.interval_s)
-        return replace(built, gain=k_c, delay_s=delay_c_s, beside=beside)
+        # A queue of their own is next to empty.
+        ahead = 0.0 if l4s.waits else scalable.flows * scalable.rate_pkts_per_s
+        queue_pkts = model["queue_pkts"] * (1 - ahead / point.capacity_pkts_per_s)
+        return CoupledEquilibrium(root, l4s.coupling, classic, scalable, queue_pkts)
 
-    def loop(self, equilibrium: Equilibrium) -> Loop:
-        return DelayLoop(*equilibrium, self.terms([equilibrium]))
+    def mixed_senders(self, _equilibrium: Equilibrium) -> None:
+        return None
 
-    def load_line(self, flows: Floats, propagation_s: float) -> LoadLine:
-        loads = flows.tolist()
-        found = [self.equilibrium(each, propagation_s) for each in loads]
-        how = [
-            "linear" if there else self.settle(each, propagation_s).how
-            for there, each in zip(found, loads, strict=True)
-        ]
-        return line_of_equilibria(how, [there for there in found if there], self.terms)
+    def loop(self, equilibrium: Equilibrium) -> DelayLoop:
+        return DelayLoop(self, equilibrium, self.terms([equilibrium]))

@@ -74,11 +74,6 @@ class LoadedLink:
         rtt = longest
         if len(groups) > 1:
             rtt = quantities.time(sum(one.flows * one.rtt_s for one in groups) / flows)
-        if l4s_flows and (len(groups) > 1 or groups[0].tcp != PLAIN):
-            raise ScenarioError(
-                f"--l4s-flows: found {l4s_flows:g} beside --tcp or several --rtt, allowed: with "
-                f"flows of {PLAIN} that share one RTT"
-            )
         rate_bps = _native.quantity("--rate", rate, "rate")
         packet_bytes = _native.quantity("--packet", packet, "size")
         rtt_s = _native.quantity("--rtt", rtt, "time")

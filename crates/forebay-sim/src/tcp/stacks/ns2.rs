@@ -333,6 +333,7 @@ impl<C: CongestionControl> Agent<C> {
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),
             ecn: step.config.ect,
+            again: seq < connection.max_sent,
         });
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;

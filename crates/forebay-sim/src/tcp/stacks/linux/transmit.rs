@@ -226,6 +226,7 @@ impl<C: CongestionControl> Linux<C> {
             seq: self.connection.next,
             cwr: std::mem::take(&mut self.connection.cwr_pending),
             ecn: step.config.ect,
+            again: false,
         });
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
@@ -243,6 +244,7 @@ impl<C: CongestionControl> Linux<C> {
             seq,
             cwr: false,
             ecn: Ecn::NotEct,
+            again: true,
         });
         self.pace(1, seq, step);
     }

@@ -8,12 +8,12 @@ import polars as pl
 
 from forebay._native import ScenarioError
 from forebay.store import designs, rows
-from forebay.store.segments import again
+from forebay.store.segments import Segments
 from forebay.store.store import RUNS, SAMPLES, Store
 
 
 @dataclass(frozen=True)
-class Part:
+class VersionContents:
     """What a store has of one version."""
 
     version: str
@@ -24,30 +24,32 @@ class Part:
     sample_bytes: int
 
 
-def parts(store: Store) -> list[Part]:
+def contents(store: Store) -> list[VersionContents]:
     """The versions of a store with their sizes; the present one first, also where it is empty."""
     of_runs, of_samples = store.place.names(RUNS), store.place.names(SAMPLES)
     versions = {name.split("/")[1] for name in [*of_runs, *of_samples] if name.count("/") > 1}
     found = []
-    for version in sorted({*versions, store.version}, key=lambda one: (one != store.version, one)):
-        segments = {n: s for n, s in of_runs.items() if n.split("/")[1] == version}
-        samples = [s for n, s in of_samples.items() if n.split("/")[1] == version]
-        count = 0
-        if segments:
-            count = _runs(store, version)
-        total = sum(segments.values())
-        found.append(Part(version, count, len(segments), total, len(samples), sum(samples)))
+    for version in [store.version, *sorted(versions - {store.version})]:
+        segments = [size for name, size in of_runs.items() if name.split("/")[1] == version]
+        samples = [size for name, size in of_samples.items() if name.split("/")[1] == version]
+        found.append(
+            VersionContents(
+                version,
+                _count_runs(store, version),
+                len(segments),
+                sum(segments),
+                len(samples),
+                sum(samples),
+            )
+        )
     return found
 
 
-@again
-def _runs(store: Store, version: str) -> int:
+def _count_runs(store: Store, version: str) -> int:
     """How many runs of a version there are."""
-    names = sorted(store.place.names(f"{RUNS}/{version}"))
-    if not names:
-        return 0
-    keys = store.place.scan(names).select(rows.KEY).unique()
-    return int(keys.filter(pl.col("link") == 0).select(pl.len()).collect().item())
+    table = Segments(store.place, RUNS, version, rows.KEY, rows.SCHEMA)
+    keys = table.read(lambda: table.scan().select(rows.KEY).unique().collect())
+    return int((keys["link"] == 0).sum())
 
 
 def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
@@ -65,8 +67,8 @@ def prune(store: Store, *, samples: bool = False, failed: bool = False) -> int:
                 store.place.remove(name)
     if failed and (old := list(store.segments())):
         sound = pl.col("fault").is_null()
-        kept = store.rows.read(lambda: store.scan().filter(sound).collect())
-        if not store.rows.replace(old, kept):
+        kept = store.read(lambda: store.scan().filter(sound).collect())
+        if not store.replace(old, kept):
             raise ScenarioError(
                 f'--store: found "{store.address}", which others read all the time, allowed: '
                 "one that can be tidied up"

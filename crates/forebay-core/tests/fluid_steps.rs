@@ -3,8 +3,8 @@
 
 use forebay_core::laws::LAWS;
 use forebay_core::{
-    Bytes, Ecn, Flow, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site, Span,
-    Time,
+    Bytes, Ecn, FluidStep, Law, LawSpec, Others, PacketMeta, QueueView, Rate, Rng, Signal, Site,
+    Span, Time,
 };
 
 const RATE: u64 = 8_000_000_000;
@@ -74,7 +74,7 @@ fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
         let idle = idles && IDLE.contains(&step);
         let last = if idle { 0.0 } else { between(step, 1.0) };
         if at_once && idle {
-            let half = Flow {
+            let half = FluidStep {
                 end,
                 queue_pkts: [0.0; 2],
                 arrivals: PACKETS / 2,
@@ -83,7 +83,7 @@ fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
                 packet: packet(0.0),
                 view: view(0.0, end),
             };
-            if !law.flow(&half) {
+            if !law.take_fluid(&half) {
                 return None;
             }
         } else if idle {
@@ -99,7 +99,7 @@ fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
                 law.on_idle(now, &view(0.0, now));
             }
         } else if at_once {
-            let flow = Flow {
+            let flow = FluidStep {
                 end,
                 queue_pkts: [between(step, 0.0), last],
                 arrivals: PACKETS,
@@ -108,7 +108,7 @@ fn run(spec: &LawSpec, at_once: bool, idles: bool) -> Option<Vec<f64>> {
                 packet: packet(last),
                 view: view(last, end),
             };
-            if !law.flow(&flow) {
+            if !law.take_fluid(&flow) {
                 return None;
             }
         } else {

@@ -1,0 +1,140 @@
+//! What a link carries besides flows that last: short flows by how many there are at a time, and
+//! what does not listen, or ends before it could, by its rate.
+
+use forebay_core::Time;
+
+use crate::model::{Instant, OnOff, Pareto2, Scenario, Setting, Traffic, TrafficKind};
+
+/// Means over time of what is there for all of the measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Offered {
+    /// Short flows that send at a time.
+    pub short_flows: f64,
+    /// Of packets without congestion control, and of objects that end by themselves.
+    pub bps: f64,
+}
+
+/// What the first link carries at a point besides `ftp`.
+pub fn offered(point: &Scenario) -> Offered {
+    let mut sum = Offered::default();
+    for (index, traffic) in point.traffic.iter().enumerate() {
+        if !traffic.path.contains(&0) || !stays(traffic, point.measure) {
+            continue;
+        }
+        let flows = f64::from(fewest_flows(point, index));
+        let one = of_a_flow(traffic);
+        sum.short_flows += flows * one.short_flows;
+        sum.bps += match &traffic.kind {
+            TrafficKind::Arrivals(_) => one.bps,
+            TrafficKind::OnOff(onoff) => at_a_time(onoff, flows) * one.bps,
+            _ => flows * one.bps,
+        };
+    }
+    sum
+}
+
+/// Whether it has begun when measuring begins, and goes on until it ends.
+fn stays(traffic: &Traffic, (start, end): (Time, Time)) -> bool {
+    let latest = match traffic.start {
+        Instant::At(time) | Instant::Uniform(_, time) => time,
+    };
+    let stops = traffic.stop.map(|stop| match stop {
+        Instant::At(time) | Instant::Uniform(time, _) => time,
+    });
+    latest <= start && stops.is_none_or(|time| time >= end)
+}
+
+fn fewest_flows(point: &Scenario, index: usize) -> u32 {
+    let changed = point.changes.iter().filter_map(|change| match change.what {
+        Setting::Flows { traffic, flows } if traffic == index => Some(flows),
+        _ => None,
+    });
+    changed.fold(point.traffic[index].flows, u32::min)
+}
+
+/// Of one flow, which is always there; of recorded packets, all of them.
+fn of_a_flow(traffic: &Traffic) -> Offered {
+    let rate = |bps: f64| Offered {
+        bps,
+        ..Offered::default()
+    };
+    match &traffic.kind {
+        TrafficKind::Mice { on, off, .. } => Offered {
+            short_flows: share(on.as_secs_f64(), off.as_secs_f64()),
+            bps: 0.0,
+        },
+        TrafficKind::Cbr { rate: each, .. } => rate(each.as_bps() as f64),
+        TrafficKind::OnOff(onoff) => {
+            let on = share(onoff.on.as_secs_f64(), onoff.off.as_secs_f64());
+            rate(on * onoff.rate.as_bps() as f64)
+        }
+        TrafficKind::Voice(voice) => {
+            let speaks = voice.talk.map_or(1.0, |talk| {
+                share(talk.talk.as_secs_f64(), talk.pause.as_secs_f64())
+            });
+            rate(speaks * bits(voice.packet().0 as f64) / voice.interval.as_secs_f64())
+        }
+        TrafficKind::Frames(frames) => {
+            let bytes = f64::from(frames.packets) * traffic.packet.0 as f64;
+            rate(bits(bytes) / frames.interval.as_secs_f64())
+        }
+        TrafficKind::Web(web) => rate(web.requests_per_s * object_bits(traffic, &web.size)),
+        TrafficKind::Pages(pages) if pages.pages.is_none() => {
+            let objects = f64::from(pages.objects);
+            // A page takes at least its last object's round trip.
+            let rtt_s = traffic.rtts.iter().map(|rtt| rtt.as_secs_f64());
+            let page_s = pages.page_gap.as_secs_f64()
+                + (objects - 1.0) * pages.object_gap.as_secs_f64()
+                + rtt_s.fold(0.0, f64::max);
+            rate(objects * object_bits(traffic, &pages.size) / page_s)
+        }
+        TrafficKind::Arrivals(recorded) => {
+            let packets = &recorded.packets.packets;
+            let bytes: f64 = packets.iter().map(|packet| f64::from(packet.bytes)).sum();
+            let once_s = packets.last().map_or(0.0, |last| 1e-9 * last.at_ns as f64);
+            let period_s = recorded
+                .period
+                .map_or(once_s * recorded.scale, |period| period.as_secs_f64());
+            rate(if period_s > 0.0 {
+                bits(bytes) / period_s
+            } else {
+                0.0
+            })
+        }
+        // Long-lived, finite, or a viewer who takes the rate that he gets.
+        TrafficKind::Ftp(_) | TrafficKind::Pages(_) | TrafficKind::Video(_) => Offered::default(),
+    }
+}
+
+/// Flows of bursts that are there at a time: all, or as many as come in the time that one stays.
+fn at_a_time(onoff: &OnOff, flows: f64) -> f64 {
+    let stays_s = onoff
+        .bursts
+        .map(|bursts| bursts * (onoff.on + onoff.off).as_secs_f64());
+    match (&onoff.arrivals, stays_s) {
+        (None, None) => flows,
+        // They come once.
+        (None, Some(_)) => 0.0,
+        (Some(_), None) => flows,
+        (Some(arrivals), Some(stays_s)) => flows.min(arrivals.per_s * stays_s),
+    }
+}
+
+/// Mean bits on the wire of an object; none where the size has no mean.
+fn object_bits(traffic: &Traffic, size: &Pareto2) -> f64 {
+    if size.shape <= 1.0 {
+        return 0.0;
+    }
+    let payload = traffic.payload().0.max(1) as f64;
+    // The last packet of an object is half full.
+    let packets = size.scale.0 as f64 / (size.shape - 1.0) / payload + 0.5;
+    packets * bits(traffic.packet.0 as f64)
+}
+
+fn share(on: f64, off: f64) -> f64 {
+    on / (on + off)
+}
+
+fn bits(bytes: f64) -> f64 {
+    8.0 * bytes
+}

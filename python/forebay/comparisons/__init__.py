@@ -1,0 +1,1 @@
+"""Two saved results beside each other: what differs, and whether that may be chance."""

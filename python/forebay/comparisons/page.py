@@ -1,0 +1,145 @@
+"""What a comparison tells: sentences, a table, a page and JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from forebay.base import terminal_table
+from forebay.base.metrics import METRICS, with_interval
+from forebay.base.publication import publish
+from forebay.base.terminal_table import Column, RowGroup
+from forebay.comparisons import picture
+from forebay.pages.tables import Table, mean_text
+from forebay.pages.templates import html
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forebay.comparisons.result_comparison import MetricDifference, ResultComparison
+
+PAGE, NUMBERS = "compare.html", "compare.json"
+#: A p that is written as it is; smaller ones are less than this.
+LEAST_P = 0.001
+
+
+def table(lines: Sequence[MetricDifference]) -> Table:
+    """A row for each difference; a star marks those beyond chance."""
+    pointed = len({line.point for line in lines}) > 1
+    rows = []
+    for line in lines:
+        metric = METRICS[line.metric]
+        change = with_interval(metric.scale * line.difference, metric.scale * line.half_width)
+        rows.append(
+            [
+                metric.heading,
+                *([line.point] if pointed else []),
+                law_name(line),
+                mean_text(line.a, metric),
+                mean_text(line.b, metric),
+                change,
+                f"{100 * line.share:+.1f}" if line.share == line.share else "–",
+                _p(line),
+            ]
+        )
+    keys = ["Metric", *(["Point"] if pointed else []), "Law"]
+    return Table([*keys, "A", "B", "B less A", "Change [%]", "p"], rows, keys=len(keys))
+
+
+def law_name(line: MetricDifference) -> str:
+    """The law, or both where they differ."""
+    return " → ".join(dict.fromkeys(line.laws))
+
+
+def _p(line: MetricDifference) -> str:
+    if line.p != line.p:
+        return "–"
+    text = f"{line.p:.3f}" if line.p >= LEAST_P else f"< {LEAST_P:g}"
+    return f"{text} *" if line.significant else text
+
+
+def sentences(comparison: ResultComparison) -> list[str]:
+    """What differs beyond chance, first what changed most."""
+    lines = comparison.differences
+    said = []
+    beyond = [line for line in lines if line.significant]
+    for line in sorted(
+        beyond, key=lambda line: -abs(line.share if line.share == line.share else 0)
+    ):
+        metric = METRICS[line.metric]
+        more = "more" if line.difference > 0 else "less"
+        share = f", {100 * abs(line.share):.1f} %" if line.share == line.share else ""
+        change = with_interval(abs(metric.scale * line.difference), metric.scale * line.half_width)
+        said.append(
+            f"{law_name(line)}: {metric.title} is {change} {metric.unit}".rstrip()
+            + f" {more} in B{share}."
+        )
+    if all(line.difference == line.half_width == 0 for line in lines):
+        return ["Both have the same numbers."]
+    if not said:
+        tested = any(line.p == line.p for line in lines)
+        why = "is beyond chance" if tested else "can be tested: fewer than two seeds are common"
+        said.append(f"No difference {why}.")
+    return said
+
+
+def notes(comparison: ResultComparison) -> list[str]:
+    """What a reader must know of both results."""
+    said = []
+    for side, result in (("A", comparison.a), ("B", comparison.b)):
+        if result.partial:
+            said.append(f"{side} is a partial result.")
+    versions = {comparison.a.version, comparison.b.version}
+    if len(versions) > 1:
+        said.append(f"Forebay {comparison.a.version} made A, and {comparison.b.version} B.")
+    left_out = {
+        law
+        for result, place in ((comparison.a, 0), (comparison.b, 1))
+        for law in result.laws
+        if law not in [pair[place] for pair in comparison.laws]
+    }
+    if left_out:
+        said.append(f"In one of them alone: {', '.join(sorted(left_out))}.")
+    points = len({*comparison.a.points, *comparison.b.points}) - len(comparison.points)
+    if points > 0 and len(comparison.points) > 1:
+        said.append(f"{points} points are in one of them alone, and left out.")
+    return said
+
+
+def show(console: Console, comparison: ResultComparison) -> None:
+    """Prints both results, the table, and what it says."""
+    for side, result in (("A", comparison.a), ("B", comparison.b)):
+        title = f"  {result.title}" if result.title else ""
+        console.print(Text.assemble((f"{side}  ", "bold"), str(result.folder), title))
+    console.print()
+    shown = table(comparison.differences)
+    columns = [Column(head, left=True) for head in shown.heads[: shown.keys]]
+    columns += map(Column.from_heading, shown.heads[shown.keys :])
+    terminal_table.show(console, columns, [RowGroup(shown.rows)], keys=shown.keys)
+    for sentence in [*sentences(comparison), *notes(comparison)]:
+        console.print(Text(sentence))
+    note = "* beyond chance: paired t-tests over the common seeds at 95 %, adjusted within a metric"
+    console.print(Text(note, style="dim"))
+
+
+def write(comparison: ResultComparison, out: str | os.PathLike[str], command: str = "") -> Path:
+    """Writes the page and the numbers; returns where the page is."""
+    title = "A beside B"
+    page = html(
+        "compare.html.j2",
+        title=title,
+        command=command,
+        results=[("A", comparison.a), ("B", comparison.b)],
+        sentences=sentences(comparison),
+        notes=notes(comparison),
+        svg=picture.differences(comparison).svg(title),
+        table=table(comparison.differences),
+        points=table(comparison.at_points) if len(comparison.points) > 1 else None,
+        count=len(comparison.points),
+    )
+    publish(out, {NUMBERS: {"command": command, **comparison.to_dict()}, PAGE: page})
+    return Path(out) / PAGE

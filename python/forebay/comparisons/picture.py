@@ -1,0 +1,37 @@
+"""The picture of a comparison."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from forebay.base.metrics import METRICS
+from forebay.figures import parts
+from forebay.figures.plot import Plot, styled
+
+if TYPE_CHECKING:
+    from forebay.comparisons.result_comparison import ResultComparison
+
+
+@styled
+def differences(comparison: ResultComparison) -> Plot:
+    """Each difference as a share of A, with its 95 % interval; what is zero in A has none."""
+    lines = [line for line in comparison.differences if line.share == line.share]
+    metrics = list(dict.fromkeys(line.metric for line in lines))
+    figure = Plot(figsize=(10, 1.2 + 0.45 * max(1, len(metrics))), layout="constrained")
+    axes = figure.subplots()
+    for index, laws in enumerate(comparison.laws):
+        of_law = [line for line in lines if line.laws == laws]
+        half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]
+        places = [
+            metrics.index(line.metric) + parts.aside(index, len(comparison.laws), 0.6)
+            for line in of_law
+        ]
+        shares = [100 * line.share for line in of_law]
+        name = " and ".join(dict.fromkeys(laws))
+        parts.dots(axes, shares, places, index, name, xerr=half_widths)
+    axes.axvline(0.0, **parts.EDGE)
+    axes.set_yticks(range(len(metrics)), [METRICS[name].title for name in metrics])
+    axes.invert_yaxis()
+    axes.set_xlabel("B less A, as a share of A [%]")
+    parts.legend_beside(axes)
+    return figure

@@ -1,0 +1,111 @@
+"""What a result on disk says: the runs of `forebay run` and of `forebay study`, as one table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from forebay._native import ScenarioError
+from forebay.base import quantities
+from forebay.base.metrics import METRICS
+from forebay.pages.result_files import NUMBERS
+from forebay.studies.files import FACTS, FRAME
+
+#: What was run, and where: columns before the metrics.
+KEYS = {"law": pl.String, "point": pl.String, "seed": pl.UInt64}
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """A folder that `forebay run` or `forebay study` has written.
+
+    rows: a row per run: law, point, seed, and the metrics of the bottleneck. labels: of points, as
+    the scenario writes them, by what the rows have, which is the same for "100ms" and "0.1s".
+    """
+
+    folder: Path
+    title: str
+    command: str
+    version: str
+    partial: bool
+    rows: pl.DataFrame
+    labels: Mapping[str, str]
+
+    @property
+    def laws(self) -> list[str]:
+        return self.rows["law"].unique(maintain_order=True).to_list()
+
+    @property
+    def points(self) -> list[str]:
+        return self.rows["point"].unique(maintain_order=True).to_list()
+
+
+def read_result(folder: str | os.PathLike[str]) -> SavedResult:
+    """Reads the numbers of a result. Raises `ScenarioError` for a folder without any."""
+    path = Path(folder)
+    try:
+        if (path / FRAME).is_file():
+            return _of_study(path)
+        return _of_run(path, json.loads((path / NUMBERS).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
+        raise ScenarioError(
+            f'compare: found "{folder}", allowed: a folder that forebay run or forebay study has '
+            f"written, with {NUMBERS} or {FRAME}"
+        ) from error
+
+
+def _of_run(path: Path, told: dict[str, Any]) -> SavedResult:
+    runs = told["runs"]
+    points = [_place(run["settings"]) for run in runs]
+    columns: dict[str, list[Any]] = {
+        "law": [run["law"] for run in runs],
+        "point": points,
+        "seed": [run["seed"] for run in runs],
+        **{name: [run["metrics"].get(name) for run in runs] for name in METRICS},
+    }
+    labels = {place: run["point"] for place, run in zip(points, runs, strict=True)}
+    return SavedResult(
+        path,
+        told["title"],
+        told["command"],
+        told["forebay"],
+        told["partial"],
+        pl.DataFrame(columns, {**KEYS, **dict.fromkeys(METRICS, pl.Float64)}),
+        labels,
+    )
+
+
+def _of_study(path: Path) -> SavedResult:
+    told = json.loads((path / FACTS).read_bytes())
+    frame = pl.read_parquet(path / FRAME)
+    axes = frame.columns[frame.columns.index("law") + 1 : frame.columns.index("seed")]
+    bottleneck = frame["link"].cast(pl.String)[0] if frame.height else ""
+    frame = frame.filter(pl.col("link").cast(pl.String) == bottleneck)
+    # Of a point all rows set the same.
+    settings = frame.select("point", *axes).unique("point", maintain_order=True)
+    places = {row["point"]: _place({key: row[key] for key in axes}) for row in settings.to_dicts()}
+    rows = frame.select(
+        pl.col("law").cast(pl.String),
+        pl.col("point").replace_strict(places, return_dtype=pl.String),
+        "seed",
+        *(pl.col(name).cast(pl.Float64) for name in METRICS),
+    )
+    labels = {place: place for place in places.values()}
+    facts = (told["title"], told["command"], told["forebay"], told["partial"])
+    return SavedResult(path, *facts, rows, labels)
+
+
+def _place(settings: Mapping[str, object]) -> str:
+    """What a point sets, in base units: the same for the same point."""
+    texts = []
+    for key, value in settings.items():
+        known = quantities.read(value)
+        shown = f"{known[0]:.9g}" if known else quantities.toml(value)
+        texts.append(f"{key} = {shown}")
+    return ", ".join(texts)

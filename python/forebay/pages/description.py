@@ -1,0 +1,53 @@
+"""What was run, in words: links, traffic and the rest, from a template."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from forebay.base import quantities, words
+from forebay.base.registries import senders
+from forebay.pages.templates import paragraphs
+from forebay.runs import descriptions
+from forebay.runs.experiment import Description
+
+if TYPE_CHECKING:
+    from forebay.runs.experiment_runs import Runs
+
+#: How a number of a kind of traffic is written, by the end of its key.
+WRITTEN = {
+    "_s": words.time,
+    "_bps": words.rate,
+    "_bytes": lambda count: words.quantity(quantities.size(round(count))),
+}
+
+
+def describe(result: Runs) -> Description:
+    """As the experiment has it, else from the first point of its plan."""
+    if result.experiment.description is not None:
+        return result.experiment.description
+    first = result.plan.points[0]
+    link, *others, rest = paragraphs(
+        "description.txt.j2",
+        plan=result.plan,
+        runs=result.experiment.runs,
+        first=first,
+        point=descriptions.point(first),
+        changes=descriptions.changes(first, 10),
+        traffic=[
+            # What is absent is empty.
+            (each, defaultdict(str, {key: _number(key, it) for key, it in each.numbers.items()}))
+            for each in first.traffic
+        ],
+        senders={name: sender["title"] for name, sender in senders().items()},
+        words=words,
+        size=quantities.size,
+    )
+    others, traffic = others[: len(first.links) - 1], others[len(first.links) - 1 :]
+    return Description(link, traffic, rest, others)
+
+
+def _number(key: str, number: float) -> str:
+    """A number of a kind of traffic; its key ends with the unit."""
+    write = next((write for end, write in WRITTEN.items() if key.endswith(end)), words.value)
+    return write(number)

@@ -1,0 +1,136 @@
+"""Who gets what: goodput, share, RTT, delay and what is sent again, by the label of a traffic."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import forebay
+from forebay.base.metrics import TRAFFIC_METRICS
+from forebay.pages import tables
+
+SCENARIO = """
+title    = "Two senders"
+duration = "12s"
+measure  = ["4s", "12s"]
+seeds    = 2
+[bottleneck]
+rate   = "20Mbit/s"
+delay  = "5ms"
+buffer = "200p"
+[[traffic]]
+kind   = "ftp"
+label  = "near"
+flows  = 1
+rtt    = "20ms"
+packet = "1500B"
+tcp    = "linux-cubic"
+[[traffic]]
+kind   = "ftp"
+label  = "far"
+flows  = 3
+rtt    = ["60ms", "100ms"]
+packet = "1500B"
+tcp    = "linux-cubic"
+[[law]]
+kind = "codel"
+[[law]]
+kind = "droptail"
+"""
+ALONE = SCENARIO[: SCENARIO.rindex("[[traffic]]")] + SCENARIO[SCENARIO.index("[[law]]") :]
+
+
+@pytest.fixture(scope="module")
+def result() -> forebay.Result:
+    return forebay.run(SCENARIO)
+
+
+def test_the_parts_make_up_the_whole(result: forebay.Result) -> None:
+    for run in result.runs:
+        near, far = run.traffic
+        assert (near.traffic, far.traffic) == (0, 1)
+        whole = run.metrics["goodput_bps"]
+        assert near.metrics["goodput_bps"] + far.metrics["goodput_bps"] == pytest.approx(whole)
+        assert near.metrics["share"] + far.metrics["share"] == pytest.approx(1)
+        flows = [it.metrics["flow_goodput_bps"] for it in (near, far)]
+        assert flows[1] == pytest.approx(far.metrics["goodput_bps"] / 3)
+        ratios = [it.metrics["ratio"] for it in (near, far)]
+        assert ratios == pytest.approx([flow / min(flows) for flow in flows])
+        # Whoever is nearer gets more; each waits as all packets do together.
+        assert ratios[0] > ratios[1] == 1
+        waits = [it.metrics["delay_mean_s"] for it in (near, far)]
+        assert min(waits) <= run.metrics["delay_mean_s"] <= max(waits)
+        # Three flows over round trips of 60, 100 and 60 ms.
+        for it, propagation_s in ((near, 0.020), (far, 0.220 / 3)):
+            rtt_s = propagation_s + it.metrics["delay_mean_s"]
+            assert it.metrics["rtt_s"] == pytest.approx(rtt_s)
+            # What was dropped is sent again, but for what is under way at the window's ends.
+            lost = it.metrics["drop_rate"]
+            assert lost > 0
+            assert it.metrics["resent_rate"] == pytest.approx(lost, rel=0.5)
+
+
+def test_one_traffic_alone_is_not_told_apart() -> None:
+    result = forebay.run(ALONE, seeds=1)
+    assert all(run.traffic == [] for run in result.runs)
+    assert result.traffic.is_empty()
+    assert "Who gets what" not in str(result)
+
+
+def test_a_source_without_tcp_sends_nothing_again() -> None:
+    start, end = SCENARIO.rindex("[[traffic]]"), SCENARIO.index("[[law]]")
+    calls = """[[traffic]]
+kind  = "cbr"
+label = "calls"
+flows = 2
+rate  = "2Mbit/s"
+rtt   = "60ms"
+"""
+    text = SCENARIO[:start] + calls + SCENARIO[end:]
+    assert tomllib.loads(text)["traffic"][1]["kind"] == "cbr"
+    for run in forebay.run(text, seeds=1).runs:
+        metrics = run.traffic[1].metrics
+        assert metrics["resent_rate"] != metrics["resent_rate"]
+        assert metrics["goodput_bps"] == pytest.approx(4e6, rel=0.1)
+
+
+def test_tables_frames_and_files_have_it(result: forebay.Result, tmp_path: Path) -> None:
+    frame = result.traffic
+    assert frame.height == 2 * len(result.runs)
+    assert list(frame["label"].unique(maintain_order=True)) == ["near", "far"]
+    near = frame.filter((pl.col("label") == "near") & (pl.col("law") == "codel"))
+    mean = near["share"].mean()
+    assert result.traffic_cell(0, 0, "near", "share").mean == pytest.approx(mean)
+    table = tables.traffic_table(result, 0, 0)
+    assert [row[:2] for row in table.rows] == [
+        [law, label] for law in ("codel", "droptail") for label in ("near", "far")
+    ]
+    # Nothing is marked, so that there is no column of it.
+    marks = TRAFFIC_METRICS["mark_rate"].heading
+    shown = [metric.heading for metric in TRAFFIC_METRICS.values() if metric.heading != marks]
+    assert list(table.heads) == ["Law", "Traffic", *shown]
+    assert "Who gets what" in str(result)
+    result.report(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<h3>Who gets what</h3>" in page
+    written = pl.read_parquet(tmp_path / "traffic.parquet")
+    assert written.select(*TRAFFIC_METRICS).equals(frame.select(*TRAFFIC_METRICS))
+    told = json.loads((tmp_path / "metrics.json").read_text())["runs"][0]["traffic"]
+    assert told["far"] == pytest.approx(result.runs[0].traffic[1].metrics)
+
+
+def test_the_store_and_a_study_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f'{SCENARIO}[sweep]\n"bottleneck.buffer" = ["100p", "200p"]\n'
+    study = forebay.study(text)
+    frame = study.traffic()
+    assert frame.height == 2 * 2 * 2 * 2
+    run = next(run for run in forebay.run(text).runs if (run.point, run.law, run.seed) == (1, 0, 2))
+    kept = frame.filter((pl.col("point") == 1) & (pl.col("law") == "codel") & (pl.col("seed") == 2))
+    assert list(kept["traffic"]) == ["near", "far"]
+    for row, it in zip(kept.iter_rows(named=True), run.traffic, strict=True):
+        assert {name: row[name] for name in TRAFFIC_METRICS} == pytest.approx(it.metrics)
