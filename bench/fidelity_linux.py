@@ -134,9 +134,8 @@ index.
   kernel and 6.7 % here; at 19.97 and 20.03 ms both mark 7 %. Ten CUBIC flows under `fq_codel` at 4
   Mbit/s and 100 ms differ likewise (16.4 and 18.4 ms), and do not at 99.1 and 101.3 ms.
 - Under `cake` and `htb` a packet leaves where its transmission would begin, and the kernel's
-  devices have no rate: what our link takes to send one comes off the round trip. A group of
-  flows has one
-  address there, and one host here.
+  devices have no rate: what our link takes to send one comes off the round trip. A group of flows
+  has one address there, and one host here.
 - `one.cubic.100ms.dualpi2`: eight more of the kernel's runs give 94.2 ± 2.3 % and 6.0 ± 1.5 ms.
 - `n10.50M.200ms.pie15`: utilisation has a spread of 1.4 points over Linux's seeds and of 1.9 over
   ours.
