@@ -14,7 +14,7 @@ import pytest
 
 import forebay
 from forebay.base.metrics import with_interval
-from forebay.figures import drawing
+from forebay.figures import drawing, over_time
 from forebay.figures.plot import Plot
 from forebay.figures.style import COLOURS
 from forebay.pages.answers import answers
@@ -256,3 +256,19 @@ def test_what_was_run_folds_below_the_answers(tmp_path: Path) -> None:
         for part in ('<ul class="answers">', 'class="glance"', '"choose"', '<details class="run">')
     ]
     assert places == sorted(places)
+
+
+def test_the_queue_at_a_glance_has_a_set_point_that_laws_share(tmp_path: Path) -> None:
+    def told(*targets: int) -> tuple[float | None, bool]:
+        laws = "".join(
+            f'[[law]]\nkind = "pi"\nlabel = "pi-{i}"\ntarget = "{it}p"\n'
+            for i, it in enumerate(targets)
+        )
+        result = forebay.run(f"{ANSWERED}{laws}", seeds=1)
+        result.report(tmp_path / str(targets))
+        page = (tmp_path / str(targets) / "report.html").read_text()
+        caption = page.partition('class="glance"')[2].partition("</figure>")[0]
+        return over_time.glance(result, 0, 0).panels[0].target, "the set-point" in caption
+
+    assert told(30, 30) == (30.0, True)
+    assert told(30, 50) == (None, False)

@@ -37,9 +37,10 @@ def queue(result: Runs, point: int, link: int) -> Sheet:
 
 
 def glance(result: Runs, point: int, link: int) -> Sheet:
-    """Queue of every law against time in one panel, with the first seed: means over equal steps."""
+    """Queue of every law against time in one panel, with the first seed: means over equal steps,
+    and the set-point where all that have one have the same."""
     info = result.plan.points[point]
-    curves = []
+    curves, targets = [], distinct_targets(info, link)
     for index, law in result.laws(point):
         samples = result.observed_at(point, index, link)[0].samples
         every = max(1, len(samples["time_s"]) // GLANCE_STEPS)
@@ -47,7 +48,7 @@ def glance(result: Runs, point: int, link: int) -> Sheet:
         mean = samples["queue_pkts"][:rows].reshape(-1, every).mean(axis=1)
         ends_s = samples["time_s"][every - 1 : rows : every]
         curves.append(Curve(law.label, {"law": law.label}, index, ends_s, mean, width=1.3))
-    panels = [Panel("", curves)]
+    panels = [Panel("", curves, targets.pop() if len(targets) == 1 else None)]
     return Sheet(
         "time",
         Scale("Time", "s", range=(0.0, info.duration_s)),
@@ -56,6 +57,12 @@ def glance(result: Runs, point: int, link: int) -> Sheet:
         _timeline(result, info),
         legend=tuple((law.label, index) for index, law in result.laws(point)),
     )
+
+
+def distinct_targets(info: PointInfo, link: int) -> set[float]:
+    """The set-points of the laws in packets, each once."""
+    targets = (target_pkts(info, law, info.links[link]) for law in info.laws)
+    return {target for target in targets if target is not None}
 
 
 def windows(result: Runs, point: int, link: int) -> Sheet:

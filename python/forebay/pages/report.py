@@ -81,6 +81,8 @@ def _glance(result: Runs) -> Iterator[PageFigure]:
             where = descriptions.point(point) or point.label if len(result.plan.points) > 1 else ""
             title = f"Queue{f', {where}' if where else ''}"
             caption = "Means over short steps, with the first seed. Grey is not in the metrics."
+            if len(over_time.distinct_targets(point, 0)) == 1:
+                caption += " The dashed line is the set-point."
             make = partial(over_time.glance, result, i, 0)
             yield PageFigure(GLANCE, make, title, caption)
             return
