@@ -329,7 +329,6 @@ mod tests {
                 false => Verdict::Pass,
             }
         }
-    
     }
 
     impl FluidLaw for Always {

@@ -2,7 +2,9 @@
 //! output is squared for classic traffic, and taken as it is for scalable traffic.
 
 use crate::difference::{Coefficients, Difference};
-use crate::law::{FluidLaw, Ecn, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
+use crate::law::{
+    Ecn, FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict,
+};
 use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
