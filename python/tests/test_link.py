@@ -105,9 +105,9 @@ def test_tcp_fills_the_link_under_pi(tmp_path: Path, cli: Cli) -> None:
     assert down["queue_mean_pkts"] < 1
     samples = pl.read_parquet(out / "samples.parquet")
     assert {"p", "queue_pkts", "time_s"} <= set(samples.columns)
-    # Of the way of the acknowledgements there is nothing to draw.
+    # Of the way of the acknowledgements there is nothing to draw. The first is at a glance.
     names = pages.check((out / "report.html").read_text())
-    assert len(names) == 3 and all("up (client to server)" in name for name in names), names
+    assert len(names) == 4 and all("up (client to server)" in name for name in names), names
     link = json.loads((out / "link.json").read_text())
     assert link["ways"]["up"]["asked_bps"] == pytest.approx(15e6, rel=1e-6)
     assert link["ways"]["up"]["achieved_bps"] == pytest.approx(15e6, rel=0.05)
