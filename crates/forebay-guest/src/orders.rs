@@ -2,7 +2,7 @@
 
 use forebay_core::{Bytes, Rate, Span, Value};
 use forebay_scenario::{
-    DesignedGains, LawChoice, LinkPlace, Options, Reading, Relink, Scenario, ScenarioError,
+    DesignedGains, Inputs, LawChoice, LinkPlace, Options, Reading, Relink, Scenario, ScenarioError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,43 @@ impl From<&Json> for Value {
 }
 
 impl Orders {
+    /// The run of a law at a point with a seed. `row` is what the point sets.
+    ///
+    /// # Errors
+    /// A text that is not UTF-8, which no scenario is.
+    pub fn of(
+        inputs: &Inputs,
+        row: &[(String, Value)],
+        gains: &[DesignedGains],
+        law: usize,
+        seed: u64,
+    ) -> Result<Orders, String> {
+        let options = &inputs.options;
+        let text = std::str::from_utf8(&inputs.text).map_err(|error| error.to_string())?;
+        let place = |at: LinkPlace| (at.rate.as_bps(), at.delay.as_nanos());
+        let link = options.link.as_ref();
+        let params = |of: &DesignedGains| {
+            let params = of.params.iter();
+            let params = params.map(|(name, value)| (name.clone(), Json::from(value)));
+            (of.law, params.collect())
+        };
+        Ok(Orders {
+            text: text.to_owned(),
+            file: inputs.file.clone(),
+            sets: options.sets.clone(),
+            laws: options.laws.clone(),
+            without_own_laws: options.without_own_laws,
+            link: link.map(|it| (place(it.from), place(it.to), it.packet.0)),
+            files: inputs.files.iter().map(|(name, _)| name.clone()).collect(),
+            row: row.iter().map(|(_, value)| Json::from(value)).collect(),
+            gains: gains.iter().map(params).collect(),
+            law,
+            seed,
+            qdisc: None,
+            sysctls: Vec::new(),
+        })
+    }
+
     /// The scenario at the point, and its law; `contents` gives the file with a number.
     ///
     /// # Errors

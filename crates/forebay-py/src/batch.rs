@@ -193,8 +193,23 @@ pub struct Fault {
     of_law: bool,
 }
 
+#[pymethods]
+impl Fault {
+    /// Of an engine in Python.
+    #[new]
+    fn new(point: usize, law: usize, seed: u64, message: String, of_law: bool) -> Fault {
+        Fault {
+            point,
+            law,
+            seed,
+            message,
+            of_law,
+        }
+    }
+}
+
 impl Run {
-    fn of(
+    pub fn of(
         py: Python,
         key: Key,
         outcome: Outcome,

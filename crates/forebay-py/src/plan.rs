@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use forebay_batch::{jobs, Batch, Key};
 use forebay_core::ParamError;
 use forebay_fluid::{from_scenario, run, Step};
-use forebay_scenario::{DesignedGains, Experiment, Reading};
+use forebay_scenario::{DesignedGains, Experiment, Inputs, Reading};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -107,12 +107,8 @@ fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
     // By law, and within a law in the order of the points.
     designed.sort_by_key(|one| one.law);
     let experiment = reading.experiment(&points, |point| &gains[point]);
-    Plan::of(
-        py,
-        reading.file(),
-        experiment.map_err(files::refused)?,
-        designed,
-    )
+    let experiment = experiment.map_err(files::refused)?;
+    Plan::of(py, reading, experiment, gains, designed)
 }
 
 /// The points of these rows as a plan, with the numbers of each.
@@ -133,12 +129,8 @@ pub fn plan_of_rows(
         .collect::<PyResult<_>>()?;
     let none: &[DesignedGains] = &[];
     let experiment = reading.experiment(&points, |point| gains.get(point).map_or(none, |it| it));
-    Plan::of(
-        py,
-        reading.file(),
-        experiment.map_err(files::refused)?,
-        Vec::new(),
-    )
+    let experiment = experiment.map_err(files::refused)?;
+    Plan::of(py, reading, experiment, gains, Vec::new())
 }
 
 /// Every law at every point with every seed. One that Python makes describes real traffic, and
@@ -162,14 +154,23 @@ pub struct Plan {
     designed: Py<PyTuple>,
     /// Name in errors.
     file: String,
-    runs: Option<Experiment>,
+    read: Option<Read>,
+}
+
+/// What a plan was read from, and as what.
+pub struct Read {
+    pub experiment: Experiment,
+    pub inputs: Inputs,
+    /// By point: gains that were designed.
+    pub gains: Vec<Vec<DesignedGains>>,
 }
 
 impl Plan {
     pub fn of(
         py: Python,
-        file: &str,
+        reading: &Reading,
         experiment: Experiment,
+        gains: Vec<Vec<DesignedGains>>,
         designed: Vec<Designed>,
     ) -> PyResult<Plan> {
         let points = experiment.points.iter();
@@ -183,14 +184,22 @@ impl Plan {
             seeds: experiment.seeds.clone(),
             points: PyTuple::new(py, points?)?.unbind(),
             designed: PyTuple::new(py, designed)?.unbind(),
-            file: file.to_owned(),
-            runs: Some(experiment),
+            file: reading.file().to_owned(),
+            read: Some(Read {
+                experiment,
+                inputs: reading.inputs(),
+                gains,
+            }),
         })
     }
 
-    fn experiment(&self) -> PyResult<&Experiment> {
+    pub fn read(&self) -> PyResult<&Read> {
         let none = || PyRuntimeError::new_err("real traffic has nothing to run");
-        self.runs.as_ref().ok_or_else(none)
+        self.read.as_ref().ok_or_else(none)
+    }
+
+    fn experiment(&self) -> PyResult<&Experiment> {
+        Ok(&self.read()?.experiment)
     }
 }
 
@@ -213,7 +222,7 @@ impl Plan {
             points,
             designed: PyTuple::empty(py).unbind(),
             file: String::new(),
-            runs: None,
+            read: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! From TOML text to an experiment.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use forebay_core::param::ParamType;
 use forebay_core::{ParamError, Params, Value};
@@ -88,9 +89,22 @@ pub fn prototypes(
     Ok(laws::prototypes(&document, options))
 }
 
+/// What a scenario is read from; a copy is cheap.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    pub text: Arc<[u8]>,
+    /// What it is called in errors.
+    pub file: String,
+    /// Without files.
+    pub options: Options,
+    /// The files that it names, with their contents.
+    pub files: Vec<(String, Arc<[u8]>)>,
+}
+
 /// A scenario whose tables are read. Its points are made when they are asked for, and what it needs
 /// from elsewhere comes in between: contents of files, samples of its sweep, designs of its laws.
 pub struct Reading {
+    text: Arc<[u8]>,
     file: String,
     document: Document,
     /// Numbers of the laws that take part.
@@ -123,6 +137,7 @@ impl Reading {
         };
         let (document, chosen, sweep) = read().map_err(|fault: Fault| fault.in_file(file))?;
         Ok(Reading {
+            text: text.into(),
             file: file.to_owned(),
             document,
             chosen,
@@ -147,6 +162,16 @@ impl Reading {
     /// Contents of a file that the scenario names.
     pub fn add_file(&mut self, name: String, contents: Vec<u8>) {
         self.files.add(vec![(name, contents)]);
+    }
+
+    /// All that was read, to be read again elsewhere.
+    pub fn inputs(&self) -> Inputs {
+        Inputs {
+            text: Arc::clone(&self.text),
+            file: self.file.clone(),
+            options: self.options.clone(),
+            files: self.files.all().to_vec(),
+        }
     }
 
     /// What the scenario is called in errors.
