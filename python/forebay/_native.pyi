@@ -484,6 +484,9 @@ class Plan:
 
 class Batch:
     done: bool
+    @property
+    def remarks(self) -> dict[tuple[int, int, int], list[str]]:
+        """What a reader must know of a run; nothing of simulated ones."""
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
     def fail_longer_than(self, most_s: float) -> None:
