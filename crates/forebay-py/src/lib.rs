@@ -25,6 +25,7 @@ mod search;
 mod senders;
 mod session;
 mod sweep;
+mod tc;
 mod theory;
 
 use pyo3::create_exception;
@@ -83,6 +84,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     guest::register(module)?;
     search::register(module)?;
     session::register(module)?;
+    tc::register(module)?;
     module.add_class::<hooks::Packet>()?;
     module.add_class::<hooks::Queue>()
 }
