@@ -283,15 +283,18 @@ impl Run<'_> {
         let (mut next_sample, mut rows) = (Time::ZERO + scenario.sample, 0u64);
         let (mut began, mut ended) = (false, false);
         let mut events = [EpollEvent::empty(); 64];
+        let (mut now, mut arrivals) = (self.clock.now(), false);
         loop {
-            let now = self.clock.now();
             if !began && now >= window_start {
                 began = true;
                 hosts.begin_window();
             }
             hosts.advance(now, |number| self.change(number))?;
             if let Bottleneck::Ours(ours) = &mut self.bottleneck {
-                ours.fetch(now, &mut self.packets)?;
+                match arrivals {
+                    true => ours.fetch(now, &mut self.packets)?,
+                    false => ours.advance(now, &mut self.packets)?,
+                }
             }
             if !ended && now >= window_end {
                 ended = true;
@@ -324,11 +327,12 @@ impl Run<'_> {
                 Err(nix::errno::Errno::EINTR) => 0,
                 Err(error) => return Err(error.into()),
             };
-            let now = self.clock.now();
+            now = self.clock.now();
+            arrivals = false;
             for event in &events[..count] {
                 match Ready::of(event.data()) {
                     Ready::Timer => self.clock.rang(),
-                    Ready::Bottleneck => {}
+                    Ready::Bottleneck => arrivals = true,
                     ready => hosts.handle(now, ready, event.events())?,
                 }
             }

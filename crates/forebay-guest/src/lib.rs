@@ -14,9 +14,36 @@ pub mod limits;
 pub mod orders;
 pub mod record;
 
+use forebay_core::{Bytes, Capacity, TcSite};
+use forebay_scenario::{LawChoice, Scenario};
+
 pub use limits::check;
 pub use orders::Orders;
 pub use record::{trace, Outcome};
+
+/// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest
+/// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.
+pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<String> {
+    let bottleneck = &scenario.bottleneck;
+    if !matches!(bottleneck.capacity(), Capacity::Constant(_)) {
+        return None;
+    }
+    let words = |held: bool| {
+        let site = TcSite {
+            queue: scenario.queue_site(bottleneck),
+            // A packet has the scenario's size with the header of its device.
+            header: Bytes(0),
+            held,
+        };
+        law.tc(&site).ok().flatten()
+    };
+    // CAKE shapes by itself, and holds no packet back.
+    let words = match words(true)? {
+        tc if tc.qdisc == "cake" => words(false)?,
+        tc => tc,
+    };
+    Some(words.to_string())
+}
 
 /// A count that fits.
 pub(crate) fn count(number: usize) -> u32 {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_batch::{Key, Outcome};
-use forebay_guest::{check, trace, Orders};
+use forebay_guest::{check, qdisc, trace, Orders};
 use forebay_trace::Metrics;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -47,7 +47,9 @@ fn guest_orders(
     let orders = Orders::of(&read.inputs, &at.settings, gains, law, seed);
     let mut orders = orders.map_err(PyRuntimeError::new_err)?;
     orders.sysctls = sysctls;
-    let _ = ours;
+    let choice = at.laws.get(law);
+    let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
+    orders.qdisc = qdisc(&at.scenario, choice).filter(|_| !ours);
     let json = serde_json::to_string(&orders).map_err(failed)?;
     let files = read.inputs.files.iter();
     let files = files.map(|(_, contents)| PyBytes::new(py, contents).unbind());

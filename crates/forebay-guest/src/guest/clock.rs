@@ -32,7 +32,7 @@ impl Clock {
             start_ns: nanos(Clocks::CLOCK_MONOTONIC),
             real_start_ns: nanos(Clocks::CLOCK_REALTIME),
             timer: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?,
-            set_for: Time::MAX,
+            set_for: Time::ZERO,
         })
     }
 
@@ -68,9 +68,8 @@ impl Clock {
         Ok(())
     }
 
-    /// The timer has rung.
+    /// The timer has rung. It is set anew before the next wait, which takes the ring back.
     pub fn rang(&mut self) {
-        let _ = self.timer.wait();
-        self.set_for = Time::MAX;
+        self.set_for = Time::ZERO;
     }
 }
