@@ -1,5 +1,6 @@
 """What the Rust module offers; crates/forebay-py has the same, with no logic of its own."""
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypedDict
 
@@ -597,12 +598,39 @@ class Run(Observed):
     others: list[Observed]
 
 class Fault:
+    def __init__(self, point: int, law: int, seed: int, message: str, of_law: bool) -> None: ...
     point: int
     law: int
     seed: int
     message: str
     #: whether the law in Python is at fault
     of_law: bool
+
+def guest_check(plan: Plan) -> None: ...
+def guest_orders(
+    plan: Plan,
+    point: int,
+    law: int,
+    seed: int,
+    *,
+    ours: bool = False,
+    sysctls: Sequence[tuple[str, str]] = (),
+) -> tuple[str, bool, list[bytes]]:
+    """What a guest is told of a run as JSON, whether its queue is the kernel's, and the files that
+    the scenario names."""
+
+def guest_run(
+    plan: Plan,
+    point: int,
+    law: int,
+    seed: int,
+    folder: str | os.PathLike[str],
+    user_cpu_s: float,
+    *,
+    kernels: bool,
+    samples: bool = True,
+) -> tuple[Run, str]:
+    """The run that a guest has left in a folder, and its outcome as JSON. Raises RuntimeError."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
