@@ -14,6 +14,7 @@ mod agenda;
 mod applications;
 mod changes;
 mod dumbbell;
+mod external;
 mod hosts;
 mod mesh;
 
@@ -27,6 +28,7 @@ use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
     Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
 };
+use external::External;
 use hosts::{Alarm, Hosts, Returning};
 
 use crate::blocks::BlockStore;
@@ -42,6 +44,7 @@ use crate::tcp::NEVER;
 use crate::Watch;
 
 pub use dumbbell::Dumbbell;
+pub use external::{End, Loss, Outcome, Outgoing};
 pub use mesh::Mesh;
 
 /// With more kinds of pair, packets that come at one time keep the order in which they were sent.
@@ -174,6 +177,7 @@ impl<T: Topology> Engine<T> {
                 blocks: BlockStore::default(),
                 window: (start.as_nanos(), end.as_nanos()),
                 segments: Vec::new(),
+                external: External::of(&network),
                 network,
             },
             totals: Vec::new(),
@@ -347,7 +351,7 @@ impl<T: Topology> Engine<T> {
         let mut in_flight_pkts = (scenario.windows).then(|| hosts.mean_in_flight_pkts(scenario));
         for port in links.ports_mut() {
             port.sample(now, in_flight_pkts.take());
-            for blocks in port.bottleneck.record.sink.0.drain(..) {
+            for blocks in port.bottleneck.record.sink.blocks.drain(..) {
                 hosts.blocks.take(blocks);
             }
         }

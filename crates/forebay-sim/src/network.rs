@@ -9,6 +9,7 @@ use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKin
 use forebay_trace::Transfer;
 
 use crate::calls::Calls;
+use crate::engine::Loss;
 use crate::line::Wire;
 use crate::number::{count, small};
 use crate::packet::Packet;
@@ -92,6 +93,24 @@ pub struct Class {
     pub transfers: Vec<Transfer>,
     /// Of voice.
     pub calls: Option<Calls>,
+    /// Of packets that the caller sends.
+    pub external: Option<Air>,
+}
+
+/// Loses packets at random.
+pub struct Air {
+    loss: f64,
+    rng: Rng,
+}
+
+impl Air {
+    /// What becomes of a packet that has passed its last queue: its ECN field, if it gets through.
+    pub fn fate(&mut self, packet: &Packet) -> Result<Ecn, Loss> {
+        match self.loss > 0.0 && self.rng.chance(self.loss) {
+            true => Err(Loss::Random),
+            false => Ok(packet.traffic_class.ecn()),
+        }
+    }
 }
 
 /// Where a flow runs: pair, sender and class.
@@ -386,6 +405,13 @@ impl Network {
             resent_packets: 0,
             transfers: Vec::new(),
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
+            external: match &traffic.kind {
+                TrafficKind::External(external) => Some(Air {
+                    loss: external.loss,
+                    rng: stream("loss"),
+                }),
+                _ => None,
+            },
         });
     }
 
