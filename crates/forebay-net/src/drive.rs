@@ -53,7 +53,11 @@ pub fn drive(
     }
     loop {
         let now = network.now();
-        if now >= until || flows.iter().all(|it| it.source.is_done() && it.sink.is_done()) {
+        if now >= until
+            || flows
+                .iter()
+                .all(|it| it.source.is_done() && it.sink.is_done())
+        {
             return Ok(now);
         }
         let next = (0..).zip(&due).min_by_key(|(_, at)| **at);

@@ -244,7 +244,9 @@ impl<P: Payload> Network<P> {
         }
         if external.is_empty() {
             let allowed = "a [[traffic]] of kind \"external\"";
-            return Err(ParamError::new("traffic", "nothing for the caller to send", allowed).into());
+            return Err(
+                ParamError::new("traffic", "nothing for the caller to send", allowed).into(),
+            );
         }
         let of_law = || law.target_pkts(&scenario.site());
         Ok(Network {

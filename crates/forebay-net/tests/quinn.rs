@@ -73,7 +73,11 @@ fn a_transfer_ends_and_repeats_to_the_bit() {
     for law in ["fq-codel", "dualpi2"] {
         let run = |seed| {
             let ran = transfer(law, 2_000_000, seed);
-            let fields = ran.report.metrics.fields().map(|(_, value)| value.to_bits());
+            let fields = ran
+                .report
+                .metrics
+                .fields()
+                .map(|(_, value)| value.to_bits());
             let (at, sent) = (ran.done_at, ran.sent);
             (at, sent, ran.lost, ran.marked, fields)
         };
@@ -92,5 +96,10 @@ fn a_flow_gets_its_share_under_fq_codel() {
     assert!(goodput_bps.is_some_and(|it| it > 3e5), "{goodput_bps:?}");
     // Packets with ECT(0) are marked, and hardly one is lost.
     assert!(ran.marked > 0);
-    assert!(ran.lost < ran.marked, "{} lost, {} marked", ran.lost, ran.marked);
+    assert!(
+        ran.lost < ran.marked,
+        "{} lost, {} marked",
+        ran.lost,
+        ran.marked
+    );
 }

@@ -210,7 +210,10 @@ impl Reading {
         for settings in points {
             let (scenario, some) = self.at_point(settings, |document| {
                 let some = laws::asking(document, &self.chosen, &self.options)?;
-                Ok((scenario(document, &self.files, self.options.external)?, some))
+                Ok((
+                    scenario(document, &self.files, self.options.external)?,
+                    some,
+                ))
             })?;
             scenarios.push(scenario);
             for one in some {

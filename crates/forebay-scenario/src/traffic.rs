@@ -22,8 +22,8 @@ use crate::tree::Section;
 use checks::{check, check_group, check_host, path};
 pub use keys::FlowKeys;
 use keys::{
-    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys, TcpKeys,
-    VideoKeys, VoiceKeys, WebKeys,
+    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys,
+    TcpKeys, VideoKeys, VoiceKeys, WebKeys,
 };
 use tcp::tcp;
 
@@ -262,15 +262,14 @@ pub fn read(
             name: &format!("traffic.{i}"),
         };
         let traffic = one(&section, label, links, files)?;
-        if matches!(traffic.kind, TrafficKind::External(_)) && !external {
-            let found = format!("{EXTERNAL:?}, whose packets a program sends");
-            let allowed = "such a program, over forebay-net, libforebay or forebay.Network; \
-                           or a kind that sends by itself";
-            return Err(section.fault("kind", found, allowed));
-        }
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
+        if matches!(traffic.kind, TrafficKind::External(_)) && !external {
+            let allowed = "a kind that sends by itself: the packets of this one are a program's, \
+                           which has forebay-net, libforebay or forebay.Network";
+            return Err(section.fault("kind", format!("{EXTERNAL:?}"), allowed));
+        }
         all.push(traffic);
     }
     Ok(all)

@@ -28,13 +28,13 @@ use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
     Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
 };
-use external::External;
 use hosts::{Alarm, Hosts, Returning};
 
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
 use crate::events::{EventQueue, Lines, Ties};
+use crate::external::External;
 use crate::line::Wire;
 use crate::network::Network;
 use crate::number::count;
@@ -44,7 +44,6 @@ use crate::tcp::NEVER;
 use crate::Watch;
 
 pub use dumbbell::Dumbbell;
-pub use external::{End, Loss, Outcome, Outgoing};
 pub use mesh::Mesh;
 
 /// With more kinds of pair, packets that come at one time keep the order in which they were sent.
@@ -177,7 +176,7 @@ impl<T: Topology> Engine<T> {
                 blocks: BlockStore::default(),
                 window: (start.as_nanos(), end.as_nanos()),
                 segments: Vec::new(),
-                external: External::of(&network),
+                external: External::new(network.external_flows(), network.flows.len()),
                 network,
             },
             totals: Vec::new(),

@@ -15,6 +15,7 @@ pub mod calendar;
 mod calls;
 mod engine;
 pub mod events;
+mod external;
 mod line;
 mod network;
 mod number;
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 
 use engine::{Dumbbell, Engine, Mesh};
-pub use engine::{End, Loss, Outcome, Outgoing};
+pub use external::{End, Loss, Outcome, Outgoing};
 use forebay_core::{Aqm, ParamError, Time};
 use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{Samples, Trace};
@@ -91,10 +92,12 @@ impl Session {
         let queues = engine::queues(scenario, aqm, seed)?;
         let scenario = Arc::clone(scenario);
         // What the caller sends can fall between any two events, so that none may be ahead.
-        Ok(Session(match scenario.links.is_empty() && !is_external(&scenario) {
-            true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
-            false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
-        }))
+        Ok(Session(
+            match scenario.links.is_empty() && !is_external(&scenario) {
+                true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
+                false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
+            },
+        ))
     }
 
     /// Runs on until just after `until`, a sample at that time included; not past the end.

@@ -9,7 +9,7 @@ use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKin
 use forebay_trace::Transfer;
 
 use crate::calls::Calls;
-use crate::engine::Loss;
+use crate::external::Loss;
 use crate::line::Wire;
 use crate::number::{count, small};
 use crate::packet::Packet;
@@ -231,6 +231,14 @@ impl Network {
     #[inline]
     pub fn fetches(&self) -> bool {
         self.flows.len() >= FETCH_FLOWS
+    }
+
+    /// The flows whose packets the caller sends.
+    pub fn external_flows(&self) -> Vec<u32> {
+        let classes = self.classes.iter();
+        let external = classes.filter(|class| class.external.is_some());
+        let flows = external.flat_map(|class| class.first..class.first + class.count);
+        flows.collect()
     }
 
     /// How many kinds of access link there are.

@@ -170,7 +170,7 @@ impl Endpoint for Quic {
         match event {
             Some(quinn::DatagramEvent::NewConnection(incoming)) => {
                 let accepted = self.endpoint.accept(incoming, at, &mut self.buffer, None);
-                self.connection = Some(accepted.ok().expect("a first connection"));
+                self.connection = Some(accepted.expect("a first connection"));
             }
             Some(quinn::DatagramEvent::ConnectionEvent(_, event)) => {
                 let (_, connection) = self.connection.as_mut().expect("it has accepted");
@@ -200,7 +200,9 @@ impl Endpoint for Quic {
         let (_, connection) = self.connection.as_mut()?;
         let due = connection.poll_timeout()?;
         let ns = due.duration_since(self.epoch).as_nanos();
-        Some(Time::from_nanos(u64::try_from(ns).expect("within 584 years")))
+        Some(Time::from_nanos(
+            u64::try_from(ns).expect("within 584 years"),
+        ))
     }
 
     fn handle_timeout(&mut self, now: Time) {

@@ -5,10 +5,10 @@ use forebay_core::{Ecn, TrafficClass};
 use forebay_scenario::{Scenario, TrafficKind};
 
 use super::agenda::Agenda;
-use super::external::External;
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
+use crate::external::External;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
 use crate::packet::{
