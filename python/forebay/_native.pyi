@@ -167,6 +167,7 @@ def plan(
     link: Links | None = None,
     rows: Sequence[Sequence[object]] | None = None,
     gains: Sequence[PointGains] = ...,
+    programs: bool = False,
 ) -> Plan:
     """Every point of a scenario, or those of `rows`, each with what the sweep's keys are set to and
     with `gains` for the laws that ask for numbers there.
@@ -614,6 +615,7 @@ def guest_orders(
     seed: int,
     *,
     ours: bool = False,
+    folder: str = "/",
     sysctls: Sequence[tuple[str, str]] = (),
 ) -> tuple[str, bool, list[bytes]]:
     """What a guest is told of a run as JSON, whether its queue is the kernel's, and the files that

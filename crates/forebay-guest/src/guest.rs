@@ -5,6 +5,7 @@ mod hosts;
 mod kernels;
 mod network;
 mod ours;
+mod programs;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 #[allow(unsafe_code, reason = "a ring that the kernel shares")]
@@ -16,7 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use forebay_core::{Rate, Span, Time};
+use forebay_core::{Capacity, Rate, Span, Time};
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
 use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
@@ -25,7 +26,7 @@ use nix::sys::reboot::{reboot, RebootMode};
 use nix::unistd::{chdir, chroot};
 
 use clock::Clock;
-use hosts::{Hosts, Ready};
+use hosts::{Hosts, Place, Ready};
 use kernels::Kernels;
 use network::{groups, Tools};
 use ours::Ours;
@@ -129,7 +130,12 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         None => Bottleneck::Ours(our_queue(&scenario, &law, orders.seed, &tools, traffic)?),
     };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    let hosts = Hosts::new(&scenario, &groups, orders.seed, &epoll)?;
+    let place = Place {
+        run: folder.to_owned(),
+        scenario: PathBuf::from(&orders.folder),
+    };
+    let mut hosts = Hosts::new(&scenario, &groups, orders.seed, &epoll, place)?;
+    hosts.start_servers()?;
     let file = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
     let run = Run {
         scenario: &scenario,
@@ -202,7 +208,7 @@ fn kernels_queue(
         &format!("route add 10.128.0.0/9 dev {device}\n"),
     )?;
     let rate = scenario.bottleneck.rate;
-    let shaper = shaper(words, "add", rate, scenario.packet().0);
+    let shaper = shaper(words, "add", rate, scenario);
     let (parent, held, queue) = match shapes_itself(words) {
         true => (TC_ROOT, None, String::new()),
         false => (
@@ -229,12 +235,16 @@ fn shapes_itself(words: &str) -> bool {
 }
 
 /// The command that sets the rate.
-fn shaper(words: &str, how: &str, rate: Rate, packet_bytes: u64) -> String {
+fn shaper(words: &str, how: &str, rate: Rate, scenario: &Scenario) -> String {
+    let (capacity, packet_bytes) = (scenario.bottleneck.capacity(), scenario.packet().0);
     let (device, bps) = (network::NEAR_DEVICE, rate.as_bps());
     if shapes_itself(words) {
         return format!("qdisc {how} dev {device} root handle 10: {words} bandwidth {bps}bit\n");
     }
-    let burst = BURST_PKTS * packet_bytes;
+    let burst = match capacity {
+        Capacity::Bucket { burst, .. } => burst.0,
+        _ => BURST_PKTS * packet_bytes,
+    };
     format!(
         "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit 100000000\n"
     )
@@ -306,6 +316,7 @@ impl Run<'_> {
                 if rows.is_multiple_of(every) {
                     hosts.row_of_goodput();
                 }
+                hosts.look_at_programs();
                 if rows.is_multiple_of(100) {
                     progress.write_all(format!("{}\n", next_sample.as_nanos()).as_bytes())?;
                 }
@@ -373,13 +384,29 @@ impl Run<'_> {
             Bottleneck::Ours(ours) => ours.set_rate(rate),
             Bottleneck::Kernels(kernels) => {
                 let words = self.qdisc.unwrap_or_default();
-                let change = shaper(words, "change", rate, self.scenario.packet().0);
+                let change = shaper(words, "change", rate, self.scenario);
                 self.tools.batch("tc", Some(network::ROUTER), &change)?;
                 kernels.set_rate(rate);
             }
         }
         Ok(())
     }
+}
+
+/// Headers of a packet from the device's on.
+fn header_bytes(ip: &[u8]) -> u8 {
+    let internet = usize::from(ip[0] & 0xf) * 4;
+    let transport = match ip[9] {
+        6 => ip.get(internet + 12).map_or(20, |it| usize::from(it >> 4) * 4),
+        17 => 8,
+        _ => 0,
+    };
+    u8::try_from(internet + transport + 14).unwrap_or(u8::MAX)
+}
+
+/// The number of a packet's flow in its traffic, by its address.
+fn flow_number(ip: &[u8]) -> u32 {
+    u32::from(u16::from_be_bytes([ip[14], ip[15]])).saturating_sub(1)
 }
 
 fn write_row(rows: &mut impl Write, row: &PacketRow) -> io::Result<()> {

@@ -25,7 +25,7 @@ pub use record::{trace, Outcome};
 /// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.
 pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<String> {
     let bottleneck = &scenario.bottleneck;
-    if !matches!(bottleneck.capacity(), Capacity::Constant(_)) {
+    if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
         return None;
     }
     let words = |held: bool| {

@@ -61,9 +61,13 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
         let allowed = format!("at most {MOST_FLOWS} in all");
         return refuse("traffic.flows", flows.to_string(), &allowed);
     }
-    let groups: usize = scenario.traffic.iter().map(|it| it.rtts.len().max(1)).sum();
+    let networks = |traffic: &Traffic| match traffic.kind {
+        TrafficKind::Program(_) => traffic.flows as usize,
+        _ => traffic.rtts.len().max(1),
+    };
+    let groups: usize = scenario.traffic.iter().map(networks).sum();
     if groups > MOST_GROUPS {
-        let allowed = format!("at most {MOST_GROUPS} round trips in all");
+        let allowed = format!("at most {MOST_GROUPS} round trips and programs in all");
         return refuse("traffic.rtt", groups.to_string(), &allowed);
     }
     for change in &scenario.changes {

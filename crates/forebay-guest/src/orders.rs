@@ -29,6 +29,8 @@ pub struct Orders {
     pub seed: u64,
     /// The queue in the words of `tc`, where it is the kernel's own; otherwise it is ours.
     pub qdisc: Option<String>,
+    /// Folder of the scenario, where programs run.
+    pub folder: String,
     /// Settings of the hosts under net.ipv4, by name.
     pub sysctls: Vec<(String, String)>,
 }
@@ -111,6 +113,7 @@ impl Orders {
             law,
             seed,
             qdisc: None,
+            folder: "/".to_owned(),
             sysctls: Vec::new(),
         })
     }
@@ -128,6 +131,7 @@ impl Orders {
             laws: self.laws.clone(),
             without_own_laws: self.without_own_laws,
             link: self.link.map(relink),
+            programs: true,
             ..Options::default()
         };
         let mut reading = Reading::new(self.text.as_bytes(), &self.file, options)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use forebay_core::cast::whole_usize;
 use forebay_core::discipline::Packet as DisciplinePacket;
 use forebay_core::{Drop, Ecn, Rate, Span, Time};
-use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
+use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, TrafficKind};
 use forebay_trace::{
     Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Transfer, Viewer,
 };
@@ -38,10 +38,14 @@ pub struct PacketRow {
     pub traffic: u8,
     pub class: u8,
     pub fate: Fate,
+    /// Headers of all layers.
+    pub header_bytes: u8,
+    /// Number of its flow in its traffic.
+    pub flow: u32,
 }
 
 impl PacketRow {
-    pub const BYTES: usize = 24;
+    pub const BYTES: usize = 28;
 
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let fate = match self.fate {
@@ -54,7 +58,8 @@ impl PacketRow {
         out.write_all(&self.arrived.as_nanos().to_le_bytes())?;
         out.write_all(&self.left.as_nanos().to_le_bytes())?;
         out.write_all(&self.bytes.to_le_bytes())?;
-        out.write_all(&[self.traffic, self.class, fate, 0])
+        out.write_all(&[self.traffic, self.class, fate, self.header_bytes])?;
+        out.write_all(&self.flow.to_le_bytes())
     }
 
     fn read(row: &[u8]) -> PacketRow {
@@ -71,6 +76,8 @@ impl PacketRow {
                 3 => Fate::Lost(Drop::Forced),
                 _ => Fate::Lost(Drop::Overflow),
             },
+            header_bytes: row[23],
+            flow: u32_at(row, 24),
         }
     }
 }
@@ -203,14 +210,15 @@ pub fn trace(
     if traffics > 1 {
         recorder.tell_traffic_apart(traffics);
     }
+    let mut flows: Vec<FlowTotals> = (outcome.flows.iter())
+        .map(|&(traffic, delivered_bytes)| FlowTotals {
+            traffic,
+            delivered_bytes,
+        })
+        .collect();
+    count_programs(scenario, &packets, &mut flows);
     replay(scenario, &mut recorder, packets, &samples, &outcome);
-
-    let flows = outcome.flows.iter();
-    let flows = flows.map(|&(traffic, delivered_bytes)| FlowTotals {
-        traffic,
-        delivered_bytes,
-    });
-    let mut trace = recorder.finish(flows.collect());
+    let mut trace = recorder.finish(flows);
     trace.name.clone_from(&scenario.bottleneck.name);
     trace.transfers = (outcome.transfers.iter())
         .map(|&(traffic, packets, took_ns)| Transfer {
@@ -242,6 +250,25 @@ pub fn trace(
         complete(of, scenario, &outcome);
     }
     Ok((trace, outcome))
+}
+
+/// Nobody sees what a program makes of its data: what left the queue counts, without headers.
+fn count_programs(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTotals]) {
+    let (start, end) = scenario.measure;
+    for (number, traffic) in (0..).zip(&scenario.traffic) {
+        if !matches!(traffic.kind, TrafficKind::Program(_)) {
+            continue;
+        }
+        let first = flows.iter().position(|flow| flow.traffic == number);
+        let of = packets.iter().filter(|row| u32::from(row.traffic) == number);
+        for row in of.filter(|row| !matches!(row.fate, Fate::Lost(_))) {
+            let at = first.map(|first| first + row.flow as usize);
+            let flow = at.and_then(|at| flows.get_mut(at));
+            if let (Some(flow), true) = (flow, start < row.left && row.left <= end) {
+                flow.delivered_bytes += u64::from(row.bytes) - u64::from(row.header_bytes);
+            }
+        }
+    }
 }
 
 /// What happens to the record in the order of time; a sample closes its interval.

@@ -27,10 +27,11 @@ fn guest_check(plan: &Plan) -> PyResult<()> {
 
 /// What a guest is told of one run: JSON, whether its queue is the kernel's, and the files that the
 /// scenario names, by number. `ours`
-/// asks for a queue of ours where the kernel has the law, too; `sysctls` are settings of the hosts
-/// under net.ipv4.
+/// asks for a queue of ours where the kernel has the law, too; programs run in `folder`; `sysctls` are
+/// settings of the hosts under net.ipv4.
 #[pyfunction]
-#[pyo3(signature = (plan, point, law, seed, *, ours=false, sysctls=Vec::new()))]
+#[pyo3(signature = (plan, point, law, seed, *, ours=false, folder="/", sysctls=Vec::new()))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 fn guest_orders(
     py: Python,
     plan: &Plan,
@@ -38,6 +39,7 @@ fn guest_orders(
     law: usize,
     seed: u64,
     ours: bool,
+    folder: &str,
     sysctls: Vec<(String, String)>,
 ) -> PyResult<(String, bool, Vec<Py<PyBytes>>)> {
     let read = plan.read()?;
@@ -47,6 +49,7 @@ fn guest_orders(
     let orders = Orders::of(&read.inputs, &at.settings, gains, law, seed);
     let mut orders = orders.map_err(PyRuntimeError::new_err)?;
     orders.sysctls = sysctls;
+    folder.clone_into(&mut orders.folder);
     let choice = at.laws.get(law);
     let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
     orders.qdisc = qdisc(&at.scenario, choice).filter(|_| !ours);

@@ -26,13 +26,14 @@ use crate::session::{Session, Steering};
 /// for numbers at each. `laws` are names, or classes (or functions) that make a prototype; `file`
 /// names it in errors; `read` gives the contents of a file that the scenario names, or None.
 /// `without_own_laws` leaves out the laws of the file, and `link` moves it from a link to another,
-/// each a rate in bit/s and a delay in s, with the usual packet in bytes.
+/// each a rate in bit/s and a delay in s, with the usual packet in bytes. `programs` says that
+/// the engine can run some.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
 #[pyo3(signature = (
     text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
-    link=None, rows=None, gains=Vec::new()
+    link=None, rows=None, gains=Vec::new(), programs=false
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
@@ -46,6 +47,7 @@ pub fn plan(
     link: Option<Links>,
     rows: Option<Vec<Row>>,
     gains: Vec<PointGains>,
+    programs: bool,
 ) -> PyResult<Plan> {
     let asked = Asked {
         sets,
@@ -54,6 +56,7 @@ pub fn plan(
         read,
         without_own_laws,
         link,
+        programs,
     };
     let reading = reading::read(text, file, asked)?;
     match rows {

@@ -236,7 +236,7 @@ impl Reading {
             let (scenario, some) = self.at_point(settings, |document| {
                 let some = laws::asking(document, &self.chosen, &self.options)?;
                 Ok((
-                    scenario(document, &self.files, self.options.external)?,
+                    scenario(document, &self.files, &self.options)?,
                     some,
                 ))
             })?;
@@ -280,7 +280,7 @@ impl Reading {
         let mut read = Vec::with_capacity(points.len());
         for (number, settings) in points.iter().enumerate() {
             let (scenario, laws) = self.at_point(settings, |document| {
-                let scenario = scenario(document, &self.files, self.options.external)?;
+                let scenario = scenario(document, &self.files, &self.options)?;
                 let gains = gains(number);
                 let laws = laws::read(document, &self.chosen, &scenario, &self.options, gains)?;
                 Ok((scenario, laws))
@@ -361,10 +361,10 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
     Ok(fixed)
 }
 
-fn scenario(document: &Document, files: &Files, external: bool) -> Result<Scenario, Fault> {
+fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
     let mut links = links::read(document, files)?;
-    let traffic = traffic::read(document, &links, files, external)?;
+    let traffic = traffic::read(document, &links, files, options)?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {
         measure: top.window(),

@@ -16,13 +16,15 @@ use crate::files::Files;
 use crate::model::{
     Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web, EXTERNAL,
 };
+use crate::options::Options;
 use crate::path::unique_labels;
 use crate::tree::Section;
 
 use checks::{check, check_group, check_host, path};
 pub use keys::FlowKeys;
 use keys::{
-    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys,
+    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys,
+    PagesKeys, ProgramKeys, SizeKeys,
     TcpKeys, VideoKeys, VoiceKeys, WebKeys,
 };
 use tcp::tcp;
@@ -211,6 +213,14 @@ pub const KINDS: &[TrafficSpec] = &[
         read: Read::Whole(arrivals::read),
     },
     TrafficSpec {
+        kind: "program",
+        title: "Programs of yours at both ends, over the sockets of a real kernel",
+        parts: &[FlowKeys::SPECS, ProgramKeys::SPECS],
+        numbers: &[],
+        in_proportion: &[],
+        read: Read::Flows(applications::program),
+    },
+    TrafficSpec {
         kind: EXTERNAL,
         title: "Packets of a program that has the network as a library, both ways",
         parts: &[ExternalKeys::SPECS],
@@ -237,7 +247,7 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
-/// `external`: whether somebody is there to send what is external.
+/// `options`: whether somebody is there to send what is external, and whether programs can be run.
 ///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
@@ -245,7 +255,7 @@ pub fn read(
     document: &Document,
     links: &[Link],
     files: &Files,
-    external: bool,
+    options: &Options,
 ) -> Result<Vec<Traffic>, Fault> {
     let labels = unique_labels(&document.traffic).map_err(|(i, label)| {
         let section = Section {
@@ -265,7 +275,12 @@ pub fn read(
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
-        if matches!(traffic.kind, TrafficKind::External(_)) && !external {
+        if matches!(traffic.kind, TrafficKind::Program(_)) && !options.programs {
+            let allowed = "a kind that this engine sends by itself: programs run with --engine \
+                           kernel";
+            return Err(section.fault("kind", "\"program\"", allowed));
+        }
+        if matches!(traffic.kind, TrafficKind::External(_)) && !options.external {
             let allowed = "a kind that sends by itself: the packets of this one are a program's, \
                            which has forebay-net, libforebay or forebay.Network";
             return Err(section.fault("kind", format!("{EXTERNAL:?}"), allowed));

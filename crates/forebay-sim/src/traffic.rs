@@ -125,7 +125,8 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
         TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
-        TrafficKind::External(_) => Box::new(external::External),
+        // What it does is the caller's, or a program's; a guest drives the latter.
+        TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::External),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from forebay._native import Fault, guest_check
 from forebay.kernel import guests
 from forebay.kernel.run import GuestError, GuestRun, tidy
+from forebay.scenarios import names
 
 if TYPE_CHECKING:
     from forebay._native import Run
@@ -22,6 +23,7 @@ class Kernel:
 
     name = "kernel"
     in_words = "run on the real Linux kernel, in virtual time"
+    runs_programs = True
 
     def check(self, experiment: Planned) -> None:
         """Raises `ScenarioError` without a guest, and for what a guest cannot run."""
@@ -51,7 +53,8 @@ class _Guests:
         guest = guests.chosen()
         plan = experiment.plan
         order = sorted(only, key=lambda key: (key[2], key[0], key[1]))
-        self._runs = [GuestRun(plan, key, guest, samples) for key in order]
+        folder = names.path(experiment.path).parent.absolute()
+        self._runs = [GuestRun(plan, key, guest, samples, folder) for key in order]
         self._duration_s = [plan.points[key[0]].duration_s for key in order]
         self._lock = threading.Lock()
         self._made: list[Run] = []
@@ -88,7 +91,8 @@ class _Guests:
 
     @property
     def remarks(self) -> Mapping[Key, Sequence[str]]:
-        return {}
+        """What programs did: one that failed, or that said what a reader should see."""
+        return {run.key: run.remarks for run in self._runs if run.remarks}
 
     def progress(self) -> float:
         total = sum(self._duration_s)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forebay._native import guest_orders, guest_run
 from forebay.kernel.guests import PROGRAM
@@ -25,10 +28,17 @@ if TYPE_CHECKING:
 PREFIX = "forebay-kernel-"
 #: A file system in memory, where there is one: guests write packets there.
 MEMORY = Path("/dev/shm")
+#: The folder of a run, as its guest's process finds it. The kernel's random numbers depend on its
+#: command line, too, which is the same for every run so.
+HERE = "/proc/self/cwd"
 #: Memory of a guest. What it does not use is not taken from the machine.
 MEMORY_MB = 1024
 #: When every run begins, in the guest's own time: 2026-01-01.
 START_NS = 1_767_225_600 * 10**9
+#: Time between two looks at a guest.
+POLL_S = 0.05
+#: CPU time without a step of the guest's clock, after which it is given up.
+STILL_S = 120.0
 #: Lines of a guest's console that a failure shows.
 LAST_LINES = 6
 
@@ -60,9 +70,13 @@ class GuestRun:
     guest: Guest
     #: Keeps the samples.
     samples: bool
+    #: Of the scenario, where programs run.
+    scenario: Path
     #: A queue of ours, also where the kernel has the law.
     ours: bool = False
     cancelled: bool = False
+    #: What a reader must know of it.
+    remarks: list[str] = field(default_factory=list)
     _folder: Path | None = None
     _process: subprocess.Popen[bytes] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -78,7 +92,9 @@ class GuestRun:
 
     def _made(self, folder: Path) -> Run:
         point, law, seed = self.key
-        orders, kernels, files = guest_orders(self.plan, point, law, seed, ours=self.ours)
+        orders, kernels, files = guest_orders(
+            self.plan, point, law, seed, ours=self.ours, folder=str(self.scenario)
+        )
         (folder / "orders.json").write_text(orders)
         for number, contents in enumerate(files):
             (folder / str(number)).write_bytes(contents)
@@ -87,7 +103,7 @@ class GuestRun:
         if self.cancelled:
             raise GuestError("was cancelled")
         try:
-            run, _ = guest_run(
+            run, outcome = guest_run(
                 self.plan,
                 point,
                 law,
@@ -99,7 +115,20 @@ class GuestRun:
             )
         except RuntimeError as error:
             raise GuestError(f"{error}{_last_words(folder)}") from error
+        for program in json.loads(outcome)["programs"]:
+            self._hear(program)
         return run
+
+    def _hear(self, program: dict[str, Any]) -> None:
+        """A client that fails has made no traffic to speak of: its last words are the reason."""
+        status, words = program["status"], program["output"].strip().splitlines()[-1:]
+        if status not in (0, None):
+            said = f": {words[0]}" if words else ""
+            named = f"`{program['command']}` of {program['end']}"
+            failed = f"{named} ended with status {status}{said}"
+            if program["end"] == "client" and status in (126, 127):
+                raise GuestError(failed)
+            self.remarks.append(failed)
 
     def _run(self, folder: Path, console: int) -> float:
         """CPU time of a guest that has come to its end."""
@@ -114,7 +143,7 @@ class GuestRun:
             "rootfstype=hostfs",
             "rootflags=/",
             "ro",
-            f"init={PROGRAM}",
+            f"init={HERE}/init",
             "con=null",
             "con0=null,fd:1",
             "ssl=null",
@@ -124,10 +153,12 @@ class GuestRun:
             "time-travel=inf-cpu",
             f"time-travel-start={START_NS}",
             "umid=guest",
-            f"uml_dir={folder}/",
-            f"FOREBAY_RUN={folder}",
-            f"FOREBAY_TOOLS={self.guest.tools}",
+            f"uml_dir={HERE}/",
+            f"FOREBAY_RUN={HERE}",
+            f"FOREBAY_TOOLS={HERE}/tools/.",
         ]
+        (folder / "init").symlink_to(PROGRAM)
+        (folder / "tools").symlink_to(self.guest.tools)
         environment = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": "/",
@@ -141,13 +172,14 @@ class GuestRun:
             self._folder = folder
             self._process = subprocess.Popen(
                 command,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
                 env=environment,
                 start_new_session=True,
             )
-        _, _, used = os.wait4(self._process.pid, 0)
+        used = self._wait(self._process.pid)
         with self._lock:
             # wait4 has taken its status; what is left of its group ends, too.
             self._process.returncode = 0
@@ -155,6 +187,26 @@ class GuestRun:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process = None
         return used.ru_utime + used.ru_stime
+
+    def _wait(self, pid: int) -> resource.struct_rusage:
+        """Until it has ended. Raises `GuestError` where time does not go on."""
+        passed_s, since_s = 0.0, 0.0
+        while True:
+            ended, _, used = os.wait4(pid, os.WNOHANG)
+            if ended:
+                return used
+            time.sleep(POLL_S)
+            now_s = self.passed_s()
+            cpu_s = _cpu_s(pid)
+            if now_s > passed_s:
+                passed_s, since_s = now_s, cpu_s
+            elif cpu_s - since_s > STILL_S:
+                self.cancel()
+                os.wait4(pid, 0)
+                raise GuestError(
+                    f"time stood still for {STILL_S:g} s of its processor after {passed_s:g} s: a "
+                    "program looks at the clock and does not sleep"
+                )
 
     def cancel(self) -> None:
         """Ends it at once."""
@@ -183,3 +235,12 @@ def _last_words(folder: Path) -> str:
         return ""
     lines = [line.strip() for line in said if line.strip() and "Power down" not in line]
     return f"; its last lines: {' | '.join(lines[-LAST_LINES:])}" if lines else ""
+
+
+def _cpu_s(pid: int) -> float:
+    """Of a process that runs: user and system time (proc(5), stat)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -5,6 +5,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use forebay_core::{Rng, Time};
 use forebay_scenario::{EcnChoice, Scenario, Setting, Traffic, TrafficKind};
@@ -14,6 +16,7 @@ use nix::libc;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::network::{enter, Group};
+use super::programs::{self, Program};
 use super::sys;
 use crate::limits::{congestion_control, ETHERNET_BYTES};
 use crate::record::Outcome;
@@ -28,6 +31,9 @@ const UDP_BYTES: u64 = 28;
 const UNSENT_BYTES: i32 = 1 << 17;
 /// The same in packets, of a flow that stops: the simulator's sends nothing after that.
 const UNSENT_PKTS: u64 = 2;
+
+/// In the guest's time; a process that starts takes none.
+const UNTIL_SERVERS_LISTEN: Duration = Duration::from_millis(500);
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
@@ -115,7 +121,7 @@ pub struct Hosts<'a> {
     classes: Vec<Class>,
     flows: Vec<Flow>,
     connections: Vec<Connection>,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<Option<OwnedFd>>,
     datagrams: Vec<Option<OwnedFd>>,
     /// By address and port of the sender.
     by_address: HashMap<SocketAddrV4, u32>,
@@ -124,7 +130,15 @@ pub struct Hosts<'a> {
     agenda: BinaryHeap<Reverse<(u64, u64, Task)>>,
     tasks: u64,
     window: (u64, u64),
+    place: Place,
+    programs: Vec<Program>,
     pub outcome: Outcome,
+}
+
+/// Folders: of the run, where what is written comes back to the host, and of the scenario.
+pub struct Place {
+    pub run: PathBuf,
+    pub scenario: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,6 +146,8 @@ enum Task {
     Change(usize),
     Act(u32),
     Arrival(u32),
+    Start(usize),
+    Stop(usize),
 }
 
 impl<'a> Hosts<'a> {
@@ -144,6 +160,7 @@ impl<'a> Hosts<'a> {
         groups: &'a [Group],
         seed: u64,
         epoll: &'a Epoll,
+        place: Place,
     ) -> io::Result<Hosts<'a>> {
         let (start, end) = scenario.measure;
         let mut hosts = Hosts {
@@ -161,6 +178,8 @@ impl<'a> Hosts<'a> {
             agenda: BinaryHeap::new(),
             tasks: 0,
             window: (start.as_nanos(), end.as_nanos()),
+            place,
+            programs: Vec::new(),
             outcome: Outcome::default(),
         };
         for group in groups {
@@ -185,6 +204,12 @@ impl<'a> Hosts<'a> {
 
     fn open_sinks(&mut self, group: &Group) -> io::Result<()> {
         let traffic = &self.scenario.traffic[group.traffic];
+        if group.only_flow.is_some() {
+            // The port is a program's; numbers of sinks stay those of groups.
+            self.listeners.push(None);
+            self.datagrams.push(None);
+            return Ok(());
+        }
         self.enter(group.sink_namespace())?;
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SINK_PORT);
         let number = crate::count(self.listeners.len());
@@ -211,7 +236,7 @@ impl<'a> Hosts<'a> {
         sys::bind(&listener, any)?;
         sys::listen(&listener)?;
         self.add(&listener, EpollFlags::EPOLLIN, Ready::Listener(number))?;
-        self.listeners.push(listener);
+        self.listeners.push(Some(listener));
         let datagrams = match traffic.kind.tcp() {
             Some(_) => None,
             None => {
@@ -240,7 +265,10 @@ impl<'a> Hosts<'a> {
         let first = crate::count(self.flows.len());
         let first_group = self.groups.iter().position(|it| it.traffic == index);
         let first_group = first_group.expect("each traffic has a group");
-        let rtts = traffic.rtts.len().max(1);
+        let rtts = match traffic.kind {
+            TrafficKind::Program(_) => count.max(1) as usize,
+            _ => traffic.rtts.len().max(1),
+        };
         let class = crate::count(index);
         for i in 0..count {
             let start = draw(traffic.start, &mut starts);
@@ -261,6 +289,9 @@ impl<'a> Hosts<'a> {
                 within: 0,
             });
             self.schedule_act(first + i);
+            if let (TrafficKind::Program(program), true) = (&traffic.kind, declared) {
+                self.add_programs(program, first_group + i as usize, i, start, stop);
+            }
         }
         application.set_active(traffic.flows);
         if let Some(at) = application.first_arrival() {
@@ -280,6 +311,67 @@ impl<'a> Hosts<'a> {
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
             sent: (0, 0),
         });
+    }
+
+    fn add_programs(
+        &mut self,
+        program: &forebay_scenario::Program,
+        group: usize,
+        flow: u32,
+        start: u64,
+        stop: Option<u64>,
+    ) {
+        let group = &self.groups[group];
+        let ends = [
+            (true, program.server.as_deref()),
+            (false, Some(program.client.as_str())),
+        ];
+        for (server, command) in ends {
+            let Some(command) = command else { continue };
+            let number = self.programs.len();
+            let run = &self.place.run;
+            let made = Program::new(group, flow, server, command, run, number);
+            self.programs.push(made);
+            if !server {
+                self.schedule(start, Task::Start(number));
+                if let Some(stop) = stop {
+                    self.schedule(stop, Task::Stop(number));
+                }
+            }
+        }
+    }
+
+    /// Starts the servers, before the clock of the run, and gives them time to listen.
+    ///
+    /// # Errors
+    /// As setns(2) says.
+    pub fn start_servers(&mut self) -> io::Result<()> {
+        let clients: Vec<usize> = (self.agenda.iter())
+            .filter_map(|Reverse((_, _, task))| match task {
+                Task::Start(number) => Some(*number),
+                _ => None,
+            })
+            .collect();
+        let servers = (0..self.programs.len()).filter(|number| !clients.contains(number));
+        let servers: Vec<usize> = servers.collect();
+        for number in &servers {
+            self.start_program(*number)?;
+        }
+        if !servers.is_empty() {
+            std::thread::sleep(UNTIL_SERVERS_LISTEN);
+        }
+        Ok(())
+    }
+
+    fn start_program(&mut self, number: usize) -> io::Result<()> {
+        self.enter(self.programs[number].namespace().to_owned())?;
+        self.programs[number].start(&self.place.scenario);
+        Ok(())
+    }
+
+    /// Sees which programs have ended.
+    pub fn look_at_programs(&mut self) {
+        self.programs.iter_mut().for_each(Program::look);
     }
 
     fn schedule(&mut self, at: u64, task: Task) {
@@ -317,6 +409,8 @@ impl<'a> Hosts<'a> {
             match task {
                 Task::Act(flow) => self.act(at, flow)?,
                 Task::Arrival(class) => self.arrive(at, class),
+                Task::Start(number) => self.start_program(number)?,
+                Task::Stop(number) => self.programs[number].ask_to_end(),
                 Task::Change(number) => match self.scenario.changes[number].what {
                     Setting::Flows { traffic, flows } => self.set_active(at, traffic, flows)?,
                     Setting::Link { .. } => change(number)?,
@@ -534,7 +628,9 @@ impl<'a> Hosts<'a> {
     }
 
     fn accept(&mut self, listener: u32) -> io::Result<()> {
-        while let Ok((socket, from)) = sys::accept(&self.listeners[listener as usize]) {
+        loop {
+            let Some(waiting) = &self.listeners[listener as usize] else { return Ok(()) };
+            let Ok((socket, from)) = sys::accept(waiting) else { return Ok(()) };
             let Some(number) = self.by_address.get(&from).copied() else {
                 continue;
             };
@@ -542,7 +638,6 @@ impl<'a> Hosts<'a> {
             self.add(&socket, flags, Ready::Receiver(number))?;
             self.connections[number as usize].receiver = Some(socket);
         }
-        Ok(())
     }
 
     fn send(&mut self, number: u32) {
@@ -707,6 +802,7 @@ impl<'a> Hosts<'a> {
         let flows = self.flows.iter();
         self.outcome.flows = flows.map(|flow| (flow.class, flow.within)).collect();
         self.outcome.sent = self.classes.iter().map(|class| class.sent).collect();
+        self.outcome.programs = programs::finish(self.programs);
         self.outcome
     }
 }

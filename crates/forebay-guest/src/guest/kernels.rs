@@ -24,6 +24,8 @@ struct Inside {
     bytes: u32,
     traffic: u8,
     marked: bool,
+    header_bytes: u8,
+    flow: u32,
 }
 
 pub struct Kernels {
@@ -37,8 +39,6 @@ pub struct Kernels {
     traffic_of_group: Vec<u8>,
     /// What the shaper sends in, where it keeps a packet until it is out.
     holds_at: Option<Rate>,
-    /// Drops for want of room, of all of them, as the queue has counted.
-    overflow: u64,
 }
 
 /// What a queue of the kernel tells of itself.
@@ -46,7 +46,6 @@ pub struct Kernels {
 pub struct Backlog {
     pub packets: u32,
     pub bytes: u32,
-    pub overflow: u64,
 }
 
 impl Kernels {
@@ -72,7 +71,6 @@ impl Kernels {
             inside: HashMap::new(),
             traffic_of_group,
             holds_at,
-            overflow: 0,
         })
     }
 
@@ -102,6 +100,8 @@ impl Kernels {
                 bytes: wire_bytes(ip),
                 traffic: *traffic,
                 marked: ecn(ip) == Ecn::Ce,
+                header_bytes: super::header_bytes(ip),
+                flow: super::flow_number(ip),
             };
             inside.insert(key(ip), came);
         });
@@ -124,6 +124,8 @@ impl Kernels {
                     true => Fate::Marked,
                     false => Fate::Left,
                 },
+                header_bytes: came.header_bytes,
+                flow: came.flow,
             };
             if failed.is_ok() {
                 failed = write_row(rows, &row);
@@ -138,7 +140,6 @@ impl Kernels {
     /// The kernel's answer to netlink's question.
     pub fn sample(&mut self) -> io::Result<SampleRow> {
         let found = self.backlog()?;
-        self.overflow = found.overflow;
         // The packet that the shaper holds is counted by the queue, and is none of it.
         let held = u32::from(self.holds_at.is_some() && found.packets > 0);
         let bytes_held = found.bytes.checked_div(found.packets).unwrap_or(0) * held;
@@ -167,6 +168,8 @@ impl Kernels {
                     traffic: came.traffic,
                     class: 0,
                     fate: Fate::Lost(Drop::Early),
+                    header_bytes: came.header_bytes,
+                    flow: came.flow,
                 },
             )?;
         }
@@ -204,14 +207,13 @@ impl Kernels {
                 continue;
             }
             for (kind, value) in attributes(value) {
-                if kind == TCA_STATS_QUEUE && value.len() >= 20 {
+                if kind == TCA_STATS_QUEUE && value.len() >= 8 {
                     let word = |at: usize| {
                         u32::from_ne_bytes(value[at..at + 4].try_into().expect("four bytes"))
                     };
                     // struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
                     found.packets = word(0);
                     found.bytes = word(4);
-                    found.overflow = u64::from(word(8));
                 }
             }
         }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use forebay_core::Span;
-use forebay_scenario::{EcnChoice, Scenario};
+use forebay_scenario::{EcnChoice, Scenario, TrafficKind};
 use nix::sched::{setns, CloneFlags};
 
 use super::sys;
@@ -40,6 +40,8 @@ pub struct Group {
     pub rtt: Span,
     /// All its flows are of one host.
     pub one_host: bool,
+    /// The one flow that it has: programs have hosts of their own.
+    pub only_flow: Option<u32>,
 }
 
 impl Group {
@@ -68,12 +70,15 @@ pub fn groups(scenario: &Scenario) -> Vec<Group> {
     for (traffic, of) in scenario.traffic.iter().enumerate() {
         let none = [Span::ZERO];
         let rtts = if of.rtts.is_empty() { &none[..] } else { &of.rtts };
-        for rtt in rtts {
+        let programs = matches!(of.kind, TrafficKind::Program(_));
+        let count = if programs { of.flows as usize } else { rtts.len() };
+        for (flow, rtt) in (0..).zip(rtts.iter().cycle().take(count)) {
             groups.push(Group {
                 number: u8::try_from(groups.len()).expect("the scenario was checked"),
                 traffic,
                 rtt: *rtt,
                 one_host: of.host.is_some(),
+                only_flow: programs.then_some(flow),
             });
         }
     }
@@ -220,7 +225,17 @@ pub fn make(
             end += &up("e0");
             // Every address of the block is the host's own.
             let _ = writeln!(end, "route add local 10.{addresses}.0.0/16 dev lo");
-            end += "route add default dev e0\n";
+            let source = group.only_flow.map(|flow| {
+                let (from, to) = group.addresses(flow);
+                if addresses < SINKS { from } else { to }
+            });
+            end += &match source {
+                // A program's sockets take the address of their route.
+                Some(address) => format!(
+                    "addr add {address}/32 dev e0\nroute add default dev e0 src {address}\n"
+                ),
+                None => "route add default dev e0\n".to_owned(),
+            };
             tools.batch("ip", Some(&namespace), &end)?;
         }
     }

@@ -31,6 +31,8 @@ struct Waiting {
     traffic: u8,
     tcp: bool,
     marked: bool,
+    header_bytes: u8,
+    number: u32,
 }
 
 impl DisciplinePacket for Waiting {
@@ -226,6 +228,8 @@ impl Ours {
             traffic: *self.traffic_of_group.get(usize::from(group))?,
             tcp: headers.is_tcp(),
             marked: false,
+            header_bytes: super::header_bytes(bytes),
+            number: super::flow_number(bytes),
         })
     }
 
@@ -242,6 +246,8 @@ impl Ours {
                 traffic: packet.traffic,
                 class: sent.departure.class,
                 fate: if packet.marked { Fate::Marked } else { Fate::Left },
+                header_bytes: packet.header_bytes,
+                flow: packet.number,
             },
         )?;
         self.sending.push_back((sent.out, packet));
@@ -275,6 +281,8 @@ impl Ours {
                     traffic: packet.traffic,
                     class,
                     fate: Fate::Lost(why),
+                    header_bytes: packet.header_bytes,
+                    flow: packet.number,
                 },
             )?;
         }

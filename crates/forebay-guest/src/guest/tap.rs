@@ -72,6 +72,11 @@ impl Tap {
         if ring == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // User-mode Linux cannot copy such a mapping for a child, which has no use for it.
+        // SAFETY: the mapping is the one just made.
+        if unsafe { libc::madvise(ring, FRAMES * FRAME_BYTES, libc::MADV_DONTFORK) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
         let ring = NonNull::new(ring.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: an address of zeros is a valid value.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
