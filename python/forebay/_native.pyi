@@ -444,6 +444,18 @@ class Plan:
         """Every law at every point as a fluid; with `sawtooth`, windows are described more closely
         than by the published equations. Raises `ScenarioError` for what the fluid cannot express.
         """
+    def start_fluid(
+        self,
+        threads: int,
+        *,
+        sawtooth: bool = False,
+        step: str = "auto",
+        samples: bool = True,
+        only: Collection[tuple[int, int, int]] | None = None,
+    ) -> Batch:
+        """As `start`, by the fluid model. Raises `ScenarioError` for what it cannot express."""
+    def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
+        """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
     def session(
         self, seed: int, *, set_point: str | None = None, interval: str = "10ms"
     ) -> Session:
@@ -571,6 +583,11 @@ class Fault:
     message: str
     #: whether the law in Python is at fault
     of_law: bool
+
+    def __init__(
+        self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
+    ) -> None:
+        """A run that another engine could not make."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...

@@ -193,6 +193,22 @@ pub struct Fault {
     of_law: bool,
 }
 
+#[pymethods]
+impl Fault {
+    /// A run that another engine could not make.
+    #[new]
+    #[pyo3(signature = (point, law, seed, message, *, of_law = false))]
+    fn new(point: usize, law: usize, seed: u64, message: String, of_law: bool) -> Fault {
+        Fault {
+            point,
+            law,
+            seed,
+            message,
+            of_law,
+        }
+    }
+}
+
 impl Run {
     fn of(
         py: Python,
