@@ -467,6 +467,9 @@ class Batch:
     @property
     def remarks(self) -> dict[tuple[int, int, int], list[str]]:
         """What a reader must know of a run; nothing of simulated ones."""
+    @property
+    def more(self) -> str:
+        """What a bar adds to the progress: nothing."""
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
     def fail_longer_than(self, most_s: float) -> None:

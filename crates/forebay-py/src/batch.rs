@@ -43,6 +43,12 @@ impl PyBatch {
         HashMap::new()
     }
 
+    /// What a bar adds to the progress: nothing.
+    #[getter]
+    fn more(&self) -> &'static str {
+        ""
+    }
+
     /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that
     /// catches its interruption takes further calls.
     fn cancel(&self) {
