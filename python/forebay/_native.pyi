@@ -105,9 +105,7 @@ def queues() -> list[RegistryEntry]:
 class TcWords:
     """A qdisc of Linux: a law in its queue."""
 
-    def __init__(
-        self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]
-    ) -> None: ...
+    def __init__(self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]) -> None: ...
     #: its kind: "fq_codel"
     qdisc: str
     #: it with its words, as after `tc qdisc add dev DEVICE root`

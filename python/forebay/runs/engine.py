@@ -115,3 +115,8 @@ class Packets:
 
 
 PACKETS = Packets()
+
+
+def chosen_by(engine: Engine) -> list[str]:
+    """The words of a command that choose an engine; none for the default."""
+    return [] if engine.name == PACKETS.name else ["--engine", engine.name]
