@@ -150,7 +150,7 @@ def _end(
         from forebay.pages import result_files
 
         for plan, run in study.runs():
-            print(result_files.line(plan, run))
+            print(result_files.line(plan, run, points.made.engine))
     else:
         tables.show(console(), study, metrics)
     if call.folder is not None:

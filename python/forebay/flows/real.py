@@ -174,7 +174,7 @@ class _UnderWay:
         with self._lock:
             self._links.add(link)
             if self.ended:
-                link.process.terminate()
+                link.end()
 
     def remove(self, link: Emulator) -> None:
         with self._lock:
@@ -184,7 +184,7 @@ class _UnderWay:
         with self._lock:
             self.ended = True
             for link in self._links:
-                link.process.terminate()
+                link.end()
 
 
 def once(

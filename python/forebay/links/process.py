@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
@@ -101,10 +102,17 @@ class Emulator:
         finally:
             self._close()
 
+    def end(self) -> None:
+        """Ends the link soon, with all that runs in it, also from another thread than the one that
+        waits."""
+        # Closing would not do where a fork of this process has the socket, too. One that is closed
+        # is of a link that has ended.
+        with suppress(OSError):
+            self._stop.shutdown(socket.SHUT_RDWR)
+
     def stop(self) -> Outcome | None:
         """Ends the link with all that runs in it; None if it left nothing to read."""
-        # Closing would not do where a fork of this process has the socket, too.
-        self._stop.shutdown(socket.SHUT_RDWR)
+        self.end()
         try:
             self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:

@@ -64,6 +64,11 @@ class Experiment:
     engine: Engine = PACKETS
 
     @property
+    def made_by(self) -> str:
+        """The name of the engine."""
+        return self.engine.name
+
+    @property
     def runs(self) -> int:
         """How many runs there are to make."""
         return len(self.plan.points) * len(self.plan.laws) * len(self.plan.seeds)

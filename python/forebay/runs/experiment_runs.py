@@ -74,7 +74,7 @@ class Runs:
     @cached_property
     def metrics(self) -> pl.DataFrame:
         """A row per run and link: law, point, what the sweep set, seed, link, the law's parameters
-        as JSON, every metric.
+        as JSON, the engine, every metric.
 
         Texts that the sweep set, such as "100ms", sort by their value.
         """
@@ -92,6 +92,7 @@ class Runs:
             json.dumps(dict(point.laws[run.law].params))
             for (run, _), point in zip(rows, points, strict=True)
         ]
+        columns["engine"] = [self.experiment.made_by] * len(rows)
         for name in METRICS:
             columns[name] = [link.metrics.get(name) for _, link in rows]
         return self._keyed(pl.DataFrame(columns))

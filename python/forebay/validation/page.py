@@ -60,7 +60,7 @@ def html(
     for section, shown in zip(told["sections"], figures, strict=True):
         section["figures"] = shown
     title = found[0].heading if len(found) == 1 else _title(told["engines"])
-    return templates.html("validate.html.j2", title=title, **told)
+    return templates.html("validate.html.j2", **told | {"title": title})
 
 
 def _title(engines: Sequence[str]) -> str:
