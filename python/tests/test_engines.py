@@ -388,8 +388,9 @@ def test_real_flows_are_a_result_like_any_other(tmp_path: Path) -> None:
 def test_a_void_run_is_a_warning(tmp_path: Path) -> None:
     needs_a_link()
     # No machine is as punctual as that.
-    limits = Limits(attempts=2, void_lateness="1ns")
-    read = experiment.read(MICE, sets=["duration=1500ms"], engine=Link(limits=limits))
+    limits = Limits(attempts=2, void_lateness="1us")
+    short = MICE.replace('"3s"', '"1500ms"')
+    read = experiment.read(short, engine=Link(limits=limits))
     made = execution.execute(read)
     (run,) = made.runs
     assert run.metrics[MADE_AGAIN] == 1

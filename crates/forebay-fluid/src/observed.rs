@@ -136,7 +136,7 @@ impl Flows {
             if now <= end {
                 until = totals.bytes();
             }
-            if row > 0 && row as u64 % every == 0 {
+            if row > 0 && (row as u64).is_multiple_of(every) {
                 goodput.row(&totals.bytes());
             }
         }

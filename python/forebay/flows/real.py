@@ -213,10 +213,11 @@ def once(
 
 
 def _at_bottleneck(plan: LinkPlan, outcome: Outcome, found: dict[str, float]) -> Observed:
-    """The direction of the data, on the scenario's clock: the link's runs for the lead, too."""
+    """The direction of the data, on the scenario's clock: the link runs before it and after it."""
     of_link = outcome.directions[0].run
-    after = of_link.samples["time_s"] > LEAD_S + 0.5 * plan.point.sample_s
-    samples = {name: column[after] for name, column in of_link.samples.items()}
+    time_s, half_s = of_link.samples["time_s"] - LEAD_S, 0.5 * plan.point.sample_s
+    within = (time_s > half_s) & (time_s < plan.point.duration_s + half_s)
+    samples = {name: column[within] for name, column in of_link.samples.items()}
     samples["time_s"] = np.asarray(samples["time_s"] - LEAD_S)
     return Observed(
         link=plan.point.links[0].name,

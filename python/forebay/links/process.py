@@ -76,16 +76,16 @@ class Emulator:
             stopped.close()
             os.close(ready_write)
         try:
+            # Not up to the end of the pipe: what holds the namespaces is a fork that has it, too.
             with os.fdopen(ready_read, "rb") as ready:
-                told = ready.read()
+                #: How others enter its namespaces.
+                self.up: LinkReady = pickle.load(ready)
+        except EOFError:
+            self.wait()
+            raise LinkError("the link ended before it was up") from None
         except BaseException:
             self.stop()
             raise
-        if not told:
-            self.wait()
-            raise LinkError("the link ended before it was up")
-        #: How others enter its namespaces.
-        self.up: LinkReady = pickle.loads(told)
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
         """Waits until the link ends; after `timeout_s` it is stopped.
