@@ -99,6 +99,8 @@ def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
 
 def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
     class Mine(forebay.Controller):
+        interval = "10ms"
+
         def sample(self, queue: forebay.Queue) -> float:
             return 0.0
 

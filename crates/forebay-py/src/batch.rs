@@ -43,6 +43,12 @@ impl PyBatch {
         HashMap::new()
     }
 
+    /// What a bar adds to the progress: nothing.
+    #[getter]
+    fn more(&self) -> &'static str {
+        ""
+    }
+
     /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that
     /// catches its interruption takes further calls.
     fn cancel(&self) {
@@ -195,8 +201,9 @@ pub struct Fault {
 
 #[pymethods]
 impl Fault {
-    /// Of an engine in Python.
+    /// A run that another engine could not make.
     #[new]
+    #[pyo3(signature = (point, law, seed, message, *, of_law = false))]
     fn new(point: usize, law: usize, seed: u64, message: String, of_law: bool) -> Fault {
         Fault {
             point,

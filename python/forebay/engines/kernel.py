@@ -83,7 +83,7 @@ class _Guests:
     def _fail(self, run: GuestRun, message: str) -> None:
         point, law, seed = run.key
         with self._lock:
-            self._faults.append(Fault(point, law, seed, message, False))
+            self._faults.append(Fault(point, law, seed, message))
 
     @property
     def done(self) -> bool:
