@@ -28,6 +28,8 @@ pub struct Program {
     output: PathBuf,
     child: Option<Child>,
     status: Option<i32>,
+    /// It was asked to end: how it did so says nothing.
+    asked: bool,
     failure: Option<String>,
 }
 
@@ -57,6 +59,7 @@ impl Program {
             output: run.join(format!("program-{number}")),
             child: None,
             status: None,
+            asked: false,
             failure: None,
         }
     }
@@ -89,7 +92,8 @@ impl Program {
     pub fn look(&mut self) {
         let Some(child) = &mut self.child else { return };
         if let Ok(Some(status)) = child.try_wait() {
-            self.status = Some(status.code().unwrap_or(128 + status.signal().unwrap_or(0)));
+            let status = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
+            self.status = Some(status).filter(|_| !self.asked);
             self.child = None;
         }
     }
@@ -105,6 +109,7 @@ impl Program {
     /// Asks it to end.
     pub fn ask_to_end(&mut self) {
         self.look();
+        self.asked = true;
         self.signal(Signal::SIGTERM);
     }
 
