@@ -167,10 +167,10 @@ def line(plan: Plan, run: Run, engine: str) -> str:
     """A run as one line of JSON, as `forebay run --json` prints it; `engine` has made it."""
     return json.dumps(
         {
-            "engine": engine,
             "law": plan.laws[run.law],
             "point": plan.points[run.point].label,
             "seed": run.seed,
+            "engine": engine,
             **_metrics(plan, run),
             "costs": {COST: run.metrics[COST]},
         }
