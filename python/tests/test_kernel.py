@@ -191,7 +191,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 @pytest.mark.parametrize("law", ['kind = "pi"\ntarget = "40p"', 'kind = "codel"'])
 def test_simulator_and_kernel_agree(law: str) -> None:
     """A law of ours in the guest, and one that the kernel has."""
-    text = scenario(FTP.format(flows=10), law=law, duration=40)
+    linux = 'initial_window = "10p"\ndelayed_ack = true\nack_delay = "40ms"\nquick_acks = 16\n'
+    more = f'{linux}header = "66B"\ngso = false\n'
+    text = scenario(FTP.format(flows=10) + more, law=law, duration=40)
     kernel, packets = (forebay.run(text, engine=engine) for engine in ("kernel", "packets"))
     assert mean(kernel, "delay_mean_s") == pytest.approx(
         mean(packets, "delay_mean_s"), rel=0.15, abs=1e-3
@@ -287,13 +289,14 @@ def test_nothing_is_left_of_a_run_that_is_ended(how: signal.Signals, tmp_path: P
     words = [sys.executable, "-m", "forebay.cli", "run", str(file), "--engine", "kernel"]
     process = subprocess.Popen(
         [*words, "--out", str(tmp_path / "out")],
-        stderr=subprocess.DEVNULL,
+        stderr=(tmp_path / "said").open("wb"),
         stdout=subprocess.DEVNULL,
         env=os.environ | {"FOREBAY_STORE": "off"},
     )
     folders = f"{run.PREFIX}{process.pid}-*"
     try:
         _until(lambda: bool(list(run._memory().glob(f"{folders}/progress"))))
+        assert process.poll() is None, (tmp_path / "said").read_text()
         process.send_signal(how)
         process.wait(30)
     finally:

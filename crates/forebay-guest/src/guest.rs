@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
-use forebay_core::{Capacity, Rate, Span, Time};
+use forebay_core::{Capacity, Rate, Span, Tc, Time};
 use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
 use nix::mount::{mount, MsFlags};
 use nix::net::if_::if_nametoindex;
@@ -35,7 +35,7 @@ use tap::Tap;
 use crate::record::{
     goodput_every, Outcome, PacketRow, SampleRow, OUTCOME, PACKETS, PROGRESS, SAMPLES,
 };
-use crate::Orders;
+use crate::{Orders, Qdisc};
 
 /// Where the run's folder of the host is in the guest, and the tools.
 const RUN: &str = "/run/forebay";
@@ -126,7 +126,7 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         .collect::<Result<_, _>>()
         .map_err(|_| io::Error::other("too much traffic"))?;
     let bottleneck = match &orders.qdisc {
-        Some(words) => Bottleneck::Kernels(kernels_queue(words, &scenario, &tools, traffic)?),
+        Some(qdisc) => Bottleneck::Kernels(kernels_queue(qdisc, &scenario, &tools, traffic)?),
         None => Bottleneck::Ours(our_queue(&scenario, &law, orders.seed, &tools, traffic)?),
     };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -139,7 +139,7 @@ fn run(folder: &Path) -> io::Result<Outcome> {
     let file = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
     let run = Run {
         scenario: &scenario,
-        qdisc: orders.qdisc.as_deref(),
+        qdisc: orders.qdisc.as_ref(),
         tools: &tools,
         folder,
         epoll: &epoll,
@@ -193,9 +193,9 @@ fn our_queue(
         .map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// A queue of the kernel's under a token bucket; CAKE shapes by itself.
+/// A queue of the kernel's under a token bucket, or one that shapes by itself.
 fn kernels_queue(
-    words: &str,
+    qdisc: &Qdisc,
     scenario: &Scenario,
     tools: &Tools,
     traffic: Vec<u8>,
@@ -208,13 +208,13 @@ fn kernels_queue(
         &format!("route add 10.128.0.0/9 dev {device}\n"),
     )?;
     let rate = scenario.bottleneck.rate;
-    let shaper = shaper(words, "add", rate, scenario);
-    let (parent, held, queue) = match shapes_itself(words) {
+    let shaper = shaper(qdisc, "add", rate, scenario);
+    let (parent, held, queue) = match qdisc.shapes {
         true => (TC_ROOT, None, String::new()),
         false => (
             TC_CLASS,
             Some(rate),
-            format!("qdisc add dev {device} parent 1:1 handle 10: {words}\n"),
+            format!("qdisc add dev {device} parent 1:1 handle 10: {}\n", qdisc.words),
         ),
     };
     tools.batch("tc", Some(network::ROUTER), &(shaper + &queue))?;
@@ -230,16 +230,15 @@ fn kernels_queue(
 const TC_ROOT: u32 = 0xffff_ffff;
 const TC_CLASS: u32 = 0x0001_0001;
 
-fn shapes_itself(words: &str) -> bool {
-    words.split_whitespace().next() == Some("cake")
-}
-
 /// The command that sets the rate.
-fn shaper(words: &str, how: &str, rate: Rate, scenario: &Scenario) -> String {
+fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
     let (capacity, packet_bytes) = (scenario.bottleneck.capacity(), scenario.packet().0);
     let (device, bps) = (network::NEAR_DEVICE, rate.as_bps());
-    if shapes_itself(words) {
-        return format!("qdisc {how} dev {device} root handle 10: {words} bandwidth {bps}bit\n");
+    if qdisc.shapes {
+        // One that has a rate below the link's keeps it.
+        let own = format!("bandwidth {bps}bit");
+        let words = qdisc.words.replace(Tc::UNLIMITED, &own);
+        return format!("qdisc {how} dev {device} root handle 10: {words}\n");
     }
     let burst = match capacity {
         Capacity::Bucket { burst, .. } => burst.0,
@@ -252,7 +251,7 @@ fn shaper(words: &str, how: &str, rate: Rate, scenario: &Scenario) -> String {
 
 struct Run<'a> {
     scenario: &'a Scenario,
-    qdisc: Option<&'a str>,
+    qdisc: Option<&'a Qdisc>,
     tools: &'a Tools,
     folder: &'a Path,
     epoll: &'a Epoll,
@@ -383,8 +382,8 @@ impl Run<'_> {
         match &mut self.bottleneck {
             Bottleneck::Ours(ours) => ours.set_rate(rate),
             Bottleneck::Kernels(kernels) => {
-                let words = self.qdisc.unwrap_or_default();
-                let change = shaper(words, "change", rate, self.scenario);
+                let Some(qdisc) = self.qdisc else { return Ok(()) };
+                let change = shaper(qdisc, "change", rate, self.scenario);
                 self.tools.batch("tc", Some(network::ROUTER), &change)?;
                 kernels.set_rate(rate);
             }

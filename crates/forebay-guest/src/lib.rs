@@ -18,12 +18,12 @@ use forebay_core::{Bytes, Capacity, TcSite};
 use forebay_scenario::{LawChoice, Scenario};
 
 pub use limits::check;
-pub use orders::Orders;
+pub use orders::{Orders, Qdisc};
 pub use record::{trace, Outcome};
 
 /// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest
 /// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.
-pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<String> {
+pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<Qdisc> {
     let bottleneck = &scenario.bottleneck;
     if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
         return None;
@@ -37,12 +37,15 @@ pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<String> {
         };
         law.tc(&site).ok().flatten()
     };
-    // CAKE shapes by itself, and holds no packet back.
+    // One that shapes by itself holds no packet back.
     let words = match words(true)? {
-        tc if tc.qdisc == "cake" => words(false)?,
+        tc if tc.shapes => words(false)?,
         tc => tc,
     };
-    Some(words.to_string())
+    Some(Qdisc {
+        words: words.to_string(),
+        shapes: words.shapes,
+    })
 }
 
 /// A count that fits.

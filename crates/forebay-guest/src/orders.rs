@@ -27,12 +27,21 @@ pub struct Orders {
     /// Number of the law among those that run.
     pub law: usize,
     pub seed: u64,
-    /// The queue in the words of `tc`, where it is the kernel's own; otherwise it is ours.
-    pub qdisc: Option<String>,
+    /// The queue, where it is the kernel's own; otherwise it is ours.
+    pub qdisc: Option<Qdisc>,
     /// Folder of the scenario, where programs run.
     pub folder: String,
     /// Settings of the hosts under net.ipv4, by name.
     pub sysctls: Vec<(String, String)>,
+}
+
+/// A queue of the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Qdisc {
+    /// In the words of tc(8).
+    pub words: String,
+    /// It has a rate of its own, and needs no shaper.
+    pub shapes: bool,
 }
 
 /// A value of a scenario.

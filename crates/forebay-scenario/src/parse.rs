@@ -364,7 +364,7 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
 fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
     let mut links = links::read(document, files)?;
-    let traffic = traffic::read(document, &links, files, options)?;
+    let traffic = traffic::read(document, &links, files, (options.external, options.programs))?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {
         measure: top.window(),

@@ -16,7 +16,6 @@ use crate::files::Files;
 use crate::model::{
     Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web, EXTERNAL,
 };
-use crate::options::Options;
 use crate::path::unique_labels;
 use crate::tree::Section;
 
@@ -247,7 +246,7 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
-/// `options`: whether somebody is there to send what is external, and whether programs can be run.
+/// Whether somebody is there to send what is `external`, and whether `programs` can be run.
 ///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
@@ -255,7 +254,7 @@ pub fn read(
     document: &Document,
     links: &[Link],
     files: &Files,
-    options: &Options,
+    (external, programs): (bool, bool),
 ) -> Result<Vec<Traffic>, Fault> {
     let labels = unique_labels(&document.traffic).map_err(|(i, label)| {
         let section = Section {
@@ -275,12 +274,12 @@ pub fn read(
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
-        if matches!(traffic.kind, TrafficKind::Program(_)) && !options.programs {
+        if matches!(traffic.kind, TrafficKind::Program(_)) && !programs {
             let allowed = "a kind that this engine sends by itself: programs run with --engine \
                            kernel";
             return Err(section.fault("kind", "\"program\"", allowed));
         }
-        if matches!(traffic.kind, TrafficKind::External(_)) && !options.external {
+        if matches!(traffic.kind, TrafficKind::External(_)) && !external {
             let allowed = "a kind that sends by itself: the packets of this one are a program's, \
                            which has forebay-net, libforebay or forebay.Network";
             return Err(section.fault("kind", format!("{EXTERNAL:?}"), allowed));

@@ -94,6 +94,11 @@ class _Guests:
         """What programs did: one that failed, or that said what a reader should see."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
 
+    @property
+    def more(self) -> str:
+        """Nothing besides the count."""
+        return ""
+
     def progress(self) -> float:
         total = sum(self._duration_s)
         passed = (
