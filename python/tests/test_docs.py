@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 
 import matplotlib
-import guests
+import guest_marks
 import pytest
 from conftest import OWN_PROCESS, command, run_here
 
@@ -41,7 +41,7 @@ def runnable(page: Path) -> bool:
 def marks(page: Path) -> list[pytest.MarkDecorator]:
     text = page.read_text()
     realtime = [pytest.mark.realtime] if "$ forebay link" in text else []
-    return [*realtime, *(guests.MARKS if "$ forebay run cubic.toml --engine kernel" in text else [])]
+    return [*realtime, *(guest_marks.MARKS if "$ forebay run cubic.toml --engine kernel" in text else [])]
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
 
     from forebay._native import ScenarioError
     from forebay.base import progress
-    from forebay.kernel.setup import SetupError, Source
-    from forebay.kernel.setup import setup as build
+    from forebay.guests.setup import SetupError, Source
+    from forebay.guests.setup import setup as build
 
     if not 100 <= hz <= 1000:
         raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
@@ -50,7 +50,7 @@ def list() -> None:  # noqa: A001 - the command's name
     """List the guests, the newest first; runs use that one."""
     from forebay.base.terminal_table import Column
     from forebay.cli.options import print_table
-    from forebay.kernel import guests
+    from forebay.guests import installed as guests
 
     found = guests.installed()
     if not found:
@@ -76,7 +76,7 @@ def remove(guest: str, /) -> None:
 
     guest GUEST: First letters of its name in `forebay kernel list`.
     """
-    from forebay.kernel import guests
+    from forebay.guests import installed as guests
 
     found = guests.chosen(guest)
     guests.remove(found)

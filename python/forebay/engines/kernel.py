@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from forebay._native import Fault, guest_check
-from forebay.kernel import guests
-from forebay.kernel.run import GuestError, GuestRun, tidy
+from forebay.guests import installed as guests
+from forebay.guests.run import GuestError, GuestRun, tidy
 from forebay.scenarios import names
 
 if TYPE_CHECKING:

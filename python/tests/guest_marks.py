@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from forebay.kernel import guests
+from forebay.guests import installed as guests
 
 
 def _why_none() -> str:

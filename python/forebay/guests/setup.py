@@ -20,7 +20,7 @@ from pathlib import Path
 
 from forebay._native import ScenarioError
 from forebay.base.progress import Progress
-from forebay.kernel.guests import FACTS, KERNEL, TOOLS, Guest, check_machine, installed, place
+from forebay.guests.installed import FACTS, KERNEL, TOOLS, Guest, check_machine, installed, place
 
 Watch = Callable[[Progress], None]
 

@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from guests import needs_guest
+from guest_marks import needs_guest
 
 import forebay
 from forebay._native import ScenarioError
-from forebay.kernel import guests, run, setup
+from forebay.guests import installed as guests
+from forebay.guests import run, setup
 from forebay.engines.run import RunError
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'

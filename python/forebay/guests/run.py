@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forebay._native import guest_orders, guest_run
-from forebay.kernel.guests import PROGRAM
+from forebay.guests.installed import PROGRAM
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
-    from forebay.kernel.guests import Guest
+    from forebay.guests.installed import Guest
     from forebay.runs.engine import Key
 
 #: Folders of runs, by the process that has them.
