@@ -11,6 +11,9 @@ static const char *const state_fields[] = {LAW_STATE(NAME) 0};
 static void tick(const void *config, void *state, const struct fb_queue *queue)
 {
 	law_tick(config, state, queue);
+#ifdef LAW_DESIGN
+	law_design(config, state, queue->now_ns);
+#endif
 }
 #endif
 

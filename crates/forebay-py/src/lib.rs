@@ -24,7 +24,9 @@ mod search;
 mod senders;
 mod session;
 mod sweep;
+mod tc;
 mod theory;
+mod twin;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -76,11 +78,13 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     control::register(module)?;
     plant::register(module)?;
     theory::register(module)?;
+    twin::register(module)?;
     module.add_function(wrap_pyfunction!(link_options::link_options, module)?)?;
     #[cfg(all(feature = "link", target_os = "linux"))]
     link::register(module)?;
     search::register(module)?;
     session::register(module)?;
+    tc::register(module)?;
     module.add_class::<hooks::Packet>()?;
     module.add_class::<hooks::Queue>()
 }

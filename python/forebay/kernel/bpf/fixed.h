@@ -52,6 +52,18 @@ static __always_inline __u64 fb_mul(__u64 x, __u64 y, __u32 shift)
 	return fb_min(low, FB_MAX);
 }
 
+/* x times a probability: what cannot saturate needs no branch, of which each doubles the paths that the
+ * verifier follows. */
+static __always_inline __u64 fb_part(__u64 x, __u64 p)
+{
+	__u64 x0 = (__u32)x, x1 = x >> 32, p0 = (__u32)p, p1 = p >> 32;
+	__u64 p00 = x0 * p0, p01 = x0 * p1, p10 = x1 * p0;
+	__u64 middle = (p00 >> 32) + (__u32)p01 + (__u32)p10;
+
+	return (x1 * p1 + (p01 >> 32) + (p10 >> 32) + (middle >> 32)) << (64 - FB_P) |
+	       (__u32)middle >> (FB_P - 32);
+}
+
 /* x times a factor: bits 0-47 its mantissa, 48-54 the shift to the right, 63 its sign. */
 static __always_inline __s64 fb_times(__s64 x, __u64 factor)
 {
@@ -64,8 +76,8 @@ static __always_inline __s64 fb_times(__s64 x, __u64 factor)
 /* (x + weight·(to − x)) with a weight in units of 2^-60. */
 static __always_inline __s64 fb_toward(__s64 x, __s64 to, __s64 weight)
 {
-	return to < x ? x - (__s64)fb_mul(x - to, weight, FB_P)
-		      : x + (__s64)fb_mul(to - x, weight, FB_P);
+	return to < x ? x - (__s64)fb_part(x - to, weight)
+		      : x + (__s64)fb_part(to - x, weight);
 }
 
 /* base^n for a base in [0, 1] in units of 2^-60. */
@@ -76,25 +88,25 @@ static __always_inline __s64 fb_power(__s64 base, __u64 n)
 
 	for (i = 0; i < 64 && n && power; i++, n >>= 1) {
 		if (n & 1)
-			power = fb_mul(power, base, FB_P);
-		base = fb_mul(base, base, FB_P);
+			power = fb_part(power, base);
+		base = fb_part(base, base);
 	}
 	return power;
 }
 
-/* The square root of a probability: in units of 2^-30. */
+/* The square root of a probability, in units of 2^-30: digit by digit, without a branch.
+ * x < 2^63. */
 static __always_inline __u64 fb_sqrt(__u64 x)
 {
-	__u64 root = 0, bit = 1ULL << 62;
+	__u64 root = 0, bit = 1ULL << 62, taken;
 	int i;
 
 	for (i = 0; i < 32; i++, bit >>= 2) {
-		if (x >= root + bit) {
-			x -= root + bit;
-			root = (root >> 1) + bit;
-		} else {
-			root >>= 1;
-		}
+		/* All ones where x ≥ root + bit. */
+		taken = ((x - root - bit) >> 63) - 1;
+		__asm__ volatile("" : "+r"(taken));
+		x -= (root + bit) & taken;
+		root = (root >> 1) + (bit & taken);
 	}
 	return root;
 }
@@ -106,8 +118,8 @@ static __always_inline __s64 fb_decay(__s64 x)
 	__u64 i;
 
 	for (i = 6; i > 1; i--)
-		sum = FB_ONE - (__s64)(fb_mul(x, sum, FB_P) / i);
-	return fb_mul(x, sum, FB_P);
+		sum = FB_ONE - (__s64)(fb_part(x, sum) / i);
+	return fb_part(x, sum);
 }
 
 /* bytes/ns as a rate; ns > 0. */

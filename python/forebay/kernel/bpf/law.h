@@ -9,6 +9,8 @@
  *                 signalled with the probability `p` of the last tick
  *   LAW_OVERFLOW  law_overflow, when the buffer was full
  *   LAW_IDLE      law_idle, when the link has run out of packets
+ *   LAW_DESIGN    law_design, which follows a tick and only writes numbers that stand alone: it runs
+ *                 without the lock, as a function that the verifier sees once
  *   LAW_DEPARTED  its tick reads what has left the queue
  */
 #ifndef FOREBAY_LAW_H
@@ -35,6 +37,12 @@ struct fb_packet {
 	__u64 random;   /* 32 bits */
 	__u64 marks;    /* whether a signal would be a mark */
 };
+
+#ifdef __bpf__
+#define FB_GLOBAL __attribute__((noinline))
+#else
+#define FB_GLOBAL static
+#endif
 
 #define FB_FIELD(name) __s64 name;
 

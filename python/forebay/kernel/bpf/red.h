@@ -29,7 +29,7 @@ static __always_inline __s64 red_base(const struct red_config *config, const str
 	if (average < config->min_th)
 		return 0;
 	if (average < config->max_th)
-		return fb_mul(fb_times(average - config->min_th, config->share), state->max_p, FB_P);
+		return fb_part(fb_times(average - config->min_th, config->share), state->max_p);
 	if (config->gentle)
 		return fb_clamp(FB_ONE + fb_times(average - 2 * config->max_th, config->gentle_slope), 0,
 				FB_ONE);
@@ -69,10 +69,9 @@ static __always_inline int red_arrival(const struct red_config *config, struct r
 
 	/* An idle link counts as arrivals to an empty queue. */
 	if (queue->idle_ns)
-		state->average = fb_mul(state->average,
-					fb_power(FB_ONE - state->w_q,
-						 fb_times(queue->idle_ns, config->per_ns)),
-					FB_P);
+		state->average = fb_part(state->average,
+					 fb_power(FB_ONE - state->w_q,
+						  fb_times(queue->idle_ns, config->per_ns)));
 	for (i = 0; i < 64 && i < packet->segments; i++)
 		state->average = fb_toward(state->average, length, state->w_q);
 	size = config->per_byte ? fb_times(packet->bytes, config->per_byte)

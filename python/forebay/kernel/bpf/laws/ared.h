@@ -19,7 +19,7 @@ static __always_inline int law_arrival(const struct law_config *config, struct l
 		return verdict;
 	/* The bounds stop further change; a last step may pass them. */
 	if (state->average < config->low && state->max_p > config->bottom)
-		state->max_p = fb_mul(state->max_p, config->beta, FB_P);
+		state->max_p = fb_part(state->max_p, config->beta);
 	else if (state->average > config->high && state->max_p < config->top)
 		state->max_p += fb_min(config->alpha, state->max_p >> 2);
 	else

@@ -6,6 +6,7 @@
 #define LAW_STATE(FIELD) FIELD(p) VIRTUAL_QUEUE_STATE(FIELD) FIELD(last_ns)
 LAW_STRUCTS
 
+#define LAW_SEES_MARKS
 #define LAW_ARRIVAL
 static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
 				       const struct fb_queue *queue, const struct fb_packet *packet)
@@ -16,7 +17,7 @@ static __always_inline int law_arrival(const struct law_config *config, struct l
 
 	if (!overflow || packet->marks || config->count_drops) {
 		/* e-avq eq. (1) from one arrival to the next, where λ·Δt is this packet. */
-		wanted = virtual_served(fb_mul(queue->rate, config->gamma, FB_P),
+		wanted = virtual_served(fb_part(queue->rate, config->gamma),
 					queue->now_ns - state->last_ns);
 		state->last_ns = queue->now_ns;
 		virtual_queue_adjust(

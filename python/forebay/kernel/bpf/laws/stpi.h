@@ -24,7 +24,7 @@ static __always_inline void stpi_design(const struct law_config *config, struct 
 		estimate_point((const struct estimate_config *)config,
 			       (const struct estimate_state *)&state->capacity);
 	__s64 k_p = fb_times((__u64)point.load / ((__u64)point.capacity >> 24 | 1), config->proportional);
-	__s64 half_k_i = fb_mul(k_p, fb_mul(point.load, config->half_interval, FB_P), FB_P);
+	__s64 half_k_i = fb_mul(k_p, fb_part(point.load, config->half_interval), FB_P);
 
 	state->a = fb_min(k_p + half_k_i, FB_MAX);
 	state->b = k_p - half_k_i;

@@ -20,19 +20,23 @@ static __always_inline int law_arrival(const struct law_config *config, struct l
 
 /* With φ = margin − ω_g·R and ω_g = crossover·min(2θ_rc, 1)/R: K = ω_g/tan φ, L = 4θ_rc²/(cos φ·R·C),
  * w_q = 1 − e^(−K/C). */
-static __always_inline void stred_design(const struct law_config *config, struct law_state *state)
+#define LAW_DESIGN
+FB_GLOBAL int law_design(const struct law_config *config, struct law_state *state, __u64 now_ns)
 {
+	if (!config || !state || (__s64)now_ns < config->tune_after_ns)
+		return 0;
+
 	struct estimate_state point =
 		estimate_point((const struct estimate_config *)&config->capacity_per_ns,
 			       (const struct estimate_state *)&state->capacity);
 	__u64 load = fb_min(point.load, FB_ONE);
-	__u64 turn = fb_mul(config->crossover, fb_min(2 * load, FB_ONE), FB_P);
+	__u64 turn = fb_part(config->crossover, fb_min(2 * load, FB_ONE));
 	__u64 square = turn * turn >> 30;
 	__u64 sine = turn - turn * square / 6 / (1 << 30) + (turn * square >> 30) * square / 120 / (1 << 30);
 	__u64 cosine = (1 << 30) - square / 2 + square * square / 24 / (1 << 30);
 	__u64 cos_phi = (config->cos_margin * cosine + config->sin_margin * sine) >> 30;
 	__u64 sin_phi = (config->sin_margin * cosine - config->cos_margin * sine) >> 30;
-	__u64 slope = fb_times(fb_mul(load, load, FB_P) / ((__u64)point.capacity >> 24 | 1), config->slope) /
+	__u64 slope = fb_times(fb_part(load, load) / ((__u64)point.capacity >> 24 | 1), config->slope) /
 		      (cos_phi | 1);
 
 	state->max_p = slope >> 30 ? FB_ONE : slope << 30;
@@ -40,6 +44,7 @@ static __always_inline void stred_design(const struct law_config *config, struct
 		fb_times((turn * cos_phi / (sin_phi | 1) << 30) / ((__u64)point.capacity >> 20 | 1),
 			 config->weight),
 		FB_ONE));
+	return 0;
 }
 
 #define LAW_TICK
@@ -47,7 +52,6 @@ static __always_inline void law_tick(const struct law_config *config, struct law
 				     const struct fb_queue *queue)
 {
 	estimate_update((const struct estimate_config *)&config->capacity_per_ns,
-			(struct estimate_state *)&state->capacity, queue, state->p);
-	if ((__s64)queue->now_ns >= config->tune_after_ns)
-		stred_design(config, state);
+			(struct estimate_state *)&state->capacity, queue,
+			red_base((const struct red_config *)config, (const struct red_state *)state));
 }
