@@ -95,7 +95,8 @@ def _seen(one: Attached) -> Seen:
         "queue_pkts": int(root.get("backlog", 0)) / one.packet_bytes,
     }
     names = [name for name in Seen.__dataclass_fields__ if name not in common]
-    return Seen(**common, **{name: counted.get(name) for name in names})
+    rest: dict[str, Any] = {name: counted.get(name) for name in names}
+    return Seen(**common, **rest)
 
 
 def _counted(one: Attached) -> dict[str, Any]:
