@@ -4,7 +4,7 @@
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params};
@@ -214,11 +214,7 @@ impl LawParams for PieParams {
     const SLOWED_BY: Option<&'static str> = Some("crossover");
     const GOALS: &'static [ParamSpec] = PieGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PieGoals::read(goals)?;
         let (alpha, beta) = goals.gains(&request.point, self.interval);
         let factor = self.gain_at(request.probability);

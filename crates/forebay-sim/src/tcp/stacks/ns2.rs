@@ -333,7 +333,6 @@ impl<C: CongestionControl> Agent<C> {
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),
             ecn: step.config.ect,
-            again: seq < connection.max_sent,
         });
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
@@ -341,6 +340,8 @@ impl<C: CongestionControl> Agent<C> {
                 self.timed = Some(seq);
                 self.timed_at = step.now;
             }
+        } else {
+            step.resent_pkts += 1;
         }
         if nothing_in_flight || self.connection.timer_due == NEVER {
             self.arm_timer(step);
