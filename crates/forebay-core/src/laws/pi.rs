@@ -52,6 +52,13 @@ impl PiGoals {
         }
     }
 
+    /// K_p and K_i, and the difference equation that they make at this interval.
+    pub fn controller(&self, point: &OperatingPoint, interval: Span) -> (f64, f64, Coefficients) {
+        let (k_p, k_i) = self.gains(point);
+        let k = Coefficients::pid(k_p, k_i, 0.0, interval.as_secs_f64());
+        (k_p, k_i, k)
+    }
+
     /// Where the loop gain crosses one, in rad/s.
     pub fn omega_g(&self, point: &OperatingPoint) -> f64 {
         if self.beta > 0.0 {
@@ -140,8 +147,7 @@ impl LawParams for PiParams {
 
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&request.point);
-        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let (k_p, k_i, k) = goals.controller(&request.point, self.interval);
         let designed = PiParams {
             target: request.set_point,
             a: k.a,

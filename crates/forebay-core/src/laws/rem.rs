@@ -93,8 +93,7 @@ impl LawParams for RemParams {
     /// PI's gains, as REM is PI control near its operating point.
     fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&request.point);
-        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let (k_p, k_i, k) = goals.controller(&request.point, self.interval);
         let slope = (1.0 - request.probability).max(0.01) * self.phi.ln();
         let designed = RemParams {
             target: request.set_point,

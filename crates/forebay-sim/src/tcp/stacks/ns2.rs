@@ -237,16 +237,9 @@ impl<C: CongestionControl> Agent<C> {
         }
         // The handshake ends here.
         if self.connection.una == 1 {
-            let initial_pkts = match self.syn_lost {
-                true => 1,
-                false => step.config.initial_window_pkts,
-            };
-            self.congestion.on_established(&Established {
-                now: step.now,
-                next: self.connection.next,
-                initial_pkts,
-                srtt_ns: self.rto.srtt_ns(),
-            });
+            let srtt_ns = self.rto.srtt_ns();
+            let start = Established::of(&self.connection, step, self.syn_lost, srtt_ns);
+            self.congestion.on_established(&start);
         }
     }
 
