@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from forebay import fluid
     from forebay.comparisons.compare import compare
     from forebay.designs.drawn_design import design
+    from forebay.engines.run import Interrupted, RunError, run
     from forebay.links.net import link
     from forebay.mapping.stability_map import map  # noqa: A004
     from forebay.replays.replay import replay
     from forebay.results.result import Result
-    from forebay.results.run import Interrupted, RunError, run
     from forebay.runs.sessions import session
     from forebay.scenarios.python_laws import Controller
     from forebay.studies.api import study
@@ -63,15 +63,15 @@ __all__ = [
 # takes to run.
 _LATER = {
     "Controller": "scenarios.python_laws",
-    "Interrupted": "results.run",
+    "Interrupted": "engines.run",
     "Result": "results.result",
-    "RunError": "results.run",
+    "RunError": "engines.run",
     "compare": "comparisons.compare",
     "design": "designs.drawn_design",
     "link": "links.net",
     "map": "mapping.stability_map",
     "replay": "replays.replay",
-    "run": "results.run",
+    "run": "engines.run",
     "session": "runs.sessions",
     "study": "studies.api",
     "suite": "suites.suite",

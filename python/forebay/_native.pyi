@@ -102,6 +102,38 @@ def senders() -> list[SenderEntry]: ...
 def queues() -> list[RegistryEntry]:
     """Every queue discipline, as `laws` has the laws."""
 
+class TcWords:
+    """A qdisc of Linux: a law in its queue."""
+
+    def __init__(
+        self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]
+    ) -> None: ...
+    #: its kind: "fq_codel"
+    qdisc: str
+    #: it with its words, as after `tc qdisc add dev DEVICE root`
+    text: str
+    #: what it has otherwise than asked for: key, what was asked, what it takes
+    rounded: list[tuple[str, str, str]]
+
+def tc_words(
+    law: str,
+    params: Sequence[tuple[str, Parameter]],
+    *,
+    queue: str | None,
+    rate_bps: int,
+    buffer_pkts: int | None,
+    buffer_bytes: int | None,
+    packet_bytes: int,
+    ecn: bool,
+    header_bytes: int,
+    held: bool,
+) -> TcWords | None:
+    """The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
+    scenario writes it, and None for the one that the law comes in; one of the buffers is given.
+    `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
+    leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a parameter
+    that the qdisc does not have."""
+
 def schema() -> str: ...
 
 class KeyInfo(TypedDict):
@@ -452,6 +484,9 @@ class Plan:
 
 class Batch:
     done: bool
+    @property
+    def remarks(self) -> dict[tuple[int, int, int], list[str]]:
+        """What a reader must know of a run; nothing of simulated ones."""
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
     def fail_longer_than(self, most_s: float) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from forebay._native import ScenarioError
+from forebay.engines.run import run
 from forebay.mapping import stability
-from forebay.results.run import run
 from forebay.theory.design.design import design
 from forebay.theory.design.designed_law import Design
 from forebay.theory.loop import frequency_response as gain

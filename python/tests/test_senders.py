@@ -20,7 +20,7 @@ from scipy.signal import lsim
 import forebay
 from forebay import _native, fluid
 from forebay._native import ScenarioError
-from forebay.results.run import run
+from forebay.engines.run import run
 from forebay.theory.design.design import design
 from forebay.theory.design.designed_law import Design
 from forebay.theory.loop import frequency_response, many_loops

@@ -2,38 +2,14 @@
 
 use std::sync::Arc;
 
+pub use crate::queue_site::{Buffer, QueueSite};
+
 use crate::law::{Ecn, Law, Site};
 use crate::law_params::ParamValues;
 use crate::param::{ParamError, ParamSpec, Params, Value};
 use crate::rng::Rng;
-use crate::units::{Bytes, Rate, SetPoint, Span, Time};
-
-/// How much a queue can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffer {
-    Packets(u32),
-    Bytes(u64),
-}
-
-impl Buffer {
-    /// Whether a packet of `bytes` fits beside what waits.
-    #[inline]
-    pub fn has_room(self, queued_packets: u32, queued_bytes: u64, bytes: u32) -> bool {
-        match self {
-            Buffer::Packets(limit) => queued_packets < limit,
-            Buffer::Bytes(limit) => queued_bytes + u64::from(bytes) <= limit,
-        }
-    }
-
-    /// Whether this is more than it can hold.
-    #[inline]
-    pub fn is_exceeded(self, queued_packets: u32, queued_bytes: u64) -> bool {
-        match self {
-            Buffer::Packets(limit) => queued_packets > limit,
-            Buffer::Bytes(limit) => queued_bytes > limit,
-        }
-    }
-}
+use crate::tc::{Tc, TcSite};
+use crate::units::{Rate, SetPoint, Span, Time};
 
 /// A mix of all bits, to deal flows over queues (the finalizer of MurmurHash3, Appleby 2011).
 pub(crate) fn mix(mut x: u64) -> u64 {
@@ -172,32 +148,6 @@ pub trait Discipline<P: Packet>: Send {
     }
 }
 
-/// Where a queue is put.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueSite {
-    /// Of the link that it feeds.
-    pub rate: Rate,
-    pub buffer: Buffer,
-    /// Usual packet on the link.
-    pub packet: Bytes,
-    /// Whether a signal may be a CE mark; false turns every mark into a drop.
-    pub ecn: bool,
-}
-
-impl QueueSite {
-    /// What a law is told of it. A buffer in bytes counts as the usual packets that it holds.
-    pub fn law_site(&self) -> Site {
-        Site {
-            rate: self.rate,
-            buffer_pkts: match self.buffer {
-                Buffer::Packets(packets) => f64::from(packets),
-                Buffer::Bytes(bytes) => bytes as f64 / self.packet.0 as f64,
-            },
-            packet: self.packet,
-        }
-    }
-}
-
 /// Builds one law for a site.
 pub type MakeLaw = dyn Fn(&Site) -> Result<Box<dyn Law>, ParamError> + Send + Sync;
 
@@ -269,6 +219,14 @@ pub trait DisciplineParams: Params + 'static {
         site: &QueueSite,
         laws: LawFactory,
     ) -> Result<Box<dyn Discipline<P>>, ParamError>;
+
+    /// Adds the queue's words to those of a law that is a qdisc of Linux in it.
+    ///
+    /// # Errors
+    /// A parameter that the qdisc does not have.
+    fn tc(&self, _tc: &mut Tc, _site: &TcSite) -> Result<(), ParamError> {
+        Ok(())
+    }
 }
 
 type Resolved = Result<Vec<(&'static str, Value)>, ParamError>;
@@ -283,6 +241,7 @@ pub struct DisciplineSpec {
     pub params: &'static [ParamSpec],
     resolve: fn(&ParamValues) -> Resolved,
     per_flow: fn(&ParamValues) -> Result<bool, ParamError>,
+    tc: fn(&ParamValues, &mut Tc, &TcSite) -> Result<(), ParamError>,
 }
 
 impl DisciplineSpec {
@@ -298,6 +257,7 @@ impl DisciplineSpec {
                 Ok(D::SPECS.iter().filter_map(value).collect())
             },
             per_flow: |given| Ok(D::read(given)?.per_flow()),
+            tc: |given, tc, site| D::read(given)?.tc(tc, site),
         }
     }
 
@@ -315,6 +275,14 @@ impl DisciplineSpec {
     /// A parameter that is unknown or out of range.
     pub fn per_flow(&self, given: &ParamValues) -> Result<bool, ParamError> {
         (self.per_flow)(given)
+    }
+
+    /// As [`DisciplineParams::tc`], with `given` on top of the defaults.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range, or that the qdisc does not have.
+    pub fn tc(&self, given: &ParamValues, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+        (self.tc)(given, tc, site)
     }
 }
 

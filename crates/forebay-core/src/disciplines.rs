@@ -11,6 +11,7 @@ use crate::law_params::ParamValues;
 use crate::law_spec::LawSpec;
 use crate::param::{nearest, ParamError, ParamSpec, Params, Value};
 use crate::queue::Queue;
+use crate::tc::{Tc, TcSite};
 
 macro_rules! disciplines {
     ($($module:ident: $params:ident;)*) => {
@@ -196,6 +197,23 @@ impl QueueChoice {
         self.spec
             .per_flow(&self.given)
             .is_ok_and(|per_flow| per_flow)
+    }
+
+    /// The qdisc of Linux that `law` is in this queue; `None` where there is none.
+    ///
+    /// # Errors
+    /// A parameter that is unknown or out of range, or that the qdisc does not have.
+    pub fn tc(
+        &self,
+        law: &LawSpec,
+        given: &ParamValues,
+        site: &TcSite,
+    ) -> Result<Option<Tc>, ParamError> {
+        let Some(mut tc) = law.read(given)?.tc(self.spec.kind, site)? else {
+            return Ok(None);
+        };
+        self.spec.tc(&self.given, &mut tc, site)?;
+        Ok(Some(tc))
     }
 
     /// A fresh, empty queue, idle since the start.

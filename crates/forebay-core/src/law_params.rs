@@ -4,6 +4,7 @@ use crate::law::{Law, Site};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params, Value};
 use crate::search::{Conditions, Search};
+use crate::tc::{Tc, TcSite};
 use crate::units::{SetPoint, Span};
 
 /// Parameters that a law is built from.
@@ -73,6 +74,15 @@ pub trait LawParams: Params + 'static {
     /// of a law without a design rule, by its authors' advice.
     fn fitted(&self, _rtt: Span, _site: &Site) -> Vec<(&'static str, Value)> {
         Vec::new()
+    }
+
+    /// The qdisc that the law is in a queue of the kind `queue`, with the words that are the law's;
+    /// `None` where Linux has none.
+    ///
+    /// # Errors
+    /// A parameter that the qdisc does not have.
+    fn tc(&self, _queue: &str, _site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        Ok(None)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues, Rat
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Value};
 use crate::search::{Conditions, Search};
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, Rate, SetPoint, Span};
 
 /// A law whose parameters were read: any [`LawParams`], or what the caller brought.
@@ -55,6 +56,14 @@ pub trait ConfiguredLaw {
         Vec::new()
     }
 
+    /// As [`LawParams::tc`].
+    ///
+    /// # Errors
+    /// As there.
+    fn tc(&self, _queue: &str, _site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        Ok(None)
+    }
+
     /// As [`LawParams::rate_control`].
     fn rate_control(&self) -> Option<RateControl> {
         None
@@ -98,6 +107,10 @@ impl<R: LawParams> ConfiguredLaw for R {
         LawParams::fitted(self, rtt, site)
     }
 
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        LawParams::tc(self, queue, site)
+    }
+
     fn rate_control(&self) -> Option<RateControl> {
         LawParams::rate_control(self)
     }
@@ -125,6 +138,10 @@ impl ConfiguredLaw for InSeveralQueues {
 
     fn fitted(&self, rtt: Span, site: &Site) -> Vec<(&'static str, Value)> {
         self.0.fitted(rtt, site)
+    }
+
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        self.0.tc(queue, site)
     }
 }
 

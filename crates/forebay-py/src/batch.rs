@@ -1,5 +1,6 @@
 //! A running batch as a Python object.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use forebay_batch::{Batch, Key, Outcome};
@@ -34,6 +35,12 @@ impl PyBatch {
     #[getter]
     fn done(&self) -> bool {
         self.batch.done()
+    }
+
+    /// What a reader must know of a run; nothing of simulated ones.
+    #[getter]
+    fn remarks(&self) -> HashMap<(usize, usize, u64), Vec<String>> {
+        HashMap::new()
     }
 
     /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that

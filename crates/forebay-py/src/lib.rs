@@ -24,6 +24,7 @@ mod search;
 mod senders;
 mod session;
 mod sweep;
+mod tc;
 mod theory;
 
 use pyo3::create_exception;
@@ -81,6 +82,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     link::register(module)?;
     search::register(module)?;
     session::register(module)?;
+    tc::register(module)?;
     module.add_class::<hooks::Packet>()?;
     module.add_class::<hooks::Queue>()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::laws::{find, LAWS};
 use forebay_core::param::nearest;
-use forebay_core::{Aqm, Law, LawSpec, ParamError, QueueChoice, SetPoint, Site, Value};
+use forebay_core::{Aqm, Law, LawSpec, ParamError, QueueChoice, SetPoint, Site, Tc, TcSite, Value};
 
 /// A law with the parameters given for it.
 #[derive(Clone)]
@@ -74,6 +74,14 @@ impl LawChoice {
             queue: self.queue.clone(),
             law: Arc::new(move |site| spec.build(&given, site)),
         }
+    }
+
+    /// The qdisc of Linux that the law is in its queue; `None` where there is none.
+    ///
+    /// # Errors
+    /// A parameter that the qdisc does not have.
+    pub fn tc(&self, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        self.queue.tc(self.spec, &self.given, site)
     }
 
     /// The set-point of this law, if it has one.

@@ -26,6 +26,13 @@ def queues(incomplete: str) -> list[str]:
     return _beginning(registries.queues(), incomplete)
 
 
+def engines(incomplete: str) -> list[str]:
+    """Names of engines."""
+    from forebay.engines import NAMES
+
+    return _beginning(NAMES, incomplete)
+
+
 def senders(incomplete: str) -> list[str]:
     """Senders of `--tcp`."""
     from forebay.theory.plant.senders import SENDERS

@@ -75,6 +75,14 @@ Tcp = Annotated[
         autocompletion=completion.senders,
     ),
 ]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="What makes the runs; docs/engines.md says what each is, can and costs.",
+        metavar="NAME",
+        autocompletion=completion.engines,
+    ),
+]
 Seeds = Annotated[int | None, typer.Option(help="Run with seeds 1 to N.", metavar="N")]
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Leave only the tables, no page and no figures.")

@@ -15,6 +15,7 @@ from forebay.base import signals
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, result_name, stopped
 from forebay.cli.options import (
+    Engine,
     Laws,
     NoReport,
     ReportOptions,
@@ -37,6 +38,7 @@ def run(
     law: Laws = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,
+    engine: Engine = "packets",
     output: ReportOptions,
     making: RunOptions,
     no_report: NoReport = False,
@@ -51,11 +53,13 @@ def run(
     out: Where the report and the samples go; results/NAME for a scenario NAME.toml.
     as_json: Print one JSON object per run; files are written only with --out.
     """
+    from forebay import engines
     from forebay.base import progress
     from forebay.pages import result_files
     from forebay.runs import execution, experiment
 
-    read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds)
+    by = engines.named(engine)
+    read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds, engine=by)
     for line in read.designed:
         print(line, file=sys.stderr)
     call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
 from forebay.base import quantities
+from forebay.engines.run import run
 from forebay.figures.over_time import target_pkts
 from forebay.figures.parts import TARGET
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
 from forebay.fluid.response import response
-from forebay.results.run import run
 from forebay.runs import descriptions, execution, experiment
 
 if TYPE_CHECKING:

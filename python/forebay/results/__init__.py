@@ -1,1 +1,1 @@
-"""The result of an experiment: `forebay.run` and what it returns."""
+"""The result of an experiment, with its figures, tables and report."""

@@ -17,7 +17,8 @@ from forebay.runs import memory
 from forebay.runs.experiment import NO_FILE
 
 if TYPE_CHECKING:
-    from forebay._native import Batch, Fault, Plan, Run
+    from forebay._native import Fault, Plan, Run
+    from forebay.runs.engine import Key, RunningBatch
     from forebay.runs.experiment import Experiment
     from forebay.store.rows import LawAtPoint
     from forebay.store.store import Store, Writer
@@ -28,8 +29,6 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 Watch = Callable[[Progress], None]
-#: A run of an experiment: its point and law by their indices, and its seed.
-Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class _Job:
     missing: set[Key]
     shared: dict[Key, str] = field(default_factory=dict)
     makers: list[_Job] = field(default_factory=list)
-    batch: Batch | None = None
+    batch: RunningBatch | None = None
     began_s: float = 0.0
     runs: list[Run] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -177,7 +176,8 @@ class _Job:
 
     def begin(self, threads: int, *, samples: bool) -> None:
         self.began_s = time.monotonic()
-        self.batch = self.experiment.plan.start(threads, samples=samples, only=self.missing)
+        engine = self.experiment.engine
+        self.batch = engine.start(self.experiment, threads, samples=samples, only=self.missing)
 
     def take(self, writer: Writer | None, *, samples: bool) -> None:
         """Fetches what has ended, and stores it."""
@@ -188,7 +188,8 @@ class _Job:
         self.faults += faults
         self.ended += len(runs) + len(faults)
         for run in runs:
-            if writer and (law := self.stored.get((run.point, run.law))):
+            sound = (run.point, run.law, run.seed) not in self.batch.remarks
+            if writer and sound and (law := self.stored.get((run.point, run.law))):
                 writer.add(law, run, samples=samples)
 
     def cancelled(self) -> bool:
@@ -221,7 +222,7 @@ def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bo
         jobs.append(job)
         if store is None:
             continue
-        job.stored = _stored_laws(plan)
+        job.stored = _stored_laws(experiment)
         configs = _configs(plan, job.stored)
         job.found = store.runs(configs, samples=samples)
         job.ended = len(job.found)
@@ -239,14 +240,19 @@ def _keys(plan: Plan) -> Iterator[Key]:
     return itertools.product(range(len(plan.points)), range(len(plan.laws)), plan.seeds)
 
 
-def _stored_laws(plan: Plan) -> dict[tuple[int, int], LawAtPoint]:
+def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
     """What a store keeps of each law at each point, by their numbers."""
     from forebay.store import rows  # loads polars, which --json does without
 
+    plan, engine = experiment.plan, experiment.engine
+    version = engine.version()
+    if version is None:
+        return {}
+    made = rows.Made(engine.name, version)
     return {
-        (point, law): rows.law_at_point(plan, point, law, config)
+        (point, law): rows.law_at_point(plan, point, law, config, made)
         for point in range(len(plan.points))
-        for law, config in enumerate(rows.configs(plan, point))
+        for law, config in enumerate(rows.configs(plan, point, made))
         if config is not None
     }
 
@@ -271,8 +277,7 @@ def check_whole(experiment: Experiment, execution: Execution) -> None:
 
 def count_stored(experiments: Sequence[Experiment], store: Store) -> int:
     """How many runs of some experiments a store has, with their samples."""
-    plans = [each.plan for each in experiments]
-    wanted = [_configs(plan, _stored_laws(plan)) for plan in plans]
+    wanted = [_configs(each.plan, _stored_laws(each)) for each in experiments]
     return sum(len(store.rows_by_run(configs, samples=True)) for configs in wanted)
 
 

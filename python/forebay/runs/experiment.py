@@ -16,11 +16,13 @@ from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.base.output_folder import reason_of
 from forebay.runs import automatic_gains
+from forebay.runs.engine import PACKETS
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.base.quantities import Sets
+    from forebay.runs.engine import Engine
     from forebay.scenarios.python_laws import Prototype
 
 
@@ -58,6 +60,8 @@ class Experiment:
     files: dict[str, str] = field(default_factory=dict)
     #: Lines on laws that were designed for the scenario.
     designed: Sequence[str] = ()
+    #: What makes the runs.
+    engine: Engine = PACKETS
 
     @property
     def runs(self) -> int:
@@ -82,12 +86,14 @@ def read(
     laws: Sequence[str | Prototype] | None = None,
     sets: Sets = (),
     seeds: int | None = None,
+    engine: Engine = PACKETS,
 ) -> Experiment:
     """Reads and checks a scenario, whatever is to be made of it.
 
     `laws` are names, or classes as `forebay.Controller` describes them, to run instead of the
-    file's; `sets` are set on top of it, and `seeds` is the number of seeds. Raises `ScenarioError`,
-    with one line that says what is wrong and what is allowed.
+    file's; `sets` are set on top of it, and `seeds` is the number of seeds. `engine` is what is to
+    make its runs. Raises `ScenarioError`, with one line that says what is wrong and what is
+    allowed, also where the engine cannot run it.
     """
     check_seeds(seeds)
     name, text = text_of(source)
@@ -97,12 +103,14 @@ def read(
     hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name
-    command = _command(in_command, laws or (), pairs, seeds)
+    command = _command(in_command, laws or (), pairs, seeds, engine)
     shown = text.decode()
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)
     lines = automatic_gains.lines(plan)
-    return Experiment(plan, name, shown, command, files=hashes, designed=lines)
+    read = Experiment(plan, name, shown, command, files=hashes, designed=lines, engine=engine)
+    engine.check(read)
+    return read
 
 
 def check_seeds(seeds: int | None) -> None:
@@ -172,8 +180,11 @@ def _command(
     laws: Sequence[str | Prototype],
     sets: Sequence[tuple[str, str]],
     seeds: int | None,
+    engine: Engine,
 ) -> str:
     words = ["forebay", "run", path]
+    if engine is not PACKETS:
+        words += ["--engine", engine.name]
     for law in laws:
         words += ["--law", law if isinstance(law, str) else _where(law)]
     for key, value in sets:

@@ -8,9 +8,10 @@ import io
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -70,9 +71,10 @@ class Folder:
         """Nothing where it is not there."""
         (self.path / name).unlink(missing_ok=True)
 
-    def scan(self, names: list[str]) -> pl.LazyFrame:
-        """Parquet files as one table."""
-        return pl.scan_parquet([self.path / name for name in names])
+    def scan(self, names: list[str], schema: Mapping[str, Any]) -> pl.LazyFrame:
+        """Parquet files as one table of these columns; one that an older file lacks is null."""
+        paths = [self.path / name for name in names]
+        return pl.scan_parquet(paths, schema=dict(schema), missing_columns="insert")
 
     @contextmanager
     def locked(self, name: str, wait_s: float = 0.0) -> Iterator[bool]:
@@ -185,8 +187,9 @@ class Remote:
         with suppress(FileNotFoundError), self._errors():
             self.files.rm_file(f"{self.root}/{name}")
 
-    def scan(self, names: list[str]) -> pl.LazyFrame:
-        tables = [pl.read_parquet(io.BytesIO(self.read(name))) for name in names]
+    def scan(self, names: list[str], schema: Mapping[str, Any]) -> pl.LazyFrame:
+        tables = [pl.DataFrame(schema=schema)]
+        tables += [pl.read_parquet(io.BytesIO(self.read(name))) for name in names]
         return pl.concat(tables, how="diagonal_relaxed").lazy()
 
     @contextmanager

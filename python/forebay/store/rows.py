@@ -31,6 +31,7 @@ FACTS: dict[str, Any] = {
     "rtt_s": pl.Float64,
     "flows": pl.UInt32,
     "duration_s": pl.Float64,
+    "engine": pl.String,
     "fault": pl.String,
     COST: pl.Float64,
 }
@@ -52,7 +53,25 @@ def version() -> str:
     return f"results-{RESULTS_VERSION}-{hashlib.blake2b(kept.encode(), digest_size=3).hexdigest()}"
 
 
-def configs(plan: Plan, point: int, *, prototypes: bool = False) -> list[str | None]:
+@dataclass(frozen=True)
+class Made:
+    """The engine that makes a run, and what its numbers depend on beside the scenario."""
+
+    engine: str
+    version: str
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a digest has of it; nothing of the simulator, whose version is the store's."""
+        return (self.engine, self.version) if self.version else ()
+
+
+SIMULATED = Made("packets", "")
+
+
+def configs(
+    plan: Plan, point: int, made: Made = SIMULATED, *, prototypes: bool = False
+) -> list[str | None]:
     """For each law, the digest of the point under it: link, traffic and law with every default.
 
     All that the numbers depend on beside the seed is in it; how the file is spelled, its prose and
@@ -66,7 +85,7 @@ def configs(plan: Plan, point: int, *, prototypes: bool = False) -> list[str | N
         laws = [
             _in_python(info) if law is None else law for law, info in zip(laws, at, strict=True)
         ]
-    return [None if law is None else _digest(scenario, law) for law in laws]
+    return [None if law is None else _digest(scenario, law, *made.told) for law in laws]
 
 
 def _in_python(law: LawInfo) -> str | None:
@@ -112,7 +131,9 @@ class LawAtPoint:
         }
 
 
-def law_at_point(plan: Plan, point: int, law: int, config: str) -> LawAtPoint:
+def law_at_point(
+    plan: Plan, point: int, law: int, config: str, made: Made = SIMULATED
+) -> LawAtPoint:
     """Of a law at a point by their numbers, with the digest of both."""
     at, of_law = plan.points[point], plan.points[point].laws[law]
     rtts = [rtt for traffic in at.traffic for rtt in traffic.rtts_s]
@@ -126,6 +147,7 @@ def law_at_point(plan: Plan, point: int, law: int, config: str) -> LawAtPoint:
         "rtt_s": sum(rtts) / len(rtts) if rtts else None,
         "flows": sum(traffic.flows for traffic in at.traffic),
         "duration_s": at.duration_s,
+        "engine": made.engine,
     }
     return LawAtPoint(config, columns)
 

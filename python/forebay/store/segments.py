@@ -60,7 +60,7 @@ class Segments:
         names = sorted(self.segments())
         if not names:
             return pl.LazyFrame(schema=self.schema)
-        found = self.place.scan(names)
+        found = self.place.scan(names, self.schema)
         return found if len(names) == 1 else found.unique(self.key, keep="any")
 
     def read(self, scan: Callable[[], T]) -> T:
@@ -118,7 +118,7 @@ class Segments:
                     break
                 chosen.append(name)
                 total += size
-            scanned = self.place.scan(chosen)
+            scanned = self.place.scan(chosen, self.schema)
             self.replace(chosen, scanned.unique(self.key, keep="any").sort(self.key).collect())
 
 

@@ -8,9 +8,10 @@ use crate::discipline::{
     Buffer, Dequeued, Discipline, DisciplineParams, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 use crate::law::Others;
-use crate::param::ParamError;
+use crate::param::{ParamError, ParamType, Value};
 use crate::params;
 use crate::rng::Rng;
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, Rate, SetPoint, Time};
 
 mod ack_filter;
@@ -89,6 +90,53 @@ impl DisciplineParams for CakeParams {
         };
         cake.spread_rate();
         Ok(Box::new(cake))
+    }
+
+    fn tc(&self, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+        match self.bandwidth.as_bps() {
+            0 => tc.word("unlimited"),
+            bps => tc.pair("bandwidth", format!("{bps}bit")),
+        }
+        tc.word(&spelled(self.tins));
+        tc.word(&spelled(self.isolation));
+        tc.word(match self.wash {
+            true => "wash",
+            false => "nowash",
+        });
+        tc.word(match self.ack_filter {
+            AckFilter::Off => "no-ack-filter",
+            AckFilter::Filter => "ack-filter",
+            AckFilter::Aggressive => "ack-filter-aggressive",
+        });
+        // `overhead` comes on top of IP packets; without it cake counts what tc counts.
+        let plain = self.overhead.0 == 0 && self.mpu.0 == 0 && self.framing == Framing::None;
+        if plain && site.header.0 == 0 {
+            tc.word("raw");
+        } else {
+            tc.pair(
+                "overhead",
+                self.overhead.0 + ETHERNET_BYTES - site.header.0.min(ETHERNET_BYTES),
+            );
+            tc.pair("mpu", self.mpu.0);
+            tc.word(match self.framing {
+                Framing::None => "noatm",
+                Framing::Atm => "atm",
+                Framing::Ptm => "ptm",
+            });
+        }
+        tc.memory(site);
+        Ok(())
+    }
+}
+
+/// Header of an Ethernet frame.
+const ETHERNET_BYTES: u64 = 14;
+
+/// A word as a scenario and tc both write it.
+fn spelled(word: impl ParamType) -> String {
+    match word.to_value() {
+        Value::Text(text) => text,
+        other => other.to_string(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::law::{Ecn, Others};
 use crate::param::ParamError;
 use crate::params;
 use crate::rng::Rng;
+use crate::tc::{Tc, TcSite};
 use crate::units::{Rate, SetPoint, Span, Time};
 
 params! {
@@ -62,6 +63,25 @@ impl DisciplineParams for DualPi2Params {
             credit: self.first_credit(site),
             rng,
         }))
+    }
+
+    fn tc(&self, tc: &mut Tc, _site: &TcSite) -> Result<(), ParamError> {
+        tc.defaults(self, &["ramp"])?;
+        let coupling = tc.steps("coupling", self.coupling, 1.0, 255.0)?;
+        tc.pair("coupling_factor", coupling);
+        tc.time("step_thresh", "step", self.step);
+        tc.pair("min_qlen_step", self.step_least);
+        tc.word(match self.any_ect {
+            true => "any_ect",
+            false => "l4s_ect",
+        });
+        let percent = tc.steps("classic_share", self.classic_share, 100.0, 1.0)?;
+        tc.pair("classic_protection", format!("{percent}%"));
+        tc.word(match self.drop_overload {
+            true => "drop_on_overload",
+            false => "overflow",
+        });
+        Ok(())
     }
 }
 

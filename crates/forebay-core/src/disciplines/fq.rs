@@ -11,6 +11,7 @@ use crate::discipline::{
 use crate::law::Others;
 use crate::param::ParamError;
 use crate::params;
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, Rate, SetPoint, Time};
 
 params! {
@@ -52,6 +53,18 @@ impl DisciplineParams for FqParams {
             bytes: 0,
         };
         Ok(Box::new(fq))
+    }
+
+    fn tc(&self, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+        tc.pair("flows", self.queues);
+        tc.pair("quantum", self.quantum.0);
+        match tc.qdisc {
+            "fq_codel" => tc.pair("drop_batch", self.drop_batch),
+            // It drops the arrival that finds it full.
+            _ => tc.defaults(self, &["drop_batch"])?,
+        }
+        tc.room_for(site);
+        Ok(())
     }
 }
 

@@ -10,6 +10,7 @@ use crate::param::{ParamError, Value};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{time, Conditions, Search};
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, Rate, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
@@ -59,6 +60,28 @@ impl LawParams for CobaltParams {
             return Vec::new();
         }
         vec![("interval", time(rtt.as_secs_f64(), 3))]
+    }
+
+    /// tc-cake(8), which has one keyword for target and interval: a twentieth of `rtt`, and `rtt`.
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        if queue != "cake" {
+            return Ok(None);
+        }
+        let mut tc = Tc::new("cake");
+        tc.always_marks(site)?;
+        tc.defaults(self, &["increment", "decrement"])?;
+        let micros = (self.interval.as_nanos() + 500) / 1000;
+        let target = SetPoint::Delay(Span::from_micros((micros / 20).max(1)));
+        if self.target != target {
+            let allowed = format!("\"{target}\", a twentieth of the interval, in Linux's cake");
+            return Err(ParamError::new(
+                "target",
+                format!("\"{}\"", self.target),
+                allowed,
+            ));
+        }
+        tc.time("rtt", "interval", self.interval);
+        Ok(Some(tc))
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {

@@ -8,6 +8,7 @@ use crate::param::{ParamError, Value};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{time, Conditions, Search, Settings};
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, SetPoint, Span, Time};
 use crate::words;
 
@@ -105,6 +106,25 @@ impl LawParams for CodelParams {
             found.push(("interval", time(long_s, 3)));
         }
         found
+    }
+
+    /// tc-codel(8) and tc-fq_codel(8).
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        let mut tc = match queue {
+            "fifo" => Tc::new("codel"),
+            "fq" => Tc::new("fq_codel"),
+            _ => return Ok(None),
+        };
+        tc.defaults(self, &["arithmetic"])?;
+        tc.backlog("least_backlog", self.least_backlog, 1, site)?;
+        tc.limit(site);
+        tc.delay("target", "target", self.target, site);
+        tc.time("interval", "interval", self.interval);
+        if self.ce_threshold > Span::ZERO {
+            tc.time("ce_threshold", "ce_threshold", self.ce_threshold);
+        }
+        tc.ecn(site);
+        Ok(Some(tc))
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {

@@ -3,7 +3,10 @@
 use crate::law::{FluidLaw, Law, QueueView, Site};
 use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
+use crate::param::ParamError;
 use crate::params;
+use crate::queue_site::Buffer;
+use crate::tc::{Tc, TcSite};
 
 pub const LAW: LawSpec = LawSpec::of::<DropTailParams>(
     "droptail",
@@ -39,5 +42,25 @@ impl LawParams for DropTailParams {
 
     fn build(&self, _site: &Site) -> Box<dyn Law> {
         Box::new(DropTail)
+    }
+
+    /// tc-pfifo(8), or tc-bfifo(8) under a buffer in bytes.
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        if queue != "fifo" {
+            return Ok(None);
+        }
+        let tc = match site.queue.buffer {
+            Buffer::Packets(_) => {
+                let mut tc = Tc::new("pfifo");
+                tc.limit(site);
+                tc
+            }
+            Buffer::Bytes(_) => {
+                let mut tc = Tc::new("bfifo");
+                tc.limit_bytes(site);
+                tc
+            }
+        };
+        Ok(Some(tc))
     }
 }

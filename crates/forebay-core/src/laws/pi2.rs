@@ -14,6 +14,7 @@ use crate::params;
 use crate::periodic::{Controller, Periodic, Sample};
 use crate::rng::Rng;
 use crate::search::{pi_on_delay, Conditions, Search};
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, SetPoint, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
@@ -56,6 +57,31 @@ impl LawParams for Pi2Params {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Pi2(Periodic::new(Root::new(self, site))))
+    }
+
+    /// tc-dualpi2(8).
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        if queue != "dualpi2" {
+            return Ok(None);
+        }
+        let mut tc = Tc::new("dualpi2");
+        tc.always_marks(site)?;
+        tc.backlog("least_backlog", self.least_backlog, 2, site)?;
+        tc.limit(site);
+        tc.delay("target", "target", self.target, site);
+        tc.time("tupdate", "interval", self.interval);
+        for (key, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
+            let (word, taken) = linux_gain(gain);
+            if taken <= 0.0 && gain > 0.0 || word > 256.0 {
+                let allowed = "0.004 to 256 in Linux's dualpi2";
+                return Err(ParamError::new(key, gain, allowed));
+            }
+            if (taken - gain).abs() > 1e-6 * gain {
+                tc.round(key, gain, taken);
+            }
+            tc.pair(key, format!("{word:.6}"));
+        }
+        Ok(Some(tc))
     }
 
     /// Near p' the square has the slope 2p', whatever the load: classic traffic, TCP.
@@ -114,6 +140,21 @@ impl LawParams for Pi2Params {
             ],
         )))
     }
+}
+
+/// A gain in tc's words, and what the kernel makes of it: tc counts in parts of 256, and
+/// `dualpi2_scale_alpha_beta` turns those into whole parts of 64·2³²/10⁹ (sch_dualpi2.c).
+fn linux_gain(gain: f64) -> (f64, f64) {
+    let unit = 1e9 / 64.0 / 2.0f64.powi(32);
+    let parts = (256.0 * gain).round();
+    let taken = (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
+    // Past the part itself, for tc rounds down.
+    let word = if parts > 0.0 {
+        (parts + 0.25) / 256.0
+    } else {
+        0.0
+    };
+    (word, taken)
 }
 
 impl Pi2Params {

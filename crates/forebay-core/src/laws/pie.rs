@@ -11,6 +11,7 @@ use crate::param::{ParamError, ParamSpec, ParamType, Params};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{pi_on_delay, Conditions, Search, Settings};
+use crate::tc::{Tc, TcSite};
 use crate::units::{Bytes, SetPoint, Span, Time};
 use crate::words;
 
@@ -183,6 +184,67 @@ impl LawParams for PieParams {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Pie::new(self, site))
+    }
+
+    /// tc-pie(8) and tc-fq_pie(8), whose gains are counted in sixteenths.
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        let mut tc = match queue {
+            "fifo" => Tc::new("pie"),
+            "fq" => Tc::new("fq_pie"),
+            _ => return Ok(None),
+        };
+        tc.defaults(
+            self,
+            &[
+                "first_change",
+                "max_burst",
+                "burst_by_departures",
+                "derandomise",
+                "restart_at_mark",
+                "bounded",
+                "decay",
+                "high_delay",
+            ],
+        )?;
+        tc.backlog("least_backlog", self.least_backlog, 2, site)?;
+        let target = match (self.estimator, self.target) {
+            (Estimator::Timestamp, target) => target,
+            // Its delay is that of the backlog, with the packet that is being sent.
+            (Estimator::LinuxDepartureRate, SetPoint::Delay(delay)) => {
+                SetPoint::Delay(delay + site.held_time())
+            }
+            (Estimator::LinuxDepartureRate, SetPoint::Packets(pkts)) => {
+                SetPoint::Packets(pkts + f64::from(site.held_packets()))
+            }
+            (Estimator::DepartureRate, _) => {
+                let allowed = "timestamp, linux-departure-rate in Linux's pie";
+                return Err(ParamError::new("estimator", "departure-rate", allowed));
+            }
+        };
+        tc.limit(site);
+        tc.delay("target", "target", target, site);
+        tc.time("tupdate", "interval", self.interval);
+        for (key, gain) in [("alpha", self.alpha), ("beta", self.beta)] {
+            let sixteenths = tc.steps(key, gain, 16.0, 2.0)?;
+            tc.pair(key, sixteenths);
+        }
+        tc.ecn(site);
+        match tc.qdisc {
+            "fq_pie" => {
+                let percent = tc.steps("mark_up_to", self.mark_up_to, 100.0, 1.0)?;
+                tc.pair("ecn_prob", percent);
+            }
+            _ => tc.defaults(self, &["mark_up_to"])?,
+        }
+        tc.word(match self.by_bytes {
+            true => "bytemode",
+            false => "nobytemode",
+        });
+        tc.word(match self.estimator {
+            Estimator::Timestamp => "no_dq_rate_estimator",
+            _ => "dq_rate_estimator",
+        });
+        Ok(Some(tc))
     }
 
     /// PI on a delay, with the gains of this probability. The delay that a packet has had is

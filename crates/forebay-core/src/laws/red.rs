@@ -1,14 +1,16 @@
 //! RED of Floyd and Jacobson, with the later `gentle` and `wait`, as ns-2.35 runs it.
 
 use crate::averaging::{averaged, design, thresholds, AveragingDesign};
+use crate::cast::whole_u32;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Site, Verdict};
 use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{Average, LoopFilter, OperatingPoint};
-use crate::param::{ParamError, ParamSpec, Params};
+use crate::param::{ParamError, ParamSpec, Params, Value};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{number, packets, Axis, Conditions, Point, Search, Space};
+use crate::tc::{Tc, TcSite};
 use crate::units::{Packets, Rate, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<RedParams>(
@@ -97,6 +99,53 @@ impl LawParams for RedParams {
         Box::new(Red::new(self.clone(), site))
     }
 
+    /// tc-red(8): classic RED of bytes, with a weight that is a power of two.
+    fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
+        if queue != "fifo" {
+            return Ok(None);
+        }
+        let mut tc = Tc::new("red");
+        let constants = [
+            ("gentle", false),
+            ("wait", false),
+            ("queue_in_bytes", true),
+            ("by_size", false),
+        ];
+        tc.constant(
+            self,
+            &constants.map(|(key, value)| (key, Value::Flag(value))),
+        )?;
+        let unit = site.packet_bytes() as f64;
+        let held = f64::from(site.held_packets());
+        let in_bytes = |pkts: f64| whole_u32((pkts + held) * unit);
+        let (least, most) = (in_bytes(self.min_th.0), in_bytes(self.max_th.0));
+        let log = whole_u32((-self.w_q.log2()).round());
+        let burst = burst_of(log, f64::from(least) / unit);
+        // red_check_params: the average is a whole number of 32 bits.
+        let bits = u32::BITS - most.leading_zeros();
+        let (Some(burst), true) = (burst, bits + log < 32) else {
+            let allowed = format!("2^-1 to 2^-{} in Linux's red", 31 - bits);
+            return Err(ParamError::new("w_q", self.w_q, allowed));
+        };
+        let taken = 0.5f64.powi(log.cast_signed());
+        if (taken - self.w_q).abs() > 1e-9 * taken {
+            tc.round("w_q", self.w_q, taken);
+        }
+        tc.limit_bytes(site);
+        tc.pair("min", least);
+        tc.pair("max", most);
+        tc.pair("avpkt", site.packet_bytes());
+        tc.pair("burst", burst);
+        tc.pair("probability", self.max_p);
+        // For the time that a packet takes of an idle link.
+        tc.pair("bandwidth", format!("{}bit", site.queue.rate.as_bps()));
+        if site.queue.ecn {
+            tc.word("ecn");
+            tc.word("harddrop");
+        }
+        Ok(Some(tc))
+    }
+
     fn linear(&self, point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
         let rate = signals_per_probability(self.wait);
         let p_b = point.probability() / rate;
@@ -169,6 +218,29 @@ impl LawParams for RedParams {
             vec![note(&red, request.target_pkts()), spacing],
         )))
     }
+}
+
+/// The least burst, in packets, for which tc takes the weight 2^-`log` (`tc_red_eval_ewma`: the
+/// least weight that keeps the average of a burst below `min`; Floyd and Jacobson 1993, section VI).
+fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
+    let log_of = |burst: u32| {
+        let burst = f64::from(burst);
+        let rest = burst + 1.0 - min_pkts;
+        (1..32u32).find(|log| {
+            let weight = 0.5f64.powi(log.cast_signed());
+            rest <= (1.0 - (1.0 - weight).powf(burst)) / weight
+        })
+    };
+    // The weight falls as the burst grows.
+    let (mut low, mut high) = (whole_u32(min_pkts.ceil()), u32::MAX >> 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match log_of(middle) {
+            Some(found) if found < log => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    (log_of(low) == Some(log)).then_some(low)
 }
 
 /// RED's state; a tuner over it sets `max_p` and `w_q`.

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from forebay import engines
 from forebay.base import progress
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
@@ -47,6 +48,7 @@ def run(
     sets: Sets | None = None,
     seeds: int | None = None,
     threads: int | None = None,
+    engine: str = engines.NAMES[0],
 ) -> Result:
     """Runs every law at every point with every seed, and returns the result.
 
@@ -55,12 +57,15 @@ def run(
     sets: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
     seeds: number of seeds, 1 to `seeds`; the file's if None.
     threads: threads to run on; all cores if None. Results do not depend on it.
+    engine: what makes the runs, "packets" being the simulator; docs/engines.md has the others.
 
-    Raises `ScenarioError` for a scenario that cannot be run, and `RunError` where a run fails.
-    An interruption keeps what has finished: an interactive session gets it as a partial
-    result, a script as `Interrupted.result`.
+    Raises `ScenarioError` for a scenario that cannot be run, or not by this engine, and `RunError`
+    where a run fails. An interruption keeps what has finished: an interactive session gets it as a
+    partial result, a script as `Interrupted.result`.
     """
-    read = experiment.read(scenario, laws=laws, sets=sets or (), seeds=seeds)
+    read = experiment.read(
+        scenario, laws=laws, sets=sets or (), seeds=seeds, engine=engines.named(engine, "engine")
+    )
     with progress.bar(only_on_terminal=True) as watch:
         executed = execution.execute(read, threads, watch)
     result = Result(read, executed)

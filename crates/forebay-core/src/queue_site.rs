@@ -1,0 +1,57 @@
+//! Where a queue is put, and how much it can hold.
+
+use crate::law::Site;
+use crate::units::{Bytes, Rate};
+
+/// How much a queue can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    Packets(u32),
+    Bytes(u64),
+}
+
+impl Buffer {
+    /// Whether a packet of `bytes` fits beside what waits.
+    #[inline]
+    pub fn has_room(self, queued_packets: u32, queued_bytes: u64, bytes: u32) -> bool {
+        match self {
+            Buffer::Packets(limit) => queued_packets < limit,
+            Buffer::Bytes(limit) => queued_bytes + u64::from(bytes) <= limit,
+        }
+    }
+
+    /// Whether this is more than it can hold.
+    #[inline]
+    pub fn is_exceeded(self, queued_packets: u32, queued_bytes: u64) -> bool {
+        match self {
+            Buffer::Packets(limit) => queued_packets > limit,
+            Buffer::Bytes(limit) => queued_bytes > limit,
+        }
+    }
+}
+
+/// Where a queue is put.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueSite {
+    /// Of the link that it feeds.
+    pub rate: Rate,
+    pub buffer: Buffer,
+    /// Usual packet on the link.
+    pub packet: Bytes,
+    /// Whether a signal may be a CE mark; false turns every mark into a drop.
+    pub ecn: bool,
+}
+
+impl QueueSite {
+    /// What a law is told of it. A buffer in bytes counts as the usual packets that it holds.
+    pub fn law_site(&self) -> Site {
+        Site {
+            rate: self.rate,
+            buffer_pkts: match self.buffer {
+                Buffer::Packets(packets) => f64::from(packets),
+                Buffer::Bytes(bytes) => bytes as f64 / self.packet.0 as f64,
+            },
+            packet: self.packet,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A law in its queue as a qdisc of Linux.
+
+use forebay_core::discipline::Buffer;
+use forebay_core::param::ParamType;
+use forebay_core::{Bytes, ParamError, QueueSite, Rate, TcSite};
+use forebay_scenario::{law_named, set_value, LawChoice, QueueName};
+use pyo3::prelude::*;
+
+use crate::reading::read_params;
+use crate::record::record;
+use crate::ScenarioError;
+
+record! {
+    /// A qdisc of Linux.
+    TcWords {
+        /// Its kind: "fq_codel".
+        qdisc: String,
+        /// It with its words, as after `tc qdisc add dev DEVICE root`.
+        text: String,
+        /// What it has otherwise than asked for: key, what was asked, what it takes.
+        rounded: Vec<(String, String, String)>,
+    }
+}
+
+/// The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
+/// scenario writes it, and None for the one that the law comes in; one of the buffers is given.
+/// `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
+/// leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a parameter
+/// that the qdisc does not have.
+#[pyfunction]
+#[pyo3(signature = (law, params, *, queue, rate_bps, buffer_pkts, buffer_bytes, packet_bytes, ecn,
+                    header_bytes, held))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+pub fn tc_words(
+    law: &str,
+    params: Vec<(String, Bound<PyAny>)>,
+    queue: Option<&str>,
+    rate_bps: u64,
+    buffer_pkts: Option<u32>,
+    buffer_bytes: Option<u64>,
+    packet_bytes: u64,
+    ecn: bool,
+    header_bytes: u64,
+    held: bool,
+) -> PyResult<Option<TcWords>> {
+    let refused = |error: ParamError| ScenarioError::new_err(format!("{law}: {error}"));
+    let not_one = |allowed: String| refused(ParamError::new("law", law, allowed));
+    let spec = law_named(law).map_err(not_one)?;
+    let queue = queue.map(|text| {
+        let value = set_value("queue", text)?;
+        let read = QueueName::from_value(&value);
+        read.map_err(|allowed| ParamError::new("queue", text, allowed))
+    });
+    let queue = queue.transpose().map_err(refused)?;
+    let buffer = match (buffer_pkts, buffer_bytes) {
+        (Some(packets), _) => Buffer::Packets(packets),
+        (None, bytes) => Buffer::Bytes(bytes.unwrap_or(u64::MAX)),
+    };
+    let choice = LawChoice::of(spec, read_params(params)?);
+    let choice = choice
+        .held_by(queue.map(|queue| queue.0))
+        .map_err(refused)?;
+    let site = TcSite {
+        queue: QueueSite {
+            rate: Rate::from_bps(rate_bps),
+            buffer,
+            packet: Bytes(packet_bytes),
+            ecn,
+        },
+        header: Bytes(header_bytes),
+        held,
+    };
+    let tc = choice.tc(&site).map_err(refused)?;
+    Ok(tc.map(|tc| TcWords {
+        qdisc: tc.qdisc.to_owned(),
+        text: tc.to_string(),
+        rounded: tc
+            .rounded
+            .into_iter()
+            .map(|it| (it.key, it.wanted, it.taken))
+            .collect(),
+    }))
+}
+
+pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_class::<TcWords>()?;
+    module.add_function(wrap_pyfunction!(tc_words, module)?)
+}

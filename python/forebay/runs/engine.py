@@ -1,0 +1,113 @@
+"""What an engine is: it takes a scenario that has been read, and gives runs, each with its trace.
+
+    scenario ──▶ engine ──▶ trace
+
+`forebay.engines` has the engines, a file for each. What comes after them, metrics, tables, figures,
+pages and the store, knows of an engine what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from forebay._native import Fault, Plan, Run
+
+#: A run of an experiment: its point and law by their indices in the plan, and its seed.
+Key = tuple[int, int, int]
+
+
+class Planned(Protocol):
+    """What an engine is told: an experiment (`forebay.runs.experiment.Experiment`) that has been
+    read and checked."""
+
+    @property
+    def plan(self) -> Plan:
+        """Points, laws and seeds."""
+
+    @property
+    def path(self) -> str:
+        """Of the file, for errors; what it names lies beside it."""
+
+    @property
+    def text(self) -> str:
+        """The scenario as TOML, without what was set on top of it."""
+
+
+class RunningBatch(Protocol):
+    """Runs under way, which go on by themselves: no call of these waits for one."""
+
+    @property
+    def done(self) -> bool:
+        """Whether every run has ended, or was cancelled and has left nothing."""
+
+    @property
+    def remarks(self) -> Mapping[Key, Sequence[str]]:
+        """What a reader must know of a run before its numbers, such as that it is void: a clause
+        for each, as a warning goes on. Runs with a remark are not stored."""
+
+    def progress(self) -> float:
+        """Share of the work that is done: 0 to 1."""
+
+    def take(self) -> tuple[list[Run], list[Fault]]:
+        """What ended since the last call: finished runs, failed runs. A run has every metric of
+        `forebay.base.metrics.METRICS`, NaN where the engine has none, and `user_cpu_s`."""
+
+    def fail_longer_than(self, most_s: float) -> None:
+        """Fails each run that has been under way for longer; called now and then."""
+
+    def cancel(self) -> None:
+        """Ends the runs soon, and starts no further one. May be called again until `done`."""
+
+
+class Engine(Protocol):
+    """Something that takes a scenario and gives traces."""
+
+    @property
+    def name(self) -> str:
+        """As `--engine` has it."""
+
+    @property
+    def in_words(self) -> str:
+        """What made the runs, as a sentence of a report ends: "simulated packet by packet"."""
+
+    def check(self, experiment: Planned) -> None:
+        """Refuses what this engine cannot run, before anything runs. Raises `ScenarioError`, with
+        one line that has the file, the key, what was found and what is allowed."""
+
+    def version(self) -> str | None:
+        """What the numbers of a run depend on beside the scenario and the version of the
+        simulator: the digest of a stored run has it. Empty where there is nothing; None where runs
+        are not repeatable, which keeps them out of the store."""
+
+    def start(
+        self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
+    ) -> RunningBatch:
+        """Starts the runs in `only`, `threads` at a time, and returns at once.
+
+        Without `samples`, runs keep only their metrics.
+        """
+
+
+class Packets:
+    """Our own senders and queues, packet by packet: the simulator of `forebay-sim`."""
+
+    name = "packets"
+    in_words = "simulated packet by packet"
+
+    def check(self, experiment: Planned) -> None:
+        """Every scenario that can be read can be run."""
+
+    def version(self) -> str:
+        """The version of the simulator is that of the store."""
+        return ""
+
+    def start(
+        self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
+    ) -> RunningBatch:
+        """Runs in background threads of `forebay-batch`."""
+        return experiment.plan.start(threads, samples=samples, only=only)
+
+
+PACKETS = Packets()
