@@ -105,9 +105,7 @@ def queues() -> list[RegistryEntry]:
 class TcWords:
     """A qdisc of Linux: a law in its queue."""
 
-    def __init__(
-        self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]
-    ) -> None: ...
+    def __init__(self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]) -> None: ...
     #: its kind: "fq_codel"
     qdisc: str
     #: it with its words, as after `tc qdisc add dev DEVICE root`
@@ -476,6 +474,18 @@ class Plan:
         """Every law at every point as a fluid; with `sawtooth`, windows are described more closely
         than by the published equations. Raises `ScenarioError` for what the fluid cannot express.
         """
+    def start_fluid(
+        self,
+        threads: int,
+        *,
+        sawtooth: bool = False,
+        step: str = "auto",
+        samples: bool = True,
+        only: Collection[tuple[int, int, int]] | None = None,
+    ) -> Batch:
+        """As `start`, by the fluid model. Raises `ScenarioError` for what it cannot express."""
+    def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
+        """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
     def session(
         self, seed: int, *, set_point: str | None = None, interval: str = "10ms"
     ) -> Session:
@@ -487,6 +497,9 @@ class Batch:
     @property
     def remarks(self) -> dict[tuple[int, int, int], list[str]]:
         """What a reader must know of a run; nothing of simulated ones."""
+    @property
+    def more(self) -> str:
+        """What a bar adds to the progress: nothing."""
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
     def fail_longer_than(self, most_s: float) -> None:
@@ -603,6 +616,11 @@ class Fault:
     message: str
     #: whether the law in Python is at fault
     of_law: bool
+
+    def __init__(
+        self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
+    ) -> None:
+        """A run that another engine could not make."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
