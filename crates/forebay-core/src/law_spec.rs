@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::equilibrium::{settle, Equilibrium, RenoFlows};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
+use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues, RateControl};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Value};
 use crate::search::{Conditions, Search};
@@ -56,11 +56,7 @@ pub trait ConfiguredLaw {
     ///
     /// # Errors
     /// As there.
-    fn design(
-        &self,
-        _request: &DesignRequest,
-        _goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, _request: &DesignRequest, _goals: &ParamValues) -> DesignResult {
         Ok(None)
     }
 
@@ -121,11 +117,7 @@ impl<R: LawParams> ConfiguredLaw for R {
         Ok(LawParams::linear(self, point, site))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         LawParams::design(self, request, goals)
     }
 
@@ -462,7 +454,7 @@ impl LawSpec {
         given: &ParamValues,
         request: &DesignRequest,
         goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    ) -> DesignResult {
         self.read(given)?.design(request, goals)
     }
 

@@ -4,7 +4,7 @@ use crate::difference::{Coefficients, Difference};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, QueueView, Site, Target};
 use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
 };
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
@@ -193,11 +193,7 @@ impl LawParams for PdRedParams {
     /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
     /// controller of the average, and get PI's gains. The average is made at least ten times as
     /// fast as the loop.
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
         let target_pkts = request.target_pkts();

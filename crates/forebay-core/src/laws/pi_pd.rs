@@ -6,7 +6,9 @@ use std::f64::consts::FRAC_PI_2;
 use crate::difference::{Coefficients, Difference};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site, Target};
-use crate::law_params::{needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{
+    needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
+};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -152,11 +154,7 @@ impl LawParams for PiPdParams {
 
     const GOALS: &'static [ParamSpec] = PiPdGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiPdGoals::read(goals)?;
         let capacity = request.point.capacity_pkts_per_s;
         let longest_s = interval_bound_s(request.target_pkts(), capacity);
