@@ -797,14 +797,11 @@ class FlowModel:
         of the mean round trip: how many, k of their coupling, and whether they have a queue of
         their own. Raises `ValueError` for a
         window law that there is not, and lists of different lengths."""
-    def probability(
+    def operating_point(
         self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
-    ) -> float:
-        """The probability that these flows need on a link with a queue."""
-    def reno_flows(
-        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
-    ) -> float:
-        """How many flows of Reno need the same probability."""
+    ) -> OperatingPoint:
+        """These flows on a link with a queue: the probability that they need, and how many flows
+        of Reno need the same."""
     def settle(
         self, law: LawModel, flows: Sequence[float], propagation_s: float
     ) -> list[tuple[str, float | None, float | None, tuple[OperatingPoint, LinearModel] | None]]:
