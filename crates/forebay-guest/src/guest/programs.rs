@@ -43,18 +43,19 @@ impl Program {
         run: &Path,
         number: usize,
     ) -> Program {
-        let (client, sink) = group.addresses(flow);
+        // As over `forebay link`: what the server sends crosses the queue under test.
+        let (source, client) = group.addresses(flow);
         Program {
             traffic: crate::count(group.traffic),
             end: if server { "server" } else { "client" },
             command: command.to_owned(),
             namespace: match server {
-                true => group.sink_namespace(),
-                false => group.source_namespace(),
+                true => group.source_namespace(),
+                false => group.sink_namespace(),
             },
             addresses: [
                 ("FOREBAY_CLIENT", client.to_string()),
-                ("FOREBAY_SERVER", sink.to_string()),
+                ("FOREBAY_SERVER", source.to_string()),
             ],
             output: run.join(format!("program-{number}")),
             child: None,

@@ -220,14 +220,14 @@ params! {
 
 params! {
     /// Keys of programs of yours, which run on a real kernel (`--engine kernel`) as they are: each
-    /// flow has a client, and a server if one is named. Both are words of a shell, run in the
-    /// scenario's folder; `$FOREBAY_SERVER` and `$FOREBAY_CLIENT` are their addresses. The server
-    /// starts with the run, the client at `start`; what still runs at `stop`, or at the end, is
-    /// stopped.
+    /// flow has a client, and a server if one is named; what the server sends crosses the
+    /// bottleneck, as over `forebay link`. Both are words of a shell, run in the scenario's folder;
+    /// `$FOREBAY_SERVER` and `$FOREBAY_CLIENT` are their addresses. The server starts with the run,
+    /// the client at `start`; what still runs at `stop`, or at the end, is stopped.
     pub struct ProgramKeys {
-        /// What runs at the source, such as "iperf3 -c $FOREBAY_SERVER -t 30".
+        /// What runs at the sink, such as "iperf3 -R -c $FOREBAY_SERVER -t 30".
         client: Command = Command(String::new()), 0.0 => 0.0, required;
-        /// What runs at the sink, such as "iperf3 -s".
+        /// What runs at the source, such as "iperf3 -s".
         server: Maybe<Command> = Maybe(None), 0.0 => 0.0;
         /// Whether the hosts ask for ECN (RFC 3168) where the program's TCP does not say.
         ecn: bool = false, 0.0 => 1.0;
