@@ -2,6 +2,7 @@
 //! functions do, and docs/capi.md how to build with them.
 //!
 //! [`queue`] is the interface in safe Rust; [`ffi`] puts it behind pointers, and lets no panic out.
+//! [`network`] does the same for the network of `forebay-net`.
 
 // Unit tests cast small numbers that they choose.
 #![cfg_attr(
@@ -14,4 +15,5 @@
 )]
 
 pub mod ffi;
+pub mod network;
 pub mod queue;

@@ -412,3 +412,35 @@ proptest! {
         prop_assert_eq!(network.under_way(), 0);
     }
 }
+
+#[test]
+fn each_scenario_of_rfc_7928_runs_with_its_flows() {
+    let laws = ["droptail", "codel", "pie", "fq-codel", "dualpi2"];
+    for (number, (name, text)) in forebay_net::rfc7928::SCENARIOS.iter().enumerate() {
+        let law = laws[number % laws.len()];
+        let short = [("duration", "2s"), ("measure", "[\"1s\", \"2s\"]")];
+        // One that changes needs its time.
+        let sets = if text.contains("[[at]]") {
+            &[][..]
+        } else {
+            &short[..]
+        };
+        let made = Network::<Handle>::with_options(text, &options(law, sets), 1);
+        let mut network = made.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let flows = network.flows();
+        for flow in 0..flows {
+            let payload = packet(flow.into(), network.most_bytes(flow));
+            network
+                .send(flow, End::Source, Time::ZERO, payload, Ecn::Ect0)
+                .unwrap();
+        }
+        let came = all(&mut network)
+            .into_iter()
+            .filter(|it| matches!(it, Event::Delivered(_)));
+        assert_eq!(came.count(), flows as usize, "{name}");
+        assert!(
+            network.finish().metric("goodput_bps").unwrap() >= 0.0,
+            "{name}"
+        );
+    }
+}
