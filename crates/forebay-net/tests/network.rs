@@ -227,7 +227,7 @@ fn traffic(law: &str, seed: u64, step: Span) -> Vec<String> {
                     let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][number as usize % 3];
                     network.send(flow, End::Source, now, payload, ecn).unwrap();
                     number += 1;
-                    next = next + every;
+                    next += every;
                 }
             }
             Event::Delivered(came) => {
@@ -279,7 +279,7 @@ fn a_report_counts_what_the_caller_saw() {
                 network
                     .send(0, End::Source, now, packet(0, 1000), Ecn::Ect0)
                     .unwrap();
-                next = next + Span::from_micros(1500);
+                next += Span::from_micros(1500);
             }
             Event::Delivered(came) if within(came.at) => {
                 bytes += came.payload.length;
@@ -402,7 +402,7 @@ proptest! {
         };
         let mut now = Time::ZERO;
         for (number, (flow, from_sink, gap_us, length)) in sends.iter().enumerate() {
-            now = now + Span::from_micros(*gap_us);
+            now += Span::from_micros(*gap_us);
             while see(network.poll(now)) {}
             let from = if *from_sink { End::Sink } else { End::Source };
             network.send(*flow, from, now, packet(number as u64, *length), Ecn::Ect0).unwrap();
