@@ -108,11 +108,15 @@ fresh:
 golden: $(STAMPS)/rust
 	FOREBAY_RENEW_GOLDEN=1 cargo test --quiet -p forebay-batch --test golden -- --nocapture
 
+CASTS := $(addprefix -D clippy::cast_,possible_truncation possible_wrap sign_loss)
+
 lint: $(STAMPS)/native $(STAMPS)/lint
 	cargo fmt --check
 	# Modules that a macro names, which cargo fmt does not see.
 	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	# Tests cast small numbers that they choose; what is built casts none that may lose something.
+	cargo clippy --workspace --lib --bins --quiet -- -D warnings $(CASTS)
 	# As it is built where there is no Linux.
 	cargo clippy -p forebay-py --no-default-features --quiet -- -D warnings
 	$(BIN)/ruff format --check python tools bench examples

@@ -20,6 +20,7 @@ const SCENARIO: &str = r#"
     buffer = "3000p"
     [[traffic]]
     kind   = "external"
+    flows  = 1
     label  = "mine"
     rtt    = "40ms"
     access = "10Gbit/s"

@@ -476,6 +476,18 @@ class Plan:
         """Every law at every point as a fluid; with `sawtooth`, windows are described more closely
         than by the published equations. Raises `ScenarioError` for what the fluid cannot express.
         """
+    def start_fluid(
+        self,
+        threads: int,
+        *,
+        sawtooth: bool = False,
+        step: str = "auto",
+        samples: bool = True,
+        only: Collection[tuple[int, int, int]] | None = None,
+    ) -> Batch:
+        """As `start`, by the fluid model. Raises `ScenarioError` for what it cannot express."""
+    def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
+        """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
     def network(self, seed: int) -> Network:
         """The first point under its first law, with external traffic for the caller."""
 
@@ -490,6 +502,9 @@ class Batch:
     @property
     def remarks(self) -> dict[tuple[int, int, int], list[str]]:
         """What a reader must know of a run; nothing of simulated ones."""
+    @property
+    def more(self) -> str:
+        """What a bar adds to the progress: nothing."""
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
     def fail_longer_than(self, most_s: float) -> None:
@@ -606,6 +621,11 @@ class Fault:
     message: str
     #: whether the law in Python is at fault
     of_law: bool
+
+    def __init__(
+        self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
+    ) -> None:
+        """A run that another engine could not make."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
@@ -782,14 +802,11 @@ class FlowModel:
         of the mean round trip: how many, k of their coupling, and whether they have a queue of
         their own. Raises `ValueError` for a
         window law that there is not, and lists of different lengths."""
-    def probability(
+    def operating_point(
         self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
-    ) -> float:
-        """The probability that these flows need on a link with a queue."""
-    def reno_flows(
-        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
-    ) -> float:
-        """How many flows of Reno need the same probability."""
+    ) -> OperatingPoint:
+        """These flows on a link with a queue: the probability that they need, and how many flows
+        of Reno need the same."""
     def settle(
         self, law: LawModel, flows: Sequence[float], propagation_s: float
     ) -> list[tuple[str, float | None, float | None, tuple[OperatingPoint, LinearModel] | None]]:

@@ -43,6 +43,7 @@ SECTIONS: dict[str, list[str]] = {
     "Reference": [
         *("docs/cli.md", "docs/scenario.md", "docs/laws.md", "docs/queues.md", "docs/metrics.md"),
         *("docs/python.md", "docs/exit-status.md", "docs/theory.md", "docs/fluid.md"),
+        "docs/engines.md",
         *("docs/glossary.md", "docs/references.md"),
     ],
     "Evidence": [

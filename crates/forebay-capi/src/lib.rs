@@ -4,16 +4,6 @@
 //! [`queue`] is the interface in safe Rust; [`ffi`] puts it behind pointers, and lets no panic out.
 //! [`network`] does the same for the network of `forebay-net`.
 
-// Unit tests cast small numbers that they choose.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
-)]
-
 pub mod ffi;
 pub mod network;
 pub mod queue;

@@ -66,11 +66,7 @@ pub trait LawParams: Params + 'static {
     ///
     /// # Errors
     /// A goal that is unknown or out of range, or a request that cannot be met.
-    fn design(
-        &self,
-        _wish: &DesignRequest,
-        _goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, _wish: &DesignRequest, _goals: &ParamValues) -> DesignResult {
         Ok(None)
     }
 
@@ -133,6 +129,9 @@ pub struct Design {
     /// Why these: sentences.
     pub notes: Vec<String>,
 }
+
+/// A design; `None` where there is no rule.
+pub type DesignResult = Result<Option<Design>, ParamError>;
 
 /// Named parameter values, as a scenario gives them.
 pub type ParamValues = [(String, Value)];

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::equilibrium::{settle, Equilibrium, RenoFlows};
 use crate::law::{Law, Site};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
+use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues, RateControl};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Value};
 use crate::search::{Conditions, Search};
@@ -47,11 +47,7 @@ pub trait ConfiguredLaw {
     ///
     /// # Errors
     /// As there.
-    fn design(
-        &self,
-        _request: &DesignRequest,
-        _goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, _request: &DesignRequest, _goals: &ParamValues) -> DesignResult {
         Ok(None)
     }
 
@@ -103,11 +99,7 @@ impl<R: LawParams> ConfiguredLaw for R {
         Ok(LawParams::linear(self, point, site))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         LawParams::design(self, request, goals)
     }
 
@@ -436,7 +428,7 @@ impl LawSpec {
         given: &ParamValues,
         request: &DesignRequest,
         goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    ) -> DesignResult {
         self.read(given)?.design(request, goals)
     }
 

@@ -14,8 +14,9 @@
 //!     rate   = "10Mbit/s"
 //!     buffer = "100p"
 //!     [[traffic]]
-//!     kind = "external"   # one flow: yours
-//!     rtt  = "40ms"
+//!     kind  = "external"  # one flow: yours
+//!     flows = 1
+//!     rtt   = "40ms"
 //!     [[traffic]]
 //!     kind  = "ftp"       # 20 others
 //!     flows = 20

@@ -2,7 +2,7 @@
 //! steps and lowered by a factor, to keep the average queue in the middle of its range.
 
 use crate::law::{Law, Site};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::red::{signals_per_probability, Red, RedGoals, RedParams};
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -186,11 +186,7 @@ impl LawParams for AredParams {
     const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
 
     /// RED's rule for what adaptation does not move, and a max_p to start from.
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let mut red = RedParams::defaults();
         red.wait = self.wait;
         let Some(mut design) = red.design(request, goals)? else {

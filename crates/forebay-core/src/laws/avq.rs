@@ -4,7 +4,7 @@
 use std::f64::consts::PI;
 
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Verdict};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
+use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues, RateControl};
 use crate::law_spec::LawSpec;
 use crate::linear::OperatingPoint;
 use crate::param::{no_goals, ParamError};
@@ -116,11 +116,7 @@ impl LawParams for AvqParams {
         })
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         no_goals(goals)?;
         let model = RateModel::new(self.gamma, &request.point);
         let mut designed = self.clone();

@@ -3,7 +3,7 @@
 use crate::difference::{Coefficients, Difference};
 use crate::law::{Law, QueueView, Site, Target};
 use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
 };
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
@@ -174,11 +174,7 @@ impl LawParams for PdRedParams {
     /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
     /// controller of the average, and get PI's gains. The average is made at least ten times as
     /// fast as the loop.
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
         let target_pkts = request.target_pkts();

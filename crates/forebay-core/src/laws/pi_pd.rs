@@ -5,7 +5,9 @@ use std::f64::consts::FRAC_PI_2;
 
 use crate::difference::{Coefficients, Difference};
 use crate::law::{Law, Site, Target};
-use crate::law_params::{needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{
+    needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
+};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -125,11 +127,7 @@ impl LawParams for PiPdParams {
 
     const GOALS: &'static [ParamSpec] = PiPdGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiPdGoals::read(goals)?;
         let capacity = request.point.capacity_pkts_per_s;
         let longest_s = interval_bound_s(request.target_pkts(), capacity);

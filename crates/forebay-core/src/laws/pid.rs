@@ -2,7 +2,7 @@
 
 use crate::difference::{Coefficients, QueueControl};
 use crate::law::{Law, Scale, Site, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -181,11 +181,7 @@ impl LawParams for PidParams {
     const SLOWED_BY: Option<&'static str> = Some("tuning");
     const GOALS: &'static [ParamSpec] = PidGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PidGoals::read(goals)?;
         let placed = goals.placement(&request.point);
         faster_than_plant(&placed)?;

@@ -9,7 +9,7 @@ use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Site, Target};
 use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
 };
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
@@ -70,7 +70,7 @@ macro_rules! averaged {
 
             const GOALS: &'static [ParamSpec] = <$goals>::SPECS;
 
-            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> Result<Option<Design>, ParamError> {
+            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
                 let (gains, note) = <$goals>::read(goals)?.rule(&request.point)?;
                 let mut designed = self.clone();
                 designed.target = request.set_point;

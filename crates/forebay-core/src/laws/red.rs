@@ -3,7 +3,7 @@
 use crate::averaging::{averaged, design, thresholds, AveragingDesign};
 use crate::cast::whole_u32;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Site, Verdict};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params, Value};
@@ -11,7 +11,7 @@ use crate::params;
 use crate::rng::Rng;
 use crate::search::{number, packets, Axis, Conditions, Point, Search, Space};
 use crate::tc::{Tc, TcSite};
-use crate::units::{Packets, Time};
+use crate::units::{Packets, Rate, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<RedParams>(
     "red",
@@ -127,7 +127,7 @@ impl LawParams for RedParams {
             let allowed = format!("2^-1 to 2^-{} in Linux's red", 31 - bits);
             return Err(ParamError::new("w_q", self.w_q, allowed));
         };
-        let taken = 0.5f64.powi(log as i32);
+        let taken = 0.5f64.powi(log.cast_signed());
         if (taken - self.w_q).abs() > 1e-9 * taken {
             tc.round("w_q", self.w_q, taken);
         }
@@ -192,11 +192,7 @@ impl LawParams for RedParams {
 
     const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = RedGoals::read(goals)?;
         let red = design(goals.phase_margin, goals.crossover, &request.point);
         let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
@@ -231,7 +227,7 @@ fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
         let burst = f64::from(burst);
         let rest = burst + 1.0 - min_pkts;
         (1..32u32).find(|log| {
-            let weight = 0.5f64.powi(*log as i32);
+            let weight = 0.5f64.powi(log.cast_signed());
             rest <= (1.0 - (1.0 - weight).powf(burst)) / weight
         })
     };
@@ -252,6 +248,8 @@ pub struct Red {
     params: RedParams,
     packet_bytes: f64,
     scale: Scale,
+    /// From here on every packet is dropped.
+    full_pkts: f64,
     /// Slope above max_th in gentle mode, from max_p as it was at the start: ns-2.35 does not
     /// update it when a tuner moves max_p, and its adaptive RED runs show the jump.
     gentle_slope: f64,
@@ -270,6 +268,7 @@ impl Red {
     pub fn new(params: RedParams, site: &Site) -> Red {
         let max_p = params.max_p;
         Red {
+            full_pkts: if params.gentle { 2.0 } else { 1.0 } * params.max_th.0,
             gentle_slope: (1.0 - max_p) / params.max_th.0,
             max_p,
             w_q: params.w_q,
@@ -291,11 +290,17 @@ impl Red {
     fn update_average(&mut self, now: Time, q: &QueueView) {
         let w_q = self.w_q;
         if let Some(since) = q.idle_since {
-            let per_sec = q.rate.as_bps() as f64 / (8.0 * self.packet_bytes);
-            let missed = (per_sec * now.since(since).as_secs_f64()).floor();
-            self.average_pkts *= (1.0 - w_q).powf(missed);
+            self.decay(now.since(since), q.rate);
         }
         self.average_pkts = (1.0 - w_q) * self.average_pkts + w_q * self.scale.queue_pkts(q);
+    }
+
+    /// The average as if packets had come to an empty queue for so long.
+    #[cold]
+    fn decay(&mut self, idle: Span, rate: Rate) {
+        let per_sec = rate.as_bps() as f64 / (8.0 * self.packet_bytes);
+        let missed = (per_sec * idle.as_secs_f64()).floor();
+        self.average_pkts *= (1.0 - self.w_q).powf(missed);
     }
 
     /// p_b as a function of the average (pi-pd eq. 2, and gentle mode above max_th).
@@ -363,8 +368,7 @@ impl Law for Red {
             self.above_min = false;
             return Verdict::Pass;
         }
-        let full = if self.params.gentle { 2.0 } else { 1.0 } * self.params.max_th.0;
-        if self.average_pkts >= full {
+        if self.average_pkts >= self.full_pkts {
             self.probability = 1.0;
             self.count = 0.0;
             return Verdict::Drop;

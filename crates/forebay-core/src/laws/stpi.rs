@@ -3,7 +3,9 @@
 
 use crate::difference::{Coefficients, QueueControl};
 use crate::law::{Law, Scale, Site, Target};
-use crate::law_params::{fits_buffer, Design as Designed, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{
+    fits_buffer, Design as Designed, DesignRequest, DesignResult, LawParams, ParamValues,
+};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::{gains, PiGoals};
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -135,11 +137,7 @@ impl LawParams for StpiParams {
         }))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Designed>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         crate::param::no_goals(goals)?;
         let (k_p, k_i) = gains(self.beta, &request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());

@@ -3,7 +3,7 @@
 
 use crate::averaging::{design, thresholds};
 use crate::law::{Law, Scale, Site};
-use crate::law_params::{Design as Designed, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{Design as Designed, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::red::{note, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint, Sampled};
@@ -200,11 +200,7 @@ impl LawParams for StredParams {
         }))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Designed>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         crate::param::no_goals(goals)?;
         let red = design(self.phase_margin, self.crossover, &request.point);
         let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
