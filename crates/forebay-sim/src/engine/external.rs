@@ -6,7 +6,7 @@ use super::hosts::Hosts;
 use super::{Engine, Topology};
 use crate::external::{End, Loss, Outcome, Outgoing};
 use crate::number::count;
-use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS, NO_TRAFFIC};
+use crate::packet::{Flags, Packet, NO_TRAFFIC};
 use crate::Watch;
 
 impl Hosts {
@@ -17,13 +17,12 @@ impl Hosts {
         let class = &self.network.classes[route.class as usize];
         let pair = &mut self.network.pairs[route.pair as usize];
         let from_sink = sent.from == End::Sink;
+        let usual = &class.packet;
         let packet = Packet {
             flow,
             seq: sent.number,
-            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
             bytes: sent.bytes,
-            connection: 0,
-            traffic_class: TrafficClass::new(class.dscp, sent.ecn),
+            traffic_class: TrafficClass::new(usual.traffic_class.dscp(), sent.ecn),
             flags: Flags::of_external(from_sink),
             station: match from_sink {
                 true => pair.ack_enters,
@@ -31,8 +30,9 @@ impl Hosts {
             },
             traffic: match from_sink {
                 true => NO_TRAFFIC,
-                false => traffic_number(route.class),
+                false => usual.traffic,
             },
+            ..*usual
         };
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
