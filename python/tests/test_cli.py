@@ -132,7 +132,7 @@ def test_run_as_json(cli: Cli, scenario: Path) -> None:
         (point, law, seed) for point in POINTS for law in ("pi", "droptail") for seed in (1, 2)
     ]
     for line in lines:
-        assert list(line) == ["law", "point", "seed", "metrics", "costs"]
+        assert list(line) == ["law", "point", "seed", "engine", "metrics", "costs"]
         metrics = line["metrics"]
         assert list(metrics) == METRICS
         # DropTail has no set-point: NaN, which JSON has not.
