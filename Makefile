@@ -19,7 +19,7 @@ export PATH := $(RUST_FOLDER)/bin:$(PATH):$(HOME)/.cargo/bin
 
 # What tests call, as Debian packages it.
 TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux script=bsdutils \
-  c++=g++ pkg-config=pkg-config chromium=chromium octave-cli=octave
+  c++=g++ pkg-config=pkg-config tc=iproute2 bpftool=bpftool clang=clang,libbpf-dev chromium=chromium octave-cli=octave
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 

@@ -129,8 +129,38 @@ def tc_words(
     """The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
     scenario writes it, and None for the one that the law comes in; one of the buffers is given.
     `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
-    leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a parameter
-    that the qdisc does not have."""
+    leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a
+    parameter that the qdisc does not have."""
+
+class LawTwin:
+    """The numbers of a law's header for the kernel."""
+
+    def __init__(
+        self,
+        interval_ns: int | None,
+        config: Sequence[tuple[str, int]],
+        state: Sequence[tuple[str, int]],
+        target_pkts: float | None,
+    ) -> None: ...
+    #: between two calls of its clock; None of a law that packets drive
+    interval_ns: int | None
+    #: in the header's order
+    config: list[tuple[str, int]]
+    #: as it starts; what is left out is zero
+    state: list[tuple[str, int]]
+    #: where it holds its queue; None of a law without a set-point
+    target_pkts: float | None
+
+def law_twin(
+    law: str,
+    params: Sequence[tuple[str, Parameter]],
+    *,
+    rate_bps: int,
+    buffer_pkts: float,
+    packet_bytes: int,
+) -> LawTwin | None:
+    """A law in fixed point; None where the kernel has no header of it. Raises `ScenarioError` for a
+    parameter that is unknown, does not fit the link, or would saturate."""
 
 def schema() -> str: ...
 

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::equilibrium::{settle, Equilibrium, RenoFlows};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site};
 use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues, RateControl};
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -21,6 +22,14 @@ pub trait ConfiguredLaw {
 
     /// Every parameter with its value.
     fn values(&self) -> Vec<(&'static str, Value)>;
+
+    /// As [`LawParams::twin`].
+    ///
+    /// # Errors
+    /// As [`build`](ConfiguredLaw::build), and as there.
+    fn twin(&self, _site: &Site) -> Result<Option<Twin>, ParamError> {
+        Ok(None)
+    }
 
     /// Where the law holds the queue; `None` of a law without a set-point.
     fn set_point(&self) -> Option<SetPoint> {
@@ -84,6 +93,15 @@ impl<R: LawParams> ConfiguredLaw for R {
     fn values(&self) -> Vec<(&'static str, Value)> {
         let value = |spec: &ParamSpec| Some((spec.name, self.get(spec.name)?));
         R::SPECS.iter().filter_map(value).collect()
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        self.check(site)?;
+        let twin = LawParams::twin(self, site)?;
+        if twin.is_some() {
+            fixed_point::fits(site)?;
+        }
+        Ok(twin)
     }
 
     fn set_point(&self) -> Option<SetPoint> {
@@ -375,6 +393,14 @@ impl LawSpec {
     /// A parameter that is unknown, out of range, or does not fit the others or the queue.
     pub fn build(&self, given: &ParamValues, site: &Site) -> Result<Box<dyn Law>, ParamError> {
         self.read(given)?.build(site)
+    }
+
+    /// As [`LawParams::twin`], with `given` on top of the defaults.
+    ///
+    /// # Errors
+    /// As [`build`](LawSpec::build), and as there.
+    pub fn twin(&self, given: &ParamValues, site: &Site) -> Result<Option<Twin>, ParamError> {
+        self.read(given)?.twin(site)
     }
 
     /// Every parameter's value with `given` on top of the defaults.

@@ -1,6 +1,7 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
 use crate::difference::{Coefficients, QueueControl};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
 use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
@@ -120,6 +121,15 @@ impl LawParams for PiParams {
             self.interval,
             scale,
         )))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let gains = Coefficients {
+            a: self.a,
+            b: self.b,
+            c: 0.0,
+        };
+        fixed_point::difference(site.pkts(self.target), gains, self.interval, site).map(Some)
     }
 
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {

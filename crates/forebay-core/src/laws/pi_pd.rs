@@ -4,6 +4,7 @@
 use std::f64::consts::FRAC_PI_2;
 
 use crate::difference::{Coefficients, Difference};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site, Target};
 use crate::law_params::{
     needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
@@ -97,6 +98,32 @@ impl LawParams for PiPdParams {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Periodic::new(self.controller(site)))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let target_pkts = site.pkts(self.target);
+        let gain = |per_packet| fixed_point::gain("alpha", per_packet, site);
+        let length = |key, pkts| fixed_point::length(key, pkts, site);
+        Ok(Some(Twin {
+            interval: Some(self.interval),
+            config: vec![
+                ("target", length("target", target_pkts)?),
+                (
+                    "a",
+                    fixed_point::difference_gain(
+                        "alpha",
+                        pi_gains(self.alpha, target_pkts).a,
+                        site,
+                    )?,
+                ),
+                (
+                    "crossing",
+                    gain(self.alpha / (site.buffer_pkts - target_pkts))?,
+                ),
+                ("buffer", length("buffer", site.buffer_pkts)?),
+            ],
+            state: Vec::new(),
+        }))
     }
 
     /// PI (11): on one side of the set-point the law is linear, and of a slow oscillation only two

@@ -1,6 +1,7 @@
 //! The PID controller of Ryu and Rump, designed in the time domain.
 
 use crate::difference::{Coefficients, QueueControl};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
 use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
@@ -152,6 +153,11 @@ impl LawParams for PidParams {
             self.interval,
             Scale::new(site, false),
         )))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        fixed_point::difference(site.pkts(self.target), gains, self.interval, site).map(Some)
     }
 
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {

@@ -7,6 +7,7 @@
 
 use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
+use crate::fixed_point::{self, Twin};
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Site, Target};
 use crate::law_params::{
     fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
@@ -58,6 +59,10 @@ macro_rules! averaged {
 
             fn build(&self, site: &Site) -> Box<dyn Law> {
                 Box::new(Periodic::new(self.averaged(site)))
+            }
+
+            fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+                self.averaged(site).twin(site).map(Some)
             }
 
             fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
@@ -293,6 +298,26 @@ struct Averaged {
 }
 
 impl Averaged {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let Coefficients { a, b, c } = self.gains;
+        let relative = Coefficients {
+            a: a / self.buffer_pkts,
+            b: b / self.buffer_pkts,
+            c: c / self.buffer_pkts,
+        };
+        let target_pkts = site.pkts(self.target.set_point);
+        let mut twin = fixed_point::difference(target_pkts, relative, self.interval, site)?;
+        twin.config.extend([
+            ("w_q", fixed_point::probability(self.w_q)),
+            (
+                "min_th",
+                fixed_point::length("min_th", self.min_pkts, site)?,
+            ),
+            ("at_samples", i64::from(self.at_samples)),
+        ]);
+        Ok(twin)
+    }
+
     /// The difference equation after the average, at arrivals or at the samples.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let target_pkts = site.pkts(self.target.set_point);

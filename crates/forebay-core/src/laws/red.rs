@@ -2,6 +2,7 @@
 
 use crate::averaging::{averaged, design, thresholds, AveragingDesign};
 use crate::cast::whole_u32;
+use crate::fixed_point::{self, Field, Twin};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Site, Verdict};
 use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
@@ -97,6 +98,15 @@ impl LawParams for RedParams {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         Box::new(Red::new(self.clone(), site))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let law = Red::new(self.clone(), site);
+        Ok(Some(Twin {
+            interval: None,
+            config: self.twin_config(site)?,
+            state: law.twin_state(),
+        }))
     }
 
     /// tc-red(8): classic RED of bytes, with a weight that is a power of two.
@@ -220,6 +230,39 @@ impl LawParams for RedParams {
     }
 }
 
+impl RedParams {
+    /// What `red.h` takes.
+    pub fn twin_config(&self, site: &Site) -> Result<Vec<Field>, ParamError> {
+        let length = |key, pkts: Packets| fixed_point::length(key, pkts.0, site);
+        let slope = |key, per_packet| fixed_point::gain(key, per_packet, site);
+        let packet_bytes = site.packet.0 as f64;
+        let per_ns = site.rate.packets_per_sec(site.packet) * 1e-9;
+        let per_byte = if self.by_size {
+            65536.0 / packet_bytes
+        } else {
+            0.0
+        };
+        let above = Red::new(self.clone(), site).gentle_slope;
+        Ok(vec![
+            ("min_th", length("min_th", self.min_th)?),
+            ("max_th", length("max_th", self.max_th)?),
+            (
+                "share",
+                slope("max_th", 1.0 / (self.max_th.0 - self.min_th.0))?,
+            ),
+            ("gentle", i64::from(self.gentle)),
+            ("gentle_slope", slope("max_th", above)?),
+            ("wait", i64::from(self.wait)),
+            ("per_ns", fixed_point::factor("rate", per_ns, per_ns)?),
+            ("packet_bytes", site.packet.0.cast_signed()),
+            (
+                "per_byte",
+                fixed_point::factor("by_size", per_byte, per_byte)?,
+            ),
+        ])
+    }
+}
+
 /// The least burst, in packets, for which tc takes the weight 2^-`log` (`tc_red_eval_ewma`: the
 /// least weight that keeps the average of a burst below `min`; Floyd and Jacobson 1993, section VI).
 fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
@@ -280,6 +323,14 @@ impl Red {
             count: 0.0,
             above_min: false,
         }
+    }
+
+    /// As `red.h` starts.
+    pub fn twin_state(&self) -> Vec<Field> {
+        vec![
+            ("max_p", fixed_point::probability(self.max_p)),
+            ("w_q", fixed_point::probability(self.w_q)),
+        ]
     }
 
     pub fn average_pkts(&self) -> f64 {
