@@ -20,6 +20,7 @@ const SCENARIO: &str = r#"
     buffer = "3000p"
     [[traffic]]
     kind   = "external"
+    flows  = 1
     label  = "mine"
     rtt    = "40ms"
     access = "10Gbit/s"
@@ -43,7 +44,6 @@ fn network<P: forebay_net::Payload>(law: &str) -> Network<P> {
     Network::with_options(SCENARIO, &options, 1).expect("a scenario")
 }
 
-/// Packets of the caller, and of all that the bottleneck forwards.
 fn sender(law: &str) -> (u64, f64) {
     let mut network = network::<Handle>(law);
     let every = Span::from_micros(20);
@@ -59,7 +59,7 @@ fn sender(law: &str) -> (u64, f64) {
                     .send(0, End::Source, now, packet, Ecn::Ect0)
                     .expect("it fits");
                 sent += 1;
-                next = next + every;
+                next += every;
             }
             Event::Delivered(it) if it.to == End::Sink && it.payload.number % 2 == 0 => {
                 let ack = Handle {
@@ -91,12 +91,15 @@ fn quinn(law: &str) -> (u64, f64) {
     (sent, network.finish().metrics.forwarded_packets)
 }
 
+/// Runs under a law; packets of the caller, and of all that the bottleneck forwards.
+type Caller = fn(&str) -> (u64, f64);
+
 fn main() {
     println!(
         "{:10} {:9} {:>12} {:>12} {:>9} {:>12}",
         "caller", "law", "its packets", "forwarded", "wall s", "forwarded/s"
     );
-    let callers: [(&str, fn(&str) -> (u64, f64)); 2] = [("a sender", sender), ("quinn", quinn)];
+    let callers: [(&str, Caller); 2] = [("a sender", sender), ("quinn", quinn)];
     for (name, caller) in callers {
         for law in ["droptail", "fq-codel", "dualpi2"] {
             let began = Instant::now();

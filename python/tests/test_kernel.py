@@ -45,6 +45,8 @@ def refusal() -> str | None:
 REFUSAL = refusal()
 pytestmark = [
     pytest.mark.linux,
+    # One after the other: they share what is attached on this machine.
+    pytest.mark.realtime,
     pytest.mark.skipif(REFUSAL is not None, reason=f"{REFUSAL}"),
 ]
 

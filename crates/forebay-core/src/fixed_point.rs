@@ -1,6 +1,7 @@
 //! A law in 64-bit integers, as the kernel runs it: its numbers in the units of
 //! `python/forebay/kernel/bpf/fixed.h`.
 
+use crate::cast::whole_i64;
 use crate::difference::Coefficients;
 use crate::law::Site;
 use crate::param::ParamError;
@@ -39,7 +40,7 @@ fn two_to(bits: i32) -> f64 {
 
 /// Bits of a signal probability, or of another number in [0, 1].
 pub fn probability(p: f64) -> i64 {
-    (p * two_to(PROBABILITY_BITS)).round() as i64
+    whole_i64((p * two_to(PROBABILITY_BITS)).round())
 }
 
 /// Refuses a link on which fixed point would not do.
@@ -57,7 +58,7 @@ pub fn fits(site: &Site) -> Result<(), ParamError> {
 
 /// A rate in bytes per nanosecond.
 pub fn rate(bytes_per_s: f64) -> i64 {
-    (bytes_per_s * 1e-9 * two_to(RATE_BITS)).round() as i64
+    whole_i64((bytes_per_s * 1e-9 * two_to(RATE_BITS)).round())
 }
 
 /// A length given in usual packets.
@@ -67,7 +68,9 @@ pub fn rate(bytes_per_s: f64) -> i64 {
 pub fn length(key: &str, pkts: f64, site: &Site) -> Result<i64, ParamError> {
     let packet_bytes = site.packet.0 as f64;
     if pkts * packet_bytes < LONGEST_BYTES {
-        return Ok((pkts * packet_bytes * two_to(LENGTH_BITS)).round() as i64);
+        return Ok(whole_i64(
+            (pkts * packet_bytes * two_to(LENGTH_BITS)).round(),
+        ));
     }
     let most = LONGEST_BYTES / packet_bytes;
     let allowed = format!("less than {most:.0} packets, in fixed point");
@@ -84,7 +87,7 @@ pub fn factor(key: &str, given: f64, x: f64) -> Result<i64, ParamError> {
     }
     // `two_to(exponent)` is above |x|.
     let exponent = if x.is_finite() {
-        x.abs().log2().floor() as i32 + 1
+        i32::try_from(whole_i64(x.abs().log2().floor())).expect("at most 1,023") + 1
     } else {
         i32::MAX
     };
@@ -93,7 +96,7 @@ pub fn factor(key: &str, given: f64, x: f64) -> Result<i64, ParamError> {
         return Err(ParamError::new(key, given, allowed));
     }
     let shift = (MANTISSA_BITS - exponent).min(127);
-    let mantissa = (x.abs() * two_to(shift)).round().min(two_to(48) - 1.0) as i64;
+    let mantissa = whole_i64((x.abs() * two_to(shift)).round().min(two_to(48) - 1.0));
     let packed = mantissa | i64::from(shift) << MANTISSA_BITS;
     Ok(if x < 0.0 { packed | i64::MIN } else { packed })
 }

@@ -214,7 +214,10 @@ fn kernels_queue(
         false => (
             TC_CLASS,
             Some(rate),
-            format!("qdisc add dev {device} parent 1:1 handle 10: {}\n", qdisc.words),
+            format!(
+                "qdisc add dev {device} parent 1:1 handle 10: {}\n",
+                qdisc.words
+            ),
         ),
     };
     tools.batch("tc", Some(network::ROUTER), &(shaper + &queue))?;
@@ -382,7 +385,9 @@ impl Run<'_> {
         match &mut self.bottleneck {
             Bottleneck::Ours(ours) => ours.set_rate(rate),
             Bottleneck::Kernels(kernels) => {
-                let Some(qdisc) = self.qdisc else { return Ok(()) };
+                let Some(qdisc) = self.qdisc else {
+                    return Ok(());
+                };
                 let change = shaper(qdisc, "change", rate, self.scenario);
                 self.tools.batch("tc", Some(network::ROUTER), &change)?;
                 kernels.set_rate(rate);
@@ -396,7 +401,9 @@ impl Run<'_> {
 fn header_bytes(ip: &[u8]) -> u8 {
     let internet = usize::from(ip[0] & 0xf) * 4;
     let transport = match ip[9] {
-        6 => ip.get(internet + 12).map_or(20, |it| usize::from(it >> 4) * 4),
+        6 => ip
+            .get(internet + 12)
+            .map_or(20, |it| usize::from(it >> 4) * 4),
         17 => 8,
         _ => 0,
     };

@@ -108,7 +108,11 @@ fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> 
         return Err(("pairs", "shared access links".into(), "one for each flow"));
     }
     if traffic.host.is_some() && traffic.rtts.len() > 1 {
-        return Err(("host", "several round trips".into(), "one round trip for a host"));
+        return Err((
+            "host",
+            "several round trips".into(),
+            "one round trip for a host",
+        ));
     }
     if let Some(tcp) = traffic.kind.tcp() {
         if congestion_control(tcp.sender.name).is_none() {

@@ -228,13 +228,15 @@ pub fn trace(
         })
         .collect();
     trace.viewers = (outcome.viewers.iter())
-        .map(|&(traffic, segments, rates_bps, stalls, stalled_ns)| Viewer {
-            traffic,
-            segments,
-            rates_bps,
-            stalls,
-            stalled: Span::from_nanos(stalled_ns),
-        })
+        .map(
+            |&(traffic, segments, rates_bps, stalls, stalled_ns)| Viewer {
+                traffic,
+                segments,
+                rates_bps,
+                stalls,
+                stalled: Span::from_nanos(stalled_ns),
+            },
+        )
         .collect();
     trace.calls = (outcome.calls.iter())
         .map(|&(traffic, received, lost, delays_ns, changes_ns)| Call {
@@ -260,7 +262,9 @@ fn count_programs(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowT
             continue;
         }
         let first = flows.iter().position(|flow| flow.traffic == number);
-        let of = packets.iter().filter(|row| u32::from(row.traffic) == number);
+        let of = packets
+            .iter()
+            .filter(|row| u32::from(row.traffic) == number);
         for row in of.filter(|row| !matches!(row.fate, Fate::Lost(_))) {
             let at = first.map(|first| first + row.flow as usize);
             let flow = at.and_then(|at| flows.get_mut(at));
@@ -369,7 +373,12 @@ fn interned(name: &str) -> &'static str {
 
 fn goodput(scenario: &Scenario, outcome: &Outcome) -> forebay_trace::Goodput {
     let every = goodput_every(scenario);
-    let of = |traffic: usize| outcome.flows.iter().filter(move |it| it.0 as usize == traffic);
+    let of = |traffic: usize| {
+        outcome
+            .flows
+            .iter()
+            .filter(move |it| it.0 as usize == traffic)
+    };
     let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(of(traffic).count()));
     let mut recorder = GoodputRecorder::new(scenario.sample * every, flows);
     outcome.totals.iter().for_each(|row| recorder.row(row));
@@ -386,7 +395,10 @@ fn complete(of: &mut TrafficTrace, scenario: &Scenario, outcome: &Outcome) {
     let (sent, resent) = outcome.sent[of.traffic as usize];
     let rtts = &traffic.rtts;
     let flows = whole_usize(f64::from(traffic.flows.max(1)));
-    let propagation = rtts.iter().cycle().take(if rtts.is_empty() { 0 } else { flows });
+    let propagation = rtts
+        .iter()
+        .cycle()
+        .take(if rtts.is_empty() { 0 } else { flows });
     let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
     of.sent_packets = sent;
     of.resent_packets = resent;

@@ -14,8 +14,9 @@
 //!     rate   = "10Mbit/s"
 //!     buffer = "100p"
 //!     [[traffic]]
-//!     kind = "external"   # one flow: yours
-//!     rtt  = "40ms"
+//!     kind  = "external"  # one flow: yours
+//!     flows = 1
+//!     rtt   = "40ms"
 //!     [[traffic]]
 //!     kind  = "ftp"       # 20 others
 //!     flows = 20
@@ -45,10 +46,11 @@
 
 mod drive;
 mod report;
+pub mod rfc7928;
 
 use std::sync::Arc;
 
-use forebay_scenario::{parse, Scenario, Traffic, TrafficKind};
+use forebay_scenario::{parse, Point, Scenario, Traffic, TrafficKind};
 use forebay_sim::{Outgoing, Session};
 use slab::Slab;
 
@@ -228,10 +230,22 @@ impl<P: Payload> Network<P> {
             let allowed = "one: what is swept has a value in Options::sets";
             return Err(ParamError::new("sweep", found, allowed).into());
         };
-        let [law] = point.laws.as_slice() else {
+        let [_] = point.laws.as_slice() else {
             let found = experiment.laws.join(", ");
             let allowed = "one law, in the scenario or in Options::laws";
             return Err(ParamError::new("law", found, allowed).into());
+        };
+        Ok(Network::of_point(point, seed)?)
+    }
+
+    /// The network of a scenario that was read elsewhere, with [`Options::external`], under the first
+    /// law of this point.
+    ///
+    /// # Errors
+    /// No law, or no external traffic.
+    pub fn of_point(point: &Point, seed: u64) -> Result<Network<P>, ParamError> {
+        let Some(law) = point.laws.first() else {
+            return Err(ParamError::new("law", "nothing", "a law"));
         };
         let scenario = Arc::new(point.scenario.clone());
         let mut external = Vec::new();
@@ -243,10 +257,9 @@ impl<P: Payload> Network<P> {
             }
         }
         if external.is_empty() {
+            let found = "nothing for the caller to send";
             let allowed = "a [[traffic]] of kind \"external\"";
-            return Err(
-                ParamError::new("traffic", "nothing for the caller to send", allowed).into(),
-            );
+            return Err(ParamError::new("traffic", found, allowed));
         }
         let of_law = || law.target_pkts(&scenario.site());
         Ok(Network {

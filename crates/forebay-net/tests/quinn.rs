@@ -16,6 +16,7 @@ const SCENARIO: &str = r#"
 
     [[traffic]]
     kind  = "external"
+    flows = 1
     label = "quic"
     rtt   = "40ms"
 

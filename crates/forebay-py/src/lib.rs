@@ -16,6 +16,7 @@ mod laws;
 mod link;
 mod link_options;
 mod measures;
+mod network;
 mod plan;
 mod plant;
 mod prototype;
@@ -86,6 +87,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     guest::register(module)?;
     search::register(module)?;
     session::register(module)?;
+    network::register(module)?;
     tc::register(module)?;
     module.add_class::<hooks::Packet>()?;
     module.add_class::<hooks::Queue>()

@@ -34,6 +34,8 @@ pub struct Asked<'py> {
     pub link: Option<Links>,
     /// Whether the engine can run programs.
     pub programs: bool,
+    /// Whether the caller sends the packets of external traffic.
+    pub external: bool,
 }
 
 /// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors, and
@@ -46,6 +48,7 @@ pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading
         without_own_laws: asked.without_own_laws,
         link: asked.link.map(relink),
         programs: asked.programs,
+        external: asked.external,
         ..Options::default()
     };
     let mut brought = Vec::new();

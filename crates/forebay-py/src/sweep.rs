@@ -41,6 +41,7 @@ impl Sweep {
             without_own_laws: false,
             link: None,
             programs: false,
+            external: false,
         };
         Ok(Sweep {
             reading: reading::read(text, file, asked)?,

@@ -235,10 +235,7 @@ impl Reading {
         for settings in points {
             let (scenario, some) = self.at_point(settings, |document| {
                 let some = laws::asking(document, &self.chosen, &self.options)?;
-                Ok((
-                    scenario(document, &self.files, &self.options)?,
-                    some,
-                ))
+                Ok((scenario(document, &self.files, &self.options)?, some))
             })?;
             scenarios.push(scenario);
             for one in some {
@@ -364,7 +361,12 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
 fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
     let mut links = links::read(document, files)?;
-    let traffic = traffic::read(document, &links, files, (options.external, options.programs))?;
+    let traffic = traffic::read(
+        document,
+        &links,
+        files,
+        (options.external, options.programs),
+    )?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {
         measure: top.window(),

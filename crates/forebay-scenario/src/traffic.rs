@@ -22,9 +22,8 @@ use crate::tree::Section;
 use checks::{check, check_group, check_host, path};
 pub use keys::FlowKeys;
 use keys::{
-    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys,
-    PagesKeys, ProgramKeys, SizeKeys,
-    TcpKeys, VideoKeys, VoiceKeys, WebKeys,
+    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, ProgramKeys,
+    SizeKeys, TcpKeys, VideoKeys, VoiceKeys, WebKeys,
 };
 use tcp::tcp;
 
@@ -45,9 +44,10 @@ pub struct TrafficSpec {
 }
 
 impl TrafficSpec {
-    /// Whether its number of flows is a key, and not the file's or the caller's.
+    /// Whether its number of flows is a key that may change, and not the file's, or the caller's to
+    /// use.
     pub fn counts_flows(&self) -> bool {
-        matches!(self.read, Read::Flows(_))
+        matches!(self.read, Read::Flows(_)) && self.kind != EXTERNAL
     }
 
     /// A key of it.
@@ -222,10 +222,10 @@ pub const KINDS: &[TrafficSpec] = &[
     TrafficSpec {
         kind: EXTERNAL,
         title: "Packets of a program that has the network as a library, both ways",
-        parts: &[ExternalKeys::SPECS],
-        numbers: &[],
+        parts: &[FlowKeys::SPECS, ExternalKeys::SPECS],
+        numbers: &[numbers::<ExternalKeys>],
         in_proportion: &[],
-        read: Read::Whole(external::read),
+        read: Read::Flows(external::external),
     },
 ];
 
@@ -312,6 +312,7 @@ fn flows(
     let kind = kind(section)?;
     let (packet, header) = match &kind {
         TrafficKind::Voice(voice) => (voice.packet(), Voice::HEADER),
+        TrafficKind::External(_) => external::sizes(section, &keys),
         _ => (keys.packet, keys.header),
     };
     Ok(Traffic {

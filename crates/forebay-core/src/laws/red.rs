@@ -254,7 +254,7 @@ impl RedParams {
             ("gentle_slope", slope("max_th", above)?),
             ("wait", i64::from(self.wait)),
             ("per_ns", fixed_point::factor("rate", per_ns, per_ns)?),
-            ("packet_bytes", site.packet.0 as i64),
+            ("packet_bytes", site.packet.0.cast_signed()),
             (
                 "per_byte",
                 fixed_point::factor("by_size", per_byte, per_byte)?,

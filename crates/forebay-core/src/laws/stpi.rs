@@ -1,6 +1,7 @@
 //! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI redesigned on-line for the
 //! estimated capacity and load.
 
+use crate::cast::whole_i64;
 use crate::difference::{Coefficients, QueueControl};
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
@@ -123,7 +124,7 @@ impl LawParams for StpiParams {
         let half_interval = self.interval.as_secs_f64() / self.rtt.as_secs_f64();
         let first = self.pi_design().coefficients(&start);
         // Per byte, with 64 bits behind the point.
-        let per_byte = |k: f64| (k / site.packet.0 as f64 * 2f64.powi(64)) as i64;
+        let per_byte = |k: f64| whole_i64(k / site.packet.0 as f64 * 2f64.powi(64));
         let mut config = how.twin_config(self.rtt, site)?;
         config.extend([
             (

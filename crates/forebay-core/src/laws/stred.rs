@@ -2,6 +2,7 @@
 //! redesigned on-line for the estimated capacity and load.
 
 use crate::averaging::{design, thresholds};
+use crate::cast::whole_i64;
 use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site};
 use crate::law_params::{Design as Designed, DesignRequest, DesignResult, LawParams, ParamValues};
@@ -147,7 +148,7 @@ impl LawParams for StredParams {
         let range_bytes = (self.max_th.0 - self.min_th.0) * site.packet.0 as f64;
         let slope = 4.0 * range_bytes * 2f64.powi(32) / rtt_ns;
         let weight = site.packet.0 as f64 * 2f64.powi(36) / rtt_ns;
-        let part = |x: f64| (x * 2f64.powi(30)).round() as i64;
+        let part = |x: f64| whole_i64((x * 2f64.powi(30)).round());
         let mut config = red.twin_config(site)?;
         config.extend(how.twin_config(self.rtt, site)?);
         config.extend([

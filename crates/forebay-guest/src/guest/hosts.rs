@@ -222,12 +222,7 @@ impl<'a> Hosts<'a> {
             let clamp = u64::from(tcp.window_pkts).saturating_mul(payload(traffic));
             if let Ok(clamp) = i32::try_from(clamp) {
                 if clamp < 32 << 20 {
-                    sys::set_option(
-                        &listener,
-                        libc::IPPROTO_TCP,
-                        libc::TCP_WINDOW_CLAMP,
-                        &clamp,
-                    )?;
+                    sys::set_option(&listener, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &clamp)?;
                 }
             }
         }
@@ -479,7 +474,12 @@ impl<'a> Hosts<'a> {
     }
 
     /// A new connection of `flow`, and its number.
-    fn connect(&mut self, flow: u32, left: Option<u64>, begun: Option<(u64, u32)>) -> io::Result<u32> {
+    fn connect(
+        &mut self,
+        flow: u32,
+        left: Option<u64>,
+        begun: Option<(u64, u32)>,
+    ) -> io::Result<u32> {
         let scenario = self.scenario;
         let at = &self.flows[flow as usize];
         let (group, class) = (at.group, at.class as usize);
@@ -488,7 +488,11 @@ impl<'a> Hosts<'a> {
         self.enter(groups[group].source_namespace())?;
         let (from, to) = self.ends(flow);
         let tcp = traffic.kind.tcp();
-        let kind = if tcp.is_some() { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
+        let kind = if tcp.is_some() {
+            libc::SOCK_STREAM
+        } else {
+            libc::SOCK_DGRAM
+        };
         let socket = sys::socket(libc::AF_INET, kind, 0)?;
         let number = crate::count(self.connections.len());
         if let Some(tcp) = tcp {
@@ -501,15 +505,14 @@ impl<'a> Hosts<'a> {
                 true => i32::try_from(UNSENT_PKTS * payload(traffic)).unwrap_or(UNSENT_BYTES),
                 false => UNSENT_BYTES,
             };
-            sys::set_option(
-                &socket,
-                libc::IPPROTO_TCP,
-                libc::TCP_NOTSENT_LOWAT,
-                &unsent,
-            )?;
+            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent)?;
             set_class(&socket, traffic.dscp, false)?;
         } else {
-            set_class(&socket, traffic.dscp, traffic.kind.ecn() == EcnChoice::Classic)?;
+            set_class(
+                &socket,
+                traffic.dscp,
+                traffic.kind.ecn() == EcnChoice::Classic,
+            )?;
             // Each packet has a number in its IP header, by which the taps know it.
             let discover = libc::IP_PMTUDISC_DO;
             sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &discover)?;
@@ -542,7 +545,11 @@ impl<'a> Hosts<'a> {
         let (from, to) = self.groups[group].addresses(number);
         let port = &mut self.next_port[group];
         let from = SocketAddrV4::new(from, *port);
-        *port = if *port == 59_999 { FIRST_PORT } else { *port + 1 };
+        *port = if *port == 59_999 {
+            FIRST_PORT
+        } else {
+            *port + 1
+        };
         (from, SocketAddrV4::new(to, SINK_PORT))
     }
 
@@ -629,8 +636,12 @@ impl<'a> Hosts<'a> {
 
     fn accept(&mut self, listener: u32) -> io::Result<()> {
         loop {
-            let Some(waiting) = &self.listeners[listener as usize] else { return Ok(()) };
-            let Ok((socket, from)) = sys::accept(waiting) else { return Ok(()) };
+            let Some(waiting) = &self.listeners[listener as usize] else {
+                return Ok(());
+            };
+            let Ok((socket, from)) = sys::accept(waiting) else {
+                return Ok(());
+            };
             let Some(number) = self.by_address.get(&from).copied() else {
                 continue;
             };
@@ -642,7 +653,9 @@ impl<'a> Hosts<'a> {
 
     fn send(&mut self, number: u32) {
         let connection = &mut self.connections[number as usize];
-        let Some(socket) = &connection.socket else { return };
+        let Some(socket) = &connection.socket else {
+            return;
+        };
         loop {
             let most = connection.left.unwrap_or(u64::MAX);
             if most == 0 {
@@ -665,7 +678,9 @@ impl<'a> Hosts<'a> {
 
     fn receive(&mut self, now: Time, number: u32) -> io::Result<()> {
         let connection = &mut self.connections[number as usize];
-        let Some(receiver) = &connection.receiver else { return Ok(()) };
+        let Some(receiver) = &connection.receiver else {
+            return Ok(());
+        };
         loop {
             match sys::discard(receiver.as_raw_fd(), 1 << 24) {
                 Ok(0) => {
@@ -675,7 +690,12 @@ impl<'a> Hosts<'a> {
                 }
                 Ok(bytes) => {
                     let flow = connection.flow as usize;
-                    deliver(&mut self.flows[flow], self.window, now.as_nanos(), bytes as u64);
+                    deliver(
+                        &mut self.flows[flow],
+                        self.window,
+                        now.as_nanos(),
+                        bytes as u64,
+                    );
                 }
                 Err(_) => return Ok(()),
             }
@@ -685,13 +705,17 @@ impl<'a> Hosts<'a> {
     fn receive_datagrams(&mut self, now: Time, number: u32) -> io::Result<()> {
         let group = &self.groups[number as usize];
         let payload = self.scenario.traffic[group.traffic].payload().0;
-        let Some(socket) = &self.datagrams[number as usize] else { return Ok(()) };
+        let Some(socket) = &self.datagrams[number as usize] else {
+            return Ok(());
+        };
         let fd = socket.as_raw_fd();
         let mut start = [0; 4];
         let now = now.as_nanos();
         let counts = now > self.window.0 && now <= self.window.1;
         while let Ok(from) = sys::receive_from(fd, &mut start) {
-            let Some(connection) = self.by_address.get(&from) else { continue };
+            let Some(connection) = self.by_address.get(&from) else {
+                continue;
+            };
             let flow = self.connections[*connection as usize].flow;
             let class = &mut self.classes[self.flows[flow as usize].class as usize];
             if let Some(calls) = &mut class.calls {
@@ -705,7 +729,9 @@ impl<'a> Hosts<'a> {
     /// Both sides of a connection have said all they had to say.
     fn end(&mut self, now: Time, number: u32) {
         let connection = &mut self.connections[number as usize];
-        let Some(socket) = connection.socket.take() else { return };
+        let Some(socket) = connection.socket.take() else {
+            return;
+        };
         let info = sys::tcp_info(socket.as_raw_fd());
         let flow = connection.flow;
         let at = now.as_nanos();
@@ -716,12 +742,19 @@ impl<'a> Hosts<'a> {
             class.sent.1 += u64::from(info.resent_pkts.saturating_sub(connection.sent.1));
         }
         drop(socket);
-        let Some((begun, packets)) = connection.transfer.take() else { return };
+        let Some((begun, packets)) = connection.transfer.take() else {
+            return;
+        };
         class.transfers -= 1;
         if self.window.0 < at && at <= self.window.1 {
-            self.outcome.transfers.push((class_number, packets, at - begun));
+            self.outcome
+                .transfers
+                .push((class_number, packets, at - begun));
         }
-        let (stop, stopped) = (self.flows[flow as usize].stop, self.flows[flow as usize].stopped);
+        let (stop, stopped) = (
+            self.flows[flow as usize].stop,
+            self.flows[flow as usize].stopped,
+        );
         let act = class.application.transferred(flow - class.first, at, stop);
         if act.is_some() && !stopped {
             self.flows[flow as usize].next_act = act;
@@ -784,10 +817,18 @@ impl<'a> Hosts<'a> {
     /// Packets in flight of a mean endless flow.
     pub fn mean_in_flight_pkts(&self) -> f64 {
         let endless = self.flows.iter().filter(|flow| {
-            matches!(self.scenario.traffic[flow.class as usize].kind, TrafficKind::Ftp(_))
+            matches!(
+                self.scenario.traffic[flow.class as usize].kind,
+                TrafficKind::Ftp(_)
+            )
         });
         let of = |number: u32| -> Option<RawFd> {
-            Some(self.connections[number as usize].socket.as_ref()?.as_raw_fd())
+            Some(
+                self.connections[number as usize]
+                    .socket
+                    .as_ref()?
+                    .as_raw_fd(),
+            )
         };
         let (mut sum, mut count) = (0.0, 0.0);
         for fd in endless.filter_map(|flow| of(flow.connection?)) {

@@ -112,7 +112,8 @@ impl Kernels {
             };
             // A shaper that keeps the packet until its tokens are there lets it go when its last bit
             // is out; it left the queue when its first one was.
-            let on_the_wire = holds_at.map_or(Span::ZERO, |rate| rate.transmission(came.bytes, 0).0);
+            let on_the_wire =
+                holds_at.map_or(Span::ZERO, |rate| rate.transmission(came.bytes, 0).0);
             let left = Time::from_nanos(at.as_nanos().saturating_sub(on_the_wire.as_nanos()));
             let row = PacketRow {
                 arrived: came.arrived,

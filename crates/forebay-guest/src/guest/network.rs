@@ -69,9 +69,17 @@ pub fn groups(scenario: &Scenario) -> Vec<Group> {
     let mut groups = Vec::new();
     for (traffic, of) in scenario.traffic.iter().enumerate() {
         let none = [Span::ZERO];
-        let rtts = if of.rtts.is_empty() { &none[..] } else { &of.rtts };
+        let rtts = if of.rtts.is_empty() {
+            &none[..]
+        } else {
+            &of.rtts
+        };
         let programs = matches!(of.kind, TrafficKind::Program(_));
-        let count = if programs { of.flows as usize } else { rtts.len() };
+        let count = if programs {
+            of.flows as usize
+        } else {
+            rtts.len()
+        };
         for (flow, rtt) in (0..).zip(rtts.iter().cycle().take(count)) {
             groups.push(Group {
                 number: u8::try_from(groups.len()).expect("the scenario was checked"),
@@ -188,7 +196,12 @@ pub fn make(
             );
         }
     };
-    pair(&mut links, (ROUTER, NEAR_DEVICE), (FAR, FAR_DEVICE), largest);
+    pair(
+        &mut links,
+        (ROUTER, NEAR_DEVICE),
+        (FAR, FAR_DEVICE),
+        largest,
+    );
     for group in groups {
         let n = group.number;
         let mtu = mtu(scenario.traffic[group.traffic].packet.0);
@@ -227,7 +240,11 @@ pub fn make(
             let _ = writeln!(end, "route add local 10.{addresses}.0.0/16 dev lo");
             let source = group.only_flow.map(|flow| {
                 let (from, to) = group.addresses(flow);
-                if addresses < SINKS { from } else { to }
+                if addresses < SINKS {
+                    from
+                } else {
+                    to
+                }
             });
             end += &match source {
                 // A program's sockets take the address of their route.
@@ -247,7 +264,11 @@ pub fn make(
     for (namespace, devices) in [(ROUTER, 'a'), (FAR, 'b')] {
         enter(namespace)?;
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-        let own = if namespace == ROUTER { NEAR_DEVICE } else { FAR_DEVICE };
+        let own = if namespace == ROUTER {
+            NEAR_DEVICE
+        } else {
+            FAR_DEVICE
+        };
         sys::offloads_off(own)?;
         for group in groups {
             sys::offloads_off(&format!("{devices}{}", group.number))?;
@@ -268,7 +289,16 @@ pub fn make(
             };
             // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0).
             let passive = namespace.starts_with('d');
-            set("tcp_ecn", if passive { "2" } else if ask { "1" } else { "0" })?;
+            set(
+                "tcp_ecn",
+                if passive {
+                    "2"
+                } else if ask {
+                    "1"
+                } else {
+                    "0"
+                },
+            )?;
             // Of one connection to the next nothing is kept.
             set("tcp_no_metrics_save", "1")?;
             set("tcp_rmem", "4096 131072 67108864")?;
@@ -279,7 +309,8 @@ pub fn make(
         }
         if l4s {
             // DCTCP sends ECT(0); an L4S sender's packets are ECT(1) (RFC 9331 section 4.1).
-            let rewrite = "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \
+            let rewrite =
+                "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \
                            ip tos 2 0x3 action pedit ex munge ip dsfield set 1 retain 0x3 pipe \
                            action csum ip\n";
             tools.batch("tc", Some(&group.source_namespace()), rewrite)?;

@@ -245,7 +245,11 @@ impl Ours {
                 bytes: packet.bytes,
                 traffic: packet.traffic,
                 class: sent.departure.class,
-                fate: if packet.marked { Fate::Marked } else { Fate::Left },
+                fate: if packet.marked {
+                    Fate::Marked
+                } else {
+                    Fate::Left
+                },
                 header_bytes: packet.header_bytes,
                 flow: packet.number,
             },

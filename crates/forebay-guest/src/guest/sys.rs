@@ -35,8 +35,7 @@ pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
 pub fn set_option<T>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     let value = std::ptr::from_ref(value).cast();
     // SAFETY: the pointer is that of a live value of the length given.
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, length::<T>()) };
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, length::<T>()) };
     checked(result).map(drop)
 }
 
@@ -76,8 +75,7 @@ pub fn bind(fd: &impl AsRawFd, address: SocketAddrV4) -> io::Result<()> {
     let address = raw(address);
     let pointer = std::ptr::from_ref(&address).cast();
     // SAFETY: the pointer is that of a live address of the length given.
-    checked(unsafe { libc::bind(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) })
-        .map(drop)
+    checked(unsafe { libc::bind(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) }).map(drop)
 }
 
 /// Begins to connect.
@@ -85,8 +83,7 @@ pub fn connect(fd: &impl AsRawFd, address: SocketAddrV4) -> io::Result<()> {
     let address = raw(address);
     let pointer = std::ptr::from_ref(&address).cast();
     // SAFETY: as in `bind`.
-    let result =
-        unsafe { libc::connect(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) };
+    let result = unsafe { libc::connect(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) };
     match checked(result) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
         other => other.map(drop),

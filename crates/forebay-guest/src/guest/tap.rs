@@ -82,7 +82,9 @@ impl Tap {
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = u16::try_from(libc::AF_PACKET).expect("a small number");
         // Of one protocol a socket sees what comes in, and not what goes out.
-        address.sll_protocol = u16::try_from(libc::ETH_P_IP).expect("a small number").to_be();
+        address.sll_protocol = u16::try_from(libc::ETH_P_IP)
+            .expect("a small number")
+            .to_be();
         let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>()).expect("small");
         // SAFETY: the address lives through the call, and has the length given.
         let bound = unsafe {
@@ -121,9 +123,8 @@ impl Tap {
             }
             // SAFETY: with this status the frame is ours until the status is written.
             let bytes = unsafe { std::slice::from_raw_parts(frame.as_ptr(), FRAME_BYTES) };
-            let word = |at: usize| {
-                u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-            };
+            let word =
+                |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
             let net = usize::from(u16::from_ne_bytes([bytes[NET_AT], bytes[NET_AT + 1]]));
             let kept = usize::try_from(word(SNAPLEN_AT)).unwrap_or(0);
             let at = clock.stamped(u64::from(word(SEC_AT)), u64::from(word(NSEC_AT)));

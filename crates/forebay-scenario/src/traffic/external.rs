@@ -1,40 +1,34 @@
 //! `kind = "external"`: packets that the caller sends.
 
-use forebay_core::Time;
+use forebay_core::Bytes;
 
-use super::checks::path;
-use super::keys::ExternalKeys;
+use super::keys::{ExternalKeys, FlowKeys};
 use crate::error::Fault;
-use crate::files::Files;
-use crate::model::{External, Instant, KeyNumber, Link, Traffic, TrafficKind};
+use crate::model::{External, TrafficKind};
 use crate::tree::Section;
 
-pub fn read(
-    section: &Section,
-    label: String,
-    links: &[Link],
-    _files: &Files,
-) -> Result<Traffic, Fault> {
+/// Over Ethernet.
+const PACKET: Bytes = Bytes(1500);
+/// IPv4 and UDP.
+const HEADER: Bytes = Bytes(28);
+
+pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: ExternalKeys = section.read()?;
-    Ok(Traffic {
-        label,
-        flows: keys.flows,
-        packet: keys.packet,
-        header: keys.header,
-        path: path(section, keys.path.0, links)?,
-        rtts: keys.rtt,
-        access: keys.access,
-        dscp: u8::try_from(keys.dscp).expect("its range ends at 63"),
-        pairs: None,
-        group: None,
-        host: keys.host.0.map(|label| label.0),
-        start: Instant::At(Time::ZERO),
-        stop: None,
-        kind: TrafficKind::External(External { loss: keys.loss.0 }),
-        numbers: vec![KeyNumber {
-            name: "loss",
-            unit: "",
-            number: keys.loss.0,
-        }],
-    })
+    for key in ["start", "stop"] {
+        if let Some(entry) = section.table.entry(key) {
+            let allowed = "no such key here: the program that sends starts and stops by itself";
+            return Err(section.fault(key, entry.node.to_value(), allowed));
+        }
+    }
+    Ok(TrafficKind::External(External { loss: keys.loss.0 }))
+}
+
+/// Largest packet, and headers of each: those that are given, or its own.
+pub fn sizes(section: &Section, keys: &FlowKeys) -> (Bytes, Bytes) {
+    let given = |key, of, own| match section.table.entry(key) {
+        Some(_) => of,
+        None => own,
+    };
+    let packet = given("packet", keys.packet, PACKET);
+    (packet, given("header", keys.header, HEADER))
 }

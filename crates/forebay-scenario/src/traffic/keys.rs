@@ -237,30 +237,10 @@ params! {
 params! {
     /// Keys of packets that a program sends, over `forebay-net`, `libforebay` or
     /// `forebay.Network`. Each flow has two ends, and either may send to the other: the source at
-    /// the start of the path, and the sink at its end. Times and sizes are the program's.
+    /// the start of the path, and the sink at its end. `packet`, by default 1500B, is the largest
+    /// that there may be; `header`, by default 28B as of UDP over IPv4, is added to all that the
+    /// program sends. It starts and stops by itself.
     pub struct ExternalKeys {
-        /// Name in reports; by default the kind.
-        label: Maybe<Label> = Maybe(None), 0.0 => 0.0;
-        /// Number of flows.
-        flows: u32 = 1, 1.0 => 1e6;
-        /// Largest packet on the wire, headers included; the program may send smaller ones.
-        packet: Bytes = Bytes(1500), 40.0 => 65535.0;
-        /// Headers that each packet has on the wire besides what the program sends: 28 bytes of
-        /// UDP over IPv4. Goodput does not count them.
-        header: Bytes = Bytes(28), 0.0 => 65534.0;
-        /// Nodes that packets of the source pass, such as ["left", "right"]; those of the sink
-        /// take the same way back. By default the bottleneck's two ends.
-        path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
-        /// Propagation time both ways, access links and bottleneck together; flows take a list in
-        /// turn.
-        rtt: Vec<Span> = vec![Span::from_millis(100)], 0.0 => 1e3, required;
-        /// Differentiated services code point of every packet (RFC 2474).
-        dscp: u32 = 0, 0.0 => 63.0;
-        /// Rate of the access links at both ends.
-        access: Rate = Rate::from_bps(100_000_000), 1.0 => 1e12;
-        /// Name of the host at either end; traffic of one host shares what a queue like `cake` gives
-        /// a host. By default each flow has hosts of its own.
-        host: Maybe<Label> = Maybe(None), 0.0 => 0.0;
         /// Share of the packets, either way, that is lost at random behind the last queue, as on
         /// the air: "1%".
         loss: Share = Share(0.0), 0.0 => 1.0;
