@@ -658,6 +658,7 @@ class Fault:
         self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
     ) -> None:
         """A run that another engine could not make."""
+
 def guest_check(plan: Plan) -> None: ...
 def guest_orders(
     plan: Plan,

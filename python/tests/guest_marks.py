@@ -20,9 +20,7 @@ def _why_none() -> str:
 #: Skipped where there is no guest; `make test-kernel` builds one.
 MARKS = [
     pytest.mark.kernel,
-    pytest.mark.skipif(
-        bool(_why_none()), reason=f"{_why_none()} (`make test-kernel` builds one)"
-    ),
+    pytest.mark.skipif(bool(_why_none()), reason=f"{_why_none()} (`make test-kernel` builds one)"),
 ]
 
 

@@ -16,8 +16,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-import matplotlib
 import guest_marks
+import matplotlib
 import pytest
 from conftest import OWN_PROCESS, command, run_here
 
@@ -41,7 +41,10 @@ def runnable(page: Path) -> bool:
 def marks(page: Path) -> list[pytest.MarkDecorator]:
     text = page.read_text()
     realtime = [pytest.mark.realtime] if "$ forebay link" in text else []
-    return [*realtime, *(guest_marks.MARKS if "$ forebay run cubic.toml --engine kernel" in text else [])]
+    return [
+        *realtime,
+        *(guest_marks.MARKS if "$ forebay run cubic.toml --engine kernel" in text else []),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,20 @@ start       = "1s"
 
 [arrivals.md](arrivals.md) has the formats and an example that runs.
 """,
+    "program": """\
+```toml
+[[traffic]]
+kind   = "program"         # iperf3 as it is, over the sockets of a real kernel
+flows  = 1
+server = "iperf3 -s"       # what it sends crosses the bottleneck
+client = "iperf3 -R -c $FOREBAY_SERVER -t 8"
+packet = "1500B"
+rtt    = "40ms"
+start  = "1s"
+```
+
+It runs with `--engine kernel`: [real-kernel.md](real-kernel.md). Other engines refuse it.
+""",
     "external": """\
 ```toml
 [[traffic]]

@@ -126,8 +126,14 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         .collect::<Result<_, _>>()
         .map_err(|_| io::Error::other("too much traffic"))?;
     let bottleneck = match &orders.qdisc {
-        Some(qdisc) => Bottleneck::Kernels(kernels_queue(qdisc, &scenario, &tools, traffic)?),
-        None => Bottleneck::Ours(our_queue(&scenario, &law, orders.seed, &tools, traffic)?),
+        Some(qdisc) => {
+            let queue = kernels_queue(qdisc, &scenario, &tools, traffic)?;
+            Bottleneck::Kernels(Box::new(queue))
+        }
+        None => {
+            let queue = our_queue(&scenario, &law, orders.seed, &tools, traffic)?;
+            Bottleneck::Ours(Box::new(queue))
+        }
     };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let place = Place {
@@ -161,8 +167,8 @@ fn run(folder: &Path) -> io::Result<Outcome> {
 
 /// The queue under test.
 enum Bottleneck {
-    Ours(Ours),
-    Kernels(Kernels),
+    Ours(Box<Ours>),
+    Kernels(Box<Kernels>),
 }
 
 /// A queue of ours between two devices for packets.
@@ -322,7 +328,7 @@ impl Run<'_> {
                 if rows.is_multiple_of(100) {
                     progress.write_all(format!("{}\n", next_sample.as_nanos()).as_bytes())?;
                 }
-                next_sample = next_sample + scenario.sample;
+                next_sample += scenario.sample;
             }
             if now >= over {
                 break;

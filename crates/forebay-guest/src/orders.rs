@@ -16,8 +16,8 @@ pub struct Orders {
     pub sets: Vec<(String, String)>,
     pub laws: Vec<String>,
     pub without_own_laws: bool,
-    /// A link, (rate in bit/s, delay in ns), another one, and the usual packet in bytes.
-    pub link: Option<((u64, u64), (u64, u64), u64)>,
+    /// A link, another one, and the usual packet in bytes.
+    pub link: Option<(Place, Place, u64)>,
     /// Files that the scenario names; each lies beside the orders under its number.
     pub files: Vec<String>,
     /// What the point sets, in the order of the sweep's keys.
@@ -34,6 +34,9 @@ pub struct Orders {
     /// Settings of the hosts under net.ipv4, by name.
     pub sysctls: Vec<(String, String)>,
 }
+
+/// A link: its rate in bit/s, and its delay in ns.
+type Place = (u64, u64);
 
 /// A queue of the kernel's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,8 +166,6 @@ fn designed((law, params): &(usize, Vec<(String, Json)>)) -> DesignedGains {
         params: params.iter().map(param).collect(),
     }
 }
-
-type Place = (u64, u64);
 
 fn relink((from, to, packet_bytes): (Place, Place, u64)) -> Relink {
     let place = |(rate_bps, delay_ns): Place| LinkPlace {

@@ -43,11 +43,28 @@ PROGRAMS = {
 #: Headers that a build includes, likewise.
 HEADERS = {"/usr/include/stdio.h": "libc6-dev", "/usr/include/libelf.h": "libelf-dev"}
 #: Packages that iproute2 runs with.
-TOOL_PACKAGES = (
-    "iproute2 libc6 libbpf1 libcap2 libelf1t64 libmnl0 libselinux1 libpcre2-8-0 libtirpc3t64 "
-    "libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1 libssl3t64 "
-    "libxtables12 zlib1g libzstd1 libdb5.3t64"
-).split()
+TOOL_PACKAGES = [
+    "iproute2",
+    "libc6",
+    "libbpf1",
+    "libcap2",
+    "libelf1t64",
+    "libmnl0",
+    "libselinux1",
+    "libpcre2-8-0",
+    "libtirpc3t64",
+    "libgssapi-krb5-2",
+    "libkrb5-3",
+    "libk5crypto3",
+    "libkrb5support0",
+    "libcom-err2",
+    "libkeyutils1",
+    "libssl3t64",
+    "libxtables12",
+    "zlib1g",
+    "libzstd1",
+    "libdb5.3t64",
+]
 TOOL_PROGRAMS = ("ip", "tc", "ss")
 LOADER = "ld-linux-x86-64.so.2"
 #: Parts of a kernel's source that User-mode Linux is not built of; each has its Kconfig.
@@ -310,7 +327,9 @@ def _adapt(tree: Path, hz: int) -> None:
         text = file.read_text()
         changed = change(text)
         if changed == text:
-            raise SetupError(f"{name} of this source is not as it was known: it has nothing to adapt")
+            raise SetupError(
+                f"{name} of this source is not as it was known: it has nothing to adapt"
+            )
         file.unlink()
         file.write_text(changed)
 
