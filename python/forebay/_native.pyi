@@ -105,9 +105,7 @@ def queues() -> list[RegistryEntry]:
 class TcWords:
     """A qdisc of Linux: a law in its queue."""
 
-    def __init__(
-        self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]
-    ) -> None: ...
+    def __init__(self, qdisc: str, text: str, rounded: Sequence[tuple[str, str, str]]) -> None: ...
     #: its kind: "fq_codel"
     qdisc: str
     #: it with its words, as after `tc qdisc add dev DEVICE root`
@@ -131,8 +129,8 @@ def tc_words(
     """The qdisc of Linux that a law is in its queue; None where Linux has none. `queue` is as a
     scenario writes it, and None for the one that the law comes in; one of the buffers is given.
     `header_bytes` is what tc counts of a packet besides `packet_bytes`; `held`, whether a shaper
-    leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a parameter
-    that the qdisc does not have."""
+    leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a
+    parameter that the qdisc does not have."""
 
 def schema() -> str: ...
 
