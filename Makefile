@@ -19,7 +19,7 @@ export PATH := $(RUST_FOLDER)/bin:$(PATH):$(HOME)/.cargo/bin
 
 # What tests call, as Debian packages it.
 TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux script=bsdutils \
-  c++=g++ pkg-config=pkg-config chromium=chromium octave-cli=octave
+  c++=g++ pkg-config=pkg-config tc=iproute2 bpftool=bpftool clang=clang,libbpf-dev chromium=chromium octave-cli=octave
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
@@ -108,11 +108,15 @@ fresh:
 golden: $(STAMPS)/rust
 	FOREBAY_RENEW_GOLDEN=1 cargo test --quiet -p forebay-batch --test golden -- --nocapture
 
+CASTS := $(addprefix -D clippy::cast_,possible_truncation possible_wrap sign_loss)
+
 lint: $(STAMPS)/native $(STAMPS)/lint
 	cargo fmt --check
 	# Modules that a macro names, which cargo fmt does not see.
 	rustfmt --edition 2021 --check crates/forebay-core/src/laws/*.rs crates/forebay-core/src/disciplines/*.rs
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	# Tests cast small numbers that they choose; what is built casts none that may lose something.
+	cargo clippy --workspace --lib --bins --quiet -- -D warnings $(CASTS)
 	# As it is built where there is no Linux.
 	cargo clippy -p forebay-py --no-default-features --quiet -- -D warnings
 	$(BIN)/ruff format --check python tools bench examples

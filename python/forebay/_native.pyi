@@ -132,6 +132,36 @@ def tc_words(
     leaves the packet that it sends in the qdisc, as tbf does. Raises `ScenarioError` for a
     parameter that the qdisc does not have."""
 
+class LawTwin:
+    """The numbers of a law's header for the kernel."""
+
+    def __init__(
+        self,
+        interval_ns: int | None,
+        config: Sequence[tuple[str, int]],
+        state: Sequence[tuple[str, int]],
+        target_pkts: float | None,
+    ) -> None: ...
+    #: between two calls of its clock; None of a law that packets drive
+    interval_ns: int | None
+    #: in the header's order
+    config: list[tuple[str, int]]
+    #: as it starts; what is left out is zero
+    state: list[tuple[str, int]]
+    #: where it holds its queue; None of a law without a set-point
+    target_pkts: float | None
+
+def law_twin(
+    law: str,
+    params: Sequence[tuple[str, Parameter]],
+    *,
+    rate_bps: int,
+    buffer_pkts: float,
+    packet_bytes: int,
+) -> LawTwin | None:
+    """A law in fixed point; None where the kernel has no header of it. Raises `ScenarioError` for a
+    parameter that is unknown, does not fit the link, or would saturate."""
+
 def schema() -> str: ...
 
 class KeyInfo(TypedDict):
@@ -474,6 +504,18 @@ class Plan:
         """Every law at every point as a fluid; with `sawtooth`, windows are described more closely
         than by the published equations. Raises `ScenarioError` for what the fluid cannot express.
         """
+    def start_fluid(
+        self,
+        threads: int,
+        *,
+        sawtooth: bool = False,
+        step: str = "auto",
+        samples: bool = True,
+        only: Collection[tuple[int, int, int]] | None = None,
+    ) -> Batch:
+        """As `start`, by the fluid model. Raises `ScenarioError` for what it cannot express."""
+    def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
+        """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
     def session(
         self, seed: int, *, set_point: str | None = None, interval: str = "10ms"
     ) -> Session:
@@ -485,6 +527,9 @@ class Batch:
     @property
     def remarks(self) -> dict[tuple[int, int, int], list[str]]:
         """What a reader must know of a run; nothing of simulated ones."""
+    @property
+    def more(self) -> str:
+        """What a bar adds to the progress: nothing."""
     def progress(self) -> float: ...
     def cancel(self) -> None: ...
     def fail_longer_than(self, most_s: float) -> None:
@@ -601,6 +646,11 @@ class Fault:
     message: str
     #: whether the law in Python is at fault
     of_law: bool
+
+    def __init__(
+        self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
+    ) -> None:
+        """A run that another engine could not make."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...
@@ -777,14 +827,11 @@ class FlowModel:
         of the mean round trip: how many, k of their coupling, and whether they have a queue of
         their own. Raises `ValueError` for a
         window law that there is not, and lists of different lengths."""
-    def probability(
+    def operating_point(
         self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
-    ) -> float:
-        """The probability that these flows need on a link with a queue."""
-    def reno_flows(
-        self, flows: float, propagation_s: float, queue_pkts: float, capacity_pkts_per_s: float
-    ) -> float:
-        """How many flows of Reno need the same probability."""
+    ) -> OperatingPoint:
+        """These flows on a link with a queue: the probability that they need, and how many flows
+        of Reno need the same."""
     def settle(
         self, law: LawModel, flows: Sequence[float], propagation_s: float
     ) -> list[tuple[str, float | None, float | None, tuple[OperatingPoint, LinearModel] | None]]:

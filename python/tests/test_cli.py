@@ -50,7 +50,7 @@ def test_help_has_the_commands_in_their_order(cli: Cli) -> None:
         "studio init explain laws queues",
         "run study fluid suite compare store",
         "design identify map tune",
-        "link doctor validate",
+        "link attach detach set stats list doctor validate",
         "experiments replay figure cite schema",
     ]
     assert commands == [name for panel in panels for name in panel.split()]
@@ -132,7 +132,7 @@ def test_run_as_json(cli: Cli, scenario: Path) -> None:
         (point, law, seed) for point in POINTS for law in ("pi", "droptail") for seed in (1, 2)
     ]
     for line in lines:
-        assert list(line) == ["law", "point", "seed", "metrics", "costs"]
+        assert list(line) == ["law", "point", "seed", "engine", "metrics", "costs"]
         metrics = line["metrics"]
         assert list(metrics) == METRICS
         # DropTail has no set-point: NaN, which JSON has not.

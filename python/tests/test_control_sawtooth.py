@@ -85,7 +85,7 @@ def test_rest_meets_its_equation_both_ways(window: float) -> None:
     p = brentq(excess, 1e-9, 0.999, xtol=1e-15)
     # Of 7 flows on a link of 1000 packets a second.
     plant = FlowModel.ack_clocked()
-    assert plant.probability(7, 7e-3 * n, 0, 1000) == pytest.approx(p, rel=1e-9)
+    assert plant.operating_point(7, 7e-3 * n, 0, 1000).probability == pytest.approx(p, rel=1e-9)
     assert AckClockedEquilibrium.at_probability(p).in_flight_pkts == pytest.approx(n, rel=1e-9)
 
 

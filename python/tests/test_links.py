@@ -151,7 +151,8 @@ def test_the_command_line_shows_the_links(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, HEAD + MAIN + NEXT + OWN + FLOWS + PI)
     done = cli("run", path, "--json", "--seeds", 1)
     (line,) = map(json.loads, done.stdout.splitlines())
-    assert list(line) == ["law", "point", "seed", "metrics", "traffic", "links", "costs"]
+    keys = ["law", "point", "seed", "engine", "metrics", "traffic", "links", "costs"]
+    assert list(line) == keys
     assert list(line["links"]) == ["Q4", "R4-R5"]
     for metrics in line["links"].values():
         assert list(metrics) == list(line["metrics"])

@@ -297,11 +297,11 @@ def test_a_cluster_makes_the_same_runs(whole: Study, tmp_path: Path) -> None:
 
 
 def test_without_dask_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forebay.studies.api import engine
+    from forebay.studies.api import workers
 
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ScenarioError, match=r"forebay\[dask\]"):
-        engine("dask", None).__enter__()
+        workers("dask", None).__enter__()
 
 
 def test_a_plan_of_a_million_points_is_a_matter_of_moments(tmp_path: Path) -> None:

@@ -27,16 +27,16 @@ from conftest import Cli, command
 import forebay
 from forebay._native import ScenarioError
 from forebay.base import quantities
-from forebay.base.progress import Progress
+from forebay.engines.link import Link
+from forebay.flows import real, transfers
+from forebay.flows.mapping import LEAD_S, RETURN_RATE, link_plans
+from forebay.flows.transfers import Mice, Web
 from forebay.links import LinkError, settings
 from forebay.links import run as run_link
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
-from forebay.validation import comparison, page, real, transfers
+from forebay.validation import comparison, page
 from forebay.validation.comparison import METRICS, Row, Side, ValidatedScenario, compare
-from forebay.validation.mapping import LEAD_S, RETURN_RATE, link_plans
-from forebay.validation.real import Attempt, Attempts
-from forebay.validation.transfers import Mice, Web
 from tools.docs import files
 
 SCENARIO = """\
@@ -288,38 +288,31 @@ def both_ways(
 ) -> ValidatedScenario:
     """The simulator beside itself, with a share of the goodput as if it were measured."""
     one = read(folder, text)
-    simulated = Result(one, execution.execute(one))
-    finished = [
-        Attempt(
-            run.point,
-            run.law,
-            run.seed,
-            run.metrics
-            | {"lateness_p99_s": 1e-5, "goodput_bps": goodput * run.metrics["goodput_bps"]},
-            run,
-            list(void),
-            0,
+    simulated, real = (execution.execute(one) for _ in range(2))
+    for run in real.runs:
+        run.metrics.update(
+            lateness_p99_s=1e-5, goodput_bps=goodput * run.metrics["goodput_bps"], made_again=0
         )
-        for run in simulated.runs
-    ]
-    return compare(simulated, Attempts(finished, len(finished)))
+    if void:
+        remarks = {(run.point, run.law, run.seed): list(void) for run in real.runs}
+        real = replace(real, remarks=remarks)
+    link = replace(one, engine=Link())
+    return compare(Result(one, simulated), Result(link, real))
 
 
 def simulated_attempts(
     monkeypatch: pytest.MonkeyPatch, one: experiment.Experiment, first: list[str]
 ) -> None:
     """Real runs that are simulated ones; the first attempt of each seed is void for `first`."""
-    observed = execution.execute(one).runs[0]
     asked: list[int] = []
 
-    def once(
-        _plan: object, seed: int, *_more: object
-    ) -> tuple[object, dict[str, float], list[str]]:
+    def once(_plan: object, seed: int, *_more: object) -> tuple[object, list[str]]:
         asked.append(seed)
-        metrics = observed.metrics | {"lateness_p99_s": 1e-5}
-        return observed, metrics, first if asked.count(seed) == 1 else []
+        observed = execution.execute(one).runs[0]
+        observed.metrics["lateness_p99_s"] = 1e-5
+        return observed, first if asked.count(seed) == 1 else []
 
-    monkeypatch.setattr(real, "_once", once)
+    monkeypatch.setattr(real, "once", once)
 
 
 def test_void_runs_that_are_made_again_are_told_of(
@@ -327,11 +320,20 @@ def test_void_runs_that_are_made_again_are_told_of(
 ) -> None:
     one = read(tmp_path)
     simulated_attempts(monkeypatch, one, ["1.2 ms late"])
-    told: list[Progress] = []
-    done = real.run(link_plans(one), 2, watch=told.append)
-    assert [each.former for each in done.finished] == [1, 1]
-    assert any(each.more == ", 1 made again; the last: mine, seed 1, 1.2 ms late" for each in told)
-    assert told[-1].more == ", 2 made again; the last: mine, seed 2, 1.2 ms late"
+    (plan,) = link_plans(one)
+    runs = real.RealRuns({(0, 0): plan}, [(0, 0, 1), (0, 0, 2)])
+    told = [runs.more]
+    while not runs.done:
+        told.append(runs.more)
+        time.sleep(0.001)
+    told.append(runs.more)
+    done, faults = runs.take()
+    assert faults == []
+    assert runs.progress() == 1
+    assert [each.metrics[real.MADE_AGAIN] for each in done] == [1, 1]
+    assert runs.remarks == {}
+    assert ", 1 made again; the last: mine, seed 1, 1.2 ms late" in told
+    assert told[-1] == ", 2 made again; the last: mine, seed 2, 1.2 ms late"
 
 
 def test_a_fault_loses_no_scenario_that_was_done(

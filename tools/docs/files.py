@@ -93,7 +93,10 @@ FILES = [
     File(
         "metrics",
         "a run and link",
-        [("parameters", "", "of the law at this point, as JSON")],
+        [
+            ("parameters", "", "of the law at this point, as JSON"),
+            ("engine", "", "what made the run, such as packets; link of `forebay link`"),
+        ],
         "a column for each key of the sweep, and each metric",
     ),
     File(

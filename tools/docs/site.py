@@ -35,6 +35,7 @@ SECTIONS: dict[str, list[str]] = {
     "Start": ["docs/install.md", "docs/tutorials/"],
     "How to": [
         *("docs/howto/", "docs/studio.md", "docs/notebook.md", "docs/studies.md", "docs/link.md"),
+        "docs/kernel.md",
         *("docs/tune.md", "docs/arrivals.md", "docs/prototypes.md", "docs/new-law.md"),
         *("docs/new-queue.md", "docs/new-sender.md", "docs/new-measure.md", "docs/gym.md"),
         "docs/capi.md",
@@ -43,6 +44,7 @@ SECTIONS: dict[str, list[str]] = {
     "Reference": [
         *("docs/cli.md", "docs/scenario.md", "docs/laws.md", "docs/queues.md", "docs/metrics.md"),
         *("docs/python.md", "docs/exit-status.md", "docs/theory.md", "docs/fluid.md"),
+        "docs/engines.md",
         *("docs/glossary.md", "docs/references.md"),
     ],
     "Evidence": [

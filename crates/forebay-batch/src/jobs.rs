@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Aqm, Site};
+use forebay_core::{Aqm, ParamError, Site};
+use forebay_fluid::{from_scenario, Step, Windows};
 use forebay_scenario::{Experiment, Point};
 
-use crate::Job;
+use crate::{Engine, Job};
 
 /// Which run: the numbers of its point and its law, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +32,7 @@ pub fn jobs(experiment: &Experiment, wanted: impl Fn(&Key) -> bool) -> Vec<(Key,
                     continue;
                 }
                 let job = Job {
+                    engine: Engine::Packets,
                     scenario: Arc::clone(scenario),
                     law: law_and_queue.clone(),
                     target_pkts: *target_pkts,
@@ -41,6 +43,26 @@ pub fn jobs(experiment: &Experiment, wanted: impl Fn(&Key) -> bool) -> Vec<(Key,
         }
     }
     jobs
+}
+
+/// As [`jobs`], by the fluid model.
+///
+/// # Errors
+/// What the model cannot express.
+pub fn fluid_jobs(
+    experiment: &Experiment,
+    windows: Windows,
+    step: Step,
+    wanted: impl Fn(&Key) -> bool,
+) -> Result<Vec<(Key, Job)>, ParamError> {
+    let mut jobs = jobs(experiment, wanted);
+    for (key, job) in &mut jobs {
+        let law = &experiment.points[key.point].laws[key.law];
+        let mut model = from_scenario(&job.scenario, law, windows, step)?;
+        model.seed = key.seed;
+        job.engine = Engine::Fluid(Box::new(model));
+    }
+    Ok(jobs)
 }
 
 /// Each law at `point` with its queue, and what QACD is taken against: the scenario's set-point,

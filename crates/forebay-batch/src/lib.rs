@@ -1,19 +1,10 @@
-//! Many simulations on many threads: law × point × seed, with progress, cancellation, and
+//! Many runs on many threads: law × point × seed, with progress, cancellation, and
 //! faults that name their run.
 //!
 //! A run depends on its own job alone, so results are the same for any number of threads;
 //! only the order in which they finish differs, and [`Finished::job`] puts it right.
 
 #![forbid(unsafe_code)]
-// Unit tests cast small numbers that they choose.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
-)]
 
 mod jobs;
 
@@ -27,17 +18,27 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use forebay_core::{Aqm, Stop};
+use forebay_core::{Aqm, ParamError, Stop};
+use forebay_fluid::Model;
 use forebay_scenario::{Link, Scenario};
 use forebay_sim::Watch;
 pub use forebay_sim::RESULTS_VERSION;
 use forebay_trace::{Metrics, Trace};
 
-pub use jobs::{jobs, Key};
+pub use jobs::{fluid_jobs, jobs, Key};
+
+/// What makes a run.
+#[derive(Clone)]
+pub enum Engine {
+    Packets,
+    /// The scenario as a model, with its law and its seed.
+    Fluid(Box<Model>),
+}
 
 /// One run to make.
 #[derive(Clone)]
 pub struct Job {
+    pub engine: Engine,
     pub scenario: Arc<Scenario>,
     pub law: Aqm,
     /// What QACD is taken against.
@@ -281,6 +282,7 @@ impl Shared {
     /// `None` where the run was cancelled from outside.
     fn simulate(&self, job: usize) -> Result<Option<Outcome>, Failure> {
         let Job {
+            engine,
             scenario,
             law,
             target_pkts,
@@ -289,7 +291,10 @@ impl Shared {
         let control = &self.controls[job];
         let _ = control.started.set(Instant::now());
         let start_s = user_cpu_s().map_err(Failure::ours)?;
-        let trace = forebay_sim::run(scenario, law, *seed, &control.watch);
+        let trace = match engine {
+            Engine::Packets => forebay_sim::run(scenario, law, *seed, &control.watch),
+            Engine::Fluid(model) => fluid(scenario, model, &control.watch),
+        };
         let Some(trace) = trace.map_err(Failure::of_law)? else {
             return Ok(None);
         };
@@ -300,6 +305,15 @@ impl Shared {
             trace,
         }))
     }
+}
+
+/// As `forebay_sim::run` does, by the fluid model.
+fn fluid(scenario: &Scenario, model: &Model, watch: &Watch) -> Result<Option<Trace>, ParamError> {
+    let trace = forebay_fluid::run_while(model, |now| {
+        watch.now_ns.store(now.as_nanos(), Relaxed);
+        !watch.cancel.load(Relaxed)
+    })?;
+    Ok(trace.map(|trace| forebay_fluid::observed(scenario, model, &trace)))
 }
 
 /// Metrics of the other links. One with a law of its own has that law's set-point, if any.

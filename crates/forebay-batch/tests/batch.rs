@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use forebay_batch::{Batch, Control, Finished, Job};
+use forebay_batch::{Batch, Control, Engine, Finished, Job};
 use forebay_core::{
     Aqm, FluidLaw, Law, PacketMeta, ParamError, QueueView, Rng, Stop, Time, Verdict,
 };
@@ -29,6 +29,7 @@ fn jobs(duration: &str, seeds: u32) -> Vec<Job> {
     let point = &experiment.points[0];
     let law = point.laws[0].aqm();
     let job = |seed: &u64| Job {
+        engine: Engine::Packets,
         scenario: Arc::new(point.scenario.clone()),
         law: law.clone(),
         target_pkts: Some(50.0),

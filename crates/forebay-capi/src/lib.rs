@@ -3,15 +3,5 @@
 //!
 //! [`queue`] is the interface in safe Rust; [`ffi`] puts it behind pointers, and lets no panic out.
 
-// Unit tests cast small numbers that they choose.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
-)]
-
 pub mod ffi;
 pub mod queue;

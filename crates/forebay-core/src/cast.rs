@@ -1,14 +1,15 @@
 //! Conversions that lose something, under names that say what. `as` says nothing of it, and the
-//! crates that count packets and time deny it.
+//! crates deny it.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "that is what they are for"
+)]
 
 /// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `u32::MAX`.
 #[inline]
 #[must_use]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "that is what it is for"
-)]
 pub const fn whole_u32(x: f64) -> u32 {
     x as u32
 }
@@ -16,11 +17,6 @@ pub const fn whole_u32(x: f64) -> u32 {
 /// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `u64::MAX`.
 #[inline]
 #[must_use]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "that is what it is for"
-)]
 pub const fn whole_u64(x: f64) -> u64 {
     x as u64
 }
@@ -28,11 +24,6 @@ pub const fn whole_u64(x: f64) -> u64 {
 /// The whole part of `x`: rounded toward zero, 0 where negative or NaN, and at most `usize::MAX`.
 #[inline]
 #[must_use]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "that is what it is for"
-)]
 pub const fn whole_usize(x: f64) -> usize {
     x as usize
 }
@@ -40,7 +31,6 @@ pub const fn whole_usize(x: f64) -> usize {
 /// The whole part of `x`: rounded toward zero, 0 where NaN, and within the range of `i64`.
 #[inline]
 #[must_use]
-#[allow(clippy::cast_possible_truncation, reason = "that is what it is for")]
 pub const fn whole_i64(x: f64) -> i64 {
     x as i64
 }
@@ -48,14 +38,12 @@ pub const fn whole_i64(x: f64) -> i64 {
 /// The number of single precision that is nearest to `x`.
 #[inline]
 #[must_use]
-#[allow(clippy::cast_possible_truncation, reason = "that is what it is for")]
 pub const fn nearest_f32(x: f64) -> f32 {
     x as f32
 }
 
 /// `x` where it is a whole number that a float holds exactly; none otherwise.
 #[must_use]
-#[allow(clippy::cast_possible_truncation, reason = "it has been looked at")]
 pub fn exact_i64(x: f64) -> Option<i64> {
     (x.fract() == 0.0 && x.abs() < 9e15).then_some(x as i64)
 }

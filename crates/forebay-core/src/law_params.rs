@@ -1,5 +1,6 @@
 //! What a law's parameters say of it: how it is built, its linear model, its design rule, its tuning.
 
+use crate::fixed_point::Twin;
 use crate::law::{Law, Site};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params, Value};
@@ -18,6 +19,15 @@ pub trait LawParams: Params + 'static {
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law>;
+
+    /// The law in fixed point, where the kernel can run it: its header is `laws/<kind>.h` in
+    /// `python/forebay/kernel/bpf`. `None` of others.
+    ///
+    /// # Errors
+    /// A parameter that would saturate, or that the kernel's header does not have.
+    fn twin(&self, _site: &Site) -> Result<Option<Twin>, ParamError> {
+        Ok(None)
+    }
 
     /// The law near an operating point; `None` where it has no linear model, or no equilibrium.
     fn linear(&self, _point: &OperatingPoint, _site: &Site) -> Option<LoopFilter> {
@@ -66,11 +76,7 @@ pub trait LawParams: Params + 'static {
     ///
     /// # Errors
     /// A goal that is unknown or out of range, or a request that cannot be met.
-    fn design(
-        &self,
-        _wish: &DesignRequest,
-        _goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, _wish: &DesignRequest, _goals: &ParamValues) -> DesignResult {
         Ok(None)
     }
 
@@ -133,6 +139,9 @@ pub struct Design {
     /// Why these: sentences.
     pub notes: Vec<String>,
 }
+
+/// A design; `None` where there is no rule.
+pub type DesignResult = Result<Option<Design>, ParamError>;
 
 /// Named parameter values, as a scenario gives them.
 pub type ParamValues = [(String, Value)];

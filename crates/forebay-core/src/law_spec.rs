@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use crate::equilibrium::{settle, Equilibrium, RenoFlows};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
+use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues, RateControl};
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Value};
 use crate::search::{Conditions, Search};
@@ -21,6 +22,14 @@ pub trait ConfiguredLaw {
 
     /// Every parameter with its value.
     fn values(&self) -> Vec<(&'static str, Value)>;
+
+    /// As [`LawParams::twin`].
+    ///
+    /// # Errors
+    /// As [`build`](ConfiguredLaw::build), and as there.
+    fn twin(&self, _site: &Site) -> Result<Option<Twin>, ParamError> {
+        Ok(None)
+    }
 
     /// Where the law holds the queue; `None` of a law without a set-point.
     fn set_point(&self) -> Option<SetPoint> {
@@ -47,11 +56,7 @@ pub trait ConfiguredLaw {
     ///
     /// # Errors
     /// As there.
-    fn design(
-        &self,
-        _request: &DesignRequest,
-        _goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, _request: &DesignRequest, _goals: &ParamValues) -> DesignResult {
         Ok(None)
     }
 
@@ -90,6 +95,15 @@ impl<R: LawParams> ConfiguredLaw for R {
         R::SPECS.iter().filter_map(value).collect()
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        self.check(site)?;
+        let twin = LawParams::twin(self, site)?;
+        if twin.is_some() {
+            fixed_point::fits(site)?;
+        }
+        Ok(twin)
+    }
+
     fn set_point(&self) -> Option<SetPoint> {
         LawParams::set_point(self)
     }
@@ -103,11 +117,7 @@ impl<R: LawParams> ConfiguredLaw for R {
         Ok(LawParams::linear(self, point, site))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         LawParams::design(self, request, goals)
     }
 
@@ -385,6 +395,14 @@ impl LawSpec {
         self.read(given)?.build(site)
     }
 
+    /// As [`LawParams::twin`], with `given` on top of the defaults.
+    ///
+    /// # Errors
+    /// As [`build`](LawSpec::build), and as there.
+    pub fn twin(&self, given: &ParamValues, site: &Site) -> Result<Option<Twin>, ParamError> {
+        self.read(given)?.twin(site)
+    }
+
     /// Every parameter's value with `given` on top of the defaults.
     ///
     /// # Errors
@@ -436,7 +454,7 @@ impl LawSpec {
         given: &ParamValues,
         request: &DesignRequest,
         goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    ) -> DesignResult {
         self.read(given)?.design(request, goals)
     }
 

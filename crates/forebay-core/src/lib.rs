@@ -18,6 +18,7 @@ pub mod discipline;
 pub mod disciplines;
 pub mod equilibrium;
 pub mod estimator;
+pub mod fixed_point;
 pub mod fnv;
 pub mod law;
 pub mod law_params;

@@ -1,5 +1,6 @@
 //! A recorded link: the times at which it could send.
 
+use crate::cast::whole_u64;
 use crate::param::ParamError;
 use crate::units::{Rate, Span, Time};
 
@@ -67,7 +68,7 @@ impl RateTrace {
     /// Over a round.
     pub fn mean_rate(&self) -> Rate {
         let bits = 8.0 * f64::from(Self::BYTES) * self.times_ms.len() as f64;
-        Rate::from_bps((1000.0 * bits / f64::from(self.round_ms())) as u64)
+        Rate::from_bps(whole_u64(1000.0 * bits / f64::from(self.round_ms())))
     }
 
     /// What can be sent from the start up to and at `end`, in bits.

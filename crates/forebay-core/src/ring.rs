@@ -41,6 +41,15 @@ impl<T: Copy> Ring<T> {
         self.places.get(at)
     }
 
+    /// The first values, as many as lie one behind the other in memory: at least one, if there is
+    /// any.
+    #[inline(always)]
+    pub fn front(&self) -> &[T] {
+        let first = self.popped & self.places.len().wrapping_sub(1);
+        let behind = self.places.get(first..).unwrap_or_default();
+        behind.get(..self.len()).unwrap_or(behind)
+    }
+
     #[inline(always)]
     pub fn push(&mut self, value: T) {
         if self.len() == self.places.len() {
@@ -56,6 +65,13 @@ impl<T: Copy> Ring<T> {
     pub fn pop(&mut self) {
         debug_assert!(!self.is_empty(), "nothing to take");
         self.popped = self.popped.wrapping_add(1);
+    }
+
+    /// Takes so many of the first values away; there are as many.
+    #[inline(always)]
+    pub fn pop_front(&mut self, count: usize) {
+        debug_assert!(count <= self.len(), "not so many to take");
+        self.popped = self.popped.wrapping_add(count);
     }
 
     /// Takes the last value away.
@@ -112,6 +128,13 @@ mod tests {
                 assert_eq!(ring.remove(5), want.remove(5));
             }
             assert_eq!(ring.get(7), want.get(7));
+            let front = ring.front();
+            assert_eq!(front.is_empty(), want.is_empty());
+            assert!(front.iter().eq(want.iter().take(front.len())));
+            if i % 53 == 0 {
+                want.drain(..front.len());
+                ring.pop_front(front.len());
+            }
             assert_eq!((ring.len(), ring.is_empty()), (want.len(), want.is_empty()));
         }
         while let Some(value) = want.pop_front() {

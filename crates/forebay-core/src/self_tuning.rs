@@ -2,9 +2,10 @@
 //! network on-line, and design the law anew for each estimate as if it were exact.
 
 use crate::estimator::{CapacityEstimate, LoadEstimate};
-use crate::law::{FluidStep, PacketMeta, QueueView, Scale};
+use crate::fixed_point::{self, Field};
+use crate::law::{FluidStep, PacketMeta, QueueView, Scale, Site};
 use crate::linear::OperatingPoint;
-use crate::param::Value;
+use crate::param::{ParamError, Value};
 use crate::search::{Conditions, Settings};
 use crate::tuner::Tuner;
 use crate::units::{Span, Time};
@@ -27,6 +28,62 @@ pub struct Estimation {
     pub load_time: Span,
     /// Estimates run from the start; the law keeps its first design until here.
     pub tune_after: Span,
+}
+
+impl Estimation {
+    /// What `estimate.h` takes. Its 1 − e^−x has three terms, so an interval is at most a quarter of
+    /// the time constant.
+    pub fn twin_config(&self, rtt: Span, site: &Site) -> Result<Vec<Field>, ParamError> {
+        let shortest = Span::from_secs_f64(4.0 * self.interval.as_secs_f64());
+        if self.capacity_time < shortest {
+            let allowed = format!("at least {shortest}, four intervals, in fixed point");
+            return Err(ParamError::new(
+                "capacity_time",
+                self.capacity_time,
+                allowed,
+            ));
+        }
+        let shortest = Span::from_millis(1);
+        if rtt < shortest {
+            let allowed = format!("at least {shortest}, in fixed point");
+            return Err(ParamError::new("rtt", rtt, allowed));
+        }
+        let capacity_ns = self.capacity_time.as_secs_f64() * 1e9;
+        let per_ns = 2f64.powi(fixed_point::PROBABILITY_BITS) / capacity_ns;
+        let gone = self.interval.as_secs_f64() / self.load_time.as_secs_f64();
+        Ok(vec![
+            (
+                "capacity_per_ns",
+                fixed_point::factor("capacity_time", capacity_ns, per_ns)?,
+            ),
+            ("load_weight", fixed_point::probability(-(-gone).exp_m1())),
+            (
+                "least",
+                fixed_point::rate(site.packet.0 as f64 / rtt.as_secs_f64()),
+            ),
+            ("tune_after_ns", fixed_point::nanos(self.tune_after)),
+        ])
+    }
+
+    /// As `estimate.h` starts.
+    pub fn twin_state(
+        &self,
+        start: &OperatingPoint,
+        site: &Site,
+    ) -> Result<Vec<Field>, ParamError> {
+        // In 62 bits.
+        const MOST: f64 = 4.0;
+        if start.load >= MOST {
+            let flows = MOST * start.flows() / start.load;
+            let allowed = format!("less than {flows:.4}, in fixed point");
+            return Err(ParamError::new("flows", start.flows(), allowed));
+        }
+        let bytes_per_s = start.capacity_pkts_per_s * site.packet.0 as f64;
+        Ok(vec![
+            ("capacity", fixed_point::rate(bytes_per_s)),
+            ("load", fixed_point::probability(start.load)),
+        ])
+    }
 }
 
 /// What a tuned law starts from: the first design is for the middle of the conditions, and makes

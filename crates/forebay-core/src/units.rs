@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
+use crate::cast::whole_u64;
+
 const NANOS_PER_SEC: f64 = 1e9;
 
 /// An instant, in nanoseconds since the start of the run.
@@ -91,7 +93,7 @@ impl Span {
     }
     /// Nearest nanosecond; negative and NaN become zero.
     pub fn from_secs_f64(s: f64) -> Span {
-        Span((s * NANOS_PER_SEC).round() as u64)
+        Span(whole_u64((s * NANOS_PER_SEC).round()))
     }
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -225,7 +227,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 
 /// A whole number of at most 2^63, so that sums of two never wrap.
 fn whole(x: f64) -> Option<u64> {
-    (0.0..=9.2e18).contains(&x).then(|| x.round() as u64)
+    (0.0..=9.2e18).contains(&x).then(|| whole_u64(x.round()))
 }
 
 impl Span {

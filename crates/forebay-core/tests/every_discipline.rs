@@ -1,6 +1,8 @@
 //! Properties of every queue discipline in the registry, under every law. None is named here: a
 //! new one is tested by being registered.
 
+mod common;
+
 use std::sync::Arc;
 
 use forebay_core::disciplines::{find, DISCIPLINES};
@@ -375,17 +377,7 @@ fn parameters_are_described_and_round_trip() {
             .map(|(key, value)| ((*key).to_owned(), value.clone()))
             .collect();
         assert_eq!(spec.resolve(&given).unwrap(), defaults, "{}", spec.kind);
-        for param in spec.params {
-            assert!(
-                param.doc.trim().ends_with('.'),
-                "{}.{}: a sentence",
-                spec.kind,
-                param.name
-            );
-            if let Some(default) = (param.default_base)() {
-                assert!((param.min..=param.max).contains(&default), "{}", param.name);
-            }
-        }
+        common::assert_described(spec.kind, spec.params);
     }
     assert!(find("fif").is_err_and(|kinds| kinds.contains("did you mean")));
 }

@@ -1,6 +1,8 @@
 //! Properties of every law in the registry. No law is named here: a new one is tested by
 //! being registered.
 
+mod common;
+
 use forebay_core::laws::{self, LAWS};
 use forebay_core::linear::OperatingPoint;
 use forebay_core::search::{Axis, Condition, Conditions, Search, Settings};
@@ -186,22 +188,9 @@ fn parameters_round_trip_through_their_values() {
 fn parameters_are_described() {
     for spec in LAWS {
         assert!(!spec.title.is_empty() && !spec.source.is_empty());
+        common::assert_described(spec.kind, spec.params);
         for param in spec.params {
-            assert!(
-                param.doc.trim().ends_with('.'),
-                "{}.{}: a sentence",
-                spec.kind,
-                param.name
-            );
             assert!(param.min < param.max, "{}.{}", spec.kind, param.name);
-            if let Some(default) = (param.default_base)() {
-                assert!(
-                    (param.min..=param.max).contains(&default),
-                    "{}.{}",
-                    spec.kind,
-                    param.name
-                );
-            }
         }
         // The same idea has the same key in every law.
         for wrong in [

@@ -15,15 +15,28 @@ use crate::port::Passed;
 use crate::senders::Windows;
 use crate::step::Pace;
 use crate::system::{hold, Moment, Piece, Slopes, System, Through, Turnover};
-use crate::trace::{Rows, Trace};
+use crate::trace::{Passage, Rows, Trace};
 
 /// Runs the model.
 ///
 /// # Errors
 /// A fault that [`Model::check`] finds, or a law's parameter that does not fit its queue.
 pub fn run(model: &Model) -> Result<Trace, ParamError> {
+    let trace = run_while(model, |_| true)?;
+    Ok(trace.expect("nothing ends it early"))
+}
+
+/// Runs the model as long as `goes_on`, which hears of the time after each step; `None` if it ended
+/// the run.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_while(
+    model: &Model,
+    goes_on: impl FnMut(Time) -> bool,
+) -> Result<Option<Trace>, ParamError> {
     model.check()?;
-    Ok(Engine::new(model)?.run())
+    Ok(Engine::new(model)?.run(goes_on))
 }
 
 /// Shortest step before a jump; clocks are in nanoseconds.
@@ -80,7 +93,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    fn run(mut self) -> Trace {
+    fn run(mut self, mut goes_on: impl FnMut(Time) -> bool) -> Option<Trace> {
         let end = Time::ZERO + self.model.duration;
         let mut changes = self.model.changes.iter().peekable();
         let mut now = Time::ZERO;
@@ -97,7 +110,10 @@ impl<'a> Engine<'a> {
             }
             self.rows.at(now, &self.system, &self.state);
             if now >= end {
-                return self.rows.trace;
+                return Some(self.rows.trace);
+            }
+            if !goes_on(now) {
+                return None;
             }
             self.see_jumps(now);
             let mut until = end;
@@ -229,20 +245,31 @@ impl<'a> Engine<'a> {
             };
             let (first, last) = (self.state[k], self.after[k]);
             let left = total(|through| through.leaving);
-            let no_room = total(|through| through.admitted) - left - (last - first);
+            let arrived = total(|through| through.arriving);
+            let admitted = total(|through| through.admitted);
+            let no_room = admitted - left - (last - first);
+            // Of the rest, rounding.
+            let full = last >= queue.buffer_pkts;
+            let overflowed = if full { no_room.max(0.0) } else { 0.0 };
+            self.rows.passed(
+                v,
+                Passage {
+                    arrived,
+                    dropped: arrived - admitted,
+                    marked: total(|through| through.marked),
+                    overflowed,
+                    left,
+                    could_leave: h * queue.pkts_per_s,
+                },
+            );
             let p = queue.port.pass(&Passed {
                 start,
                 end,
                 idle: queue.piece == Piece::Idle,
                 queue_pkts: [first, last],
                 queue_slopes: [self.slopes[0].state[k], self.slopes[4].state[k]],
-                arrived: total(|through| through.arriving),
-                // Of the rest, rounding.
-                overflowed: if last >= queue.buffer_pkts {
-                    no_room.max(0.0)
-                } else {
-                    0.0
-                },
+                arrived,
+                overflowed,
                 left,
             });
             self.rows.signals(v, p);
@@ -255,6 +282,10 @@ impl<'a> Engine<'a> {
             }
         }
         for (i, source) in self.system.sources.iter_mut().enumerate() {
+            let [k1, k2, k3, k4] =
+                [0, 1, 2, 3].map(|k: usize| self.slopes[k].classes[i].passing_on);
+            self.rows
+                .delivered(i, h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4));
             let probability = [0, 1].map(|side: usize| {
                 let mut through = 1.0;
                 for &v in &source.class.route {

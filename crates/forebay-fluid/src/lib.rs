@@ -29,6 +29,7 @@
 mod history;
 mod integrate;
 mod model;
+mod observed;
 mod port;
 mod scenario;
 mod senders;
@@ -36,9 +37,10 @@ mod step;
 mod system;
 mod trace;
 
-pub use integrate::run;
+pub use integrate::{run, run_while};
 pub use model::{Bottleneck, Change, Class, Model, What};
+pub use observed::observed;
 pub use scenario::from_scenario;
 pub use senders::{Control, Reduction, Sender, Windows, SPREAD};
 pub use step::Step;
-pub use trace::{halving, Halving, Trace};
+pub use trace::{halving, Halving, Passage, Trace};

@@ -142,40 +142,31 @@ fn add_classes(
 ) -> Result<Vec<Member>, ParamError> {
     let traffic = &scenario.traffic[index];
     let (tcp, sender) = sender_of(scenario, index, traffic)?;
-    let turns = traffic.pairs.unwrap_or(u32::MAX);
     let mut own = Vec::new();
-    for (first, last) in cohorts(index, traffic, scenario) {
-        for (turn, rtt) in traffic.rtts.iter().enumerate() {
-            let flows = (first..last)
-                .filter(|flow| (flow % turns) as usize % traffic.rtts.len() == turn)
-                .count() as f64;
-            if flows == 0.0 {
-                continue;
-            }
-            own.push(Member {
-                class: classes.len(),
-                first,
-                flows,
-            });
-            classes.push(Class {
-                label: match (traffic.rtts.len(), first) {
-                    (1, 0) => traffic.label.clone(),
-                    (_, 0) => format!("{} {rtt}", traffic.label),
-                    _ => format!("{} {rtt} from {first}", traffic.label),
-                },
-                flows: 0.0,
-                rtt: *rtt + transmission(links, traffic),
-                route: traffic.path.clone(),
-                initial_window_pkts: f64::from(tcp.initial_window_pkts),
-                window_pkts: f64::from(tcp.window_pkts),
-                growth_pkts_per_rtt: growth_pkts_per_rtt(&tcp),
-                marks: tcp.ecn != EcnChoice::Off
-                    && traffic.path.iter().all(|link| links[*link].ecn),
-                l4s: tcp.ecn == EcnChoice::L4s,
-                sender,
-                windows,
-            });
-        }
+    for group in groups(scenario, index) {
+        let (first, rtt) = (group.first, group.rtt);
+        own.push(Member {
+            class: classes.len(),
+            first,
+            flows: group.flows.len() as f64,
+        });
+        classes.push(Class {
+            label: match (traffic.rtts.len(), first) {
+                (1, 0) => traffic.label.clone(),
+                (_, 0) => format!("{} {rtt}", traffic.label),
+                _ => format!("{} {rtt} from {first}", traffic.label),
+            },
+            flows: 0.0,
+            rtt: rtt + transmission(links, traffic),
+            route: traffic.path.clone(),
+            initial_window_pkts: f64::from(tcp.initial_window_pkts),
+            window_pkts: f64::from(tcp.window_pkts),
+            growth_pkts_per_rtt: growth_pkts_per_rtt(&tcp),
+            marks: tcp.ecn != EcnChoice::Off && traffic.path.iter().all(|link| links[*link].ecn),
+            l4s: tcp.ecn == EcnChoice::L4s,
+            sender,
+            windows,
+        });
     }
     Ok(own)
 }
@@ -241,6 +232,33 @@ impl Member {
             what: What::Flows { class, flows },
         }
     }
+}
+
+/// Flows of one traffic that share a class.
+pub(crate) struct Group {
+    /// The first of those that come and go together.
+    first: u32,
+    rtt: Span,
+    pub flows: Vec<u32>,
+}
+
+/// The classes of a traffic, in their order.
+pub(crate) fn groups(scenario: &Scenario, index: usize) -> Vec<Group> {
+    let traffic = &scenario.traffic[index];
+    let turns = traffic.pairs.unwrap_or(u32::MAX);
+    let mut groups = Vec::new();
+    for (first, last) in cohorts(index, traffic, scenario) {
+        for (turn, rtt) in traffic.rtts.iter().enumerate() {
+            let flows: Vec<u32> = (first..last)
+                .filter(|flow| (flow % turns) as usize % traffic.rtts.len() == turn)
+                .collect();
+            if !flows.is_empty() {
+                let rtt = *rtt;
+                groups.push(Group { first, rtt, flows });
+            }
+        }
+    }
+    groups
 }
 
 /// Ranges of flows that come and go together: after a change, the flows with the lowest numbers run.

@@ -143,8 +143,6 @@ pub struct Queue {
     pub buffer_pkts: f64,
     /// Classes that pass, by index.
     pub passing: Vec<usize>,
-    /// Whether some of them pass another queue later.
-    feeds: bool,
     /// Whether packets of some of them are dropped and not marked.
     pub drops: bool,
     pub piece: Piece,
@@ -166,6 +164,8 @@ pub struct Through {
     pub arriving: f64,
     /// Not dropped by the law.
     pub admitted: f64,
+    /// Marked by it, of the admitted.
+    pub marked: f64,
     pub leaving: f64,
     /// Share of the admitted for which there is no room.
     pub overflow: f64,
@@ -181,8 +181,8 @@ pub struct ClassState {
     /// Rate of one flow, and its slope but for that of dW/dt.
     pub rate: f64,
     pub rate_slope: f64,
-    /// What the class sends past the queues so far.
-    passing_on: f64,
+    /// What the class sends past the queues so far; in the end what is delivered.
+    pub passing_on: f64,
 }
 
 /// Right-hand side at one moment.
@@ -255,7 +255,6 @@ impl System {
                 pkts_per_s: bottleneck.pkts_per_s(),
                 s_per_pkt: 1.0 / bottleneck.pkts_per_s(),
                 buffer_pkts: bottleneck.buffer_pkts,
-                feeds: (passing.iter()).any(|i| model.classes[*i].route.last() != Some(&v)),
                 drops: passing.iter().any(|i| !model.classes[*i].marks),
                 passing,
                 piece: Piece::Idle,
@@ -349,14 +348,16 @@ impl System {
             let queue = &mut self.queues[v];
             let mut through = Through::default();
             // A dropped packet does not enter the queue.
-            let kept = if queue.drops {
-                1.0 - queue.port.probability_at(now_s)
-            } else {
-                1.0
-            };
+            let signals = queue.port.probability_at(now_s);
+            let kept = if queue.drops { 1.0 - signals } else { 1.0 };
             for &i in &queue.passing {
+                let class = &self.sources[i].class;
                 through.arriving += classes[i].passing_on;
-                if !self.sources[i].class.marks {
+                if class.l4s {
+                    through.marked += queue.port.marks_l4s(signals) * classes[i].passing_on;
+                } else if class.marks {
+                    through.marked += signals * classes[i].passing_on;
+                } else {
                     classes[i].passing_on *= kept;
                 }
                 through.admitted += classes[i].passing_on;
@@ -380,7 +381,7 @@ impl System {
                 Piece::Full => through.overflow = (growth / through.admitted).max(0.0),
             }
             // Packets that leave are taken to have the mix of those that enter at the same time.
-            if queue.feeds && through.admitted > 0.0 {
+            if through.admitted > 0.0 {
                 let share = through.leaving / through.admitted;
                 for &i in &queue.passing {
                     classes[i].passing_on *= share;

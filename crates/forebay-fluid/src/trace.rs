@@ -1,4 +1,6 @@
 //! The trace of a run, and the error of its step size.
+//!
+//! What passes a queue is spread evenly over a step, which is short beside a round trip.
 
 use forebay_core::{ParamError, Span, Time};
 
@@ -20,6 +22,36 @@ pub struct Trace {
     pub in_flight_pkts: Vec<f64>,
     /// By class: round-trip time with queueing.
     pub rtt_s: Vec<Vec<f64>>,
+    /// By bottleneck: what has passed since the last row.
+    pub passed: Vec<Vec<Passage>>,
+    /// By class: packets of all its flows that have left its last bottleneck since the last row.
+    pub delivered_pkts: Vec<Vec<f64>>,
+}
+
+/// Packets of the fluid that met a queue within a time; parts of packets count as such.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passage {
+    pub arrived: f64,
+    /// Dropped by the law, and marked by it.
+    pub dropped: f64,
+    pub marked: f64,
+    /// For which there was no room.
+    pub overflowed: f64,
+    pub left: f64,
+    /// What the link could have sent.
+    pub could_leave: f64,
+}
+
+impl Passage {
+    /// Lets `share` of another pass, too.
+    fn add(&mut self, share: f64, other: &Passage) {
+        self.arrived += share * other.arrived;
+        self.dropped += share * other.dropped;
+        self.marked += share * other.marked;
+        self.overflowed += share * other.overflowed;
+        self.left += share * other.left;
+        self.could_leave += share * other.could_leave;
+    }
 }
 
 /// Greatest difference anywhere between a run and one with half its step.
@@ -63,6 +95,9 @@ pub(crate) struct Rows {
     signal_s: Vec<f64>,
     /// By queue: probability at both ends of the last step.
     probability: Vec<[f64; 2]>,
+    /// By queue and by class: what passed in the last step, and since the last row.
+    in_step: (Vec<Passage>, Vec<f64>),
+    since_row: (Vec<Passage>, Vec<f64>),
     /// Scratch.
     state: Vec<f64>,
 }
@@ -80,14 +115,28 @@ impl Rows {
                 window_pkts: columns(classes),
                 in_flight_pkts: Vec::new(),
                 rtt_s: columns(classes),
+                passed: (0..queues).map(|_| Vec::with_capacity(rows)).collect(),
+                delivered_pkts: columns(classes),
             },
             sample: model.sample,
             next: Time::ZERO,
             last: Time::ZERO,
             signal_s: vec![0.0; queues],
             probability: vec![[0.0; 2]; queues],
+            in_step: (vec![Passage::default(); queues], vec![0.0; classes]),
+            since_row: (vec![Passage::default(); queues], vec![0.0; classes]),
             state: Vec::new(),
         }
+    }
+
+    /// What has passed a queue in a step.
+    pub fn passed(&mut self, queue: usize, passage: Passage) {
+        self.in_step.0[queue] = passage;
+    }
+
+    /// Packets of a class that have left its last queue in a step.
+    pub fn delivered(&mut self, class: usize, pkts: f64) {
+        self.in_step.1[class] = pkts;
     }
 
     /// The probabilities of a queue at both ends of a step.
@@ -108,7 +157,7 @@ impl Rows {
         let mut from = 0.0;
         while self.next < end {
             let s = self.next.since(start).as_secs_f64() / h;
-            self.add_signals(from, s, h);
+            self.add_up(from, s, h);
             from = s;
             let r = 1.0 - s;
             let mut state = std::mem::take(&mut self.state);
@@ -125,13 +174,19 @@ impl Rows {
             self.row(system, &state);
             self.state = state;
         }
-        self.add_signals(from, 1.0, h);
+        self.add_up(from, 1.0, h);
     }
 
-    fn add_signals(&mut self, from: f64, to: f64, h: f64) {
+    fn add_up(&mut self, from: f64, to: f64, h: f64) {
         for (signal_s, [first, last]) in self.signal_s.iter_mut().zip(&self.probability) {
             let middle = first + 0.5 * (from + to) * (last - first);
             *signal_s += h * (to - from) * middle;
+        }
+        for (since_row, in_step) in self.since_row.0.iter_mut().zip(&self.in_step.0) {
+            since_row.add(to - from, in_step);
+        }
+        for (since_row, in_step) in self.since_row.1.iter_mut().zip(&self.in_step.1) {
+            *since_row += (to - from) * in_step;
         }
     }
 
@@ -157,6 +212,7 @@ impl Rows {
             };
             trace.probability[v].push(mean);
             trace.queue_pkts[v].push(state[classes + v]);
+            trace.passed[v].push(std::mem::take(&mut self.since_row.0[v]));
         }
         trace.in_flight_pkts.push(system.in_flight_pkts(state));
         for (i, source) in system.sources.iter().enumerate() {
@@ -164,6 +220,7 @@ impl Rows {
             // No flows, no window.
             let running = source.flows > 0.0;
             trace.window_pkts[i].push(if running { state[i] } else { f64::NAN });
+            trace.delivered_pkts[i].push(std::mem::take(&mut self.since_row.1[i]));
         }
         self.last = self.next;
         self.next += self.sample;

@@ -43,6 +43,12 @@ impl PyBatch {
         HashMap::new()
     }
 
+    /// What a bar adds to the progress: nothing.
+    #[getter]
+    fn more(&self) -> &'static str {
+        ""
+    }
+
     /// Ends the running runs soon, and starts no further one; interrupts hooks in Python. One that
     /// catches its interruption takes further calls.
     fn cancel(&self) {
@@ -191,6 +197,22 @@ pub struct Fault {
     message: String,
     /// Whether the law in Python is at fault.
     of_law: bool,
+}
+
+#[pymethods]
+impl Fault {
+    /// A run that another engine could not make.
+    #[new]
+    #[pyo3(signature = (point, law, seed, message, *, of_law = false))]
+    fn new(point: usize, law: usize, seed: u64, message: String, of_law: bool) -> Fault {
+        Fault {
+            point,
+            law,
+            seed,
+            message,
+            of_law,
+        }
+    }
 }
 
 impl Run {

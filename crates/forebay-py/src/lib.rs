@@ -26,6 +26,7 @@ mod session;
 mod sweep;
 mod tc;
 mod theory;
+mod twin;
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -77,6 +78,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     control::register(module)?;
     plant::register(module)?;
     theory::register(module)?;
+    twin::register(module)?;
     module.add_function(wrap_pyfunction!(link_options::link_options, module)?)?;
     #[cfg(all(feature = "link", target_os = "linux"))]
     link::register(module)?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use forebay_core::cast::whole_u32;
 use forebay_core::{Span, Time};
 use forebay_trace::measures::{
     self as registry, Columns, FlowPart, Measure, Of, Part, TrafficPart,
@@ -116,7 +117,7 @@ pub fn measure(
     let flows = flow_traffic
         .zip(goodput_bps)
         .and_then(|(traffic, goodput_bps)| {
-            let traffic: Vec<u32> = traffic.iter().map(|&index| index as u32).collect();
+            let traffic: Vec<u32> = traffic.iter().map(|&index| whole_u32(index)).collect();
             FlowPart::of(&traffic, &goodput_bps, &kinds)
         });
     let at = |seconds: f64| Time::ZERO + Span::from_secs_f64(seconds);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use forebay_batch::{jobs, Batch, Key};
+use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
 use forebay_core::ParamError;
 use forebay_fluid::{from_scenario, run, Step};
 use forebay_scenario::{DesignedGains, Experiment, Reading};
@@ -192,6 +192,26 @@ impl Plan {
         let none = || PyRuntimeError::new_err("real traffic has nothing to run");
         self.runs.as_ref().ok_or_else(none)
     }
+
+    /// Starts jobs in background threads.
+    fn batch(&self, jobs: Vec<(Key, Job)>, threads: usize, samples: bool) -> PyResult<PyBatch> {
+        let experiment = self.experiment()?;
+        let (keys, jobs) = jobs.into_iter().unzip();
+        let mut laws = experiment.points.iter().flat_map(|point| &point.laws);
+        let batch = match laws.any(|law| law.spec.is_own()) {
+            // Python makes a state for a thread at its first call, and it lives as long as this.
+            true => Batch::start_within(jobs, threads, |run| {
+                Python::attach(|py| py.detach(run));
+            }),
+            false => Batch::start(jobs, threads),
+        };
+        let batch = batch.map_err(PyRuntimeError::new_err)?;
+        Ok(PyBatch {
+            batch,
+            keys,
+            samples,
+        })
+    }
 }
 
 #[pymethods]
@@ -240,26 +260,40 @@ impl Plan {
         samples: bool,
         only: Option<HashSet<(usize, usize, u64)>>,
     ) -> PyResult<PyBatch> {
-        let experiment = self.experiment()?;
-        let wanted = |key: &Key| {
-            let only = only.as_ref();
-            only.is_none_or(|only| only.contains(&(key.point, key.law, key.seed)))
-        };
-        let (keys, jobs) = jobs(experiment, wanted).into_iter().unzip();
-        let mut laws = experiment.points.iter().flat_map(|point| &point.laws);
-        let batch = match laws.any(|law| law.spec.is_own()) {
-            // Python makes a state for a thread at its first call, and it lives as long as this.
-            true => Batch::start_within(jobs, threads, |run| {
-                Python::attach(|py| py.detach(run));
-            }),
-            false => Batch::start(jobs, threads),
-        };
-        let batch = batch.map_err(PyRuntimeError::new_err)?;
-        Ok(PyBatch {
-            batch,
-            keys,
-            samples,
-        })
+        let jobs = jobs(self.experiment()?, wanted(only.as_ref()));
+        self.batch(jobs, threads, samples)
+    }
+
+    /// As `start`, by the fluid model: see `fluid`.
+    ///
+    /// Raises ScenarioError for what the fluid cannot express.
+    #[pyo3(signature = (threads, *, sawtooth=false, step="auto", samples=true, only=None))]
+    fn start_fluid(
+        &self,
+        threads: usize,
+        sawtooth: bool,
+        step: &str,
+        samples: bool,
+        only: Option<HashSet<(usize, usize, u64)>>,
+    ) -> PyResult<PyBatch> {
+        let step = fluid_step(step)?;
+        let only = wanted(only.as_ref());
+        let jobs = fluid_jobs(self.experiment()?, windows(sawtooth), step, only);
+        let jobs = jobs.map_err(|error| refused(&self.file, &error))?;
+        self.batch(jobs, threads, samples)
+    }
+
+    /// Raises ScenarioError for what the fluid cannot express, of any law at any point.
+    #[pyo3(signature = (*, sawtooth=false, step="auto"))]
+    fn check_fluid(&self, sawtooth: bool, step: &str) -> PyResult<()> {
+        let step = fluid_step(step)?;
+        for point in &self.experiment()?.points {
+            for law in &point.laws {
+                from_scenario(&point.scenario, law, windows(sawtooth), step)
+                    .map_err(|error| refused(&self.file, &error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs every law at every point as a fluid. `step` is a time, or "auto"; with `sawtooth`,
@@ -268,8 +302,7 @@ impl Plan {
     /// Raises ScenarioError for what the fluid cannot express.
     #[pyo3(signature = (*, sawtooth=false, step="auto"))]
     fn fluid(&self, py: Python, sawtooth: bool, step: &str) -> PyResult<Vec<FluidTrace>> {
-        let step =
-            quantity("step", step, Step::parse).map_err(|error| refused("--step", &error))?;
+        let step = fluid_step(step)?;
         let mut traces = Vec::new();
         for point in &self.experiment()?.points {
             for law in &point.laws {
@@ -292,4 +325,13 @@ impl Plan {
         let steering = set_point.map(|set_point| Steering::read(set_point, interval));
         Session::of(&self.experiment()?.points[0], seed, steering.transpose()?)
     }
+}
+
+/// Those that are asked for; all if none are.
+fn wanted(only: Option<&HashSet<(usize, usize, u64)>>) -> impl Fn(&Key) -> bool + '_ {
+    move |key| only.is_none_or(|only| only.contains(&(key.point, key.law, key.seed)))
+}
+
+fn fluid_step(text: &str) -> PyResult<Step> {
+    quantity("step", text, Step::parse).map_err(|error| refused("--step", &error))
 }

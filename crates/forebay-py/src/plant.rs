@@ -197,30 +197,17 @@ impl FlowModel {
         Ok(FlowModel(Kind::Mixed(classes)))
     }
 
-    /// The probability that these flows need on a link with a queue.
-    fn probability(
+    /// These flows on a link with a queue: the probability that they need, and how many flows of
+    /// Reno need the same.
+    fn operating_point(
         &self,
         flows: f64,
         propagation_s: f64,
         queue_pkts: f64,
         capacity_pkts_per_s: f64,
-    ) -> f64 {
-        self.on_link(flows, propagation_s, capacity_pkts_per_s)
-            .operating_point(queue_pkts)
-            .probability()
-    }
-
-    /// How many flows of Reno need the same probability.
-    fn reno_flows(
-        &self,
-        flows: f64,
-        propagation_s: f64,
-        queue_pkts: f64,
-        capacity_pkts_per_s: f64,
-    ) -> f64 {
-        self.on_link(flows, propagation_s, capacity_pkts_per_s)
-            .operating_point(queue_pkts)
-            .flows()
+    ) -> OperatingPoint {
+        let flows = self.on_link(flows, propagation_s, capacity_pkts_per_s);
+        OperatingPoint(flows.operating_point(queue_pkts))
     }
 
     /// How each number of flows with a mean round trip without a queue settles under a law, as

@@ -1,6 +1,7 @@
 //! Laws written in Python as entries like those of the registry: `python/forebay/scenarios/python_laws.py`
 //! finds and describes them, with their parameters.
 
+use forebay_core::cast::whole_i64;
 use forebay_core::law_params::ParamValues;
 use forebay_core::param::{in_range, ParamType, Shape};
 use forebay_core::{
@@ -167,7 +168,7 @@ fn plain(spec: &ParamSpec, given: &Value) -> Result<Plain, ParamError> {
         let value = base.map_or_else(|| value.to_value(), plain);
         Ok(Plain { base, value })
     }
-    let whole = |x: f64| Value::Integer(x as i64);
+    let whole = |x: f64| Value::Integer(whole_i64(x));
     match (spec.unit, spec.shape) {
         ("s", _) => read::<Span>(spec, given, Value::Number),
         ("p", _) => read::<Packets>(spec, given, Value::Number),

@@ -6,15 +6,6 @@
 //! Every key is declared once, with `params!`; [`schema`] and [`keys`] derive from that.
 
 #![forbid(unsafe_code)]
-// Unit tests cast small numbers that they choose.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
-)]
 
 mod changes;
 mod document;

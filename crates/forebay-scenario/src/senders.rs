@@ -30,12 +30,27 @@ pub struct SenderSpec {
     pub window_law: Option<WindowLaw>,
 }
 
+/// What a sender does not say of itself.
+const PLAIN: SenderSpec = SenderSpec {
+    name: "",
+    title: "",
+    recovery: "",
+    growth: "",
+    sack: false,
+    counts_packets: false,
+    counts_marks: false,
+    echoes_changes: false,
+    paces: false,
+    kernel: "",
+    window_law: None,
+};
+
 macro_rules! senders {
     ($first:literal { $($fields:tt)* } $($name:literal { $($rest:tt)* })*) => {
         /// Every sender.
         pub const SENDERS: &[SenderSpec] = &[
-            SenderSpec { name: $first, $($fields)* },
-            $(SenderSpec { name: $name, $($rest)* },)*
+            SenderSpec { name: $first, $($fields)* ..PLAIN },
+            $(SenderSpec { name: $name, $($rest)* ..PLAIN },)*
         ];
         const NAMES: &[&str] = &[$first, $($name),*];
         const ALLOWED: &str = concat!("\"", $first, "\"", $(", \"", $name, "\"",)*);
@@ -47,11 +62,6 @@ senders! {
         title: "TCP Reno",
         recovery: "fast recovery until the first ACK of new data (RFC 2581)",
         growth: "one packet a window of ACKs",
-        sack: false,
-        counts_packets: false,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "reno",
         window_law: Some(WindowLaw::Reno),
     }
@@ -59,11 +69,6 @@ senders! {
         title: "TCP NewReno",
         recovery: "until everything sent before the loss is acknowledged (RFC 6582)",
         growth: "as \"reno\"",
-        sack: false,
-        counts_packets: false,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "reno",
         window_law: Some(WindowLaw::Reno),
     }
@@ -72,10 +77,6 @@ senders! {
         recovery: "SACK and the pipe estimate (RFC 3517)",
         growth: "as \"reno\"",
         sack: true,
-        counts_packets: false,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "reno",
         window_law: Some(WindowLaw::Reno),
     }
@@ -84,10 +85,6 @@ senders! {
         recovery: "as \"sack\"",
         growth: "CUBIC (RFC 9438)",
         sack: true,
-        counts_packets: false,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "cubic",
         window_law: Some(WindowLaw::Cubic),
     }
@@ -97,9 +94,6 @@ senders! {
         growth: "one packet a window of acknowledged packets",
         sack: true,
         counts_packets: true,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "reno",
         window_law: Some(WindowLaw::Reno),
     }
@@ -109,9 +103,6 @@ senders! {
         growth: "CUBIC and HyStart as in Linux 6.18",
         sack: true,
         counts_packets: true,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "cubic",
         window_law: Some(WindowLaw::Cubic),
     }
@@ -123,7 +114,6 @@ senders! {
         counts_packets: true,
         counts_marks: true,
         echoes_changes: true,
-        paces: false,
         kernel: "dctcp",
         window_law: Some(WindowLaw::Dctcp),
     }
@@ -134,8 +124,6 @@ senders! {
                  products in flight",
         sack: true,
         counts_packets: true,
-        counts_marks: false,
-        echoes_changes: false,
         paces: true,
         kernel: "bbr",
         window_law: None,
@@ -147,8 +135,6 @@ senders! {
                  (draft-ietf-ccwg-bbr)",
         sack: true,
         counts_packets: true,
-        counts_marks: false,
-        echoes_changes: false,
         paces: true,
         kernel: "bbr",
         window_law: None,
@@ -162,7 +148,6 @@ senders! {
         sack: true,
         counts_packets: true,
         counts_marks: true,
-        echoes_changes: false,
         paces: true,
         kernel: "prague",
         window_law: Some(WindowLaw::Prague),
@@ -174,9 +159,6 @@ senders! {
                  trip (draft-irtf-iccrg-ledbat-plus-plus)",
         sack: true,
         counts_packets: true,
-        counts_marks: false,
-        echoes_changes: false,
-        paces: false,
         kernel: "ledbat++",
         window_law: None,
     }

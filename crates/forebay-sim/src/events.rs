@@ -218,40 +218,48 @@ impl<E: Copy> EventQueue<E> {
             let mut line = lines.get_mut(leaf);
             // The first is the next event of all, also where another has the same time.
             let mut limit = EMPTY;
-            // One call of `each`, whoever has the event: it is compiled into this loop.
             let next = loop {
                 let from_calendar;
-                let (entry, coming) = match &line {
-                    Some(line) => {
-                        let Some(entry) = line.queue.get(0) else {
-                            break EMPTY;
-                        };
-                        if entry.time >= limit {
-                            break head(entry.time, leaf);
-                        }
-                        let coming = match fetches {
-                            true => line.queue.get(AHEAD),
-                            false => None,
-                        };
-                        (entry, coming)
-                    }
+                let run = match &line {
+                    Some(line) => line.queue.front(),
                     None => {
-                        let Some(first) = peek_at(calendar) else {
-                            break EMPTY;
-                        };
-                        if first.time >= limit {
-                            *calendar_first = first.event.pushed;
-                            break head(first.time, leaf);
-                        }
-                        from_calendar = *first;
-                        (&from_calendar, None)
+                        from_calendar = peek_at(calendar).copied();
+                        from_calendar.as_slice()
                     }
                 };
-                let coming = coming.map(|entry| &entry.event.event);
-                before = each(entry.time, &entry.event.event, coming);
-                limit = before.min(others);
+                let ahead = match fetches {
+                    true => run.get(AHEAD..).unwrap_or_default(),
+                    false => &[],
+                };
+                let mut taken = 0;
+                // One call of `each`, whoever has the event: it is compiled into this loop.
+                let stopped = loop {
+                    let Some(entry) = run.get(taken) else {
+                        break None;
+                    };
+                    if entry.time >= limit {
+                        break Some(entry);
+                    }
+                    let coming = ahead.get(taken).map(|entry| &entry.event.event);
+                    before = each(entry.time, &entry.event.event, coming);
+                    limit = before.min(others);
+                    taken += 1;
+                };
+                if let Some(entry) = stopped {
+                    if line.is_none() {
+                        *calendar_first = entry.event.pushed;
+                    }
+                    let next = head(entry.time, leaf);
+                    if let Some(line) = &mut line {
+                        line.queue.pop_front(taken);
+                    }
+                    break next;
+                }
+                if taken == 0 {
+                    break EMPTY;
+                }
                 match &mut line {
-                    Some(line) => line.queue.pop(),
+                    Some(line) => line.queue.pop_front(taken),
                     None => drop_first(calendar),
                 }
             };

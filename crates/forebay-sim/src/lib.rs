@@ -1,15 +1,5 @@
 //! Scenario → network → engine → trace: packets in virtual time.
 
-// Unit tests cast small numbers that they choose.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
-)]
-
 mod blocks;
 pub mod calendar;
 mod calls;

@@ -4,14 +4,14 @@
 
 use std::collections::HashMap;
 
-use forebay_core::{Ecn, Rng};
+use forebay_core::{Ecn, Rng, TrafficClass};
 use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 use forebay_trace::Transfer;
 
 use crate::calls::Calls;
 use crate::line::Wire;
 use crate::number::{count, small};
-use crate::packet::Packet;
+use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
 use crate::traffic::{application, draw, Act, Application};
 
@@ -65,15 +65,10 @@ pub struct Tcp {
 pub struct Class {
     pub tcp: Option<Tcp>,
     pub application: Box<dyn Application>,
-    pub packet_bytes: u16,
+    /// What its packets have in common; the ECN field is that of sources without congestion control.
+    pub packet: Packet,
     /// Bytes of each packet that goodput does not count.
     pub header_bytes: u16,
-    /// Of every packet, ACKs included.
-    pub dscp: u8,
-    /// Number of the host at either end of its flows; 0 where each has its own.
-    pub host: u8,
-    /// ECT on packets of a source without congestion control.
-    pub ect: bool,
     /// Flows of this class are `first..first + count`.
     pub first: u32,
     pub count: u32,
@@ -197,7 +192,8 @@ impl Network {
                     hosts.push(name);
                     hosts.len() - 1
                 });
-                network.classes[index].host = host_number(place);
+                network.classes[index].packet.blocks_and_host =
+                    BlocksAndHost::new(NO_BLOCKS, host_number(place));
             }
         }
         network
@@ -363,14 +359,25 @@ impl Network {
             (flow.next_act, flow.stop, flow.stopped) = (act, stop, !declared);
         }
         application.set_active(traffic.flows);
+        let ecn = match (&tcp, traffic.kind.ecn()) {
+            (None, EcnChoice::Classic) => Ecn::Ect0,
+            _ => Ecn::NotEct,
+        };
         self.classes.push(Class {
             tcp,
             application,
-            packet_bytes: small(traffic.packet.0),
+            packet: Packet {
+                flow: first,
+                seq: 0,
+                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
+                bytes: small(traffic.packet.0),
+                connection: 0,
+                traffic_class: TrafficClass::new(traffic.dscp, ecn),
+                flags: Flags::of_udp(),
+                station: 0,
+                traffic: traffic_number(crate::number::count(index)),
+            },
             header_bytes: small(traffic.header.0),
-            dscp: traffic.dscp,
-            host: 0,
-            ect: traffic.kind.tcp().is_none() && traffic.kind.ecn() == EcnChoice::Classic,
             first,
             count,
             links: traffic.path.clone(),
@@ -487,7 +494,6 @@ fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
 fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {
     let counts_marks = tcp.ecn == EcnChoice::L4s || tcp.sender.counts_marks;
     Config {
-        packet_bytes: small(traffic.packet.0),
         payload_bytes: small(traffic.payload().0),
         window_pkts: tcp.window_pkts,
         initial_window_pkts: tcp.initial_window_pkts,

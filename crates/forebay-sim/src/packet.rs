@@ -40,6 +40,11 @@ impl BlocksAndHost {
     }
 
     #[inline]
+    pub fn with_blocks(self, blocks: u32) -> BlocksAndHost {
+        BlocksAndHost(blocks | self.0 & !NO_BLOCKS)
+    }
+
+    #[inline]
     pub fn blocks(self) -> u32 {
         self.0 & NO_BLOCKS
     }

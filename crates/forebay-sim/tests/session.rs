@@ -6,13 +6,19 @@ use forebay_core::{Span, Time};
 use forebay_scenario::{parse, Options};
 use forebay_sim::{run, Session, Watch};
 
-const ONE: &str = r#"
+const LAW: &str = r#"
 duration = "5s"
 sample   = "20ms"
+[[law]]
+kind   = "pi"
+target = "40p"
 [bottleneck]
 rate   = "10Mbit/s"
 buffer = "100p"
 delay  = "5ms"
+"#;
+
+const ONE: &str = r#"
 [[traffic]]
 kind  = "ftp"
 flows = 8
@@ -21,21 +27,12 @@ rtt   = ["40ms", "60ms"]
 kind = "mice"
 flows = 10
 rtt = "50ms"
-[[law]]
-kind   = "pi"
-target = "40p"
 [[at]]
 time = "2s"
 set  = { bottleneck.rate = "5Mbit/s" }
 "#;
 
 const TWO: &str = r#"
-duration = "5s"
-sample   = "20ms"
-[bottleneck]
-rate   = "10Mbit/s"
-buffer = "100p"
-delay  = "5ms"
 from   = "a"
 to     = "b"
 [[link]]
@@ -49,14 +46,11 @@ kind  = "ftp"
 flows = 8
 rtt   = "60ms"
 path  = ["a", "b", "c"]
-[[law]]
-kind   = "pi"
-target = "40p"
 "#;
 
 #[test]
 fn steps_come_to_the_same_trace() {
-    for text in [ONE, TWO] {
+    for text in [ONE, TWO].map(|links| format!("{LAW}{links}")) {
         let experiment = parse(text.as_bytes(), "test", &Options::default()).unwrap();
         let point = &experiment.points[0];
         let scenario = Arc::new(point.scenario.clone());

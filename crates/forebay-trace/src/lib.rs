@@ -2,15 +2,6 @@
 //! Simulated and real runs join here: both use the same code for a metric.
 
 #![forbid(unsafe_code)]
-// Unit tests cast small numbers that they choose.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_sign_loss
-    )
-)]
 
 mod applications;
 mod bottleneck;

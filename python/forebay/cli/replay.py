@@ -20,6 +20,7 @@ from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating
 from forebay.cli.main import FAILED
 from forebay.cli.options import (
+    Engine,
     OpenPage,
     OutputOptions,
     RunOptions,
@@ -47,6 +48,7 @@ def replay(
     set_: Settings = None,
     experiments: Path | None = None,
     open_: OpenPage = False,
+    engine: Engine = "packets",
     making: RunOptions,
 ) -> None:
     """Run the papers' experiments, and lay what they published beside what comes of it.
@@ -67,7 +69,7 @@ def replay(
     from forebay.runs import execution
     from forebay.store import choice
 
-    wanted = replays.plan(paper, seeds, settings(set_), experiments)
+    wanted = replays.plan(paper, seeds, settings(set_), experiments, engine)
     call = Invocation.begun(output, "replay")
     if page is not None:
         if paper != replays.ALL:
@@ -85,7 +87,7 @@ def replay(
                 first = next(papers)
             for one in chain([first], papers):
                 found += one.verdicts
-                _tell(one, call, repeating("replay", one.paper.name, seeds=seeds, set=set_), open_)
+                _tell(one, call, _command(one, seeds, set_, engine), open_)
             if page is not None:
                 from forebay.replays import pages  # draws, which takes a while to load
 
@@ -98,6 +100,11 @@ def replay(
             total = sum(reading.runs for reading in wanted.readings)
             print(f"interrupted: {count} of {total} runs are kept", file=sys.stderr)
             raise typer.Exit(signals.status()) from None
+
+
+def _command(one: ReplayedPaper, seeds: int | None, sets: list[str] | None, engine: str) -> str:
+    other = None if engine == "packets" else engine
+    return repeating("replay", one.paper.name, seeds=seeds, set=sets, engine=other)
 
 
 def _tell(found: ReplayedPaper, call: Invocation, command: str, opens: bool) -> None:

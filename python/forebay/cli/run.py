@@ -73,7 +73,7 @@ def run(
         print(execution.fault_in_words(read.plan, fault), file=sys.stderr)
     if call.as_json:
         for finished in executed.runs:
-            print(result_files.line(read.plan, finished))
+            print(result_files.line(read.plan, finished, engine))
     interrupted = executed.interrupted
     if executed.runs and out is not None:
         from forebay.results.result import Result

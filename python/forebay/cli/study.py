@@ -18,6 +18,7 @@ from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, result_name
 from forebay.cli.main import FAILED
 from forebay.cli.options import (
+    Engine,
     Laws,
     Metrics,
     NoReport,
@@ -53,6 +54,7 @@ def study(
     limit: str | None = None,
     retry: bool = False,
     dry_run: bool = False,
+    engine: Engine = "packets",
     on: str = "threads",
     making: RunOptions,
     output: ReportOptions,
@@ -74,12 +76,13 @@ def study(
     limit TIME: A run that takes longer fails: 60s.
     retry: Make the runs that failed once more.
     dry_run: Say what would be run, and how long it would take.
-    on ENGINE: Where runs are made: threads, dask (a cluster of this machine), or a scheduler of
+    on WHERE: Where runs are made: threads, dask (a cluster of this machine), or a scheduler of
         Dask such as tcp://host:8786.
     out: Folder for the page and the frame; results/study-NAME if it is left out.
     as_json: Print one JSON object per run, as `forebay run` does; files are written only with
         --out.
     """
+    from forebay import engines
     from forebay.runs.execution import cores
     from forebay.store import choice
     from forebay.store.designs import Designs
@@ -91,7 +94,8 @@ def study(
     metrics = metric_names(metric)
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(making.store, without=making.no_store, look=True)
-    points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=Designs(runs))
+    by, kept = engines.named(engine), Designs(runs)
+    points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=kept, engine=by)
     points.seeds += add_seeds
     if dry_run:
         _plan(points, runs, making.threads or cores())
@@ -100,9 +104,9 @@ def study(
     command = command_line()
     name = f"study-{result_name(file)}"
     call = Invocation.begun(output, name, command, numbers="study.json", growing=True)
-    with api.engine(on, making.threads) as engine, _bar() as watch:
+    with api.workers(on, making.threads) as workers, _bar() as watch:
         grown = growing.grow(
-            points, runs, engine, until=wanted, watch=watch, budget_s=budget_s,
+            points, runs, workers, until=wanted, watch=watch, budget_s=budget_s,
             limit_s=limit_s, retry=retry,
         )  # fmt: skip
     _end(points, runs, grown, call, command, metrics=metrics, report=not no_report)
@@ -146,7 +150,7 @@ def _end(
         from forebay.pages import result_files
 
         for plan, run in study.runs():
-            print(result_files.line(plan, run))
+            print(result_files.line(plan, run, points.made.engine))
     else:
         tables.show(console(), study, metrics)
     if call.folder is not None:

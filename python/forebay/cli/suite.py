@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, repeating, stopped
-from forebay.cli.options import Laws, ReportOptions, RunOptions, ScenarioKeys, Seeds, print_table
+from forebay.cli.options import (
+    Engine,
+    Laws,
+    ReportOptions,
+    RunOptions,
+    ScenarioKeys,
+    Seeds,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from forebay.suites.results import Suite
@@ -31,6 +39,7 @@ def suite(
     link: str | None = None,
     set_: ScenarioKeys = None,
     seeds: Seeds = None,
+    engine: Engine = "packets",
     output: ReportOptions,
     page: Path | None = None,
     making: RunOptions,
@@ -52,10 +61,11 @@ def suite(
     from forebay.pages import result_files
     from forebay.suites import suite as suites
 
-    wanted = suites.planned(name, law, scenario, link, seeds, set_ or ())
+    wanted = suites.planned(name, law, scenario, link, seeds, set_ or (), engine)
     command = repeating(
-        "suite", name, law=law, scenario=scenario, link=link, set=set_, seeds=seeds, page=page
-    )
+        "suite", name, law=law, scenario=scenario, link=link, set=set_, seeds=seeds,
+        engine=None if engine == "packets" else engine, page=page,
+    )  # fmt: skip
     call = Invocation.begun(output, wanted.settings.name, command)
     out = call.folder
     if page is not None:

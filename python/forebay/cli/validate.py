@@ -1,10 +1,9 @@
-"""`forebay validate`: is the simulator right? The same scenario with real flows, beside it."""
+"""`forebay validate`: is an engine right? The same scenario on others, beside it."""
 
 from __future__ import annotations
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,6 @@ import typer
 
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, stopped
-from forebay.cli.main import FAILED
 from forebay.cli.options import AtLeastOne, Laws, ReportOptions, ScenarioKeys, Seeds, print_table
 
 if TYPE_CHECKING:
@@ -32,15 +30,18 @@ def validate(
     links: Annotated[int, typer.Option(min=1)] = 1,
     void_lateness: str = "1ms",
     void_rate: str = "0.1%",
+    engines: str = "packets,link",
     page: Path | None = None,
     output: ReportOptions,
 ) -> None:
-    """Run a scenario simulated and with real flows on a link, and lay both side by side.
+    """Run a scenario on two engines or more, simulated and with real flows, and lay them side by
+    side.
 
     Ctrl-C keeps what has finished.
 
-    file FILE…: Scenarios in TOML, with ftp, mice or web traffic.
+    file FILE…: Scenarios in TOML; for real flows with ftp, mice or web traffic.
     law LAW: Only this law instead of the file's.
+    engines A,B,…: Which engines; the others are held beside the last. docs/engines.md has all.
     repeats: Real runs of each law, in real time.
     attempts: Runs at most for one that is not void.
     links: Real runs at a time, each on a link of its own.
@@ -57,14 +58,11 @@ def validate(
     if page is not None:
         output_folder.check_file(page, "--page")
     call = Invocation.begun(output, None, command)
-    try:
-        made = validation.validate(
-            file, law, set_ or (), seeds, repeats, attempts, links, void_lateness, void_rate,
-            partial(progress.bar, what="real runs"),
-        )  # fmt: skip
-    except validation.MissingProgramError as error:
-        print(f"forebay validate: {error}", file=sys.stderr)
-        raise typer.Exit(FAILED) from None
+    names = [name.strip() for name in engines.split(",")]
+    made = validation.validate(
+        file, law, set_ or (), seeds, repeats, attempts, links, void_lateness, void_rate,
+        lambda runs: progress.bar(what=f"{runs} runs"), names,
+    )  # fmt: skip
     if made.comparisons:
         _report(made.comparisons, call, page, command, (void_lateness, void_rate))
     if made.failure:
@@ -75,7 +73,7 @@ def validate(
             made.wanted,
             interrupted=made.interrupted,
             reported=bool(made.comparisons),
-            what="real run",
+            what=f"{made.reference} run",
         )
 
 
@@ -114,10 +112,8 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
 
     if as_json:
         for row in found.rows:
-            sides = {"simulated": row.simulated, "real": row.real}
-            runs = {
-                name: [finite(metrics) for metrics in side.metrics] for name, side in sides.items()
-            }
+            sides = zip(row.names, row.sides, strict=True)
+            runs = {name: [finite(metrics) for metrics in side.metrics] for name, side in sides}
             print(json.dumps({"scenario": found.path, **row.as_json(), **runs}))
         return
     from forebay.base.terminal_table import Column
@@ -134,11 +130,11 @@ def _print(found: ValidatedScenario, as_json: bool) -> None:
     for row in found.rows:
         verdict = row.verdict + (" (VOID)" if row.counts_void else "")
         rows += [
-            [row.name, "simulated", "", *(row.simulated.text(name) for name in shown)],
-            ["", "real", "", *(row.real.text(name) for name in shown)],
+            [row.name, row.names[0], "", *(row.tested.text(name) for name in shown)],
+            ["", row.names[1], "", *(row.reference.text(name) for name in shown)],
             ["", "difference", verdict, *(row.difference_text(name) for name in shown)],
         ]
-    screen = print_table(columns, rows, width=160, title=found.title, keys=2)
+    screen = print_table(columns, rows, width=160, title=found.heading, keys=2)
     screen.print(f"{found.count()}.")
     if again := sum(row.again for row in found.rows):
         screen.print(f"Real runs that were void or failed, and were made again: {again}.")

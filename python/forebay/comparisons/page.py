@@ -93,6 +93,12 @@ def notes(comparison: ResultComparison) -> list[str]:
     for side, result in (("A", comparison.a), ("B", comparison.b)):
         if result.partial:
             said.append(f"{side} is a partial result.")
+    engines = (comparison.a.engine, comparison.b.engine)
+    if len(set(engines)) > 1:
+        said.append(
+            f"Two engines: {engines[0]} made A, and {engines[1]} B. A seed draws other numbers on "
+            "each, so that a pair of runs has no more in common than any two."
+        )
     versions = {comparison.a.version, comparison.b.version}
     if len(versions) > 1:
         said.append(f"Forebay {comparison.a.version} made A, and {comparison.b.version} B.")

@@ -89,6 +89,7 @@ class ResultComparison:
                 "title": result.title,
                 "command": result.command,
                 "forebay": result.version,
+                "engine": result.engine,
             }
             for side, result in zip(SIDES, (self.a, self.b), strict=True)
         }

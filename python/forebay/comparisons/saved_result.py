@@ -15,6 +15,7 @@ from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.base.metrics import METRICS
 from forebay.pages.result_files import NUMBERS
+from forebay.runs.engine import PACKETS
 from forebay.studies.files import FACTS, FRAME
 
 #: What was run, and where: columns before the metrics.
@@ -25,14 +26,16 @@ KEYS = {"law": pl.String, "point": pl.String, "seed": pl.UInt64}
 class SavedResult:
     """A folder that `forebay run` or `forebay study` has written.
 
-    rows: a row per run: law, point, seed, and the metrics of the bottleneck. labels: of points, as
-    the scenario writes them, by what the rows have, which is the same for "100ms" and "0.1s".
+    engine: what made the runs. rows: a row per run: law, point, seed, and the metrics of the
+    bottleneck. labels: of points, as the scenario writes them, by what the rows have, which is the
+    same for "100ms" and "0.1s".
     """
 
     folder: Path
     title: str
     command: str
     version: str
+    engine: str
     partial: bool
     rows: pl.DataFrame
     labels: Mapping[str, str]
@@ -75,6 +78,7 @@ def _of_run(path: Path, told: dict[str, Any]) -> SavedResult:
         told["title"],
         told["command"],
         told["forebay"],
+        told.get("engine", PACKETS.name),
         told["partial"],
         pl.DataFrame(columns, {**KEYS, **dict.fromkeys(METRICS, pl.Float64)}),
         labels,
@@ -97,7 +101,8 @@ def _of_study(path: Path) -> SavedResult:
         *(pl.col(name).cast(pl.Float64) for name in METRICS),
     )
     labels = {place: place for place in places.values()}
-    facts = (told["title"], told["command"], told["forebay"], told["partial"])
+    engine = told.get("engine", PACKETS.name)
+    facts = (told["title"], told["command"], told["forebay"], engine, told["partial"])
     return SavedResult(path, *facts, rows, labels)
 
 

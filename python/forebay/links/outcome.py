@@ -45,6 +45,11 @@ class LinkExperiment(Experiment):
     """Two runs: each direction with its own law."""
 
     @property
+    def made_by(self) -> str:
+        """No engine has run it: whatever the command sent was observed on a link."""
+        return "link"
+
+    @property
     def runs(self) -> int:
         return len(DIRECTIONS)
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from forebay._native import ScenarioError
@@ -75,16 +76,16 @@ class Emulator:
             stopped.close()
             os.close(ready_write)
         try:
+            # Not up to the end of the pipe: what holds the namespaces is a fork that has it, too.
             with os.fdopen(ready_read, "rb") as ready:
-                told = ready.read()
+                #: How others enter its namespaces.
+                self.up: LinkReady = pickle.load(ready)
+        except EOFError:
+            self.wait()
+            raise LinkError("the link ended before it was up") from None
         except BaseException:
             self.stop()
             raise
-        if not told:
-            self.wait()
-            raise LinkError("the link ended before it was up")
-        #: How others enter its namespaces.
-        self.up: LinkReady = pickle.loads(told)
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
         """Waits until the link ends; after `timeout_s` it is stopped.
@@ -101,10 +102,17 @@ class Emulator:
         finally:
             self._close()
 
+    def end(self) -> None:
+        """Ends the link soon, with all that runs in it, also from another thread than the one that
+        waits."""
+        # Closing would not do where a fork of this process has the socket, too. One that is closed
+        # is of a link that has ended.
+        with suppress(OSError):
+            self._stop.shutdown(socket.SHUT_RDWR)
+
     def stop(self) -> Outcome | None:
         """Ends the link with all that runs in it; None if it left nothing to read."""
-        # Closing would not do where a fork of this process has the socket, too.
-        self._stop.shutdown(socket.SHUT_RDWR)
+        self.end()
         try:
             self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:

@@ -31,6 +31,7 @@ def describe(result: Runs) -> Description:
         "description.txt.j2",
         plan=result.plan,
         runs=result.experiment.runs,
+        in_words=result.experiment.engine.in_words,
         first=first,
         point=descriptions.point(first),
         changes=descriptions.changes(first, 10),

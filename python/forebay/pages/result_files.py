@@ -109,6 +109,7 @@ def as_json(result: Runs) -> dict[str, Any]:
         "forebay": __version__,
         "title": plan.title,
         "source": plan.source,
+        "engine": result.experiment.made_by,
         "command": result.experiment.command,
         "inputs": inputs(result.experiment),
         "partial": result.partial,
@@ -162,13 +163,14 @@ def costs(result: Runs) -> dict[str, Any]:
     }
 
 
-def line(plan: Plan, run: Run) -> str:
-    """A run as one line of JSON, as `forebay run --json` prints it."""
+def line(plan: Plan, run: Run, engine: str) -> str:
+    """A run as one line of JSON, as `forebay run --json` prints it; `engine` has made it."""
     return json.dumps(
         {
             "law": plan.laws[run.law],
             "point": plan.points[run.point].label,
             "seed": run.seed,
+            "engine": engine,
             **_metrics(plan, run),
             "costs": {COST: run.metrics[COST]},
         }

@@ -13,6 +13,7 @@ from forebay.base.metrics import COST
 from forebay.base.terminal_table import Column, RowGroup
 from forebay.pages import tables
 from forebay.runs import descriptions
+from forebay.runs.engine import PACKETS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -129,7 +130,9 @@ def cost(result: Runs) -> str:
     """Cost of the runs."""
     packets = sum(run.metrics["forwarded_packets"] for run in result.runs)
     cpu_s = sum(run.metrics[COST] for run in result.runs)
+    engine = result.experiment.engine
+    by = "" if engine.name == PACKETS.name else f", {engine.in_words}"
     return (
-        f"{len(result.runs)} runs, {packets / 1e6:.1f} million packets, in "
+        f"{len(result.runs)} runs{by}, {packets / 1e6:.1f} million packets, in "
         f"{result.elapsed_s:.1f} s ({cpu_s:.1f} s of processor time)"
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forebay import engines
 from forebay._native import ScenarioError
 from forebay.base import progress
 from forebay.replays import claims, verdicts
@@ -88,6 +89,7 @@ def plan(
     seeds: int | None = None,
     sets: Mapping[str, str] | None = None,
     experiments: Path | None = None,
+    engine: str = engines.NAMES[0],
 ) -> Replay:
     """Reads and checks what is to be replayed; arguments and errors as of `replay`.
 
@@ -98,8 +100,16 @@ def plan(
     if not chosen:
         allowed = ", ".join([*(one.name for one in papers), ALL])
         raise ScenarioError(f'PAPER: found "{paper}", allowed: {allowed}')
+    by = engines.named(engine)
+    if by.version() is None:
+        keeping = [name for name in engines.NAMES if engines.named(name).version() is not None]
+        raise ScenarioError(
+            f"--engine: found {engine}, no two runs of which are alike, allowed, as claims are of "
+            f"runs that are kept: {', '.join(keeping)}"
+        )
     return Replay(
-        chosen, {one.name: verdicts.plan(one, seeds=seeds, sets=sets or {}) for one in chosen}
+        chosen,
+        {one.name: verdicts.plan(one, seeds=seeds, sets=sets or {}, engine=by) for one in chosen},
     )
 
 
@@ -108,6 +118,7 @@ def replay(
     seeds: int | None = None,
     sets: Mapping[str, str] | None = None,
     threads: int | None = None,
+    engine: str = engines.NAMES[0],
 ) -> list[ReplayedPaper]:
     """Runs a paper's experiments, and lays what it published beside what comes of them.
 
@@ -115,10 +126,11 @@ def replay(
     seeds: run with seeds 1 to `seeds`; as many as each experiment asks for if None.
     sets: keys to set in every experiment, such as {"traffic.0.min_rto": "1s"}.
     threads: threads to run on; all cores if None.
+    engine: what makes the runs: see `forebay.run`.
 
     Raises `ScenarioError`, and `RunFailedError` for a run that fails.
     """
-    wanted = plan(paper, seeds, sets)
+    wanted = plan(paper, seeds, sets, engine=engine)
     # Claims need the samples of all runs, which are kept for this call alone.
     with (
         tempfile.TemporaryDirectory(prefix="forebay-") as folder,

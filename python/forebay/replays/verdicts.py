@@ -17,10 +17,12 @@ from forebay.replays.measures import Measured
 from forebay.results.result import Result
 from forebay.runs import execution
 from forebay.runs import experiment as experiments
+from forebay.runs.engine import PACKETS
 from forebay.runs.experiment import Experiment
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
+    from forebay.runs.engine import Engine
     from forebay.store.store import Store
 
 REPRODUCED = "reproduced"
@@ -82,18 +84,23 @@ class Planned:
 
 
 def plan(
-    paper: Paper, *, seeds: int | None = None, sets: Mapping[str, Any] | None = None
+    paper: Paper,
+    *,
+    seeds: int | None = None,
+    sets: Mapping[str, Any] | None = None,
+    engine: Engine = PACKETS,
 ) -> list[Planned]:
-    """Reads every scenario of a paper. `sets` are keys for all of them, to shorten runs."""
+    """Reads every scenario of a paper, for an engine. `sets` are keys for all of them, to shorten
+    runs."""
     planned = []
     for one in paper.experiments:
-        readings = {"": _reading(one, sets or {}, [], seeds)}
+        readings = {"": _reading(one, sets or {}, [], seeds, engine)}
         used = {name for claim in one.claims for name in claim.variants}
         used |= {figure.variant for figure in one.figures}
         for name, variant in one.variants.items():
             if name in used:
                 both = {**variant.sets, **(sets or {})}
-                readings[name] = _reading(one, both, variant.laws, seeds)
+                readings[name] = _reading(one, both, variant.laws, seeds, engine)
         planned.append(Planned(one, readings))
     return planned
 
@@ -103,9 +110,11 @@ def _reading(
     sets: Mapping[str, Any],
     laws: list[str],
     seeds: int | None,
+    engine: Engine,
 ) -> Experiment:
     texts = [f"{key}={_toml(value)}" for key, value in sets.items()]
-    return experiments.read(names.shown(one.scenario), laws=laws or None, sets=texts, seeds=seeds)
+    path = names.shown(one.scenario)
+    return experiments.read(path, laws=laws or None, sets=texts, seeds=seeds, engine=engine)
 
 
 def _toml(value: object) -> str:

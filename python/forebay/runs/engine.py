@@ -44,8 +44,12 @@ class RunningBatch(Protocol):
 
     @property
     def remarks(self) -> Mapping[Key, Sequence[str]]:
-        """What a reader must know of a run before its numbers, such as that it is void: a clause
-        for each, as a warning goes on. Runs with a remark are not stored."""
+        """What a reader must know of a run before its numbers: clauses such as "void, 1.2 ms late".
+        They are warnings of its result, and a run with one is not stored."""
+
+    @property
+    def more(self) -> str:
+        """What a bar adds to the progress, such as ", 2 made again"; mostly empty."""
 
     def progress(self) -> float:
         """Share of the work that is done: 0 to 1."""
@@ -111,3 +115,8 @@ class Packets:
 
 
 PACKETS = Packets()
+
+
+def chosen_by(engine: Engine) -> list[str]:
+    """The words of a command that choose an engine; none for the default."""
+    return [] if engine.name == PACKETS.name else ["--engine", engine.name]

@@ -42,6 +42,8 @@ class Execution:
     faults: list[Fault]
     interrupted: bool
     elapsed_s: float
+    #: What a reader must know of some of them, by run: see `engine.RunningBatch`.
+    remarks: Mapping[Key, Sequence[str]] = field(default_factory=dict, kw_only=True)
 
 
 def cores() -> int:
@@ -104,7 +106,8 @@ def execute_all(
             done = sum(job.cost * job.fraction for job in jobs)
             ended = sum(job.ended for job in jobs)
             elapsed_s = time.monotonic() - start_s
-            watch(Progress(done / total if total else 1.0, ended, runs, elapsed_s))
+            more = "".join(job.batch.more for job in under_way if job.batch)
+            watch(Progress(done / total if total else 1.0, ended, runs, elapsed_s, more))
 
     with store.writer() if store else nullcontext() as writer, signals.held() as interrupted:
         try:
@@ -209,7 +212,14 @@ class _Job:
         self.found, self.runs = {}, []
         runs.sort(key=lambda run: (run.point, run.law, run.seed))
         faults = sorted(self.faults, key=lambda fault: (fault.point, fault.law, fault.seed))
-        return Execution(runs, faults, interrupted, time.monotonic() - self.began_s, found=found)
+        return Execution(
+            runs,
+            faults,
+            interrupted,
+            time.monotonic() - self.began_s,
+            found=found,
+            remarks=dict(self.batch.remarks) if self.batch else {},
+        )
 
 
 def _jobs(experiments: Sequence[Experiment], store: Store | None, *, samples: bool) -> list[_Job]:

@@ -16,7 +16,7 @@ from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.base.output_folder import reason_of
 from forebay.runs import automatic_gains
-from forebay.runs.engine import PACKETS
+from forebay.runs.engine import PACKETS, chosen_by
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ class Experiment:
     designed: Sequence[str] = ()
     #: What makes the runs.
     engine: Engine = PACKETS
+
+    @property
+    def made_by(self) -> str:
+        """The name of the engine."""
+        return self.engine.name
 
     @property
     def runs(self) -> int:
@@ -182,9 +187,7 @@ def _command(
     seeds: int | None,
     engine: Engine,
 ) -> str:
-    words = ["forebay", "run", path]
-    if engine is not PACKETS:
-        words += ["--engine", engine.name]
+    words = ["forebay", "run", path, *chosen_by(engine)]
     for law in laws:
         words += ["--law", law if isinstance(law, str) else _where(law)]
     for key, value in sets:

@@ -32,6 +32,8 @@ class Runs:
         self.elapsed_s = execution.elapsed_s
         #: How many runs were in the store.
         self.found = execution.found
+        #: What a reader must know of some runs, by point, law and seed.
+        self.remarks = execution.remarks
         self._groups: dict[tuple[int, int], list[Run]] = {}
         for run in self.runs:
             self._groups.setdefault((run.point, run.law), []).append(run)
@@ -72,7 +74,7 @@ class Runs:
     @cached_property
     def metrics(self) -> pl.DataFrame:
         """A row per run and link: law, point, what the sweep set, seed, link, the law's parameters
-        as JSON, every metric.
+        as JSON, the engine, every metric.
 
         Texts that the sweep set, such as "100ms", sort by their value.
         """
@@ -90,6 +92,7 @@ class Runs:
             json.dumps(dict(point.laws[run.law].params))
             for (run, _), point in zip(rows, points, strict=True)
         ]
+        columns["engine"] = [self.experiment.made_by] * len(rows)
         for name in METRICS:
             columns[name] = [link.metrics.get(name) for _, link in rows]
         return self._keyed(pl.DataFrame(columns))
@@ -107,12 +110,25 @@ class Runs:
 
     @cached_property
     def warnings(self) -> list[tuple[Finding, int]]:
-        """What a reader must know of the means: see `forebay.runs.steady_state.warnings`."""
-        return steady_state.warnings(
+        """What a reader must know of the means: what the engine remarked of runs, and what
+        `forebay.runs.steady_state.warnings` finds."""
+        found = steady_state.warnings(
             (p, point, law, self.runs_of(p, i))
             for p, point in self.points()
             for i, law in self.laws(p)
         )
+        return [*self._remarked(), *found]
+
+    def _remarked(self) -> Iterator[tuple[Finding, int]]:
+        """The engine's remarks, one for each law at each point."""
+        for p, _ in self.points():
+            for i, law in self.laws(p):
+                runs = self.runs_of(p, i)
+                seen = [said for run in runs if (said := self.remarks.get((p, i, run.seed)))]
+                if seen:
+                    texts = "; ".join(dict.fromkeys(text for said in seen for text in said))
+                    text = f"{len(seen)} of {len(runs)} runs: {texts}"
+                    yield steady_state.Finding(law.label, p, "remark", text), 1
 
     @cached_property
     def samples(self) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from forebay import engines
 from forebay._native import ScenarioError
 from forebay.base import progress
 from forebay.base.metrics import METRICS
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from forebay.base.quantities import Sets
     from forebay.figures.plot import Plot
     from forebay.scenarios.python_laws import Prototype
-    from forebay.studies.making import Engine
+    from forebay.studies.making import Workers
 
 
 class ShownStudy(Study):
@@ -80,6 +81,7 @@ def study(
     store: str | os.PathLike[str] | None = None,
     on: str = "threads",
     threads: int | None = None,
+    engine: str = engines.NAMES[0],
 ) -> ShownStudy:
     """The runs of a study; those that the store does not have are made.
 
@@ -87,16 +89,17 @@ def study(
     as there; of a law in Python the contents of its file count, and not what that imports.
     store: a folder or an address; if None that of FOREBAY_STORE, or else results/.store.
     on: "threads", "dask" for a cluster of this machine, or the address of a scheduler. threads: all
-    cores if None.
+    cores if None. engine: what makes the runs: see `forebay.run`.
 
     Raises `ScenarioError`, `KeyboardInterrupt` after Ctrl-C, `OSError` where the store is full, and
     `RuntimeError` where a scheduler is gone; what has finished is kept.
     """
     # Looked into first, and written to once the scenario is known to be sound.
     found = choice.of_study(store, look=True)
-    points = Points(scenario, laws=laws, sets=sets, seeds=seeds, kept=Designs(found))
+    by, kept = engines.named(engine, "engine"), Designs(found)
+    points = Points(scenario, laws=laws, sets=sets, seeds=seeds, kept=kept, engine=by)
     found.check_writable()
-    with engine(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
+    with workers(on, threads) as where, progress.bar(only_on_terminal=True) as watch:
         grown = growing.grow(points, found, where, watch=lambda now, _: watch(now))
     if grown.made.interrupted:
         raise KeyboardInterrupt
@@ -108,14 +111,14 @@ def study(
     return ShownStudy(points, found, grown.seeds)
 
 
-def engine(on: str, threads: int | None) -> Any:
-    """A context with the engine of a name: "threads", "dask" or an address."""
+def workers(on: str, threads: int | None) -> Any:
+    """A context with the workers of a name: "threads", "dask" or an address."""
     from contextlib import nullcontext
 
     from forebay.studies.threads import Threads
 
     if on == "threads":
-        made: Engine = Threads(threads or cores())
+        made: Workers = Threads(threads or cores())
         return nullcontext(made)
     if on != "dask" and "://" not in on:
         raise ScenarioError(

@@ -39,14 +39,14 @@ def work(task: Task) -> tuple[int, list[dict[str, Any]]]:
         if task.limit_s is not None:
             batch.fail_longer_than(task.limit_s)
         ended = batch.done
-        rows += task.rows(*batch.take())
+        rows += task.rows(*batch.take(), batch.remarks)
         if ended:
             return RESULTS_VERSION, rows
         time.sleep(0.002)
 
 
 class Cluster:
-    """An engine of workers that somebody else looks after: lost ones lose no run."""
+    """Workers that somebody else looks after: lost ones lose no run."""
 
     def __init__(self, client: Client, address: str) -> None:
         self.client, self.address = client, address
@@ -189,7 +189,7 @@ class Cluster:
 
 @contextmanager
 def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
-    """The engine at an address, or, for "dask", on workers of this machine that end with it.
+    """The cluster at an address, or, for "dask", workers of this machine that end with it.
 
     Raises `ScenarioError` without the library, and where no scheduler answers.
     """

@@ -110,8 +110,10 @@ def _row_bytes(store: Store) -> float:
 
 def _trial(points: Points, part: PointsPart, threads: int) -> float | None:
     """Seconds of a core for a run: some are begun, and given up after a moment."""
-    batch = part.plan.start(threads, samples=False)
-    runs = len(part.plan.points) * len(points.laws)
+    source, runs = points.source, len(part.plan.points) * len(points.laws)
+    planned = source.planned(part.plan)
+    every = {(p, i, 1) for p in range(len(part.plan.points)) for i in range(len(points.laws))}
+    batch = source.engine.start(planned, threads, samples=False, only=every)
     start = time.monotonic()
     while not batch.done and time.monotonic() - start < TRIAL_S:
         time.sleep(0.005)

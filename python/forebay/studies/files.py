@@ -41,6 +41,7 @@ def write(
         "forebay": __version__,
         "results": RESULTS_VERSION,
         "title": study.points.title,
+        "engine": study.points.made.engine,
         "command": command,
         "study": study.points.digest,
         "partial": partial,

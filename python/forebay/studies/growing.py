@@ -18,7 +18,7 @@ from forebay.studies.study import Study
 if TYPE_CHECKING:
     from forebay.base.progress import Progress
     from forebay.store.store import Store
-    from forebay.studies.making import Engine
+    from forebay.studies.making import Workers
     from forebay.studies.points import Points
 
 UNTIL = re.compile(r"ci95=(\d+(?:\.\d+)?)%(?:,([\w,]+))?")
@@ -64,7 +64,7 @@ class Grown:
 def grow(
     points: Points,
     store: Store,
-    engine: Engine,
+    workers: Workers,
     *,
     until: Until | None = None,
     watch: Callable[[Progress, Made], None] | None = None,
@@ -80,7 +80,7 @@ def grow(
         return None if end is None else max(0.0, end - time.monotonic())
 
     made = making.make(
-        points, store, engine, seeds=points.seeds, watch=watch, budget_s=left_s(),
+        points, store, workers, seeds=points.seeds, watch=watch, budget_s=left_s(),
         limit_s=limit_s, retry=retry,
     )  # fmt: skip
     if until is None or made.ended_early:
@@ -99,7 +99,7 @@ def grow(
             break
         seeds |= more
         made = making.make(
-            points, store, engine, seeds=seeds, watch=watch, budget_s=left_s(),
+            points, store, workers, seeds=seeds, watch=watch, budget_s=left_s(),
             limit_s=limit_s, made=made,
         )  # fmt: skip
     # What this call has made for the first seeds is in the store for the next.

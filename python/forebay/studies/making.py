@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 MOST_RUNS = 4000
 
 
-class Engine(Protocol):
-    """Where runs are made."""
+class Workers(Protocol):
+    """Where runs are made: threads, or a cluster."""
 
     def make(self, tasks: Iterable[Task], stop: Callable[[], bool]) -> Generator[Done]:
         """What ends, as it does."""
@@ -94,7 +94,7 @@ class Made:
 def make(
     points: Points,
     store: Store,
-    engine: Engine,
+    workers: Workers,
     *,
     seeds: int | Mapping[str, int],
     watch: Callable[[Progress, Made], None] | None = None,
@@ -103,7 +103,7 @@ def make(
     retry: bool = False,
     made: Made | None = None,
 ) -> Made:
-    """Makes what is missing. Ctrl-C, the end of `budget_s`, an engine that is gone and a store that
+    """Makes what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
     is full keep what has been stored.
 
     seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
@@ -128,7 +128,7 @@ def make(
             with (
                 store.writer() as writer,
                 points.gains.kept or nullcontext() as designs,
-                closing(engine.make(tasks, stop)) as ended_runs,
+                closing(workers.make(tasks, stop)) as ended_runs,
             ):
                 for some in ended_runs:
                     done.count(some.rows)
@@ -163,7 +163,7 @@ def _there(store: Store, *, but_failed: bool = False) -> pl.DataFrame:
 
 
 class Tasks:
-    """The tasks of a study, made when an engine asks for the next; each run is in one task, also
+    """The tasks of a study, made when somebody asks for the next; each run is in one task, also
     where a law is the same at many points."""
 
     def __init__(
@@ -241,5 +241,7 @@ class Tasks:
             at = point - part.first
             runs.append((at, law, seed))
             if (at, law) not in laws:
-                laws[at, law] = law_at_point(part.plan, at, law, config)
-        return Task(self.points.source, part.rows, part.gains, runs, laws, self.limit_s)
+                laws[at, law] = law_at_point(part.plan, at, law, config, self.points.made)
+        source = self.points.source
+        source.engine.check(source.planned(part.plan))
+        return Task(source, part.rows, part.gains, runs, laws, self.limit_s)

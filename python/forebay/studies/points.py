@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 import forebay._native as _native
+from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.runs import experiment
+from forebay.runs.engine import PACKETS
 from forebay.store import designs, rows
+from forebay.store.rows import Made
 from forebay.studies.point_gains import PointGains
 
 if TYPE_CHECKING:
     from forebay._native import Plan
     from forebay.base.quantities import Sets
+    from forebay.runs.engine import Engine
     from forebay.scenarios.python_laws import Prototype
     from forebay.store.designs import Designs
     from forebay.studies.point_gains import Gains
@@ -45,6 +49,9 @@ class Source:
     laws: tuple[str | Prototype, ...]
     #: files that the scenario names
     files: tuple[tuple[str, bytes], ...]
+    #: what makes the runs, and the version of it that the digests have
+    engine: Engine = PACKETS
+    version: str = ""
 
     def plan(self, rows: Sequence[Row], gains: Sequence[Gains], seeds: int | None) -> Plan:
         """The plan of these points, with the numbers of laws that ask for them. Raises
@@ -60,6 +67,16 @@ class Source:
             gains=gains,
         )
 
+    def planned(self, plan: Plan) -> experiment.Experiment:
+        """A plan of some points, for the engine. Raises `ScenarioError` where a worker has another
+        version of it."""
+        if (here := self.engine.version()) != self.version:
+            raise ScenarioError(
+                f"--engine: found {self.engine.name} of version {here}, allowed: {self.version}, "
+                "as where the study was begun"
+            )
+        return experiment.Experiment(plan, self.name, self.text.decode(), "", engine=self.engine)
+
 
 @dataclass(frozen=True)
 class PointsPart:
@@ -69,6 +86,7 @@ class PointsPart:
     rows: list[Row]
     gains: list[Gains]
     plan: Plan
+    made: Made
 
     @cached_property
     def configs(self) -> pl.DataFrame:
@@ -76,7 +94,7 @@ class PointsPart:
         found = [
             (self.first + point, law, config)
             for point in range(len(self.plan.points))
-            for law, config in enumerate(rows.configs(self.plan, point, prototypes=True))
+            for law, config in enumerate(rows.configs(self.plan, point, self.made, prototypes=True))
         ]
         return pl.DataFrame(found, LISTED, orient="row")
 
@@ -85,7 +103,7 @@ class Points:
     """Everything that a study runs, with `seeds` seeds each.
 
     source, laws, sets, seeds: as `forebay.run` takes them. kept: the designs that a store has; new
-    ones go there.
+    ones go there. engine: what makes the runs.
     """
 
     def __init__(
@@ -96,20 +114,30 @@ class Points:
         sets: Sets = (),
         seeds: int | None = None,
         kept: Designs | None = None,
+        engine: Engine = PACKETS,
     ) -> None:
         experiment.check_seeds(seeds)
+        version = engine.version()
+        if version is None:
+            raise ScenarioError(
+                f"--engine: found {engine.name}, no two runs of which are alike, allowed: one "
+                "whose runs can be kept, such as packets"
+            )
+        #: what makes the runs, for the store
+        self.made = Made(engine.name, version)
         name, text = experiment.text_of(source)
         pairs = quantities.set_pairs(sets)
         files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
         self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
         contents = tuple(sorted(files.found.items()))
-        self.source = Source(name, text, tuple(pairs), tuple(laws), contents)
+        self.source = Source(name, text, tuple(pairs), tuple(laws), contents, engine, version)
         trial = self._trial()
         #: numbers of the laws that ask for them
         self.gains = PointGains(self.sweep, trial, kept)
         # It says what is wrong with a scenario before anything runs.
         first = self.source.plan(trial, self.gains.of_trial(), seeds)
+        engine.check(self.source.planned(first))
         self.laws, self.seeds = first.laws, len(first.seeds)
         self.title, self.text, self.name = first.title or name, text.decode(), name
         self.links = [link.name for link in first.points[0].links]
@@ -150,7 +178,7 @@ class Points:
         """What the study is of; its seeds aside."""
         sets = [f"{key}={value}" for key, value in self.source.sets]
         laws = [law if isinstance(law, str) else "" for law in self.source.laws]
-        whole = [self.text, sets, laws, self._prototypes]
+        whole = [self.text, sets, laws, self._prototypes, *self.made.told]
         hash_ = hashlib.blake2b(json.dumps(whole).encode(), digest_size=8)
         for name, contents in self.source.files:
             hash_.update(name.encode() + hashlib.sha256(contents).digest())
@@ -165,8 +193,8 @@ class Points:
 
     def part(self, which: Sequence[int]) -> PointsPart:
         """These points; their numbers in the part go up from that of the first."""
-        rows, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
-        return PointsPart(which[0], rows, gains, self.sweep.plan(rows, gains))
+        at, gains = list(map(self.sweep.row, which)), list(map(self.gains.of_point, which))
+        return PointsPart(which[0], at, gains, self.sweep.plan(at, gains), self.made)
 
     @cached_property
     def settings(self) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from forebay.runs.execution import POLL_S
 from forebay.studies.points import Row, Source
 
 if TYPE_CHECKING:
-    from forebay._native import Batch, Fault, Run
+    from forebay._native import Fault, Run
+    from forebay.runs.engine import Key, RunningBatch
     from forebay.store.rows import LawAtPoint
     from forebay.studies.point_gains import Gains
 
@@ -50,11 +51,12 @@ class Task:
             self.limit_s,
         )
 
-    def start(self, threads: int) -> Batch:
+    def start(self, threads: int) -> RunningBatch:
         """Starts the runs."""
         seeds = max(seed for _, _, seed in self.runs)
         plan = self.source.plan(self.points, self.gains, seeds)
-        return plan.start(threads, samples=False, only=set(self.runs))
+        planned, only = self.source.planned(plan), set(self.runs)
+        return self.source.engine.start(planned, threads, samples=False, only=only)
 
     def lost(self, why: str) -> list[dict[str, Any]]:
         """Rows of its runs where all of them failed."""
@@ -62,19 +64,31 @@ class Task:
             row for point, law, seed in self.runs for row in self.laws[point, law].fault(seed, why)
         ]
 
-    def rows(self, runs: Iterable[Run], faults: Iterable[Fault]) -> list[dict[str, Any]]:
-        """What the store keeps of runs that have ended."""
-        found = [row for run in runs for row in self.laws[run.point, run.law].run(run)]
+    def rows(
+        self,
+        runs: Iterable[Run],
+        faults: Iterable[Fault],
+        remarks: Mapping[Key, Sequence[str]] | None = None,
+    ) -> list[dict[str, Any]]:
+        """What the store keeps of runs that have ended; those that are remarked on have failed."""
+        found = []
+        for run in runs:
+            law, said = self.laws[run.point, run.law], (remarks or {}).get(_key(run))
+            found += law.fault(run.seed, "; ".join(said)) if said else law.run(run)
         for fault in faults:
             found += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
         return found
+
+
+def _key(run: Run) -> Key:
+    return run.point, run.law, run.seed
 
 
 @dataclass
 class Done:
     """What came of some runs: rows for the store.
 
-    stopped: why no more can be made here, where an engine has failed.
+    stopped: why no more can be made here, where a cluster has failed.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -82,7 +96,7 @@ class Done:
 
 
 class Threads:
-    """The engine that needs nothing: one batch after another, the next before the last has ended,
+    """What needs nothing: one batch after another, the next before the last has ended,
     so that no thread waits."""
 
     def __init__(self, threads: int) -> None:
@@ -94,7 +108,7 @@ class Threads:
         No further task is begun once `stop` says so; what is under way is then given up.
         """
         waiting = iter(tasks)
-        under_way: list[tuple[Task, Batch, list[int]]] = []
+        under_way: list[tuple[Task, RunningBatch, list[int]]] = []
         more = True
         try:
             while True:
@@ -118,7 +132,7 @@ class Threads:
                     left[0] -= len(runs) + len(faults)
                     if ended:
                         under_way.remove(entry)
-                    yield Done(task.rows(runs, faults))
+                    yield Done(task.rows(runs, faults, batch.remarks))
         finally:
             for _, batch, _ in under_way:
                 batch.cancel()

@@ -18,12 +18,14 @@ import forebay._native as _native
 from forebay._native import ScenarioError, quantity
 from forebay.base import quantities, registries
 from forebay.base.suggestions import hint
+from forebay.runs.engine import PACKETS, chosen_by
 from forebay.runs.experiment import Experiment, FilesBeside, check_seeds
 from forebay.scenarios import names as named
 from forebay.scenarios.builder import Law
 
 if TYPE_CHECKING:
     from forebay.base.quantities import Sets
+    from forebay.runs.engine import Engine
     from forebay.scenarios.python_laws import Prototype
 
 SETTINGS = named.SUITE
@@ -192,12 +194,14 @@ def plan(
     at: Link,
     seeds: int | None,
     sets: Sets = (),
+    engine: Engine = PACKETS,
 ) -> list[Scenario]:
     """The scenarios in these files under the chosen laws, at a link, with `sets` on top of them.
 
     Rates follow the link, those of calls aside: a call has the rate that it has. The usual round
     trip becomes that of the link, others stay. Buffers are the product of the rate and the longest
-    round trip (RFC 7928, section 3.2). Raises `ScenarioError`.
+    round trip (RFC 7928, section 3.2). Raises `ScenarioError`,
+    also for what the engine cannot run.
     """
     check_seeds(seeds)
     names = [one for one in chosen if isinstance(one, str)]
@@ -222,7 +226,8 @@ def plan(
             without_own_laws=True,
             link=((here.rate_bps, here.delay_s), (at.rate_bps, at.delay_s), packet_bytes),
         )
-        command = shlex.join(["forebay", "run", shown])
-        experiment = Experiment(found, shown, text.decode(), command)
+        command = shlex.join(["forebay", "run", shown, *chosen_by(engine)])
+        experiment = Experiment(found, shown, text.decode(), command, engine=engine)
+        engine.check(experiment)
         planned.append(Scenario(path.stem, experiment, path.stem in settings.fairness))
     return planned

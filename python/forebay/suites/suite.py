@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from forebay import engines
 from forebay.base import progress, registries
 from forebay.runs import execution
 from forebay.scenarios import python_laws
@@ -75,6 +76,7 @@ def planned(
     link: str | None = None,
     seeds: int | None = None,
     sets: Sets = (),
+    engine: str = engines.NAMES[0],
 ) -> PlannedSuite:
     """Reads and checks a suite; arguments and errors as of `suite`."""
     settings = scenarios.find(name)
@@ -82,7 +84,8 @@ def planned(
     chosen = list(registries.laws()) if everything else laws or settings.laws
     at = settings.link if link is None else scenarios.link(link)
     read = [python_laws.load(law) if isinstance(law, str) else law for law in chosen]
-    made = scenarios.plan(settings, settings.scenarios(only), read, at, seeds, sets)
+    by = engines.named(engine)
+    made = scenarios.plan(settings, settings.scenarios(only), read, at, seeds, sets, by)
     return PlannedSuite(settings, at, made)
 
 
@@ -94,6 +97,7 @@ def suite(
     seeds: int | None = None,
     threads: int | None = None,
     sets: Sets = (),
+    engine: str = engines.NAMES[0],
 ) -> Suite:
     """Runs every scenario of a suite under every law, and returns its cases and averages.
 
@@ -105,10 +109,11 @@ def suite(
     seeds: number of seeds, 1 to `seeds`; the suite's if None.
     threads: threads to run on; all cores if None.
     sets: keys to set on top of every scenario, {"duration": "20s"} or ["KEY=VALUE"].
+    engine: what makes the runs: see `forebay.run`.
 
     An interruption, and a run that fails, stop the others; what had finished is in the result,
     which says so (`interrupted`, `faults`). Raises `ScenarioError`.
     """
-    made = planned(name, laws, only, link, seeds, sets)
+    made = planned(name, laws, only, link, seeds, sets, engine)
     with progress.bar(only_on_terminal=True) as watch:
         return made.run(threads, watch)

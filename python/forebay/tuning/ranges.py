@@ -299,7 +299,8 @@ class Ranges:
             [one.flows / total for one in groups],
             [one.rtt_s / at.rtt_s for one in groups],
         )
-        return mix.reno_flows(flows, at.rtt_s, queue_pkts, self.capacity_pkts_per_s(at))
+        settled = mix.operating_point(flows, at.rtt_s, queue_pkts, self.capacity_pkts_per_s(at))
+        return settled.flows
 
     def groups(self, at: Condition) -> tuple[Group, ...]:
         """All flows of a place."""

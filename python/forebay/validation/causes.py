@@ -1,4 +1,4 @@
-"""Why simulated and real flows differ: the facts of a comparison. The sentences, and when each
+"""Why engines differ: the facts of a comparison. The sentences, and when each
 applies, stand in `validate_causes.txt.j2`."""
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from forebay.base import registries
 from forebay.base.registries import baseline
 from forebay.pages.templates import paragraphs
 from forebay.validation.comparison import SHORT, Row, Side, ValidatedScenario
-from forebay.validation.mapping import LEAD_S
+
+#: Engines on which the kernel's own senders send.
+KERNELS = ("kernel", "link")
 
 #: How the names of senders begin that are modelled on the kernel's.
 KERNEL_LIKE = "linux-"
@@ -41,8 +43,11 @@ def _facts(found: Sequence[ValidatedScenario]) -> dict[str, Any]:
     tails: deviations of the queue under the baseline, where real flows make it swing less.
     low: laws whose queue settles below the set-point on both sides. laws: their own reasons.
     short: whether there are short transfers. less_goodput: how much less the real goodput of full
-    links is, in %; None where it is not.
+    links is, in %; None where it is not. fluid, real: whether an engine is the fluid model, or in
+    real time.
     """
+    # Our packets beside the kernel's; of other engines only what no sender is the cause of.
+    whole, found = found, [one for one in found if _is_ours_beside_a_kernels(one)]
     senders = sorted(_senders(found))
     reference = baseline()
     rows = [(one, row) for one in found for row in one.rows]
@@ -52,15 +57,21 @@ def _facts(found: Sequence[ValidatedScenario]) -> dict[str, Any]:
         "short": any(SHORT.name in one.metrics for one in found),
         "baseline": reference["short_title"],
         "tails": [
-            f"{row.simulated.mean(STD):.1f} packets simulated, {row.real.mean(STD):.1f} real"
+            f"{row.tested.mean(STD):.1f} packets simulated, {row.reference.mean(STD):.1f} real"
             for one, row in rows
             if row.info and row.info.kind == reference["name"] and _swings_less(one, row)
         ],
         "low": [text for one, row in rows if (text := _below_set_point(one, row))],
         "laws": _of_laws([row for _, row in rows]),
         "less_goodput": _less_goodput([row for _, row in rows]),
-        "void": sum(row.void for _, row in rows),
+        "fluid": any("fluid" in one.engines for one in whole),
+        "real": any(one.in_real_time for one in whole),
+        "void": sum(row.void for one in whole for row in one.rows),
     }
+
+
+def _is_ours_beside_a_kernels(one: ValidatedScenario) -> bool:
+    return one.engines[0] == "packets" and one.engines[1] in KERNELS
 
 
 def _senders(found: Sequence[ValidatedScenario]) -> set[str]:
@@ -70,7 +81,7 @@ def _senders(found: Sequence[ValidatedScenario]) -> set[str]:
 
 def _swings_less(found: ValidatedScenario, row: Row) -> bool:
     """Whether real flows make the queue swing less than simulated ones of another sender."""
-    simulated, real = row.simulated.mean(STD), row.real.mean(STD)
+    simulated, real = row.tested.mean(STD), row.reference.mean(STD)
     kernel_like = any(name.startswith(KERNEL_LIKE) for name in _senders([found]))
     return not kernel_like and not row.agrees and real < simulated
 
@@ -79,7 +90,7 @@ def _below_set_point(found: ValidatedScenario, row: Row) -> str:
     """The queues of a law that integrates and settles below its set-point; "" elsewhere."""
     if not row.info or not row.info.kind or not row.info.integrates:
         return ""
-    cut = _without_signal(found, row.simulated, 0), _without_signal(found, row.real, LEAD_S)
+    cut = _without_signal(found, row.tested), _without_signal(found, row.reference)
     queues = [side.mean("queue_mean_pkts") for side in row.sides]
     if not row.info.target_pkts or max(queues) >= row.info.target_pkts or min(cut) <= 0:
         return ""
@@ -105,7 +116,7 @@ def _of_laws(rows: Sequence[Row]) -> list[tuple[str, str]]:
 def _less_goodput(rows: Sequence[Row]) -> float | None:
     """How much less the real goodput of full links is in the median, in %."""
     shares = [
-        _per_capacity(row.real) / _per_capacity(row.simulated)
+        _per_capacity(row.reference) / _per_capacity(row.tested)
         for row in rows
         if min(side.mean("utilisation") for side in row.sides) > FULL
     ]
@@ -117,12 +128,12 @@ def _per_capacity(side: Side) -> float:
     return side.mean("goodput_bps") / side.mean("utilisation")
 
 
-def _without_signal(found: ValidatedScenario, side: Side, zero_s: float) -> float:
+def _without_signal(found: ValidatedScenario, side: Side) -> float:
     """Share of the measured samples with a probability of zero."""
     start_s, end_s = found.points[0].measure_s
     shares = []
     for one in side.observed:
-        time_s = one.samples["time_s"] - zero_s
+        time_s = one.samples["time_s"]
         p = one.samples["p"][(time_s > start_s) & (time_s <= end_s)]
         shares.append(float(np.mean(p <= 0)))
     return statistics.mean(shares)

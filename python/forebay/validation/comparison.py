@@ -1,4 +1,4 @@
-"""The simulator beside real flows: metrics by law, their differences, and what agrees."""
+"""Two engines beside each other: metrics by law, their differences, and what agrees."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from forebay.base import metrics, statistics
 from forebay.base.metrics import Metric, with_interval
+from forebay.flows.real import MADE_AGAIN
 from forebay.pages.result_files import finite
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, Observed, PointInfo, Run
     from forebay.results.result import Result
-    from forebay.validation.real import Attempts
 
 #: Of the short transfers alone.
 SHORT = Metric(
@@ -38,6 +38,10 @@ COMPARED = [
 SOMETIMES = ["mark_rate", SHORT.name]
 #: Mean delays agree within the wider of these, signals (drops and marks) within the share.
 DELAY_SHARE, DELAY_S, SIGNAL_SHARE = 0.10, 1e-3, 0.20
+#: What the runs of an engine are called; those of another by its name.
+SIDES = {"packets": "simulated", "link": "real"}
+#: The engine whose runs may be void.
+REAL = "link"
 #: Words for a verdict that another set of runs may turn.
 UNSURE, CHANCE = "unsure", "may be chance"
 
@@ -84,11 +88,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference real − simulated of a number that should agree."""
+    """The difference reference − tested of a number that should agree."""
 
     name: str
-    #: Of the real runs.
-    real: float
+    #: Of the reference's runs.
+    reference: float
     difference: float
     #: Half the width of its 95 % interval; NaN for fewer than two runs on either side.
     half_width: float
@@ -122,7 +126,7 @@ class Difference:
         return abs(self.difference) <= self.half_width
 
     def as_json(self) -> dict[str, Any]:
-        keys = ["real", "difference", "half_width", "limit"]
+        keys = ["reference", "difference", "half_width", "limit"]
         return finite({key: getattr(self, key) for key in keys}) | {
             key: getattr(self, key) for key in ["agrees", "sure", "may_be_chance"]
         }
@@ -134,10 +138,10 @@ class Row:
 
     point: str
     law: str
-    simulated: Side
-    #: Sound runs; all, if every one of them is void.
-    real: Side
-    #: Runs that stayed void, of `repeats` runs.
+    #: Sound runs; all, if every one of a side is void.
+    tested: Side
+    reference: Side
+    #: Runs in real time that stayed void, of `repeats` runs.
     void: int
     repeats: int
     #: Void runs that were made again.
@@ -146,6 +150,8 @@ class Row:
     reasons: list[str]
     #: The law; None in a test of the arithmetic.
     info: LawInfo | None = None
+    #: What the runs of each side are called.
+    names: tuple[str, str] = ("simulated", "real")
 
     @property
     def name(self) -> str:
@@ -158,23 +164,23 @@ class Row:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        return self.simulated, self.real
+        return self.tested, self.reference
 
     @property
     def delay(self) -> Difference:
         """Of the mean queuing delay, in s."""
-        real, simulated = (side.values("delay_mean_s") for side in (self.real, self.simulated))
-        mean_s, _ = statistics.mean_and_interval(real)
-        found = statistics.difference_and_interval(real, simulated)
+        tested, reference = (side.values("delay_mean_s") for side in self.sides)
+        mean_s, _ = statistics.mean_and_interval(reference)
+        found = statistics.difference_and_interval(reference, tested)
         text = f"delay {1e3 * found[0]:+.1f} ms"
         return Difference("delay", mean_s, *found, max(DELAY_SHARE * mean_s, DELAY_S), 1e3, text)
 
     @property
     def signals(self) -> Difference:
         """Of the share of packets dropped or marked."""
-        real, simulated = self.real.signal_rates, self.simulated.signal_rates
-        mean, _ = statistics.mean_and_interval(real)
-        found = statistics.difference_and_interval(real, simulated)
+        tested, reference = (side.signal_rates for side in self.sides)
+        mean, _ = statistics.mean_and_interval(reference)
+        found = statistics.difference_and_interval(reference, tested)
         text = f"loss {100 * found[0] / mean:+.0f} %" if mean else "no loss"
         return Difference("loss", mean, *found, SIGNAL_SHARE * mean, 100, text)
 
@@ -197,19 +203,21 @@ class Row:
     def verdict(self) -> str:
         """In words: agrees, or the differences; and whether the runs are enough."""
         differ = [one for one in self.differences if not one.agrees]
-        text = f"differs: real {', '.join(one.text for one in differ)}" if differ else "agrees"
+        text = (
+            f"differs: {self.names[1]} {', '.join(it.text for it in differ)}"
+            if differ
+            else "agrees"
+        )
         if not self.sure:
             by_chance = differ and all(one.may_be_chance for one in differ)
             text += f" ({CHANCE if by_chance else UNSURE})"
         return text
 
     def difference_text(self, name: str) -> str:
-        """Real less simulated ± half its 95 % interval, in the metric's unit."""
+        """Reference less tested ± half its 95 % interval, in the metric's unit."""
         scale = METRICS[name].scale
-        real, simulated = (
-            [scale * v for v in side.values(name)] for side in (self.real, self.simulated)
-        )
-        return signed(*statistics.difference_and_interval(real, simulated))
+        tested, reference = ([scale * v for v in side.values(name)] for side in self.sides)
+        return signed(*statistics.difference_and_interval(reference, tested))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -226,11 +234,11 @@ class Row:
 
 @dataclass(frozen=True)
 class ValidatedScenario:
-    """A scenario, simulated and with real flows."""
+    """A scenario on two engines; the second is the reference."""
 
     title: str
     path: str
-    simulated_runs: int
+    tested_runs: int
     rows: list[Row]
     #: All that finished, void ones too: side, law, point, seed, why it is void, and metrics.
     runs: list[dict[str, Any]]
@@ -240,6 +248,25 @@ class ValidatedScenario:
     text: str
     #: The missing part; empty for a whole comparison.
     partial: str
+    engines: tuple[str, str] = ("packets", "link")
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What the runs of each are called."""
+        tested, reference = (SIDES.get(name, name) for name in self.engines)
+        return tested, reference
+
+    @property
+    def heading(self) -> str:
+        """Its title, with the engines where they are not the usual ones."""
+        usual = tuple(SIDES)
+        beside = "" if self.engines == usual else f": {self.sides[0]} beside {self.sides[1]}"
+        return f"{self.title}{beside}"
+
+    @property
+    def in_real_time(self) -> bool:
+        """Whether one of the sides may be void."""
+        return REAL in self.engines
 
     @property
     def metrics(self) -> list[str]:
@@ -262,65 +289,81 @@ class ValidatedScenario:
         return f"{len(self.agree)} of {len(self.rows)} agree{doubt}"
 
 
-def compare(simulated: Result, real: Attempts) -> ValidatedScenario:
-    """Lays the runs of a scenario beside the real ones of the same laws and points.
+def compare(tested: Result, reference: Result) -> ValidatedScenario:
+    """Lays the runs of a scenario on one engine beside those of the reference.
 
     Laws with runs on both sides are compared, so that an early end costs only the others.
     """
-    plan = simulated.plan
+    plan = reference.plan
+    both = (tested, reference)
+    engines = (tested.experiment.engine.name, reference.experiment.engine.name)
+    names = (SIDES.get(engines[0], engines[0]), SIDES.get(engines[1], engines[1]))
     rows: list[Row] = []
     every: list[dict[str, Any]] = []
     for p, point in enumerate(plan.points):
         short = {n for n, traffic in enumerate(point.traffic) if traffic.kind != "ftp"}
         for i, law in enumerate(point.laws):
-            attempts = [one for one in real.finished if (one.point, one.law) == (p, i)]
-            runs = simulated.runs_of(p, i)
-            with_short = [_with_short(run, short) for run in runs]
             name = {"law": plan.laws[i], "point": point.label}
-            every += [
-                {"side": "simulated", **name, "seed": run.seed, "void": [], "metrics": metrics}
-                for run, metrics in zip(runs, with_short, strict=True)
-            ]
-            every += [
-                {"side": "real", **name, "seed": it.seed, "void": it.void, "metrics": it.metrics}
-                for it in attempts
-            ]
-            if not attempts or not runs:
+            sides = []
+            for of, result in zip(names, both, strict=True):
+                runs = result.runs_of(p, i)
+                remarks = [list(result.remarks.get((p, i, run.seed), ())) for run in runs]
+                every += [
+                    {
+                        "side": of,
+                        **name,
+                        "seed": run.seed,
+                        "void": void,
+                        "metrics": _with_short(run, short),
+                    }
+                    for run, void in zip(runs, remarks, strict=True)
+                ]
+                sound = [run for run, void in zip(runs, remarks, strict=True) if not void]
+                shown = sound or runs
+                side = Side([_with_short(run, short) for run in shown], shown)
+                sides.append((side, runs, [void for void in remarks if void]))
+            if not all(runs for _, runs, _ in sides):
                 continue
-            sound = [one for one in attempts if not one.void]
-            shown = sound or attempts
+            # Only one side can be in real time, and that one has void runs.
+            _, repeats, void = sides[0] if engines[0] == REAL else sides[1]
             rows.append(
                 Row(
                     **name,
-                    simulated=Side(with_short, runs),
-                    real=Side([one.metrics for one in shown], [one.observed for one in shown]),
-                    void=len(attempts) - len(sound),
-                    repeats=len(attempts),
-                    again=sum(one.former for one in attempts),
-                    reasons=list(dict.fromkeys(why for one in attempts for why in one.void)),
+                    tested=sides[0][0],
+                    reference=sides[1][0],
+                    void=len(void),
+                    repeats=len(repeats),
+                    again=sum(round(run.metrics.get(MADE_AGAIN, 0)) for run in repeats),
+                    reasons=list(dict.fromkeys(why for some in void for why in some)),
                     info=law,
+                    names=names,
                 )
             )
-    done = len(real.finished)
+    missing = [
+        f"{len(result.runs)} of {result.experiment.runs} {name} runs"
+        for name, result in zip(names, both, strict=True)
+        if result.partial
+    ]
     return ValidatedScenario(
-        title=plan.title or simulated.experiment.path,
-        path=simulated.experiment.path,
-        simulated_runs=len(plan.seeds),
+        title=plan.title or reference.experiment.path,
+        path=reference.experiment.path,
+        tested_runs=len(tested.plan.seeds),
         rows=rows,
         runs=every,
         points=plan.points,
-        text=simulated.experiment.text,
+        text=reference.experiment.text,
         partial=(
-            f"Partial result: {done} of {real.wanted} real runs finished before it was stopped."
-            if done < real.wanted
+            f"Partial result: {' and '.join(missing)} finished before it was stopped."
+            if missing
             else ""
         ),
+        engines=engines,
     )
 
 
 def _with_short(run: Run, short: set[int]) -> dict[str, float]:
-    """A simulated run's metrics, with the goodput of the traffic that is short transfers."""
-    if not short:
+    """A run's metrics, with the goodput of the traffic that is short transfers."""
+    if not short or SHORT.name in run.metrics or run.flow_traffic is None:
         return run.metrics
     flows = zip(run.flow_traffic.tolist(), run.flow_goodput_bps.tolist(), strict=True)
     return run.metrics | {SHORT.name: math.fsum(bps for traffic, bps in flows if traffic in short)}

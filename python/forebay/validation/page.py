@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from forebay import engines
 from forebay._native import __version__
 from forebay.base.publication import publication, publish, write
 from forebay.pages import templates
@@ -21,6 +22,7 @@ from forebay.validation.comparison import (
     DELAY_S,
     DELAY_SHARE,
     METRICS,
+    SIDES,
     SIGNAL_SHARE,
     UNSURE,
     ValidatedScenario,
@@ -57,19 +59,31 @@ def html(
     told = _told(found, command, void_lateness, void_rate)
     for section, shown in zip(told["sections"], figures, strict=True):
         section["figures"] = shown
-    title = found[0].title if len(found) == 1 else "The simulator beside real flows"
-    return templates.html("validate.html.j2", title=title, **told)
+    title = found[0].heading if len(found) == 1 else _title(told["engines"])
+    return templates.html("validate.html.j2", **told | {"title": title})
+
+
+def _title(engines: Sequence[str]) -> str:
+    usual = list(engines) == list(SIDES)
+    return "The simulator beside real flows" if usual else "Engines beside each other"
 
 
 def _told(
     found: Sequence[ValidatedScenario], command: str, void_lateness: str, void_rate: str
 ) -> dict[str, Any]:
     """What both pages have."""
+    tested = dict.fromkeys(one.engines[0] for one in found)
+    names = list(dict.fromkeys([*tested, *(one.engines[1] for one in found)]))
     return {
+        "engines": names,
+        "title": _title(names),
         "partial": [one.partial for one in found if one.partial],
         "command": command,
         "method": templates.paragraphs(
             "validate_method.txt.j2",
+            engines=names,
+            in_words=[(name, engines.named(name).in_words) for name in names],
+            reference=SIDES.get(names[-1], names[-1]),
             void_lateness=void_lateness,
             void_rate=void_rate,
             delay_share=DELAY_SHARE,
@@ -80,7 +94,7 @@ def _told(
         ),
         "sections": [
             {
-                "title": one.title,
+                "title": one.heading,
                 "path": one.path,
                 "summary": _summary(one),
                 "verdicts": _verdicts(one) if one.rows else None,
@@ -90,13 +104,14 @@ def _told(
             for one in found
         ],
         "causes": causes(found),
-        "tso": TSO,
+        "tso": TSO if "link" in names else "",
     }
 
 
 def _summary(found: ValidatedScenario) -> str:
     def values(name: str) -> list[float]:
-        every = [value for row in found.rows for value in row.real.values(name)]
+        sides = [side for row in found.rows for side in row.sides]
+        every = [value for side in sides for value in side.values(name)]
         return [value for value in every if value == value]
 
     (text,) = templates.paragraphs(
@@ -110,7 +125,8 @@ def _summary(found: ValidatedScenario) -> str:
 
 
 def _verdicts(found: ValidatedScenario) -> Table:
-    head = ["law", "delay, real − simulated [ms]", "allowed", "loss, real − simulated [%]"]
+    less = f"{found.sides[1]} − {found.sides[0]}"
+    head = ["law", f"delay, {less} [ms]", "allowed", f"loss, {less} [%]"]
     cells = []
     for row in found.rows:
         verdict = row.verdict + (", void" if row.counts_void else "")
@@ -124,8 +140,8 @@ def _table(found: ValidatedScenario) -> Table:
     head = ["law", "side", *(METRICS[name].heading for name in names)]
     cells = []
     for row in found.rows:
-        cells.append([row.name, "simulated", *(row.simulated.text(name) for name in names)])
-        cells.append(["", "real", *(row.real.text(name) for name in names)])
+        for name, of, side in zip([row.name, ""], row.names, row.sides, strict=True):
+            cells.append([name, of, *(side.text(metric) for metric in names)])
         cells.append(["", "difference", *(row.difference_text(name) for name in names)])
     return Table(head, cells, keys=len(head))
 
@@ -139,6 +155,7 @@ def as_json(found: Sequence[ValidatedScenario], command: str) -> dict[str, Any]:
             {
                 "scenario": one.path,
                 "title": one.title,
+                "engines": list(one.engines),
                 "partial": bool(one.partial),
                 "laws": [row.as_json() for row in one.rows],
                 "runs": [run | {"metrics": finite(run["metrics"])} for run in one.runs],
@@ -194,7 +211,7 @@ def delays_table(found: Sequence[ValidatedScenario]) -> pl.DataFrame:
         )
         for one in found
         for row in one.rows
-        for side, of_side in zip(("simulated", "real"), row.sides, strict=True)
+        for side, of_side in zip(row.names, row.sides, strict=True)
         for number, observed in enumerate(of_side.observed, start=1)
     ]
     return pl.concat(frames) if frames else pl.DataFrame()

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from forebay.validation.comparison import Difference, Row, Side, ValidatedScenario
 
 #: How each side is drawn.
-SIDES: dict[str, dict[str, Any]] = {
-    "simulated": {"color": COLOURS[0], "marker": "o"},
-    "real": {"color": COLOURS[1], "marker": "s"},
-}
+LOOKS: list[dict[str, Any]] = [
+    {"color": COLOURS[0], "marker": "o"},
+    {"color": COLOURS[1], "marker": "s"},
+]
 BAND: dict[str, Any] = {"color": "#dddddd", "linewidth": 0, "zorder": 0}
 #: Room of a law along the axis, and where its two sides stand in it.
 ROOM, ASIDE = 0.8, 0.16
@@ -49,8 +49,9 @@ def figures(found: ValidatedScenario, number: int) -> list[PageFigure]:
             partial(agreement, found),
             "Mean delay, and packets dropped or marked",
             "Mean over the runs with its 95 % confidence interval. The grey band shows where "
-            f"the simulated mean agrees with the real one: within {100 * DELAY_SHARE:g} % or "
-            f"{1e3 * DELAY_S:g} ms for the delay, {100 * SIGNAL_SHARE:g} % for the loss. A law "
+            f"the {found.sides[0]} mean agrees with the {found.sides[1]} one: within "
+            f"{100 * DELAY_SHARE:g} % or {1e3 * DELAY_S:g} ms for the delay, "
+            f"{100 * SIGNAL_SHARE:g} % for the loss. A law "
             "agrees if both blue marks lie in their bands.",
         )
     ]
@@ -100,7 +101,7 @@ def delays(found: ValidatedScenario) -> Plot:
     width = max(LEAST_WIDTH_IN, 2.3 * min(COLUMNS, len(rows)) + 0.6)
     figure, panels = parts.small_multiples(len(rows), COLUMNS, width, 2.1, more=0.6)
     for axes, row in zip(panels, rows, strict=True):
-        for (name, look), side in zip(SIDES.items(), row.sides, strict=True):
+        for name, look, side in zip(row.names, LOOKS, row.sides, strict=True):
             delay_ms, longer = waited_longer(side.observed, LEAST_PERCENT / 1000)
             axes.plot(delay_ms, 100 * longer, color=look["color"], linewidth=1.2, label=name)
         axes.set_title(row.name)
@@ -122,11 +123,11 @@ def _panel(
     axes.use_sticky_edges = False
     seen: list[float] = []
     for place, one in enumerate(differences):
-        low, high = scale * (one.real - one.limit), scale * (one.real + one.limit)
+        low, high = scale * (one.reference - one.limit), scale * (one.reference + one.limit)
         axes.bar(place, high - low, ROOM, bottom=low, **BAND)
         seen += [low, high]
-    for look, (name, how) in enumerate(SIDES.items()):
-        sides = [row.simulated if name == "simulated" else row.real for row in rows]
+    for look, (name, how) in enumerate(zip(rows[0].names, LOOKS, strict=True)):
+        sides = [row.sides[look] for row in rows]
         cells = [statistics.mean_and_interval([scale * v for v in values(side)]) for side in sides]
         at = [place + (-ASIDE, ASIDE)[look] for place in range(len(rows))]
         mean, half = zip(*cells, strict=True)

@@ -1,37 +1,42 @@
-"""Scenarios simulated and run with real flows, side by side: `forebay.validate`."""
+"""Scenarios on two engines or more, side by side: `forebay.validate`."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from forebay import engines as known
+from forebay._native import ScenarioError
+from forebay.engines.link import Link
+from forebay.flows.real import Limits
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
-from forebay.validation import comparison, mapping, real
+from forebay.validation import comparison
+from forebay.validation.comparison import REAL, SIDES
 
 if TYPE_CHECKING:
     from forebay.base.progress import Progress
+    from forebay.runs.engine import Engine
     from forebay.runs.experiment import Experiment, Source
     from forebay.scenarios.python_laws import Prototype
     from forebay.validation.comparison import ValidatedScenario
-    from forebay.validation.mapping import LinkPlan
 
+#: Simulated beside real.
+ENGINES = tuple(SIDES)
 #: A run is void if one packet in 1000 is released later, or if the rate is off by more.
-VOID_LATENESS, VOID_RATE = "1ms", "0.1%"
-
-
-class MissingProgramError(RuntimeError):
-    """A program that makes the real flows is not installed."""
+VOID_LATENESS, VOID_RATE = Limits.void_lateness, Limits.void_rate
 
 
 @dataclass
 class Validation:
-    """What came of it: a comparison for each scenario whose runs had finished."""
+    """What came of it: a comparison for each scenario and each engine beside the reference, of the
+    scenarios whose runs had finished."""
 
-    #: Number of real runs that were asked for, and that had finished.
+    #: What the runs of the reference are called.
+    reference: str
+    #: How many of them were asked for, and had finished.
     wanted: int
     finished: int = 0
     comparisons: list[ValidatedScenario] = field(default_factory=list)
@@ -50,62 +55,75 @@ def validate(
     links: int = 1,
     void_lateness: str = VOID_LATENESS,
     void_rate: str = VOID_RATE,
-    progress: Callable[[], AbstractContextManager[Callable[[Progress], None] | None]] | None = None,
+    progress: Callable[[str], AbstractContextManager[Callable[[Progress], None] | None]]
+    | None = None,
+    engines: Sequence[str] = ENGINES,
 ) -> Validation:
-    """Runs scenarios simulated and with real flows on a link, in real time.
+    """Runs scenarios on several engines, and holds each beside the last of them.
 
-    scenarios: as `forebay.run` takes each, with ftp, mice or web traffic.
-    laws, sets, seeds: as `forebay.run` takes them, for the simulated runs.
-    repeats: real runs of each law.
+    scenarios: as `forebay.run` takes each.
+    laws, sets, seeds: as `forebay.run` takes them; seeds of all engines but "link".
+    repeats: runs of each law on "link", in real time.
     attempts: runs at most for one that is not void.
     links: real runs at a time, each on a link of its own.
     void_lateness, void_rate: a run is void if one packet in 1000 is released later, in time, or if
         the rate is off by more, as a share.
-    progress: gives a context around the real runs of a scenario, with what watches them.
+    progress: gives a context around the runs of a scenario on an engine, with what watches them; it
+        is told what those runs are called.
+    engines: their names; "packets" beside "link" if left out, the simulator beside real flows.
 
-    All scenarios are checked before the first run. An interruption, and flows that fail every time,
-    end it; what had finished is in the result. Raises `ScenarioError` for a scenario that cannot be
-    run or has no real flows, and `MissingProgramError` without iperf3 where it is needed.
+    All scenarios are checked before the first run. An interruption, and a run that fails, end it;
+    what had finished is in the result. Raises `ScenarioError` for a scenario that cannot be run on
+    one of the engines.
     """
-    read = [experiment.read(one, laws=laws, sets=sets, seeds=seeds) for one in scenarios]
-    plans = [mapping.link_plans(one) for one in read]
-    every = [plan for of_scenario in plans for plan in of_scenario]
-    for plan in every:
-        plan.settings(1, void_lateness, void_rate)
-    if any(plan.flows for plan in every) and shutil.which("iperf3") is None:
-        raise MissingProgramError("iperf3 is not here: apt-get install iperf3")
-    made = Validation(wanted=repeats * len(every))
+    limits = Limits(attempts, void_lateness, void_rate)
+    made_by = [_engine(name, Link(links, limits)) for name in engines]
+    if len(made_by) < 2 or len(set(engines)) < len(made_by):
+        raise ScenarioError(
+            f'--engines: found "{",".join(engines)}", allowed: two or more that differ, of '
+            f"{', '.join(known.NAMES)}"
+        )
 
-    def run(one: Experiment, of_scenario: Sequence[LinkPlan]) -> None:
-        ran = execution.execute(one)
-        made.interrupted = ran.interrupted
-        if ran.faults:
-            made.failure = execution.fault_in_words(one.plan, ran.faults[0])
-        if made.interrupted or made.failure:
+    def read(one: Source, engine: Engine) -> Experiment:
+        wanted = repeats if engine.name == REAL else seeds
+        return experiment.read(one, laws=laws, sets=sets, seeds=wanted, engine=engine)
+
+    experiments = [[read(one, engine) for engine in made_by] for one in scenarios]
+    made = Validation(
+        SIDES.get(engines[-1], engines[-1]),
+        sum(of_scenario[-1].runs for of_scenario in experiments),
+    )
+
+    def run(of_scenario: Sequence[Experiment]) -> None:
+        results = []
+        for one in of_scenario:
+            name = one.engine.name
+            with progress(SIDES.get(name, name)) if progress else nullcontext() as watch:
+                ran = execution.execute(one, watch=watch)
+            results.append(Result(one, ran))
+            made.interrupted = ran.interrupted
+            if ran.faults:
+                made.failure = execution.fault_in_words(one.plan, ran.faults[0])
+            if made.interrupted or made.failure:
+                break
+        *tested, reference = results
+        if len(results) < len(of_scenario) or not reference.runs:
             return
-        with progress() if progress else nullcontext() as watch:
-            found = real.run(
-                of_scenario,
-                repeats,
-                attempts=attempts,
-                links=links,
-                void_lateness=void_lateness,
-                void_rate=void_rate,
-                watch=watch,
-            )
-        made.finished += len(found.finished)
-        if found.finished:
-            made.comparisons.append(comparison.compare(Result(one, ran), found))
-        made.interrupted, made.failure = found.interrupted, found.failure
+        made.finished += len(reference.runs)
+        made.comparisons += [comparison.compare(one, reference) for one in tested]
 
-    for one, of_scenario in zip(read, plans, strict=True):
+    for of_scenario in experiments:
         try:
-            run(one, of_scenario)
+            run(of_scenario)
         except Exception as error:
             # Real runs took their time: what they have found goes with no later fault.
             if not made.comparisons:
                 raise
-            made.failure = f"{one.path}: {type(error).__name__}: {error}"
+            made.failure = f"{of_scenario[0].path}: {type(error).__name__}: {error}"
         if made.interrupted or made.failure:
             break
     return made
+
+
+def _engine(name: str, link: Link) -> Engine:
+    return link if name == link.name else known.named(name, "--engines")

@@ -262,7 +262,8 @@ impl<P: Packet + Send> Discipline<P> for DualPi2<P> {
     }
 
     fn len_packets(&self) -> u32 {
-        self.classic.len_packets() + self.low.len() as u32
+        let low = u32::try_from(self.low.len()).expect("fewer packets than a u32 counts");
+        self.classic.len_packets() + low
     }
 
     fn len_bytes(&self) -> u64 {

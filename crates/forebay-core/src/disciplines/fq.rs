@@ -121,7 +121,8 @@ fn others(bytes: u64) -> Others {
 
 impl<P: Packet + Send> Fq<P> {
     fn queue_of(&self, packet: &P) -> u32 {
-        (mix(packet.flow() ^ self.salt) % u64::from(self.params.queues)) as u32
+        let queue = mix(packet.flow() ^ self.salt) % u64::from(self.params.queues);
+        u32::try_from(queue).expect("less than the number of queues")
     }
 
     /// The queue with this number, which exists from its first packet on.

@@ -1,8 +1,9 @@
 //! Adaptive RED of Floyd, Gummadi and Shenker, as ns-2.35 runs it: RED whose max_p is raised by
 //! steps and lowered by a factor, to keep the average queue in the middle of its range.
 
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::red::{signals_per_probability, Red, RedGoals, RedParams};
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -84,6 +85,19 @@ impl AredParams {
         }
     }
 
+    fn adaptation(&self, red: &RedParams, site: &Site) -> Adaptation {
+        Adaptation {
+            low_pkts: red.min_th.0 + QUIET.0 * (red.max_th.0 - red.min_th.0),
+            high_pkts: red.max_th.0 - (1.0 - QUIET.1) * (red.max_th.0 - red.min_th.0),
+            alpha: self.alpha,
+            beta: self.beta,
+            interval: self.interval,
+            bottom: self.bottom(site),
+            top: self.top,
+            last_change: Time::ZERO,
+        }
+    }
+
     fn bottom(&self, site: &Site) -> f64 {
         if self.bottom > 0.0 {
             return self.bottom;
@@ -112,17 +126,29 @@ impl LawParams for AredParams {
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
         let red = self.red(site);
-        let tuner = Adaptation {
-            low_pkts: red.min_th.0 + QUIET.0 * (red.max_th.0 - red.min_th.0),
-            high_pkts: red.max_th.0 - (1.0 - QUIET.1) * (red.max_th.0 - red.min_th.0),
-            alpha: self.alpha,
-            beta: self.beta,
-            interval: self.interval,
-            bottom: self.bottom(site),
-            top: self.top,
-            last_change: Time::ZERO,
-        };
+        let tuner = self.adaptation(&red, site);
         Box::new(Tuned::new(Red::new(red, site), tuner))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let red = self.red(site);
+        let length = |pkts| fixed_point::length("max_th", pkts, site);
+        let adaptation = self.adaptation(&red, site);
+        let mut config = red.twin_config(site)?;
+        config.extend([
+            ("low", length(adaptation.low_pkts)?),
+            ("high", length(adaptation.high_pkts)?),
+            ("alpha", fixed_point::probability(self.alpha)),
+            ("beta", fixed_point::probability(self.beta)),
+            ("pause_ns", fixed_point::nanos(self.interval)),
+            ("bottom", fixed_point::probability(adaptation.bottom)),
+            ("top", fixed_point::probability(self.top)),
+        ]);
+        Ok(Some(Twin {
+            interval: None,
+            config,
+            state: Red::new(red, site).twin_state(),
+        }))
     }
 
     /// RED with max_p as it starts, where that rests in the middle fifth of its range; adaptation
@@ -187,11 +213,7 @@ impl LawParams for AredParams {
     const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
 
     /// RED's rule for what adaptation does not move, and a max_p to start from.
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let mut red = RedParams::defaults();
         red.wait = self.wait;
         let Some(mut design) = red.design(request, goals)? else {

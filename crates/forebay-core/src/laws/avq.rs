@@ -3,8 +3,9 @@
 
 use std::f64::consts::PI;
 
+use crate::fixed_point::{self, Twin};
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Signal, Site, Verdict};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues, RateControl};
+use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues, RateControl};
 use crate::law_spec::LawSpec;
 use crate::linear::OperatingPoint;
 use crate::param::{no_goals, ParamError};
@@ -106,6 +107,30 @@ impl LawParams for AvqParams {
         })
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let link = site.rate.as_bps() as f64 / 8.0;
+        let buffer_pkts = virtual_buffer_pkts(self.virtual_buffer, site)?;
+        // From a length to a rate: each has its unit.
+        let per_length =
+            self.alpha * 1e-9 * 2f64.powi(fixed_point::RATE_BITS - fixed_point::LENGTH_BITS);
+        Ok(Some(Twin {
+            interval: None,
+            config: vec![
+                (
+                    "buffer",
+                    fixed_point::length("virtual_buffer", buffer_pkts, site)?,
+                ),
+                ("gamma", fixed_point::probability(self.gamma)),
+                (
+                    "alpha",
+                    fixed_point::factor("alpha", self.alpha, per_length)?,
+                ),
+                ("count_drops", i64::from(self.count_drops)),
+            ],
+            state: vec![("capacity", fixed_point::rate(self.start_share * link))],
+        }))
+    }
+
     /// e-avq eq. (1): C̃' = α(γC − λ).
     fn rate_control(&self) -> Option<RateControl> {
         Some(RateControl {
@@ -116,11 +141,7 @@ impl LawParams for AvqParams {
         })
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         no_goals(goals)?;
         let model = RateModel::new(self.gamma, &request.point);
         let mut designed = self.clone();

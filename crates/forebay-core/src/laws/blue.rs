@@ -1,9 +1,10 @@
 //! BLUE of Feng, Shin, Kandlur and Saha: a probability moved by overflow and by idleness alone.
 
+use crate::fixed_point::{self, Twin};
 use crate::law::{FluidLaw, Law, PacketMeta, QueueView, Site, Verdict};
 use crate::law_params::LawParams;
 use crate::law_spec::LawSpec;
-use crate::param::Value;
+use crate::param::{ParamError, Value};
 use crate::params;
 use crate::rng::Rng;
 use crate::search::{number, time, Conditions, Search};
@@ -52,6 +53,18 @@ impl LawParams for BlueParams {
             return Vec::new();
         }
         vec![("freeze_time", time(rtt.as_secs_f64(), 4))]
+    }
+
+    fn twin(&self, _site: &Site) -> Result<Option<Twin>, ParamError> {
+        Ok(Some(Twin {
+            interval: None,
+            config: vec![
+                ("increment", fixed_point::probability(self.increment)),
+                ("decrement", fixed_point::probability(self.decrement)),
+                ("freeze_ns", fixed_point::nanos(self.freeze_time)),
+            ],
+            state: Vec::new(),
+        }))
     }
 
     fn build(&self, _site: &Site) -> Box<dyn Law> {

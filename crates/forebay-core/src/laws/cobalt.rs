@@ -162,7 +162,7 @@ impl Cobalt {
     /// `t` + interval/√count (`cobalt_control`).
     fn control(&self, t: u64, interval: u64) -> u64 {
         let step = (u128::from(interval) * u128::from(self.inverse_root)) >> 32;
-        t.saturating_add(step as u64)
+        t.saturating_add(u64::try_from(step).expect("less than the interval"))
     }
 
     /// 1/√count: of a table up to 15, then by a step of Newton's method (`cobalt_invsqrt`).

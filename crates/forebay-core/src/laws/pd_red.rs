@@ -1,9 +1,10 @@
 //! PD-RED of Sun, Ko, Chen, Chan and Zukerman: RED whose max_p a PD controller moves.
 
 use crate::difference::{Coefficients, Difference};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, QueueView, Site, Target};
 use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
 };
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
@@ -108,6 +109,24 @@ impl LawParams for PdRedParams {
         Box::new(Tuned::new(Red::new(self.red(), site), tuner))
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let Coefficients { a, b, .. } = self.coefficients();
+        let target_pkts = site.pkts(self.target);
+        let gain = |key, k| fixed_point::difference_gain(key, k / site.buffer_pkts, site);
+        let red = self.red();
+        let mut config = red.twin_config(site)?;
+        config.extend([
+            ("target", fixed_point::length("target", target_pkts, site)?),
+            ("a", gain("k_p", a)?),
+            ("b", gain("k_d", b)?),
+        ]);
+        Ok(Some(Twin {
+            interval: Some(self.interval),
+            config,
+            state: Red::new(red, site).twin_state(),
+        }))
+    }
+
     /// p_b = max_p·(x − min_th)/(max_th − min_th): RED's own slope with max_p as it must be at
     /// rest, and the controller's path through max_p. The controller integrates, so the average
     /// rests at the target.
@@ -175,11 +194,7 @@ impl LawParams for PdRedParams {
     /// The paper has no rule. Ours: RED's slope and the controller's path are together a PI
     /// controller of the average, and get PI's gains. The average is made at least ten times as
     /// fast as the loop.
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
         let (k_p, k_i) = goals.gains(&request.point);
         let target_pkts = request.target_pkts();

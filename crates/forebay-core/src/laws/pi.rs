@@ -1,8 +1,9 @@
 //! The PI controller of Hollot, Misra, Towsley and Gong.
 
 use crate::difference::{Coefficients, QueueControl};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -50,6 +51,13 @@ impl PiGoals {
         } else {
             design(point)
         }
+    }
+
+    /// K_p and K_i, and the difference equation that they make at this interval.
+    pub fn controller(&self, point: &OperatingPoint, interval: Span) -> (f64, f64, Coefficients) {
+        let (k_p, k_i) = self.gains(point);
+        let k = Coefficients::pid(k_p, k_i, 0.0, interval.as_secs_f64());
+        (k_p, k_i, k)
     }
 
     /// Where the loop gain crosses one, in rad/s.
@@ -115,6 +123,15 @@ impl LawParams for PiParams {
         )))
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let gains = Coefficients {
+            a: self.a,
+            b: self.b,
+            c: 0.0,
+        };
+        fixed_point::difference(site.pkts(self.target), gains, self.interval, site).map(Some)
+    }
+
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let gains = Coefficients {
             a: self.a,
@@ -138,14 +155,9 @@ impl LawParams for PiParams {
     const SLOWED_BY: Option<&'static str> = Some("beta");
     const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&request.point);
-        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let (k_p, k_i, k) = goals.controller(&request.point, self.interval);
         let designed = PiParams {
             target: request.set_point,
             a: k.a,

@@ -5,7 +5,7 @@ use crate::difference::{Coefficients, Difference};
 use crate::law::{
     Ecn, FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict,
 };
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::pie::PieGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -113,11 +113,7 @@ impl LawParams for Pi2Params {
     const SLOWED_BY: Option<&'static str> = Some("crossover");
     const GOALS: &'static [ParamSpec] = PieGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PieGoals::read(goals)?;
         let point = &request.point;
         let (alpha, beta) = goals.gains(point, self.interval);

@@ -4,8 +4,11 @@
 use std::f64::consts::FRAC_PI_2;
 
 use crate::difference::{Coefficients, Difference};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Site, Target};
-use crate::law_params::{needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{
+    needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
+};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -97,6 +100,32 @@ impl LawParams for PiPdParams {
         Box::new(Periodic::new(self.controller(site)))
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let target_pkts = site.pkts(self.target);
+        let gain = |per_packet| fixed_point::gain("alpha", per_packet, site);
+        let length = |key, pkts| fixed_point::length(key, pkts, site);
+        Ok(Some(Twin {
+            interval: Some(self.interval),
+            config: vec![
+                ("target", length("target", target_pkts)?),
+                (
+                    "a",
+                    fixed_point::difference_gain(
+                        "alpha",
+                        pi_gains(self.alpha, target_pkts).a,
+                        site,
+                    )?,
+                ),
+                (
+                    "crossing",
+                    gain(self.alpha / (site.buffer_pkts - target_pkts))?,
+                ),
+                ("buffer", length("buffer", site.buffer_pkts)?),
+            ],
+            state: Vec::new(),
+        }))
+    }
+
     /// PI (11): on one side of the set-point the law is linear, and of a slow oscillation only two
     /// samples a period fall to PD (15), whose γ̂ is a ratio of samples: no linear model has it.
     fn linear(&self, _point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
@@ -125,11 +154,7 @@ impl LawParams for PiPdParams {
 
     const GOALS: &'static [ParamSpec] = PiPdGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiPdGoals::read(goals)?;
         let capacity = request.point.capacity_pkts_per_s;
         let longest_s = interval_bound_s(request.target_pkts(), capacity);

@@ -1,8 +1,9 @@
 //! The PID controller of Ryu and Rump, designed in the time domain.
 
 use crate::difference::{Coefficients, QueueControl};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params};
@@ -154,6 +155,11 @@ impl LawParams for PidParams {
         )))
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, self.interval.as_secs_f64());
+        fixed_point::difference(site.pkts(self.target), gains, self.interval, site).map(Some)
+    }
+
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let interval_s = self.interval.as_secs_f64();
         let gains = Coefficients::pid(self.k_p, self.k_i, self.k_d, interval_s);
@@ -181,11 +187,7 @@ impl LawParams for PidParams {
     const SLOWED_BY: Option<&'static str> = Some("tuning");
     const GOALS: &'static [ParamSpec] = PidGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PidGoals::read(goals)?;
         let placed = goals.placement(&request.point);
         faster_than_plant(&placed)?;

@@ -7,9 +7,10 @@
 
 use crate::averaging::averaged;
 use crate::difference::{Coefficients, Difference};
+use crate::fixed_point::{self, Twin};
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Site, Target};
 use crate::law_params::{
-    fits_buffer, needs_packet_buffer, Design, DesignRequest, LawParams, ParamValues,
+    fits_buffer, needs_packet_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues,
 };
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
@@ -60,6 +61,10 @@ macro_rules! averaged {
                 Box::new(Periodic::new(self.averaged(site)))
             }
 
+            fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+                self.averaged(site).twin(site).map(Some)
+            }
+
             fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
                 self.averaged(site).linear(point, site)
             }
@@ -70,7 +75,7 @@ macro_rules! averaged {
 
             const GOALS: &'static [ParamSpec] = <$goals>::SPECS;
 
-            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> Result<Option<Design>, ParamError> {
+            fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
                 let (gains, note) = <$goals>::read(goals)?.rule(&request.point)?;
                 let mut designed = self.clone();
                 designed.target = request.set_point;
@@ -293,6 +298,26 @@ struct Averaged {
 }
 
 impl Averaged {
+    fn twin(&self, site: &Site) -> Result<Twin, ParamError> {
+        let Coefficients { a, b, c } = self.gains;
+        let relative = Coefficients {
+            a: a / self.buffer_pkts,
+            b: b / self.buffer_pkts,
+            c: c / self.buffer_pkts,
+        };
+        let target_pkts = site.pkts(self.target.set_point);
+        let mut twin = fixed_point::difference(target_pkts, relative, self.interval, site)?;
+        twin.config.extend([
+            ("w_q", fixed_point::probability(self.w_q)),
+            (
+                "min_th",
+                fixed_point::length("min_th", self.min_pkts, site)?,
+            ),
+            ("at_samples", i64::from(self.at_samples)),
+        ]);
+        Ok(twin)
+    }
+
     /// The difference equation after the average, at arrivals or at the samples.
     fn linear(&self, point: &OperatingPoint, site: &Site) -> Option<LoopFilter> {
         let target_pkts = site.pkts(self.target.set_point);

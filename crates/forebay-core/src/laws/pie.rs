@@ -4,7 +4,7 @@
 use crate::cast::whole_u64;
 use crate::difference::Coefficients;
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Signal, Site, Target, Verdict};
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, ParamType, Params};
@@ -173,7 +173,7 @@ impl PieParams {
     /// probability of signals.
     fn gain_at(&self, signals: f64) -> f64 {
         let (p, slope) = self.probability(signals);
-        slope * 0.5f64.powi(gain_shift(prob_of(p)) as i32)
+        slope * 0.5f64.powi(gain_shift(prob_of(p)).cast_signed())
     }
 }
 
@@ -276,11 +276,7 @@ impl LawParams for PieParams {
     const SLOWED_BY: Option<&'static str> = Some("crossover");
     const GOALS: &'static [ParamSpec] = PieGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PieGoals::read(goals)?;
         let (alpha, beta) = goals.gains(&request.point, self.interval);
         let factor = self.gain_at(request.probability);
@@ -478,19 +474,19 @@ impl Pie {
         let (delay, delay_1) = (self.estimate(q), self.delay_1);
         let shift = gain_shift(self.prob);
         let term = |gain: u64, later: u64, earlier: u64| {
-            let difference = later as i64 - earlier as i64;
-            ((gain >> shift) as i64).saturating_mul(difference)
+            let difference = later.cast_signed() - earlier.cast_signed();
+            (gain >> shift).cast_signed().saturating_mul(difference)
         };
         let mut delta =
             term(self.alpha, delay, target).saturating_add(term(self.beta, delay, delay_1));
         // At most 2 % in one step where it is 10 % already (RFC 8033 section 5.5).
-        let step = MAX_PROB / 50;
-        if delta > step as i64 && self.prob >= MAX_PROB / 10 {
-            delta = (MAX_PROB / 100 * 2) as i64;
+        let step = (MAX_PROB / 50).cast_signed();
+        if delta > step && self.prob >= MAX_PROB / 10 {
+            delta = (MAX_PROB / 100 * 2).cast_signed();
         }
         // Linux: more of it where the delay is out of bounds.
         if delay > self.high_delay {
-            delta = delta.saturating_add(step as i64);
+            delta = delta.saturating_add(step);
         }
         self.prob = match self.prob.checked_add_signed(delta) {
             Some(prob) if self.params.bounded => prob.min(MAX_PROB),

@@ -2,8 +2,9 @@
 
 use crate::averaging::{averaged, design, thresholds, AveragingDesign};
 use crate::cast::whole_u32;
+use crate::fixed_point::{self, Field, Twin};
 use crate::law::{FluidLaw, FluidStep, Law, PacketMeta, QueueView, Scale, Site, Verdict};
-use crate::law_params::{Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::linear::{Average, LoopFilter, OperatingPoint};
 use crate::param::{ParamError, ParamSpec, Params, Value};
@@ -11,7 +12,7 @@ use crate::params;
 use crate::rng::Rng;
 use crate::search::{number, packets, Axis, Conditions, Point, Search, Space};
 use crate::tc::{Tc, TcSite};
-use crate::units::{Packets, Time};
+use crate::units::{Packets, Rate, Span, Time};
 
 pub const LAW: LawSpec = LawSpec::of::<RedParams>(
     "red",
@@ -102,6 +103,15 @@ impl LawParams for RedParams {
         Box::new(Red::new(self.clone(), site))
     }
 
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let law = Red::new(self.clone(), site);
+        Ok(Some(Twin {
+            interval: None,
+            config: self.twin_config(site)?,
+            state: law.twin_state(),
+        }))
+    }
+
     /// tc-red(8): classic RED of bytes, with a weight that is a power of two.
     fn tc(&self, queue: &str, site: &TcSite) -> Result<Option<Tc>, ParamError> {
         if queue != "fifo" {
@@ -130,7 +140,7 @@ impl LawParams for RedParams {
             let allowed = format!("2^-1 to 2^-{} in Linux's red", 31 - bits);
             return Err(ParamError::new("w_q", self.w_q, allowed));
         };
-        let taken = 0.5f64.powi(log as i32);
+        let taken = 0.5f64.powi(log.cast_signed());
         if (taken - self.w_q).abs() > 1e-9 * taken {
             tc.round("w_q", self.w_q, taken);
         }
@@ -197,11 +207,7 @@ impl LawParams for RedParams {
 
     const GOALS: &'static [ParamSpec] = RedGoals::SPECS;
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = RedGoals::read(goals)?;
         let red = design(goals.phase_margin, goals.crossover, &request.point);
         let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());
@@ -229,6 +235,39 @@ impl LawParams for RedParams {
     }
 }
 
+impl RedParams {
+    /// What `red.h` takes.
+    pub fn twin_config(&self, site: &Site) -> Result<Vec<Field>, ParamError> {
+        let length = |key, pkts: Packets| fixed_point::length(key, pkts.0, site);
+        let slope = |key, per_packet| fixed_point::gain(key, per_packet, site);
+        let packet_bytes = site.packet.0 as f64;
+        let per_ns = site.rate.packets_per_sec(site.packet) * 1e-9;
+        let per_byte = if self.by_size {
+            65536.0 / packet_bytes
+        } else {
+            0.0
+        };
+        let above = Red::new(self.clone(), site).gentle_slope;
+        Ok(vec![
+            ("min_th", length("min_th", self.min_th)?),
+            ("max_th", length("max_th", self.max_th)?),
+            (
+                "share",
+                slope("max_th", 1.0 / (self.max_th.0 - self.min_th.0))?,
+            ),
+            ("gentle", i64::from(self.gentle)),
+            ("gentle_slope", slope("max_th", above)?),
+            ("wait", i64::from(self.wait)),
+            ("per_ns", fixed_point::factor("rate", per_ns, per_ns)?),
+            ("packet_bytes", site.packet.0.cast_signed()),
+            (
+                "per_byte",
+                fixed_point::factor("by_size", per_byte, per_byte)?,
+            ),
+        ])
+    }
+}
+
 /// The least burst, in packets, for which tc takes the weight 2^-`log` (`tc_red_eval_ewma`: the
 /// least weight that keeps the average of a burst below `min`; Floyd and Jacobson 1993, section VI).
 fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
@@ -236,7 +275,7 @@ fn burst_of(log: u32, min_pkts: f64) -> Option<u32> {
         let burst = f64::from(burst);
         let rest = burst + 1.0 - min_pkts;
         (1..32u32).find(|log| {
-            let weight = 0.5f64.powi(*log as i32);
+            let weight = 0.5f64.powi(log.cast_signed());
             rest <= (1.0 - (1.0 - weight).powf(burst)) / weight
         })
     };
@@ -257,6 +296,8 @@ pub struct Red {
     params: RedParams,
     packet_bytes: f64,
     scale: Scale,
+    /// From here on every packet is dropped.
+    full_pkts: f64,
     /// Slope above max_th in gentle mode, from max_p as it was at the start: ns-2.35 does not
     /// update it when a tuner moves max_p, and its adaptive RED runs show the jump.
     gentle_slope: f64,
@@ -275,6 +316,7 @@ impl Red {
     pub fn new(params: RedParams, site: &Site) -> Red {
         let max_p = params.max_p;
         Red {
+            full_pkts: if params.gentle { 2.0 } else { 1.0 } * params.max_th.0,
             gentle_slope: (1.0 - max_p) / params.max_th.0,
             max_p,
             w_q: params.w_q,
@@ -288,6 +330,14 @@ impl Red {
         }
     }
 
+    /// As `red.h` starts.
+    pub fn twin_state(&self) -> Vec<Field> {
+        vec![
+            ("max_p", fixed_point::probability(self.max_p)),
+            ("w_q", fixed_point::probability(self.w_q)),
+        ]
+    }
+
     pub fn average_pkts(&self) -> f64 {
         self.average_pkts
     }
@@ -296,11 +346,17 @@ impl Red {
     fn update_average(&mut self, now: Time, q: &QueueView) {
         let w_q = self.w_q;
         if let Some(since) = q.idle_since {
-            let per_sec = q.rate.as_bps() as f64 / (8.0 * self.packet_bytes);
-            let missed = (per_sec * now.since(since).as_secs_f64()).floor();
-            self.average_pkts *= (1.0 - w_q).powf(missed);
+            self.decay(now.since(since), q.rate);
         }
         self.average_pkts = (1.0 - w_q) * self.average_pkts + w_q * self.scale.queue_pkts(q);
+    }
+
+    /// The average as if packets had come to an empty queue for so long.
+    #[cold]
+    fn decay(&mut self, idle: Span, rate: Rate) {
+        let per_sec = rate.as_bps() as f64 / (8.0 * self.packet_bytes);
+        let missed = (per_sec * idle.as_secs_f64()).floor();
+        self.average_pkts *= (1.0 - self.w_q).powf(missed);
     }
 
     /// p_b as a function of the average (pi-pd eq. 2, and gentle mode above max_th).
@@ -368,8 +424,7 @@ impl Law for Red {
             self.above_min = false;
             return Verdict::Pass;
         }
-        let full = if self.params.gentle { 2.0 } else { 1.0 } * self.params.max_th.0;
-        if self.average_pkts >= full {
+        if self.average_pkts >= self.full_pkts {
             self.probability = 1.0;
             self.count = 0.0;
             return match self.params.mark_above {

@@ -3,7 +3,7 @@
 
 use crate::difference::Coefficients;
 use crate::law::{FluidStep, Law, PacketMeta, QueueView, Scale, Site, Target};
-use crate::law_params::{fits_buffer, Design, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{fits_buffer, Design, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::PiGoals;
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -91,14 +91,9 @@ impl LawParams for RemParams {
     const GOALS: &'static [ParamSpec] = PiGoals::SPECS;
 
     /// PI's gains, as REM is PI control near its operating point.
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Design>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         let goals = PiGoals::read(goals)?;
-        let (k_p, k_i) = goals.gains(&request.point);
-        let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());
+        let (k_p, k_i, k) = goals.controller(&request.point, self.interval);
         let slope = (1.0 - request.probability).max(0.01) * self.phi.ln();
         let designed = RemParams {
             target: request.set_point,

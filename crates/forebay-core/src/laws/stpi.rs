@@ -1,9 +1,13 @@
 //! STPI, the self-tuning PI of Zhang, Hollot, Towsley and Misra: PI redesigned on-line for the
 //! estimated capacity and load.
 
+use crate::cast::whole_i64;
 use crate::difference::{Coefficients, QueueControl};
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site, Target};
-use crate::law_params::{fits_buffer, Design as Designed, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{
+    fits_buffer, Design as Designed, DesignRequest, DesignResult, LawParams, ParamValues,
+};
 use crate::law_spec::LawSpec;
 use crate::laws::pi::{gains, PiGoals};
 use crate::linear::{LoopFilter, OperatingPoint};
@@ -69,18 +73,38 @@ impl Design<Periodic<QueueControl>> for PiDesign {
     }
 }
 
+impl StpiParams {
+    /// What the first design is for.
+    fn start(&self, site: &Site) -> OperatingPoint {
+        let capacity = site.rate.packets_per_sec(site.packet);
+        OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity)
+    }
+
+    fn pi_design(&self) -> PiDesign {
+        PiDesign {
+            beta: self.beta,
+            interval_s: self.interval.as_secs_f64(),
+        }
+    }
+
+    fn estimation(&self) -> Estimation {
+        Estimation {
+            interval: self.interval,
+            capacity_time: self.capacity_time,
+            load_time: self.load_time,
+            tune_after: self.tune_after,
+        }
+    }
+}
+
 impl LawParams for StpiParams {
     fn check(&self, site: &Site) -> Result<(), ParamError> {
         fits_buffer("target", self.target, site)
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
-        let capacity = site.rate.packets_per_sec(site.packet);
-        let start = OperatingPoint::of_flows(self.flows, self.rtt.as_secs_f64(), capacity);
-        let design = PiDesign {
-            beta: self.beta,
-            interval_s: self.interval.as_secs_f64(),
-        };
+        let start = self.start(site);
+        let design = self.pi_design();
         let scale = Scale::new(site, self.queue_in_bytes);
         let pi = QueueControl::new(
             design.coefficients(&start),
@@ -88,14 +112,41 @@ impl LawParams for StpiParams {
             self.interval,
             scale,
         );
-        let how = Estimation {
-            interval: self.interval,
-            capacity_time: self.capacity_time,
-            load_time: self.load_time,
-            tune_after: self.tune_after,
-        };
-        let tuner = SelfTuning::new(design, how, &start, scale);
+        let tuner = SelfTuning::new(design, self.estimation(), &start, scale);
         Box::new(Tuned::new(Periodic::new(pi), tuner))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let start = self.start(site);
+        let how = self.estimation();
+        let (rtt_ns, beta) = (self.rtt.as_secs_f64() * 1e9, self.beta);
+        let proportional = 2.0 * beta * beta.hypot(1.0) / rtt_ns * 2f64.powi(36);
+        let half_interval = self.interval.as_secs_f64() / self.rtt.as_secs_f64();
+        let first = self.pi_design().coefficients(&start);
+        // Per byte, with 64 bits behind the point.
+        let per_byte = |k: f64| whole_i64(k / site.packet.0 as f64 * 2f64.powi(64));
+        let mut config = how.twin_config(self.rtt, site)?;
+        config.extend([
+            (
+                "target",
+                fixed_point::length("target", site.pkts(self.target), site)?,
+            ),
+            (
+                "proportional",
+                fixed_point::factor("beta", beta, proportional)?,
+            ),
+            (
+                "half_interval",
+                fixed_point::probability(half_interval.min(4.0)),
+            ),
+        ]);
+        let mut state = how.twin_state(&start, site)?;
+        state.extend([("a", per_byte(first.a)), ("b", per_byte(first.b))]);
+        Ok(Some(Twin {
+            interval: Some(self.interval),
+            config,
+            state,
+        }))
     }
 
     /// PI as designed for the estimates at rest. Their small changes do not count: they multiply
@@ -135,11 +186,7 @@ impl LawParams for StpiParams {
         }))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Designed>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         crate::param::no_goals(goals)?;
         let (k_p, k_i) = gains(self.beta, &request.point);
         let k = Coefficients::pid(k_p, k_i, 0.0, self.interval.as_secs_f64());

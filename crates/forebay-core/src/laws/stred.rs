@@ -2,8 +2,10 @@
 //! redesigned on-line for the estimated capacity and load.
 
 use crate::averaging::{design, thresholds};
+use crate::cast::whole_i64;
+use crate::fixed_point::{self, Twin};
 use crate::law::{Law, Scale, Site};
-use crate::law_params::{Design as Designed, DesignRequest, LawParams, ParamValues};
+use crate::law_params::{Design as Designed, DesignRequest, DesignResult, LawParams, ParamValues};
 use crate::law_spec::LawSpec;
 use crate::laws::red::{note, Red, RedParams};
 use crate::linear::{Average, LoopFilter, OperatingPoint, Sampled};
@@ -89,6 +91,15 @@ impl StredParams {
         }
     }
 
+    fn estimation(&self) -> Estimation {
+        Estimation {
+            interval: self.interval,
+            capacity_time: self.capacity_time,
+            load_time: self.load_time,
+            tune_after: self.tune_after,
+        }
+    }
+
     /// What TCP sees of p_b.
     fn signal_rate(&self) -> f64 {
         crate::laws::red::signals_per_probability(self.wait)
@@ -121,15 +132,43 @@ impl LawParams for StredParams {
     }
 
     fn build(&self, site: &Site) -> Box<dyn Law> {
-        let how = Estimation {
-            interval: self.interval,
-            capacity_time: self.capacity_time,
-            load_time: self.load_time,
-            tune_after: self.tune_after,
-        };
+        let how = self.estimation();
         let scale = Scale::new(site, self.queue_in_bytes);
         let tuner = SelfTuning::new(self.rule(), how, &self.start(site), scale);
         Box::new(Tuned::new(Red::new(self.red(site), site), tuner))
+    }
+
+    fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        let (how, red) = (self.estimation(), self.red(site));
+        let rtt_ns = self.rtt.as_secs_f64() * 1e9;
+        let margin = self.phase_margin.to_radians();
+        if margin - self.crossover < 0.01 {
+            let allowed = format!("at least {:.3}", (self.crossover + 0.01).to_degrees());
+            return Err(ParamError::new("phase_margin", self.phase_margin, allowed));
+        }
+        let range_bytes = (self.max_th.0 - self.min_th.0) * site.packet.0 as f64;
+        let slope = 4.0 * range_bytes * 2f64.powi(32) / rtt_ns;
+        let weight = site.packet.0 as f64 * 2f64.powi(36) / rtt_ns;
+        let part = |x: f64| whole_i64((x * 2f64.powi(30)).round());
+        let mut config = red.twin_config(site)?;
+        config.extend(how.twin_config(self.rtt, site)?);
+        config.extend([
+            ("cos_margin", part(margin.cos())),
+            ("sin_margin", part(margin.sin())),
+            ("crossover", part(self.crossover)),
+            (
+                "slope",
+                fixed_point::factor("max_th", self.max_th.0, slope)?,
+            ),
+            ("weight", fixed_point::factor("rtt", rtt_ns, weight)?),
+        ]);
+        let mut state = Red::new(red, site).twin_state();
+        state.extend(how.twin_state(&self.start(site), site)?);
+        Ok(Some(Twin {
+            interval: Some(self.interval),
+            config,
+            state,
+        }))
     }
 
     /// RED as designed for the estimates at rest, and the loop that closes over the estimate of
@@ -201,11 +240,7 @@ impl LawParams for StredParams {
         }))
     }
 
-    fn design(
-        &self,
-        request: &DesignRequest,
-        goals: &ParamValues,
-    ) -> Result<Option<Designed>, ParamError> {
+    fn design(&self, request: &DesignRequest, goals: &ParamValues) -> DesignResult {
         crate::param::no_goals(goals)?;
         let red = design(self.phase_margin, self.crossover, &request.point);
         let (min_th, max_th) = thresholds(red.q_d_pkts, request.target_pkts());

@@ -1,11 +1,11 @@
 //! Acts of applications on their connections.
 
-use forebay_core::{Ecn, Span, TrafficClass};
+use forebay_core::Span;
 use forebay_trace::Transfer;
 
 use super::hosts::{Alarm, Hosts};
 use crate::network::{Begun, Tcp};
-use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
+use crate::packet::{Flags, Packet};
 use crate::tcp::NEVER;
 use crate::traffic::Action;
 
@@ -138,7 +138,7 @@ impl Hosts {
             ..
         } = self;
         let at = &mut network.classes[class as usize];
-        let (first, mut earliest) = (at.first, NEVER);
+        let (first, packet, mut earliest) = (at.first, at.packet, NEVER);
         let station = network.pairs[network.routes[first as usize].pair as usize].data_enters;
         let next = at.application.coming(&mut |coming| {
             let flags = match coming.tcp {
@@ -155,13 +155,11 @@ impl Hosts {
                 Packet {
                     flow: first + coming.flow,
                     seq,
-                    blocks_and_host: BlocksAndHost::new(NO_BLOCKS, 0),
                     bytes: coming.bytes,
-                    connection: 0,
                     traffic_class: coming.class,
                     flags,
                     station,
-                    traffic: traffic_number(class),
+                    ..packet
                 },
             );
         });
@@ -180,16 +178,8 @@ impl Hosts {
                 Some(calls) => calls.sent(flow - class.first, now),
                 None => 0,
             },
-            blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
-            bytes: class.packet_bytes,
-            connection: 0,
-            traffic_class: TrafficClass::new(
-                class.dscp,
-                if class.ect { Ecn::Ect0 } else { Ecn::NotEct },
-            ),
-            flags: Flags::of_udp(),
             station: self.network.pairs[at.pair as usize].data_enters,
-            traffic: traffic_number(at.class),
+            ..class.packet
         };
         let pair = &mut self.network.pairs[at.pair as usize];
         let arrives = pair.wire.pass(&mut pair.data_up, now, packet.bytes);

@@ -10,9 +10,7 @@ use crate::calendar::Calendar;
 use crate::events::EventQueue;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
-use crate::packet::{
-    traffic_number, BlocksAndHost, Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC,
-};
+use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
 use crate::port::Sent;
 use crate::prefetch::prefetch;
 use crate::tcp::{Ack, Outcome, Receiver, Reply, Segment, Senders, Step, NEVER};
@@ -120,15 +118,13 @@ impl FarEnd<'_> {
             }
             return None;
         };
-        if receiver.ends_run(&packet, config.acks) {
+        if receiver.ends_run(&packet, &config.acks) {
             let ack = send_ack(now, packet.flow, receiver, class, pair, self.blocks);
             enter(self.agenda, ack);
         }
-        let (reply, delivered) = receiver.receive(now, &packet, config.acks);
-        receiver.count(
-            u64::from(delivered) * u64::from(config.payload_bytes),
-            counted,
-        );
+        let (reply, delivered) = receiver.receive(now, &packet, &config.acks);
+        let bytes = u64::from(delivered) * u64::from(config.payload_bytes);
+        receiver.count(bytes, counted);
         match reply {
             Reply::Now => Some(send_ack(
                 now,
@@ -264,13 +260,17 @@ impl Hosts {
             now,
             out: &mut self.segments,
             held: false,
+            resent_pkts: 0,
         };
         let outcome = act(&mut **senders, route.sender, &mut step);
         if outcome.timer != NEVER {
             self.alarms.push(outcome.timer, Alarm::Retransmit(flow));
             self.agenda.alarm_by(outcome.timer);
         }
-        if step.held {
+        let Step {
+            held, resent_pkts, ..
+        } = step;
+        if held {
             if let Some(due) = senders.pace_at(route.sender) {
                 self.alarms.push(due, Alarm::Pace(flow));
                 self.agenda.alarm_by(due);
@@ -285,30 +285,22 @@ impl Hosts {
         let pair = &mut self.network.pairs[route.pair as usize];
         let late = usize::from(pair.class);
         let prompt = self.late_lines + self.prompt_lines * late;
+        let usual = &class.packet;
         let mut first = NEVER;
-        let mut resent = 0;
         for segment in &self.segments {
             // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
             let syn = segment.seq == 0;
+            let ecn = if syn { Ecn::NotEct } else { segment.ecn };
             let packet = Packet {
                 flow,
                 seq: segment.seq,
-                blocks_and_host: BlocksAndHost::new(NO_BLOCKS, class.host),
-                bytes: if syn {
-                    HEADER_BYTES
-                } else {
-                    config.packet_bytes
-                },
+                bytes: if syn { HEADER_BYTES } else { usual.bytes },
                 connection: outcome.connection,
-                traffic_class: TrafficClass::new(
-                    class.dscp,
-                    if syn { Ecn::NotEct } else { segment.ecn },
-                ),
+                traffic_class: TrafficClass::new(usual.traffic_class.dscp(), ecn),
                 flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
-                traffic: traffic_number(route.class),
+                ..*usual
             };
-            resent += u64::from(segment.again);
             // One whose link falls free just now has waited too, as in ns-2.
             let waited = pair.data_up >= now || syn;
             let at = pair.wire.pass(&mut pair.data_up, now, packet.bytes);
@@ -319,7 +311,7 @@ impl Hosts {
         }
         if now > self.window.0 && now <= self.window.1 {
             class.sent_packets += self.segments.len() as u64;
-            class.resent_packets += resent;
+            class.resent_packets += u64::from(resent_pkts);
         }
         self.segments.clear();
         self.agenda.links_by(first + self.lookahead_ns);
@@ -372,13 +364,16 @@ fn send_ack(
     pair: &mut Pair,
     blocks: &mut BlockStore,
 ) -> Returning {
-    let blocks = match class.tcp.as_ref().map(|tcp| &tcp.config) {
+    let blocks_and_host = match class.tcp.as_ref().map(|tcp| &tcp.config) {
         Some(config) if config.sack || config.counts_marks => {
             let held = if config.sack { receiver.blocks() } else { &[] };
             let ce_pkts = receiver.ce_pkts() * u32::from(config.counts_marks);
-            blocks.put(held, ce_pkts)
+            class
+                .packet
+                .blocks_and_host
+                .with_blocks(blocks.put(held, ce_pkts))
         }
-        _ => NO_BLOCKS,
+        _ => class.packet.blocks_and_host,
     };
     Returning {
         at: pair.wire.pass_ack(&mut pair.ack_up, now),
@@ -386,13 +381,13 @@ fn send_ack(
         ack: Packet {
             flow,
             seq: receiver.next(),
-            blocks_and_host: BlocksAndHost::new(blocks, class.host),
+            blocks_and_host,
             bytes: HEADER_BYTES,
             connection: receiver.connection(),
-            traffic_class: TrafficClass::new(class.dscp, Ecn::NotEct),
             flags: Flags::of_ack(receiver.echo()),
             station: pair.ack_enters,
             traffic: NO_TRAFFIC,
+            ..class.packet
         },
     }
 }

@@ -23,7 +23,7 @@ pub use window::{RealWindow, WholeWindow, Window, NO_THRESHOLD};
 
 use forebay_core::Rate;
 
-use super::connection::Config;
+use super::connection::{Config, Connection, Step};
 
 /// A sign that the network is congested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,21 @@ pub struct Established {
     pub initial_pkts: u32,
     /// The handshake's round trip; zero where it has told none.
     pub srtt_ns: u64,
+}
+
+impl Established {
+    /// Of a connection whose window begins at one packet, where a lost SYN asks for that.
+    pub fn of(connection: &Connection, step: &Step, at_one: bool, srtt_ns: u64) -> Established {
+        Established {
+            now: step.now,
+            next: connection.next,
+            initial_pkts: match at_one {
+                true => 1,
+                false => step.config.initial_window_pkts,
+            },
+            srtt_ns,
+        }
+    }
 }
 
 /// An ACK, before the stack looks for losses.

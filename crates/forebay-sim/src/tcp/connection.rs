@@ -10,7 +10,6 @@ pub const NEVER: u64 = u64::MAX;
 
 /// What all connections of one traffic share.
 pub struct Config {
-    pub packet_bytes: u16,
     /// Of a packet, without headers: what goodput counts.
     pub payload_bytes: u16,
     /// Receiver's window, and initial slow-start threshold.
@@ -51,8 +50,6 @@ pub struct Segment {
     pub cwr: bool,
     /// Of its IP header; a SYN is sent without.
     pub ecn: Ecn,
-    /// It was sent before.
-    pub again: bool,
 }
 
 /// An ACK as the sender sees it.
@@ -75,6 +72,8 @@ pub struct Step<'a> {
     pub out: &'a mut Vec<Segment>,
     /// Pacing has kept packets back.
     pub held: bool,
+    /// Packets of `out` that were sent before.
+    pub resent_pkts: u32,
 }
 
 /// The numbers of a connection, and its timer.

@@ -129,8 +129,8 @@ impl Receiver {
 
     /// Whether an ACK that waits leaves before this packet is taken: it tells of packets that were
     /// marked, or were not, and the next one of the others (RFC 8257 section 3.2).
-    #[inline(always)]
-    pub fn ends_run(&self, packet: &Packet, acks: AckPolicy) -> bool {
+    #[inline]
+    pub fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
         acks.echoes_changes
             && self.ack_due != u64::MAX
             && (packet.traffic_class.ecn() == Ecn::Ce) != self.last_ce
@@ -140,56 +140,84 @@ impl Receiver {
     /// Takes a data packet at `now`; returns the reply and how many packets of data became
     /// deliverable.
     #[inline(always)]
-    pub fn receive(&mut self, now: u64, packet: &Packet, acks: AckPolicy) -> (Reply, u32) {
+    pub fn receive(&mut self, now: u64, packet: &Packet, acks: &AckPolicy) -> (Reply, u32) {
         if packet.connection != self.connection {
             return (Reply::Stale, 0);
         }
-        let ce = packet.traffic_class.ecn() == Ecn::Ce;
-        if packet.seq == 0 {
+        if self.is_told_by(packet) {
+            let ce = packet.traffic_class.ecn() == Ecn::Ce;
+            return self.heed(now, packet.seq, packet.flags, ce, acks);
+        }
+        self.take(now, packet.seq, true, acks)
+    }
+
+    /// Puts a packet of the connection to the others; its ACK may wait where `patient`.
+    #[inline(always)]
+    fn take(&mut self, now: u64, seq: u32, patient: bool, acks: &AckPolicy) -> (Reply, u32) {
+        let fills_gap = !self.held.is_empty();
+        let delivered = if seq == self.next && !fills_gap {
+            self.next += 1;
+            1
+        } else {
+            self.reassemble(seq)
+        };
+        // Gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
+        let may_wait = acks.delayed
+            && patient
+            && seq + 1 == self.next
+            && !fills_gap
+            && self.ack_due == u64::MAX;
+        if may_wait {
+            self.ack_due = now + acks.delay_ns;
+            return (Reply::Later, delivered);
+        }
+        self.ack_due = u64::MAX;
+        (Reply::Now, delivered)
+    }
+
+    /// Whether a packet says more than its number, or what came before it did.
+    #[inline(always)]
+    fn is_told_by(&self, packet: &Packet) -> bool {
+        packet.flags != Flags::default()
+            || packet.traffic_class.ecn() == Ecn::Ce
+            || self.last_ce
+            || self.quick > 0
+            || packet.seq == 0
+    }
+
+    /// Takes such a packet: its ACK may have to leave at once.
+    #[inline(never)]
+    fn heed(
+        &mut self,
+        now: u64,
+        seq: u32,
+        flags: Flags,
+        ce: bool,
+        acks: &AckPolicy,
+    ) -> (Reply, u32) {
+        let syn = seq == 0;
+        if syn {
             self.quick = acks.quick;
         } else if ce && !self.echo && acks.quick > 0 && !acks.counts_marks {
             self.quick = self.quick.max(QUICK_AFTER_MARK);
         }
         // A sender that has reduced its window may wait for this very ACK (`tcp_ecn_accept_cwr` of
         // include/net/tcp_ecn.h; a count of marks has no CWR).
-        let reduced = acks.quick > 0
-            && packet.flags.ecn_signal()
-            && (!acks.counts_marks || acks.echoes_changes);
-        self.update_echo(ce, packet.flags);
+        let reduced =
+            acks.quick > 0 && flags.ecn_signal() && (!acks.counts_marks || acks.echoes_changes);
+        self.update_echo(ce, flags);
         // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
         // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
         let marks_change = acks.counts_marks && ce != self.last_ce && (ce || acks.echoes_changes);
         self.last_ce = ce;
-        let before = self.next;
-        let fills_gap = !self.held.is_empty();
-        if packet.seq == self.next && !fills_gap {
-            self.next += 1;
-        } else {
-            self.reassemble(packet.seq);
-        }
-        // The SYN carries no data.
-        let delivered = self.next.saturating_sub(before.max(1));
-
-        let in_order = packet.seq + 1 == self.next;
         // An application that has read all of a write has its ACK sent (`tcp_cleanup_rbuf`).
-        let pushed = acks.quick > 0 && packet.flags.push();
-        // The SYN, gaps and every second packet are acknowledged at once (RFC 5681 section 4.2).
-        let may_wait = acks.delayed
-            && in_order
-            && !fills_gap
-            && packet.seq != 0
-            && self.ack_due == u64::MAX
-            && self.quick == 0
-            && !marks_change
-            && !reduced
-            && !pushed;
-        if may_wait {
-            self.ack_due = now + acks.delay_ns;
-            return (Reply::Later, delivered);
-        }
-        self.ack_due = u64::MAX;
-        self.quick = self.quick.saturating_sub(u8::from(packet.seq != 0));
-        (Reply::Now, delivered)
+        let pushed = acks.quick > 0 && flags.push();
+        let quick = self.quick > 0;
+        self.quick = self.quick.saturating_sub(u8::from(!syn));
+        let patient = !(syn || quick || marks_change || reduced || pushed);
+        let (reply, delivered) = self.take(now, seq, patient, acks);
+        // The SYN carries no data.
+        (reply, delivered - u32::from(syn && delivered > 0))
     }
 
     /// ECE is sent until the sender says CWR; a mark on that same packet counts anew
@@ -204,9 +232,10 @@ impl Receiver {
         }
     }
 
-    /// Puts a packet to those that are held, and counts what is in order now.
+    /// Puts a packet to those that are held; returns how many are in order now that were not.
     #[inline(never)]
-    fn reassemble(&mut self, seq: u32) {
+    fn reassemble(&mut self, seq: u32) -> u32 {
+        let before = self.next;
         if seq == self.next {
             self.next += 1;
             let next = self.next;
@@ -214,6 +243,13 @@ impl Receiver {
                 self.next = self.held.remove(i).1;
             }
         } else if seq > self.next {
+            // Behind the only block, as a rule.
+            if let [(_, end)] = self.held.as_mut_slice() {
+                if *end == seq {
+                    *end += 1;
+                    return 0;
+                }
+            }
             let (mut start, mut end) = (seq, seq + 1);
             self.held.retain(|&mut (s, e)| {
                 let touches = s <= end && start <= e;
@@ -225,6 +261,7 @@ impl Receiver {
             });
             self.held.insert(0, (start, end));
         }
+        self.next - before
     }
 }
 
@@ -261,7 +298,7 @@ mod tests {
     };
 
     fn receive(r: &mut Receiver, seq: u32) -> (Reply, u32) {
-        r.receive(0, &data(seq), AT_ONCE)
+        r.receive(0, &data(seq), &AT_ONCE)
     }
 
     #[test]
@@ -297,7 +334,7 @@ mod tests {
         let mut r = Receiver::new();
         let replies: Vec<Reply> = [0, 1, 2, 3, 5, 4, 6]
             .iter()
-            .map(|&seq| r.receive(0, &data(seq), DELAYED).0)
+            .map(|&seq| r.receive(0, &data(seq), &DELAYED).0)
             .collect();
         use Reply::{Later, Now};
         // The SYN at once; 1 waits, 2 releases; 3 waits, the gap at 5 releases; filling it too.
@@ -318,7 +355,7 @@ mod tests {
                 packet
                     .traffic_class
                     .set_ecn(if seq == 7 { Ecn::Ce } else { Ecn::Ect0 });
-                r.receive(0, &packet, quick).0
+                r.receive(0, &packet, &quick).0
             })
             .collect()
         };
@@ -328,8 +365,8 @@ mod tests {
         // The sender says that it has reduced its window.
         let mut answer = data(11);
         answer.flags = Flags::of_tcp(true);
-        assert_eq!(r.receive(0, &answer, quick).0, Now);
-        assert_eq!(r.receive(0, &data(12), quick).0, Later);
+        assert_eq!(r.receive(0, &answer, &quick).0, Now);
+        assert_eq!(r.receive(0, &data(12), &quick).0, Later);
     }
 
     #[test]
@@ -344,7 +381,7 @@ mod tests {
             let reply = |seq| {
                 let mut packet = data(seq);
                 packet.flags = Flags::of_tcp(false).with_push(seq == 4 || seq == 7);
-                r.receive(0, &packet, policy).0
+                r.receive(0, &packet, &policy).0
             };
             (0..9).map(reply).collect::<Vec<_>>()
         };
@@ -367,8 +404,8 @@ mod tests {
         let mut take = |seq, ecn| {
             let mut packet = data(seq);
             packet.traffic_class = TrafficClass::new(0, ecn);
-            let ends = r.ends_run(&packet, dctcp);
-            r.receive(0, &packet, dctcp);
+            let ends = r.ends_run(&packet, &dctcp);
+            r.receive(0, &packet, &dctcp);
             ends
         };
         // 1 waits as 2 comes with a mark; 3 waits behind its like; 4 has none.
@@ -382,13 +419,13 @@ mod tests {
         let mut r = Receiver::new();
         let mut marked = data(0);
         marked.traffic_class.set_ecn(Ecn::Ce);
-        r.receive(0, &marked, AT_ONCE);
+        r.receive(0, &marked, &AT_ONCE);
         assert!(r.echo());
         receive(&mut r, 1);
         assert!(r.echo());
         let mut answer = data(2);
         answer.flags = Flags::of_tcp(true);
-        r.receive(0, &answer, AT_ONCE);
+        r.receive(0, &answer, &AT_ONCE);
         assert!(!r.echo());
     }
 
@@ -408,7 +445,7 @@ mod tests {
                     _ => Ecn::Ect1,
                 };
                 packet.traffic_class = TrafficClass::new(0, ecn);
-                (r.receive(0, &packet, policy).0, r.ce_pkts())
+                (r.receive(0, &packet, &policy).0, r.ce_pkts())
             };
             (0..8).map(reply).collect::<Vec<_>>()
         };
@@ -437,7 +474,7 @@ mod tests {
         let mut copy = data(5);
         copy.traffic_class = TrafficClass::new(0, Ecn::Ce);
         for count in 1..=2 {
-            r.receive(0, &copy, counting);
+            r.receive(0, &copy, &counting);
             assert_eq!(r.ce_pkts(), count);
         }
         r.reset(1);

@@ -12,7 +12,6 @@ pub const MS: u64 = 1_000_000;
 /// A sender of Linux with packets of 1500 bytes.
 pub fn config() -> Config {
     Config {
-        packet_bytes: 1500,
         payload_bytes: 1448,
         window_pkts: 1000,
         initial_window_pkts: 10,

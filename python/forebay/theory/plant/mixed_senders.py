@@ -92,13 +92,13 @@ class MixedLoop(Loop):
         flows = sum(
             rest.flows - each.fixed_flows for rest, each in zip(rests, plant.classes, strict=True)
         )
-        more = plant.flow_model.probability(
+        more = plant.flow_model.operating_point(
             1.1 * flows,
             point.rtt_s - age_s,
             self.model["queue_pkts"],
             point.capacity_pkts_per_s,
         )
-        return more - point.probability
+        return more.probability - point.probability
 
 
 @dataclass(frozen=True)

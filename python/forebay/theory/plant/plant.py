@@ -81,7 +81,7 @@ class Plant:
     def reno_flows(self, flows: float, propagation_s: float, queue_pkts: float) -> float:
         """How many flows of Reno need the probability of these with this queue."""
         capacity = self.law.capacity_pkts_per_s
-        return self.flow_model.reno_flows(flows, propagation_s, queue_pkts, capacity)
+        return self.flow_model.operating_point(flows, propagation_s, queue_pkts, capacity).flows
 
     def settle(self, flows: float, propagation_s: float) -> Settling:
         """How the flows settle, or why they do not."""

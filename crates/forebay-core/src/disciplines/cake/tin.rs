@@ -13,6 +13,11 @@ use crate::units::{Rate, Time};
 const QUEUES: usize = 1024;
 const WAYS: usize = 8;
 
+/// Where a flow or a host is looked for first.
+fn direct(tag: u64) -> usize {
+    usize::try_from(tag % QUEUES as u64).expect("less than QUEUES")
+}
+
 /// Where a queue stands in the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -119,7 +124,7 @@ impl<P: Packet> Tin<P> {
     /// The queue for a flow: one that is kept for it, else a free one of its set, else one that it
     /// shares (`cake_hash`).
     pub fn place(&self, tag: u64) -> usize {
-        let direct = (tag % QUEUES as u64) as usize;
+        let direct = direct(tag);
         let ways = || (0..WAYS).map(|way| direct - direct % WAYS + (direct + way) % WAYS);
         let kept = ways().find(|&it| self.tags[it] == tag && self.queues[it].is_some());
         kept.or_else(|| ways().find(|&it| self.set_of(it) == Set::Resting))
@@ -159,12 +164,12 @@ impl<P: Packet> Tin<P> {
         }
         let draw = rng.next_u64() & 0xffff;
         let bytes = (u64::from(self.quantum) * u64::from(u16::MAX / load) + draw) >> 16;
-        bytes as i64
+        bytes.cast_signed()
     }
 
     /// Where a host is counted: where it was, else where no host has bulk queues.
     pub fn host(hosts: &mut [Host], tag: u64) -> usize {
-        let direct = (tag % QUEUES as u64) as usize;
+        let direct = direct(tag);
         let ways = || (0..WAYS).map(|way| direct - direct % WAYS + (direct + way) % WAYS);
         let found = ways()
             .find(|&it| hosts[it].tag == tag)

@@ -262,16 +262,13 @@ impl<C: CongestionControl> Linux<C> {
             rates.sample(self.connection.una, step.now, u64::MAX, 0);
         }
         // The kernel forgives one lost SYN, and RFC 6298 section 5.7 none.
-        let initial_pkts = match self.syn_timeouts > 1 {
-            true => 1,
-            false => step.config.initial_window_pkts,
-        };
-        self.congestion.on_established(&Established {
-            now: step.now,
-            next: self.connection.next,
-            initial_pkts,
-            srtt_ns: self.rtt.srtt_ns,
-        });
+        let start = Established::of(
+            &self.connection,
+            step,
+            self.syn_timeouts > 1,
+            self.rtt.srtt_ns,
+        );
+        self.congestion.on_established(&start);
         self.timeouts = 0;
         self.rearm_timeout(step);
         self.send_new(step);

@@ -237,16 +237,9 @@ impl<C: CongestionControl> Agent<C> {
         }
         // The handshake ends here.
         if self.connection.una == 1 {
-            let initial_pkts = match self.syn_lost {
-                true => 1,
-                false => step.config.initial_window_pkts,
-            };
-            self.congestion.on_established(&Established {
-                now: step.now,
-                next: self.connection.next,
-                initial_pkts,
-                srtt_ns: self.rto.srtt_ns(),
-            });
+            let srtt_ns = self.rto.srtt_ns();
+            let start = Established::of(&self.connection, step, self.syn_lost, srtt_ns);
+            self.congestion.on_established(&start);
         }
     }
 
@@ -333,7 +326,6 @@ impl<C: CongestionControl> Agent<C> {
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),
             ecn: step.config.ect,
-            again: seq < connection.max_sent,
         });
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;
@@ -341,6 +333,8 @@ impl<C: CongestionControl> Agent<C> {
                 self.timed = Some(seq);
                 self.timed_at = step.now;
             }
+        } else {
+            step.resent_pkts += 1;
         }
         if nothing_in_flight || self.connection.timer_due == NEVER {
             self.arm_timer(step);

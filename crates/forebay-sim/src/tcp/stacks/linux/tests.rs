@@ -49,6 +49,7 @@ impl<C: CongestionControl> Host<C> {
             now: self.now,
             out: &mut self.sent,
             held: false,
+            resent_pkts: 0,
         };
         act(&mut self.tcp, &mut step);
     }

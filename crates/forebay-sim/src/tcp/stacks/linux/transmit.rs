@@ -226,7 +226,6 @@ impl<C: CongestionControl> Linux<C> {
             seq: self.connection.next,
             cwr: std::mem::take(&mut self.connection.cwr_pending),
             ecn: step.config.ect,
-            again: false,
         });
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
@@ -244,8 +243,8 @@ impl<C: CongestionControl> Linux<C> {
             seq,
             cwr: false,
             ecn: Ecn::NotEct,
-            again: true,
         });
+        step.resent_pkts += 1;
         self.pace(1, seq, step);
     }
 

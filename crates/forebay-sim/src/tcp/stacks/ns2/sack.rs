@@ -258,6 +258,7 @@ mod tests {
                 now: 0,
                 out: &mut out,
                 held: false,
+                resent_pkts: 0,
             };
             sender.connection().limit = u32::MAX;
             sender.send(&mut step);

@@ -1,6 +1,6 @@
 """Short transfers over the kernel's own TCP: the two programs that `real` starts on a link.
 
-`python -m forebay.validation.transfers serve PORT` takes connections and reads what comes;
+`python -m forebay.flows.transfers serve PORT` takes connections and reads what comes;
 `… send PLAN ZERO` opens them, as the simulator's mice and web sessions do
 (crates/forebay-sim/src/traffic/mice.rs and web.rs), and prints their outcome as JSON. It
 imports only modules that load quickly: it has to be up before its first flow starts.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
 from forebay.base import quantities, registries
+from forebay.flows import transfers
+from forebay.flows.transfers import Mice, Source, Web
 from forebay.links import Settings, settings
-from forebay.validation import transfers
-from forebay.validation.transfers import Mice, Source, Web
 
 if TYPE_CHECKING:
     from forebay._native import LawInfo, PointInfo, TrafficInfo
-    from forebay.runs.experiment import Experiment
+    from forebay.runs.engine import Planned
 
 #: Time from the start of the command to the scenario's time zero: the servers come up in it.
 LEAD_S = 1.0
@@ -156,7 +156,7 @@ def _transfers(*arguments: object) -> str:
     return shlex.join([sys.executable, "-m", transfers.__name__, *map(str, arguments)])
 
 
-def link_plans(experiment: Experiment) -> list[LinkPlan]:
+def link_plans(experiment: Planned) -> list[LinkPlan]:
     """A link for every law at every point.
 
     Raises `ScenarioError` where the scenario asks for what real flows over one link cannot do.

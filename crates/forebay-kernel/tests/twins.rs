@@ -1,0 +1,423 @@
+//! Every law of the kernel in lockstep with its law in Rust. No law is named here but where its own
+//! error bound is stated: a header is tested by being there.
+
+#![cfg(target_os = "linux")]
+
+use std::sync::{Arc, Mutex};
+
+use forebay_core::fixed_point;
+use forebay_core::laws::{self, LAWS};
+use forebay_core::param::{ParamType, Shape};
+use forebay_core::{
+    Aqm, Bytes, Ecn, FluidLaw, Law, LawSpec, Others, PacketMeta, ParamError, QueueView, Rate, Rng,
+    Signal, Site, Span, Time, Value, Verdict,
+};
+use forebay_kernel::{HostLaw, Packet, Queue};
+use forebay_scenario::{parse, Options};
+use forebay_sim::{run, Watch};
+use proptest::prelude::*;
+
+/// Values of a law's probes and where the kernel has them: the field, and its unit.
+const PROBES: [(&str, &str, f64); 8] = [
+    ("p", "p", PROBABILITY),
+    ("max_p", "max_p", PROBABILITY),
+    ("average", "average", LENGTH),
+    ("load", "load", PROBABILITY),
+    ("virtual_queue_bytes", "backlog", LENGTH),
+    ("virtual_capacity_bps", "capacity", RATE / 8e9),
+    ("capacity_pkts_per_s", "capacity", RATE / 1e9),
+    ("w_q", "w_q", PROBABILITY),
+];
+const PROBABILITY: f64 = (1u64 << fixed_point::PROBABILITY_BITS) as f64;
+const LENGTH: f64 = (1u64 << fixed_point::LENGTH_BITS) as f64;
+const RATE: f64 = (1u64 << fixed_point::RATE_BITS) as f64;
+
+/// What a run of both came to.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    arrivals: u64,
+    ticks: u64,
+    /// Of Rust and of the kernel.
+    signals: [u64; 2],
+    differing: u64,
+    /// Of each probe: the largest difference, over the larger of both and of `SMALL`.
+    worst: Vec<(&'static str, f64)>,
+}
+
+/// Both laws; Rust's verdict counts.
+struct Lockstep {
+    rust: Box<dyn Law>,
+    kernel: HostLaw,
+    in_bytes: bool,
+    packet: u64,
+    /// Of a law that estimates: its estimates are at least one flow and one packet in it.
+    rtt_s: Option<f64>,
+    found: Arc<Mutex<Found>>,
+    departed_bytes: u64,
+    busy_ns: u64,
+    busy_since: Option<Time>,
+}
+
+/// Probabilities below this are compared as if they were this; lengths below a packet, likewise.
+const SMALL: f64 = 1e-4;
+
+impl Lockstep {
+    fn new(
+        spec: &'static LawSpec,
+        given: &[(String, Value)],
+        site: &Site,
+        found: Arc<Mutex<Found>>,
+    ) -> Result<Lockstep, ParamError> {
+        let twin = spec.twin(given, site)?.expect("a twin");
+        let kernel = HostLaw::new(spec.kind, &twin).unwrap_or_else(|error| panic!("{error}"));
+        let values = spec.resolve(given)?;
+        let in_bytes = values.contains(&("queue_in_bytes", Value::Flag(true)));
+        Ok(Lockstep {
+            rust: spec.build(given, site)?,
+            kernel,
+            in_bytes,
+            packet: site.packet.0,
+            rtt_s: (values.iter().find(|(name, _)| *name == "rtt"))
+                .and_then(|(_, value)| Span::from_value(value).ok())
+                .map(Span::as_secs_f64),
+            found,
+            departed_bytes: 0,
+            busy_ns: 0,
+            busy_since: None,
+        })
+    }
+
+    /// The queue as the kernel sees it: in bytes, of which a packet has as many as usual where the
+    /// law in Rust counts packets.
+    fn view(&self, now: Time, q: &QueueView) -> Queue {
+        Queue {
+            now_ns: now.as_nanos(),
+            bytes: if self.in_bytes {
+                q.bytes
+            } else {
+                u64::from(q.packets) * self.packet
+            },
+            packets: u64::from(q.packets),
+            idle_ns: q.idle_since.map_or(0, |since| now.since(since).as_nanos()),
+            rate: fixed_point::rate(q.rate.as_bps() as f64 / 8.0) as u64,
+            departed_bytes: self.departed_bytes,
+            busy_ns: self.busy_ns,
+        }
+    }
+
+    fn compare(&self) {
+        let mut found = self.found.lock().unwrap();
+        let packet = self.packet as f64;
+        let mut capacity = f64::INFINITY;
+        self.rust.probe(&mut |name, value| {
+            if name == "capacity_pkts_per_s" {
+                capacity = value;
+            }
+        });
+        // What Rust reports has floors, which the kernel applies when it designs.
+        let floor = |name| match (name, self.rtt_s) {
+            ("load", Some(rtt_s)) => 1.0 / (rtt_s * capacity),
+            ("capacity_pkts_per_s", Some(rtt_s)) => 1.0 / rtt_s,
+            _ => f64::NEG_INFINITY,
+        };
+        self.rust.probe(&mut |name, value| {
+            let Some((_, field, unit)) = PROBES.iter().find(|(probe, ..)| *probe == name) else {
+                return;
+            };
+            let Some(raw) = self.kernel.state(field) else {
+                return;
+            };
+            if value <= floor(name) * (1.0 + 1e-9) {
+                return;
+            }
+            let kernel = raw as f64 / unit;
+            let (kernel, small) = match name {
+                "average" => (kernel / packet, 1.0),
+                "virtual_queue_bytes" => (kernel, packet),
+                "capacity_pkts_per_s" => (kernel / packet, 1.0),
+                "virtual_capacity_bps" => (kernel, 1e4),
+                "load" => (kernel, 1e-4),
+                _ => (kernel, SMALL),
+            };
+
+            let size = kernel.abs().max(value.abs()).max(small);
+            let error = (kernel - value).abs() / size;
+            match found.worst.iter_mut().find(|(probe, _)| *probe == name) {
+                Some((_, worst)) => *worst = worst.max(error),
+                None => found
+                    .worst
+                    .push((PROBES.iter().find(|p| p.0 == name).unwrap().0, error)),
+            }
+        });
+    }
+}
+
+impl Law for Lockstep {
+    fn on_enqueue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        let drawn = rng.clone().uniform();
+        let verdict = self.rust.on_enqueue(now, q, p, rng);
+        let packet = Packet {
+            bytes: u64::from(p.bytes),
+            segments: 1,
+            random: (drawn * 2f64.powi(32)) as u64,
+            marks: u64::from(p.signal == Signal::Mark),
+        };
+        let kernel = self.kernel.arrival(&self.view(now, q), &packet);
+        {
+            let mut found = self.found.lock().unwrap();
+            found.arrivals += 1;
+            found.signals[0] += u64::from(verdict != Verdict::Pass);
+            found.signals[1] += u64::from(kernel != 0);
+            found.differing += u64::from(verdict as i32 != kernel);
+        }
+        self.compare();
+        verdict
+    }
+
+    fn on_dequeue(&mut self, now: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
+        if p.tcp {
+            self.departed_bytes += if self.in_bytes {
+                u64::from(p.bytes)
+            } else {
+                self.packet
+            };
+        }
+        self.busy_since.get_or_insert(now);
+        self.rust.on_dequeue(now, q, p, rng)
+    }
+
+    fn on_overflow(&mut self, now: Time, q: &QueueView) {
+        self.rust.on_overflow(now, q);
+        self.kernel.overflow(now.as_nanos());
+        self.compare();
+    }
+
+    fn on_idle(&mut self, now: Time, q: &QueueView) {
+        if let Some(since) = self.busy_since.take() {
+            self.busy_ns += now.since(since).as_nanos();
+        }
+        self.rust.on_idle(now, q);
+        self.kernel.idle(now.as_nanos());
+        self.compare();
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.rust.poll_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Time, q: &QueueView) {
+        while let Some(due) = self.rust.poll_timeout().filter(|due| *due <= now) {
+            self.rust.handle_timeout(due, q);
+            if let Some(since) = self.busy_since {
+                self.busy_ns += due.since(since).as_nanos();
+                self.busy_since = Some(due.max(since));
+            }
+            self.kernel.tick(&self.view(due, q));
+            if self.busy_ns > 0 {
+                (self.busy_ns, self.departed_bytes) = (0, 0);
+            }
+            self.found.lock().unwrap().ticks += 1;
+            self.compare();
+        }
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.rust.probe(out);
+    }
+}
+
+impl FluidLaw for Lockstep {}
+
+/// The relative errors of a law's numbers, as docs/kernel.md states them. A law that estimates its load
+/// designs from 30 bits of a square root, and its probability integrates what that leaves out.
+fn check(kind: &str, found: &Found, of_designs: f64) {
+    let estimates = found.worst.iter().any(|(probe, _)| *probe == "load");
+    let bound = if estimates { of_designs } else { 1e-5 };
+    let worst = found
+        .worst
+        .iter()
+        .map(|(_, worst)| *worst)
+        .fold(0.0, f64::max);
+    assert!(worst <= bound, "{kind}: {found:?}");
+    // A draw falls between two probabilities as often as they differ.
+    let most = 10.0 * bound * found.arrivals as f64;
+    assert!(found.differing as f64 <= most, "{kind}: {found:?}");
+}
+
+fn twins() -> Vec<&'static LawSpec> {
+    let kinds = forebay_kernel::kinds();
+    let found: Vec<_> = kinds
+        .iter()
+        .map(|kind| laws::find(kind).expect("a law of each header"))
+        .collect();
+    assert!(found.len() >= 13, "{kinds:?}");
+    found
+}
+
+fn site(bps: u64) -> Site {
+    Site {
+        rate: Rate::from_bps(bps),
+        buffer_pkts: 500.0,
+        packet: Bytes(1000),
+    }
+}
+
+#[test]
+fn every_law_with_a_twin_has_a_header() {
+    let roomy = Site {
+        buffer_pkts: 5000.0,
+        ..site(15_000_000)
+    };
+    let mut with: Vec<_> = (LAWS.iter())
+        .filter(|law| law.twin(&[], &roomy).unwrap().is_some())
+        .map(|law| law.kind)
+        .collect();
+    with.sort_unstable();
+    assert_eq!(with, forebay_kernel::kinds());
+}
+
+/// One thing that can happen to a law.
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue { bytes: u32, ect: bool },
+    Dequeue { bytes: u32, tcp: bool },
+    Overflow,
+    Idle,
+    Tick,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u64, u32, Step)>> {
+    let step = prop_oneof![
+        6 => (1u32..9000, any::<bool>()).prop_map(|(bytes, ect)| Step::Enqueue { bytes, ect }),
+        3 => (1u32..9000, any::<bool>()).prop_map(|(bytes, tcp)| Step::Dequeue { bytes, tcp }),
+        1 => Just(Step::Overflow),
+        1 => Just(Step::Idle),
+        2 => Just(Step::Tick),
+    ];
+    // (nanoseconds since the last step, queue length, step), with long silences among them.
+    let gap = prop_oneof![8 => 0u64..10_000_000, 1 => 0u64..2_000_000_000];
+    proptest::collection::vec((gap, 0u32..500, step), 1..300)
+}
+
+fn drive(law: &mut Lockstep, site: &Site, seed: u64, steps: &[(u64, u32, Step)]) {
+    let mut rng = Rng::new(seed, "law");
+    let mut now = Time::ZERO;
+    for (gap, packets, step) in steps {
+        now += Span::from_nanos(*gap);
+        let q = QueueView {
+            packets: *packets,
+            bytes: u64::from(*packets) * 1000,
+            limit_packets: 500,
+            rate: site.rate,
+            idle_since: (*packets == 0).then_some(Time::from_nanos(now.as_nanos() / 2)),
+            head_since: None,
+            others: Others::default(),
+        };
+        let meta = |bytes: u32, ect: bool, tcp: bool| PacketMeta {
+            bytes,
+            flow: 0,
+            ecn: if ect { Ecn::Ect0 } else { Ecn::NotEct },
+            signal: if ect { Signal::Mark } else { Signal::Drop },
+            tcp,
+            sojourn: Span::ZERO,
+        };
+        match step {
+            Step::Enqueue { bytes, ect } => {
+                law.handle_timeout(now, &q);
+                law.on_enqueue(now, &q, &meta(*bytes, *ect, true), &mut rng);
+            }
+            Step::Dequeue { bytes, tcp } => {
+                law.on_dequeue(now, &q, &meta(*bytes, false, *tcp), &mut rng);
+            }
+            Step::Overflow => law.on_overflow(now, &q),
+            Step::Idle => law.on_idle(now, &q),
+            Step::Tick => law.handle_timeout(now, &q),
+        }
+    }
+}
+
+/// Settings that make every branch of a law matter: a set-point within the queues of `steps`, and
+/// each flag both ways.
+fn settings(spec: &LawSpec, flags: u32) -> Vec<(String, Value)> {
+    let flagged = spec
+        .params
+        .iter()
+        .filter(|param| param.shape == Shape::Flag)
+        .zip(0..);
+    let mut given: Vec<_> = flagged
+        .map(|(param, i)| (param.name.to_owned(), Value::Flag(flags >> i & 1 == 1)))
+        .collect();
+    let has = |name: &str| spec.params.iter().any(|param| param.name == name);
+    let mut set = |name: &str, text: &str| {
+        if has(name) {
+            let value = text
+                .parse()
+                .map_or(Value::Text(text.to_owned()), Value::Integer);
+            given.push((name.to_owned(), value));
+        }
+    };
+    set("target", "150p");
+    set("min_th", "20p");
+    set("max_th", "200p");
+    set("flows", "60");
+    set("tune_after", "1s");
+    set("virtual_buffer", "60p");
+    given
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_and_adversarial_traces_agree(
+        steps in steps(), seed: u64, flags in 0u32..16, mbps in 1u64..10_000,
+    ) {
+        for spec in twins() {
+            let site = site(mbps * 1_000_000);
+            let found = Arc::new(Mutex::new(Found::default()));
+            let given = settings(spec, flags);
+            let mut law = Lockstep::new(spec, &given, &site, found.clone())
+                .unwrap_or_else(|error| panic!("{}: {error}", spec.kind));
+            drive(&mut law, &site, seed, &steps);
+            check(spec.kind, &found.lock().unwrap(), 2e-2);
+        }
+    }
+}
+
+/// TCP under each law in Rust, with the kernel's beside it at every event. The time of a packet is not
+/// whole, so that no idle time is a whole number of them, of which rounding may leave one out.
+#[test]
+fn the_traces_of_simulations_agree() {
+    const SCENARIO: &str = r#"
+        duration = "30s"
+        [bottleneck]
+        rate = "15.1Mbit/s"
+        buffer = "500p"
+        [[traffic]]
+        kind = "ftp"
+        flows = 10
+        rtt = "80ms"
+    "#;
+    for spec in twins() {
+        let found = Arc::new(Mutex::new(Found::default()));
+        let options = Options {
+            laws: vec![spec.kind.to_owned()],
+            ..Options::default()
+        };
+        let experiment = parse(SCENARIO.as_bytes(), "twins.toml", &options)
+            .unwrap_or_else(|error| panic!("{}: {error}", spec.kind));
+        let point = &experiment.points[0];
+        let shared = Arc::clone(&found);
+        let given = settings(spec, 0b1111);
+        let aqm = Aqm::in_default_queue(Arc::new(move |site: &Site| {
+            let law = Lockstep::new(spec, &given, site, Arc::clone(&shared))?;
+            Ok(Box::new(law) as Box<dyn Law>)
+        }));
+        run(&point.scenario, &aqm, 1, &Watch::default())
+            .unwrap_or_else(|error| panic!("{}: {error}", spec.kind));
+        let found = found.lock().unwrap();
+        println!("{:8} {found:?}", spec.kind);
+        assert!(found.arrivals > 20_000, "{}: {found:?}", spec.kind);
+        check(spec.kind, &found, 1e-3);
+    }
+}

@@ -1,0 +1,63 @@
+//! A law in fixed point, as the kernel takes it.
+
+use forebay_core::{Bytes, ParamError, Rate, Site};
+use forebay_scenario::law_named;
+use pyo3::prelude::*;
+
+use crate::reading::read_params;
+use crate::record::record;
+use crate::ScenarioError;
+
+record! {
+    /// The numbers of a law's header for the kernel.
+    LawTwin {
+        /// Between two calls of its clock; None of a law that packets drive.
+        interval_ns: Option<u64>,
+        /// In the header's order.
+        config: Vec<(String, i64)>,
+        /// As it starts; what is left out is zero.
+        state: Vec<(String, i64)>,
+        /// Where it holds its queue; None of a law without a set-point.
+        target_pkts: Option<f64>,
+    }
+}
+
+/// A law in fixed point; None where the kernel has no header of it. Raises `ScenarioError` for a
+/// parameter that is unknown, does not fit the link, or would saturate.
+#[pyfunction]
+#[pyo3(signature = (law, params, *, rate_bps, buffer_pkts, packet_bytes))]
+pub fn law_twin(
+    law: &str,
+    params: Vec<(String, Bound<PyAny>)>,
+    rate_bps: u64,
+    buffer_pkts: f64,
+    packet_bytes: u64,
+) -> PyResult<Option<LawTwin>> {
+    let refused = |error: ParamError| ScenarioError::new_err(format!("{law}: {error}"));
+    let not_one = |allowed: String| refused(ParamError::new("law", law, allowed));
+    let spec = law_named(law).map_err(not_one)?;
+    let site = Site {
+        rate: Rate::from_bps(rate_bps),
+        buffer_pkts,
+        packet: Bytes(packet_bytes),
+    };
+    let configured = spec.read(&read_params(params)?).map_err(refused)?;
+    let twin = configured.twin(&site).map_err(refused)?;
+    let named = |fields: Vec<(&str, i64)>| {
+        let fields = fields.into_iter();
+        fields
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    };
+    Ok(twin.map(|twin| LawTwin {
+        interval_ns: twin.interval.map(|interval| interval.as_nanos()),
+        config: named(twin.config),
+        state: named(twin.state),
+        target_pkts: configured.set_point().map(|target| site.pkts(target)),
+    }))
+}
+
+pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_class::<LawTwin>()?;
+    module.add_function(wrap_pyfunction!(law_twin, module)?)
+}

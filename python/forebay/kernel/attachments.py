@@ -1,0 +1,390 @@
+"""Puts a law before a device's queue, changes it while traffic runs, and takes it away."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import forebay._native as _native
+from forebay._native import LawTwin, ScenarioError
+from forebay.base import quantities, registries
+from forebay.kernel import devices, privileges, programs, records
+from forebay.kernel.devices import CHILD, HANDLE, PREFERENCE, Device
+from forebay.kernel.programs import KernelError, answer, call, hexadecimal
+from forebay.kernel.records import Attached
+
+#: Of a buffer that is not given, as `forebay link` has it.
+BUFFER = "250p"
+#: A law without a clock is looked at so often, for the statistics.
+WATCHED_NS = 10_000_000
+#: Bits of a rate in bytes per nanosecond: FB_RATE of fixed.h.
+RATE_BITS = 56
+#: The shaper sends so much at once, at least two packets.
+BURST_S = 0.001
+CLASSIFIER = "classifier"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be attached, and the commands that do it."""
+
+    attached: Attached
+    #: With what undoes each.
+    commands: list[tuple[list[str], Callable[[], object] | None]]
+    twin: LawTwin | None
+    #: What one should know of it, a line each.
+    notes: list[str]
+
+
+def plan(
+    device: str,
+    law: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    rate: str | None = None,
+    buffer: str | None = None,
+    ecn: bool = False,
+    design: Mapping[str, str] | None = None,
+) -> Plan:
+    """How a law would be attached; nothing is touched.
+
+    device: name of the network device. law, params: as `forebay laws` and a scenario have them.
+    rate: of the shaper that is made, such as "15Mbit/s"; None for the one that is there. buffer: of
+    that shaper. design: `flows` and `rtt` that the law is designed for, such as "60" and "246ms".
+
+    Raises `ScenarioError`.
+    """
+    programs.need("tc", "ip")
+    found = devices.device(device)
+    for one in records.everything():
+        if one.namespace == records.namespace() and one.ifindex == found.ifindex:
+            raise ScenarioError(
+                f'DEV: found "{device}", which has {one.law}, allowed: after `forebay detach '
+                f"{device}`; `forebay set {device} KEY=VALUE` changes it"
+            )
+    made: list[str] = []
+    commands: list[tuple[list[str], Callable[[], object] | None]] = []
+    before = None
+    if rate is None:
+        if buffer is not None:
+            raise ScenarioError("--buffer: found without --rate, allowed: with it")
+        rate_bps = devices.rate_of(found)
+    else:
+        rate_bps = round(_native.quantity("--rate", rate, "rate"))
+        before = devices.root_before(found)
+        made.append("shaper")
+    buffer_pkts = _native.quantity("--buffer", buffer or BUFFER, "queue")
+    given = dict(params or {})
+    notes = []
+    if design:
+        given, note = _designed(law, found, rate_bps, buffer_pkts, given, design)
+        notes.append(note)
+    if made:
+        back = partial(devices.restore, device, before)
+        commands.append((shaper(found, rate_bps, buffer_pkts), back))
+    twin = _twin(law, given, rate_bps, buffer_pkts, found.packet_bytes)
+    attached = Attached(
+        device=device,
+        ifindex=found.ifindex,
+        namespace=records.namespace(),
+        law=law,
+        params=given,
+        rate_bps=rate_bps,
+        buffer_pkts=buffer_pkts,
+        packet_bytes=found.packet_bytes,
+        ecn=ecn,
+        engine=CLASSIFIER,
+        made=made,
+        before=before,
+    )
+    if twin is None:
+        words = _own_qdisc(attached, found)
+        if not made:
+            raise ScenarioError(
+                f"--rate: found none, allowed: such as 15Mbit/s, since Linux's {words.qdisc} has "
+                "no queue before a shaper that is there"
+            )
+        parent = ["parent", f"{HANDLE}1", "handle", CHILD]
+        commands.append((["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()], None))
+        notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
+        return Plan(replace(attached, engine=words.qdisc), commands, None, notes)
+    if not found.has_clsact:
+        made.append("clsact")
+        commands.append(
+            (
+                ["tc", "qdisc", "add", "dev", device, "clsact"],
+                partial(call, "tc", "qdisc", "del", "dev", device, "clsact"),
+            )
+        )
+    program = str(attached.pinned / "program")
+    commands.append(
+        (
+            [*_filter("add", device), "handle", "1", "bpf", "direct-action", "pinned", program],
+            partial(call, *_filter("del", device)),
+        )
+    )
+    return Plan(attached, commands, twin, notes)
+
+
+def attach(*args: Any, **kwargs: Any) -> Plan:
+    """`plan`, done. A failure leaves the device as it was.
+
+    Raises `ScenarioError`, and `KernelError` where the kernel refuses.
+    """
+    privileges.need(privileges.NETWORK, "attach")
+    wanted = plan(*args, **kwargs)
+    attached = wanted.attached
+    with ExitStack() as undo:
+        undo.callback(records.tidy)
+        # The folder is the claim: of two commands for one device, one makes it.
+        if wanted.twin is not None:
+            privileges.need(privileges.LAW, "attach")
+            programs.need("bpftool", "clang")
+            records.mount()
+            _claim(attached)
+            undo.callback(_unpin, attached.pinned)
+            _load(attached, wanted.twin)
+        for words, back in wanted.commands:
+            call(*words)
+            if back is not None:
+                undo.callback(_quietly, back)
+        undo.callback(attached.file.unlink, missing_ok=True)
+        attached.write()
+        undo.pop_all()
+    return wanted
+
+
+def detach(device: str) -> Attached:
+    """Takes the law away, and gives back what was there. Raises `ScenarioError`, `KernelError`."""
+    privileges.need(privileges.NETWORK, "detach")
+    attached = records.of(device)
+    if records.exists(attached):
+        if attached.engine == CLASSIFIER:
+            _quietly(partial(call, *_filter("del", device)))
+        if "clsact" in attached.made and not answer(
+            "tc", "-j", "filter", "show", "dev", device, "ingress"
+        ):
+            call("tc", "qdisc", "del", "dev", device, "clsact")
+        root = devices.device(device, up=False).root
+        # Another one is no longer ours to remove.
+        if "shaper" in attached.made and root.get("handle") == HANDLE:
+            devices.restore(device, attached.before)
+    _unpin(attached.pinned)
+    attached.file.unlink(missing_ok=True)
+    records.tidy()
+    return attached
+
+
+def change(device: str, changes: Mapping[str, str]) -> Attached:
+    """Changes parameters of the law, or `rate` of our shaper, while traffic runs.
+
+    Raises `ScenarioError`, `KernelError`.
+    """
+    privileges.need(privileges.NETWORK, "set")
+    attached = records.of(device)
+    if not records.exists(attached):
+        raise ScenarioError(
+            f'DEV: found "{device}", which is gone, allowed: `forebay detach {device}`'
+        )
+    if attached.engine != CLASSIFIER:
+        raise ScenarioError(
+            f"set: found Linux's {attached.engine}, allowed: a law of `forebay list` that is a "
+            "classifier; detach, and attach anew"
+        )
+    changes = dict(changes)
+    rate = changes.pop("rate", None)
+    new = replace(attached, params={**attached.params, **changes})
+    if rate is not None:
+        if "shaper" not in attached.made:
+            raise ScenarioError(
+                f'rate: found "{rate}", allowed: with a shaper that `forebay attach --rate` made'
+            )
+        new = replace(new, rate_bps=round(_native.quantity("rate", rate, "rate")))
+    twins = [
+        _twin(one.law, one.params, one.rate_bps, one.buffer_pkts, one.packet_bytes)
+        for one in (attached, new)
+    ]
+    old, wanted = twins
+    assert old is not None and wanted is not None
+    started = [
+        name for (name, was), (_, now) in zip(old.state, wanted.state, strict=True) if was != now
+    ]
+    if started and changes:
+        raise ScenarioError(
+            f"set: found {', '.join(changes)}, from which the law starts ({', '.join(started)}), "
+            "allowed: detach, and attach anew"
+        )
+    privileges.need(privileges.LAW, "set")
+    if rate is not None:
+        found = devices.device(device)
+        words = shaper(found, new.rate_bps, new.buffer_pkts)
+        call(*["change" if word == "replace" else word for word in words])
+    maps = attached.pinned / "maps"
+    (active,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "active"))
+    free = 1 - int(active["formatted"]["value"])
+    _update(maps / "settings", free, settings(new, wanted))
+    # One word: every packet has the old settings, or the new ones.
+    _update(maps / "active", 0, struct.pack("<I", free))
+    new.write()
+    return new
+
+
+def shaper(found: Device, rate_bps: int, buffer_pkts: float) -> list[str]:
+    """The words of our shaper."""
+    burst = max(2 * found.packet_bytes, round(BURST_S * rate_bps / 8))
+    limit = round(buffer_pkts * found.packet_bytes)
+    return [
+        *("tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE),
+        *("tbf", "rate", f"{rate_bps}bit", "burst", str(burst), "limit", str(limit)),
+    ]
+
+
+def settings(attached: Attached, twin: LawTwin) -> bytes:
+    """`struct settings` of the classifier."""
+    bytes_per_s = attached.rate_bps / 8
+    per_byte_ns = 1e9 / bytes_per_s
+    numbers = [
+        twin.interval_ns or WATCHED_NS,
+        int(attached.ecn),
+        attached.ifindex,
+        round(bytes_per_s * 1e-9 * 2**RATE_BITS),
+        attached.packet_bytes,
+        _factor(per_byte_ns),
+        *(value for _, value in twin.config),
+    ]
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def _factor(x: float) -> int:
+    """A factor of fixed.h, for x of 2^-40 to 2^47."""
+    import math
+
+    shift = 47 - math.floor(math.log2(x))
+    return round(x * 2.0**shift) | shift << 48
+
+
+def _twin(
+    law: str, params: Mapping[str, Any], rate_bps: int, buffer_pkts: float, packet_bytes: int
+) -> LawTwin | None:
+    registries.law(law)
+    pairs = [(key, quantities.plain(value)) for key, value in params.items()]
+    return _native.law_twin(
+        law, pairs, rate_bps=rate_bps, buffer_pkts=buffer_pkts, packet_bytes=packet_bytes
+    )
+
+
+def _own_qdisc(attached: Attached, found: Device) -> _native.TcWords:
+    """The kernel's own qdisc for the law. Raises `ScenarioError` where there is none."""
+    pairs = [(key, quantities.plain(value)) for key, value in attached.params.items()]
+    words = _native.tc_words(
+        attached.law,
+        pairs,
+        queue=None,
+        rate_bps=attached.rate_bps,
+        buffer_pkts=round(attached.buffer_pkts),
+        buffer_bytes=None,
+        packet_bytes=found.packet_bytes - found.header_bytes,
+        ecn=attached.ecn,
+        header_bytes=found.header_bytes,
+        held=True,
+    )
+    if words is None:
+        known = [
+            one["name"] for one in registries.laws().values() if programs.has_header(one["name"])
+        ]
+        raise ScenarioError(
+            f'LAW: found "{attached.law}", allowed: {", ".join(sorted(known))}, or one that is a '
+            "qdisc of Linux"
+        )
+    return words
+
+
+def _designed(
+    law: str,
+    found: Device,
+    rate_bps: int,
+    buffer_pkts: float,
+    given: Mapping[str, Any],
+    design: Mapping[str, str],
+) -> tuple[dict[str, Any], str]:
+    """Parameters by the law's rule, and a line on them."""
+    from forebay.theory.design import fitted_gains  # loads scipy
+
+    unknown = sorted(set(design) - {"flows", "rtt"})
+    if unknown or "rtt" not in design:
+        what = unknown[0] if unknown else "no rtt"
+        raise ScenarioError(
+            f"--design: found {what}, allowed: flows=N,rtt=TIME, each also LOW..HIGH"
+        )
+    rtts = [
+        _native.quantity("--design", it, "time")
+        for it in quantities.range_ends("rtt", design["rtt"])
+    ]
+    flows = None
+    if "flows" in design:
+        least, most = quantities.range_ends("flows", design["flows"])
+        flows = (float(least), float(most))
+    place = fitted_gains.OperatingRange(
+        rate_bps, found.packet_bytes, (rtts[0], rtts[1]), buffer_pkts, flows
+    )
+    fitted = fitted_gains.fit(law, place, given)
+    return {**dict(fitted.params), **given}, fitted.line
+
+
+def _filter(verb: str, device: str) -> list[str]:
+    return ["tc", "filter", verb, "dev", device, "egress", "protocol", "all", "pref", PREFERENCE]
+
+
+def _claim(attached: Attached) -> None:
+    try:
+        attached.pinned.mkdir()
+    except FileExistsError:
+        raise ScenarioError(
+            f'DEV: found "{attached.device}", to which a law is being attached, allowed: `forebay '
+            f"detach {attached.device}` before"
+        ) from None
+
+
+def _load(attached: Attached, twin: LawTwin) -> None:
+    """The program and its maps, with the law's numbers, pinned."""
+    maps = attached.pinned / "maps"
+    with tempfile.TemporaryDirectory(prefix="forebay-") as folder:
+        built = programs.compile_law(attached.law, Path(folder))
+        program = str(attached.pinned / "program")
+        call("bpftool", "prog", "load", str(built), program, "type", "tc", "pinmaps", str(maps))
+    _update(maps / "settings", 0, settings(attached, twin))
+    (empty,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
+    fields = list(empty["formatted"]["value"]["law"])
+    start = dict(twin.state)
+    raw = bytes(int(byte, 16) for byte in empty["value"])
+    values = [start.get(name, 0) for name in fields]
+    law = struct.pack(f"<{len(values)}q", *values)
+    # The law's state is the last field.
+    _update(maps / "running", 0, raw[: len(raw) - len(law)] + law)
+
+
+def _update(path: Path, key: int, value: bytes) -> None:
+    call(
+        *("bpftool", "map", "update", "pinned", str(path)),
+        *("key", *hexadecimal(struct.pack("<I", key))),
+        *("value", *hexadecimal(value)),
+    )
+
+
+def _unpin(folder: Path) -> None:
+    """Removes what is pinned in a folder, and it."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    with suppress(FileNotFoundError):
+        folder.rmdir()
+
+
+def _quietly(act: Callable[[], object]) -> None:
+    with suppress(KernelError):
+        act()

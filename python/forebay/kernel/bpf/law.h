@@ -1,0 +1,85 @@
+/* What a law in the kernel sees and answers. A front end (a classifier, a qdisc, a test on the host)
+ * includes this, and through it the law that FOREBAY_LAW names: one law is compiled at a time.
+ *
+ * A law's header declares its numbers as lists, LAW_CONFIG and LAW_STATE, and has the hooks that it
+ * needs. Of those that are optional, it says with a macro that it has them:
+ *
+ *   LAW_TICK      law_tick, at fixed intervals
+ *   LAW_ARRIVAL   law_arrival, which changes the state at every packet; without it a packet is
+ *                 signalled with the probability `p` of the last tick
+ *   LAW_OVERFLOW  law_overflow, when the buffer was full
+ *   LAW_IDLE      law_idle, when the link has run out of packets
+ *   LAW_DESIGN    law_design, which follows a tick and only writes numbers that stand alone: it runs
+ *                 without the lock, as a function that the verifier sees once
+ *   LAW_DEPARTED  its tick reads what has left the queue
+ */
+#ifndef FOREBAY_LAW_H
+#define FOREBAY_LAW_H
+
+#include "fixed.h"
+
+enum { FB_PASS, FB_MARK, FB_DROP };
+
+struct fb_queue {
+	__u64 now_ns;  /* since the law was started */
+	__u64 bytes;   /* without the packet that comes, or is being sent */
+	__u64 packets; /* as the device sees them: one may have many segments */
+	__u64 idle_ns; /* for how long the link has had nothing to send */
+	__u64 rate;    /* of the link */
+	/* Since the last tick: */
+	__u64 departed_bytes; /* of TCP */
+	__u64 busy_ns;
+};
+
+struct fb_packet {
+	__u64 bytes;
+	__u64 segments; /* packets on the wire that it becomes */
+	__u64 random;   /* 32 bits */
+	__u64 marks;    /* whether a signal would be a mark */
+};
+
+#ifdef __bpf__
+#define FB_GLOBAL __attribute__((noinline))
+#else
+#define FB_GLOBAL static
+#endif
+
+#define FB_FIELD(name) __s64 name;
+
+/* Whether an event of this probability happens. */
+static __always_inline int fb_chance(__s64 p, __u64 random)
+{
+	return (__s64)(random << (FB_P - 32)) < p;
+}
+
+/* That one of its segments is signalled: 1 − (1 − p)^n ≤ n·p, the expected number, which is what TCP
+ * gets to see of a segment each. */
+static __always_inline __s64 fb_of_segments(__s64 p, const struct fb_packet *packet)
+{
+	return packet->segments == 1 ? p : (__s64)fb_min(fb_mul(p, packet->segments, 0), FB_ONE);
+}
+
+/* After its lists a law's header has its structs made. */
+#define LAW_STRUCTS                     \
+	struct law_config {             \
+		LAW_CONFIG(FB_FIELD)    \
+	};                              \
+	struct law_state {              \
+		LAW_STATE(FB_FIELD)     \
+	};
+
+#define FB_TEXT(name) #name
+#define FB_HEADER(name) FB_TEXT(name)
+#include FB_HEADER(FOREBAY_LAW)
+
+#ifndef LAW_ARRIVAL
+static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
+				       const struct fb_queue *queue, const struct fb_packet *packet)
+{
+	(void)config;
+	(void)queue;
+	return fb_chance(fb_of_segments(state->p, packet), packet->random) ? FB_MARK : FB_PASS;
+}
+#endif
+
+#endif

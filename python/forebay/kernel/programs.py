@@ -1,0 +1,87 @@
+"""The programs that configure the kernel: `tc`, `ip` and `bpftool`, and `clang`, which compiles a
+law."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from forebay._native import ScenarioError
+
+BPF = Path(__file__).with_name("bpf")
+#: What a distribution calls the package of each, as Debian does.
+PACKAGES = {"tc": "iproute2", "ip": "iproute2", "bpftool": "bpftool", "clang": "clang"}
+#: A header that comes in a package of its own.
+HELPERS = ("bpf/bpf_helpers.h", "libbpf-dev")
+INCLUDE = Path("/usr/include")
+
+
+class KernelError(RuntimeError):
+    """The kernel or one of its programs refused; the text says which, and what."""
+
+
+def find(name: str) -> str | None:
+    """A program, also where only root's PATH has it."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+
+
+def need(*names: str) -> None:
+    """Raises `ScenarioError` with the packages to install, in one line."""
+    missing = {PACKAGES[name] for name in names if find(name) is None}
+    if "clang" in names and not (INCLUDE / HELPERS[0]).exists():
+        missing.add(HELPERS[1])
+    if missing:
+        words = " ".join(sorted(missing))
+        raise ScenarioError(
+            f"attach: found no {', '.join(sorted(missing))}, allowed: with these packages, "
+            f"`apt-get install {words}`"
+        )
+
+
+def call(*words: str) -> str:
+    """What a program prints. Raises `KernelError` with its last line."""
+    program = find(words[0])
+    if program is None:
+        need(words[0])
+    done = subprocess.run(
+        [program or words[0], *words[1:]], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        wanted = [line for line in lines if "Error" in line or "libbpf" in line] or lines
+        why = wanted[0].strip() if wanted else f"status {done.returncode}"
+        raise KernelError(f"{' '.join(words)}: {why}")
+    return done.stdout
+
+
+def answer(*words: str) -> Any:
+    """The same as JSON; an empty list where it prints nothing."""
+    return json.loads(call(*words) or "[]")
+
+
+def compile_law(law: str, into: Path) -> Path:
+    """The classifier with this law, as an object for BPF. Raises as `call` and `need` do."""
+    need("clang")
+    built = into / f"{law}.o"
+    machine = [str(found) for found in INCLUDE.glob("*-linux-gnu") if (found / "asm").exists()]
+    call(
+        *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", f"-I{BPF}"),
+        *(f"-I{folder}" for folder in machine[:1]),
+        *(f"-DFOREBAY_LAW=laws/{law}.h", "-c", str(BPF / "classifier.bpf.c"), "-o", str(built)),
+    )
+    return built
+
+
+def has_header(law: str) -> bool:
+    """Whether the law is in fixed point."""
+    return (BPF / "laws" / f"{law}.h").exists()
+
+
+def hexadecimal(data: bytes) -> Sequence[str]:
+    """Bytes as bpftool takes them."""
+    return ["hex", *(f"{byte:02x}" for byte in data)]

@@ -1,0 +1,301 @@
+"""Laws in the kernel of this machine, on devices of namespaces: needs root."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forebay.base import registries
+from forebay.kernel import programs, records
+
+ROOT = Path(__file__).parents[2]
+#: Long enough for a mean within a few percent.
+TRAFFIC_S = 12
+
+
+def refusal() -> str | None:
+    """Why this machine runs no law in its kernel."""
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [
+        name for name in ("tc", "ip", "bpftool", "clang", "nsenter") if not programs.find(name)
+    ]
+    if missing:
+        return f"needs {', '.join(missing)}"
+    if not (programs.INCLUDE / programs.HELPERS[0]).exists():
+        return f"needs {programs.HELPERS[1]}"
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "needs a kernel with BTF"
+    tried = subprocess.run(["ip", "netns", "add", "fbtry"], capture_output=True, check=False)
+    subprocess.run(["ip", "netns", "del", "fbtry"], capture_output=True, check=False)
+    return None if tried.returncode == 0 else "needs network namespaces"
+
+
+REFUSAL = refusal()
+pytestmark = [
+    pytest.mark.linux,
+    # One after the other: they share what is attached on this machine.
+    pytest.mark.realtime,
+    pytest.mark.skipif(REFUSAL is not None, reason=f"{REFUSAL}"),
+]
+
+
+def sh(line: str) -> str:
+    return subprocess.run(
+        ["sh", "-euc", line], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+@dataclass(frozen=True)
+class Path3:
+    """A sender, a router whose device `eth0` leads to the receiver, and the receiver."""
+
+    tag: str
+
+    def inside(self, name: str) -> list[str]:
+        return ["nsenter", f"--net=/run/netns/{name}{self.tag}"]
+
+    def run(self, *words: str, name: str = "r") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self.inside(name), *words], capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def forebay(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "forebay.cli", *words)
+
+    def did(self, *words: str) -> str:
+        done = self.forebay(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def stats(self) -> dict[str, Any]:
+        found: list[dict[str, Any]] = json.loads(self.did("stats", "eth0", "--json"))
+        return found[0]
+
+    def traffic(self, flows: int = 10, tcp: str = "reno", seconds: float = TRAFFIC_S) -> float:
+        """Goodput of the second half, in bit/s."""
+        server = subprocess.Popen(
+            [*self.inside("d"), "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
+        )
+        time.sleep(0.3)
+        done = self.run(
+            *("iperf3", "-c", "10.9.2.2", "-P", str(flows), "-C", tcp, "-t", str(seconds), "-J"),
+            *("-O", str(seconds / 2)),
+            name="s",
+        )
+        server.wait(20)
+        assert done.returncode == 0, done.stdout
+        return float(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"])
+
+
+@pytest.fixture
+def router() -> Iterator[Path3]:
+    path = Path3(f"fb{os.getpid()}")
+    s, r, d = (f"{name}{path.tag}" for name in "srd")
+    try:
+        sh(f"""
+            for n in {s} {r} {d}; do ip netns add $n; ip -n $n link set lo up; done
+            ip link add eth0 netns {s} type veth peer name eth1 netns {r}
+            ip link add eth0 netns {r} type veth peer name eth0 netns {d}
+            ip -n {s} addr add 10.9.1.2/24 dev eth0; ip -n {r} addr add 10.9.1.1/24 dev eth1
+            ip -n {r} addr add 10.9.2.1/24 dev eth0; ip -n {d} addr add 10.9.2.2/24 dev eth0
+            ip -n {s} link set eth0 up; ip -n {r} link set eth1 up
+            ip -n {r} link set eth0 up; ip -n {d} link set eth0 up
+            ip -n {s} route add default via 10.9.1.1; ip -n {d} route add default via 10.9.2.1
+            nsenter --net=/run/netns/{r} sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
+            for n in {s} {d}; do
+                nsenter --net=/run/netns/$n sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_ecn'
+            done
+        """)
+        yield path
+        nothing_is_left(path)
+    finally:
+        path.forebay("detach", "eth0")
+        for name in (s, r, d):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+        nothing_stays()
+
+
+def nothing_is_left(path: Path3) -> None:
+    """After `detach`, where the test has done it."""
+    if any(one.device == "eth0" and one.law for one in records.everything()):
+        path.did("detach", "eth0")
+    assert path.run("tc", "filter", "show", "dev", "eth0", "egress").stdout == ""
+    qdiscs = json.loads(path.run("tc", "-j", "qdisc", "show", "dev", "eth0").stdout)
+    assert [one["kind"] for one in qdiscs] == ["noqueue"], qdiscs
+
+
+def nothing_stays() -> None:
+    if not records.ATTACHED.exists():
+        assert not records.RUN.exists()
+        # The kernel frees a program a little after its last holder.
+        for _ in range(50):
+            left = json.loads(programs.call("bpftool", "-j", "prog", "show"))
+            if not any(one.get("name") == "forebay" for one in left):
+                return
+            time.sleep(0.1)
+        raise AssertionError(left)
+
+
+@pytest.mark.parametrize("ecn", [False, True], ids=["drop", "ecn"])
+def test_a_law_holds_its_queue_and_goes_without_a_trace(router: Path3, ecn: bool) -> None:
+    said = router.did(
+        *("attach", "eth0", "pi", "--rate", "15Mbit/s", "--set", "target=50p"),
+        *("--design", "flows=10,rtt=20ms", *(["--ecn"] if ecn else [])),
+    )
+    assert "pi as a classifier" in said
+    goodput_bps = router.traffic()
+    seen = router.stats()
+    assert goodput_bps > 0.95 * 15e6 * 1448 / 1514
+    assert 35 < seen["queue_mean_pkts"] < 65, seen
+    # A SYN, and what is sent again, carry no mark.
+    assert seen["marks"] > 100 if ecn else seen["marks"] == 0 and seen["drops"] > 10
+    assert seen["packets"] >= seen["dropped_packets"] + 1000
+
+
+@pytest.mark.parametrize("law", [law for law in registries.laws() if programs.has_header(law)])
+def test_every_law_is_accepted_and_sends(router: Path3, law: str) -> None:
+    """The kernel's verifier takes it, and packets pass."""
+    has_load = any(param["name"] == "flows" for param in registries.law(law)["params"])
+    load = ["--set", "flows=60"] if has_load else []
+    router.did("attach", "eth0", law, "--rate", "20Mbit/s", "--buffer", "1000p", "--ecn", *load)
+    assert router.run("ping", "-c", "3", "-i", "0.05", "10.9.2.2", name="s").returncode == 0
+    seen = router.stats()
+    assert seen["law"] == law and seen["packets"] >= 3 and seen["ticks"] > 0
+    listed = json.loads(router.did("list", "--json"))
+    assert law in [one["law"] for one in listed]
+
+
+def test_it_changes_while_traffic_runs(router: Path3) -> None:
+    router.did(
+        *("attach", "eth0", "pi", "--rate", "15Mbit/s", "--buffer", "300p"),
+        *("--design", "flows=10,rtt=20ms", "--set", "target=100p"),
+    )
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(router.traffic, 10, "reno", 16)
+        time.sleep(8)
+        before = router.stats()
+        router.did("set", "eth0", "target=20ms")
+        time.sleep(6)
+        now = [router.stats()["queue_pkts"] for _ in range(20)]
+        running.result()
+    assert before["queue_mean_pkts"] > 50
+    # 20 ms at 15 Mbit/s are 25 packets, and one is being sent.
+    assert 10 < sum(now) / len(now) < 45, now
+    refused = router.forebay("set", "eth0", "target=1000p")
+    assert refused.returncode == 2 and "at most the buffer" in refused.stderr
+
+
+def test_a_failure_leaves_the_device_as_it_was(router: Path3) -> None:
+    before = router.run("tc", "qdisc", "show", "dev", "eth0").stdout
+    for words, status, why in [
+        (["nodev", "pi", "--rate", "15Mbit/s"], 2, 'DEV: found "nodev"'),
+        (["eth0", "pie2", "--rate", "15Mbit/s"], 2, "law"),
+        (["eth0", "rem", "--rate", "15Mbit/s"], 2, "LAW: found"),
+        (["eth0", "pi"], 2, "--rate: found none"),
+        (["eth0", "pi", "--rate", "15Mbit/s", "--set", "target=900p"], 2, "at most the buffer"),
+        (["eth0", "pi", "--rate", "1kbit/s"], 2, "in fixed point"),
+    ]:
+        done = router.forebay("attach", *words)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert why in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
+    # A qdisc that this kernel may not have: it is there, or all is undone.
+    done = router.forebay("attach", "eth0", "codel", "--rate", "15Mbit/s")
+    if done.returncode:
+        assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
+        assert not records.ATTACHED.exists()
+
+
+def test_two_attaches_do_not_fight(router: Path3) -> None:
+    def attach(law: str) -> int:
+        return router.forebay("attach", "eth0", law, "--rate", "15Mbit/s").returncode
+
+    with ThreadPoolExecutor() as pool:
+        statuses = list(pool.map(attach, ["pi", "pi"]))
+    assert sorted(statuses) == [0, 2]
+    again = router.forebay("attach", "eth0", "red", "--rate", "15Mbit/s")
+    assert again.returncode == 2 and "forebay detach eth0" in again.stderr
+
+
+def test_what_was_there_comes_back(router: Path3) -> None:
+    words = "root handle 5: tbf rate 30mbit burst 5000 latency 40ms"
+    router.run("tc", "qdisc", "add", "dev", "eth0", *words.split())
+    router.run("tc", "qdisc", "add", "dev", "eth0", "clsact")
+    before = router.run("tc", "qdisc", "show", "dev", "eth0").stdout
+    router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
+    assert "15Mbit" in router.run("tc", "qdisc", "show", "dev", "eth0").stdout
+    router.did("detach", "eth0")
+    assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
+    # Before the shaper that is there, nothing of it changes.
+    router.did("attach", "eth0", "pi")
+    assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
+    assert router.stats()["rate_bps"] == 30_000_000
+    router.did("detach", "eth0")
+    assert router.run("tc", "qdisc", "show", "dev", "eth0").stdout == before
+    router.run("tc", "qdisc", "del", "dev", "eth0", "root")
+    router.run("tc", "qdisc", "del", "dev", "eth0", "clsact")
+
+
+def test_a_dry_run_is_what_is_done(router: Path3) -> None:
+    wanted = ["attach", "eth0", "pi", "--rate", "15Mbit/s"]
+    lines = router.did(*wanted, "--dry-run").splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["tc", "qdisc", "replace"],
+        ["tc", "qdisc", "add"],
+        ["tc", "filter", "add"],
+    ]
+    assert not records.ATTACHED.exists()
+
+
+def test_a_device_that_goes_leaves_a_record_to_remove(router: Path3) -> None:
+    router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
+    sh(f"ip -n r{router.tag} link del eth0")
+    assert "(gone)" in router.did("list")
+    sh(f"""
+        ip link add eth0 netns r{router.tag} type veth peer name eth0 netns d{router.tag}
+        ip -n r{router.tag} link set eth0 up
+    """)
+    router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
+    router.did("detach", "eth0")
+    router.did("detach", "eth0")
+    assert not records.ATTACHED.exists()
+
+
+def test_who_may_not_is_told_what_is_missing() -> None:
+    done = subprocess.run(
+        [
+            *("setpriv", "--bounding-set=-net_admin", sys.executable, "-m", "forebay.cli"),
+            *("attach", "lo", "pi", "--rate", "15Mbit/s"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("attach: found a process without CAP_NET_ADMIN")
+
+
+def test_the_page_runs(router: Path3) -> None:
+    """The commands of docs/kernel.md, where DEV is eth0."""
+    page = (ROOT / "docs" / "kernel.md").read_text()
+    lines = [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("sudo forebay ")
+    ]
+    assert len(lines) >= 6
+    for line in lines:
+        router.did(*line.split()[2:])
