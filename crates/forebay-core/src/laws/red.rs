@@ -104,6 +104,13 @@ impl LawParams for RedParams {
     }
 
     fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        if self.mark_above {
+            return Err(ParamError::new(
+                "mark_above",
+                true,
+                "false in the kernel's header",
+            ));
+        }
         let law = Red::new(self.clone(), site);
         Ok(Some(Twin {
             interval: None,
