@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from forebay.engines.run import Interrupted, RunError, run
     from forebay.links.net import link
     from forebay.mapping.stability_map import map  # noqa: A004
+    from forebay.networks.network import Network
     from forebay.replays.replay import replay
     from forebay.results.result import Result
     from forebay.runs.sessions import session
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Controller",
     "Interrupted",
+    "Network",
     "Packet",
     "Queue",
     "Result",
@@ -64,6 +66,7 @@ __all__ = [
 _LATER = {
     "Controller": "scenarios.python_laws",
     "Interrupted": "engines.run",
+    "Network": "networks.network",
     "Result": "results.result",
     "RunError": "engines.run",
     "compare": "comparisons.compare",

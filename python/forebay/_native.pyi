@@ -194,13 +194,15 @@ def plan(
     link: Links | None = None,
     rows: Sequence[Sequence[object]] | None = None,
     gains: Sequence[PointGains] = ...,
+    external: bool = False,
 ) -> Plan:
     """Every point of a scenario, or those of `rows`, each with what the sweep's keys are set to and
     with `gains` for the laws that ask for numbers there.
 
     `laws` are names, and prototypes: `forebay.scenarios.python_laws` says what those have; the
     file's take no part `without_own_laws`. `read` gives what is in a file that the scenario names,
-    or None. `link` moves the scenario from one link to another. Without rows, ranges are drawn by
+    or None. `link` moves the scenario from one link to another. `external` says that the caller
+    sends the packets of external traffic. Without rows, ranges are drawn by
     `forebay.scenarios.samples`, and laws that ask are designed by `forebay.runs.automatic_gains`.
     """
 
@@ -516,6 +518,9 @@ class Plan:
         """As `start`, by the fluid model. Raises `ScenarioError` for what it cannot express."""
     def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
         """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
+    def network(self, seed: int) -> Network:
+        """The first point under its first law, with external traffic for the caller."""
+
     def session(
         self, seed: int, *, set_point: str | None = None, interval: str = "10ms"
     ) -> Session:
@@ -1207,6 +1212,57 @@ class Step:
     delivered_bytes: int
     #: the law's probability at the end; NaN for a law without one
     p: float
+
+class Delivered:
+    """A packet that has reached the other end of its flow."""
+
+    #: when its last byte is there
+    time_s: float
+    flow: int
+    #: the end that it has reached, "source" or "sink"
+    end: str
+    #: "not-ect", "ect0", "ect1", or "ce" where a queue has marked it
+    ecn: str
+    #: as it was sent
+    payload: Any
+
+class Lost:
+    """A packet that does not reach the other end of its flow."""
+
+    #: when it was lost
+    time_s: float
+    flow: int
+    #: the end that has sent it, "source" or "sink"
+    end: str
+    #: "early", "forced" or "overflow" at a queue, or "random" behind the last one
+    why: str
+    #: as it was sent
+    payload: Any
+
+class Network:
+    """A simulated network, whose external flows are the caller's: `Plan.network` makes it."""
+
+    flows: int
+    #: when the scenario ends
+    end_s: float
+    #: whether it has
+    over: bool
+    #: of the last event, or of the last packet that was sent after it
+    now_s: float
+    def most_bytes(self, flow: int) -> int:
+        """The longest payload of a flow, in bytes; 0 where there is no such flow."""
+
+    def send(
+        self, flow: int, end: str, payload: object, length: int, *, now_s: float, ecn: str
+    ) -> None:
+        """Sends `payload`, of so many bytes, from an end of a flow. Raises `ScenarioError`."""
+
+    def poll(self, until_s: float) -> Delivered | Lost | None:
+        """Lets time pass until a packet arrives or is lost; None where nothing happens up to
+        `until_s`."""
+
+    def finish(self) -> Observed:
+        """Runs to the end of the scenario, and gives the metrics and samples that a run has."""
 
 class Session:
     """One run that waits after each sample: `Plan.session` makes it. The caller may steer its

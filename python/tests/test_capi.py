@@ -111,9 +111,17 @@ def test_cplusplus_takes_the_header(prefix: Path, tmp_path: Path) -> None:
     run("c++", "-Wall", "-Werror", "-fsyntax-only", f"-I{prefix / 'include'}", source)
 
 
-def test_blocks_of_the_page_run(prefix: Path, tmp_path: Path) -> None:
-    """The program in C of docs/capi.md, built and run by the page's own lines."""
-    page = (ROOT / "docs" / "capi.md").read_text()
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("capi.md", r"left after \d+\.\d+ ms"),
+        # 1228 bytes at 100, 10 and 100 Mbit/s, and half a round trip.
+        ("your-stack.md", r"^packet 7 after 21\.18 ms$"),
+    ],
+)
+def test_blocks_of_the_page_run(prefix: Path, tmp_path: Path, name: str, printed: str) -> None:
+    """The program in C of a page, built and run by the page's own lines."""
+    page = (ROOT / "docs" / name).read_text()
     [program] = re.findall(r"^```c\n// (\w+\.c)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / program[0]).write_text(program[1])
     lines = re.findall(r"^(cc .*|\./.*)$", page, re.MULTILINE)
@@ -131,7 +139,22 @@ def test_blocks_of_the_page_run(prefix: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"left after \d+\.\d+ ms", done.stdout)
+    assert re.search(printed, done.stdout, re.MULTILINE)
+
+
+def test_the_template_runs_under_a_law(prefix: Path, tmp_path: Path) -> None:
+    """A transport in C in the scenarios of RFC 7928, as a copy of the template has it."""
+    copy = tmp_path / "mine"
+    shutil.copytree(ROOT / "templates" / "c", copy)
+    where = {
+        "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig"),
+        "LD_LIBRARY_PATH": str(prefix / "lib"),
+    }
+    run("make", "-C", copy, "CFLAGS=-O2 -Wall -Wextra -Werror", "rfc7928", **where)
+    lines = run(copy / "rfc7928", "fq-codel", **where).splitlines()
+    names = {path.stem for path in (ROOT / "crates" / "forebay-net" / "rfc7928").glob("*.toml")}
+    assert {line.split()[0] for line in lines} == names
+    assert all(re.search(r"fq-codel +its share +\d+ %, utilisation +\d+ %", it) for it in lines)
 
 
 def test_the_page_lists_every_function() -> None:

@@ -60,6 +60,18 @@ def test_the_example_of_a_kind_runs(kind: str, tmp_path: Path) -> None:
         (tmp_path / "my.csv").write_text(CSV)
     path = tmp_path / "example.toml"
     path.write_text(LINK + block + LAW)
+    if kind == "external":
+        with pytest.raises(
+            forebay.ScenarioError, match=r"kind: found \"external\", allowed: a kind"
+        ):
+            forebay.run(path, seeds=1)
+        network = forebay.Network(path)
+        network.send(2, "source", b"one")
+        came: list[object] = []
+        network.on_delivered = network.on_lost = came.append
+        network.run()
+        assert [getattr(it, "payload", None) for it in came] == [b"one"]
+        return
     (run,) = forebay.run(path, seeds=1).runs
     assert run.metrics["forwarded_packets"] > 100
     if kind in SHOWN:

@@ -50,7 +50,18 @@ def test_no_two_files_import_each_other() -> None:
 
 #: Folders of the package from the ground up: each imports only those before it.
 ROOMS = [
-    *("base", "web", "scenarios", "theory", "store", "runs", "figures", "pages", "results"),
+    *(
+        "base",
+        "web",
+        "scenarios",
+        "theory",
+        "store",
+        "runs",
+        "networks",
+        "figures",
+        "pages",
+        "results",
+    ),
     *("links", "flows", "kernel", "engines"),
     *("designs", "mapping", "fluid", "tuning", "identification", "replays", "suites", "studies"),
     *("comparisons", "validation", "studio", "gym", "guide", "cli"),

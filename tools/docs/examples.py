@@ -122,6 +122,18 @@ start       = "1s"
 
 [arrivals.md](arrivals.md) has the formats and an example that runs.
 """,
+    "external": """\
+```toml
+[[traffic]]
+kind  = "external"         # three flows of your own program, both ways
+flows = 3
+rtt   = "40ms"
+loss  = "0.5%"             # at random, behind the queue
+```
+
+A program sends these packets, in Rust, C or Python: [your-stack.md](your-stack.md). Without one,
+such as in `forebay run`, a scenario with external traffic is refused.
+""",
 }
 
 LINK = """\

@@ -38,7 +38,7 @@ SECTIONS: dict[str, list[str]] = {
         "docs/kernel.md",
         *("docs/tune.md", "docs/arrivals.md", "docs/prototypes.md", "docs/new-law.md"),
         *("docs/new-queue.md", "docs/new-sender.md", "docs/new-measure.md", "docs/gym.md"),
-        "docs/capi.md",
+        *("docs/your-stack.md", "docs/capi.md"),
     ],
     "Gallery": ["docs/gallery.md"],
     "Reference": [

@@ -154,6 +154,89 @@ int forebay_set(forebay_queue *queue, const char *key, const char *value, char *
 /* What has gone wrong in the library; an empty text where nothing has. */
 const char *forebay_fault(const forebay_queue *queue);
 
+/* A network for tests of a transport: a whole path in virtual time, with every queue and law, and
+ * simulated traffic beside. A scenario says what it is; flows of its [[traffic]] of kind "external" are
+ * the caller's, from both ends, with numbers from 0 in the scenario's order. No time passes but by
+ * forebay_network_poll. Every handle that is sent comes out once, unless the scenario ends before.
+ * Threads and errors as above. */
+typedef struct forebay_network forebay_network;
+
+/* The end of a flow: where its path begins, and where it ends. */
+enum { FOREBAY_SOURCE = 0, FOREBAY_SINK = 1 };
+
+/* What forebay_network_poll finds. */
+enum {
+  FOREBAY_TIME = 0,      /* nothing up to the time that was asked for */
+  FOREBAY_DELIVERED = 1, /* a packet reaches the other end */
+  FOREBAY_LOST = 2,      /* a packet does not */
+  FOREBAY_END = 3        /* the scenario is over, and so it is from now on */
+};
+
+/* Why a packet was lost, besides FOREBAY_EARLY, FOREBAY_FORCED and FOREBAY_OVERFLOW. */
+enum { FOREBAY_RANDOM = 5 /* the scenario's `loss` */ };
+
+/* Set all to zero first, then what is wanted. */
+typedef struct forebay_network_settings {
+  const char *scenario;    /* its text, in TOML */
+  const char *law;         /* a law in place of the scenario's, "pie"; NULL for its own */
+  const char *const *sets; /* "bottleneck.rate=20Mbit/s" and so on, as after --set; ends with NULL.
+                              May be NULL */
+  uint64_t seed;           /* of all random draws */
+} forebay_network_settings;
+
+typedef struct forebay_datagram {
+  uint64_t handle; /* the caller's; comes back with the packet */
+  uint32_t flow;
+  uint32_t bytes;  /* without the headers that the scenario adds */
+  uint8_t end;     /* that sends it: FOREBAY_SOURCE or FOREBAY_SINK */
+  uint8_t ecn;     /* FOREBAY_NOT_ECT and so on */
+} forebay_datagram;
+
+typedef struct forebay_event {
+  uint64_t time_ns;
+  uint64_t handle;
+  uint32_t flow;
+  uint32_t bytes;
+  uint8_t end; /* that a packet has reached, or that has sent the one that was lost */
+  uint8_t ecn; /* as a packet arrives: FOREBAY_CE where a queue has marked it */
+  uint8_t why; /* it was lost */
+} forebay_event;
+
+/* Makes a network, at time 0. NULL where the scenario is wrong: `error` then has one line. */
+forebay_network *forebay_network_new(const forebay_network_settings *settings, char *error,
+                                     size_t size);
+void forebay_network_free(forebay_network *network);
+
+/* How many flows the caller has, and the most bytes that one of its packets may have. */
+uint32_t forebay_network_flows(const forebay_network *network);
+uint32_t forebay_network_most_bytes(const forebay_network *network, uint32_t flow);
+
+/* When the scenario ends. */
+uint64_t forebay_network_end(const forebay_network *network);
+
+/* Sends a packet. FOREBAY_NONE: it does not fit, or there is no such flow; `error` says why. */
+int forebay_network_send(forebay_network *network, uint64_t now_ns, const forebay_datagram *packet,
+                         char *error, size_t size);
+
+/* Lets time pass until a packet arrives or is lost, and no further than `until_ns`; returns
+ * FOREBAY_TIME and so on. `event` has its time, and the packet where there is one. */
+int forebay_network_poll(forebay_network *network, uint64_t until_ns, forebay_event *event);
+
+/* Runs to the end of the scenario, where nothing more is sent but by its own traffic. */
+int forebay_network_finish(forebay_network *network);
+
+/* After it, a metric of the bottleneck, such as "delay_p95_s", or of the traffic with a label;
+ * `traffic` is NULL for the bottleneck. FOREBAY_NONE where there is none of that name. */
+int forebay_network_metric(const forebay_network *network, const char *traffic, const char *name,
+                           double *value);
+
+/* What has gone wrong in the library; an empty text where nothing has. */
+const char *forebay_network_fault(const forebay_network *network);
+
+/* A scenario of RFC 7928 whose bulk flows are the caller's: its text and, where `name` is not NULL,
+ * its name. NULL past the last. */
+const char *forebay_network_rfc7928(size_t number, const char **name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,6 +5,7 @@
     reason = "pointers from C: each is checked for null, and the header says what else holds"
 )]
 
+use std::any::Any;
 use std::ffi::{c_char, c_double, c_int, CStr, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -88,7 +89,7 @@ pub struct CQueue {
 }
 
 /// Text for C: it has no byte of zero inside.
-fn for_c(text: &str) -> CString {
+pub(crate) fn for_c(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
 
@@ -96,7 +97,7 @@ fn for_c(text: &str) -> CString {
 ///
 /// # Safety
 /// `error` is null or leads to `size` bytes.
-unsafe fn write(error: *mut c_char, size: usize, text: &str) {
+pub(crate) unsafe fn write(error: *mut c_char, size: usize, text: &str) {
     if error.is_null() || size == 0 {
         return;
     }
@@ -116,7 +117,7 @@ unsafe fn write(error: *mut c_char, size: usize, text: &str) {
 ///
 /// # Safety
 /// `text` is null or leads to a text that ends with a zero and outlives the call.
-unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a str> {
     if text.is_null() {
         return None;
     }
@@ -138,11 +139,16 @@ unsafe fn with(queue: *mut CQueue, call: impl FnOnce(&mut Queue) -> c_int) -> c_
     }
     let queue = &mut whole.queue;
     catch_unwind(AssertUnwindSafe(|| call(queue))).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-        whole.fault = for_c(said.unwrap_or("a fault without a message"));
+        whole.fault = said(&*panic);
         FAILED
     })
+}
+
+/// What a panic has said.
+pub(crate) fn said(panic: &(dyn Any + Send)) -> CString {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+    for_c(said.unwrap_or("a fault without a message"))
 }
 
 /// As [`with`], for what only reads.
@@ -231,26 +237,44 @@ pub unsafe extern "C" fn forebay_new(
     }
 }
 
+/// The texts of a list that ends with a null.
+///
+/// # Safety
+/// `list` is null or leads to such a list.
+pub(crate) unsafe fn texts<'a>(
+    key: &str,
+    list: *const *const c_char,
+) -> Result<Vec<&'a str>, String> {
+    let mut found = Vec::new();
+    let mut next = list;
+    // SAFETY: as the caller says, a null ends the list.
+    while let Some(pointer) = unsafe { next.as_ref() }.filter(|it| !it.is_null()) {
+        // SAFETY: as the caller says.
+        let text = unsafe { text(*pointer) };
+        found.push(text.ok_or_else(|| nothing(key))?);
+        // SAFETY: this was not the end of the list.
+        next = unsafe { next.add(1) };
+    }
+    Ok(found)
+}
+
+pub(crate) fn nothing(key: &str) -> String {
+    format!("{key}: found nothing, allowed: a text in UTF-8")
+}
+
 /// # Safety
 /// Each pointer is null or leads to a text; `params` is null or leads to such, ended by a null.
 unsafe fn read_settings(given: &CSettings) -> Result<Settings<'_>, String> {
     let needed = |key: &str, pointer: *const c_char| {
         // SAFETY: as the caller says.
-        unsafe { text(pointer) }
-            .ok_or_else(|| format!("{key}: found nothing, allowed: a text in UTF-8"))
+        unsafe { text(pointer) }.ok_or_else(|| nothing(key))
     };
     let optional = |key: &str, pointer: *const c_char| match pointer.is_null() {
         true => Ok(None),
         false => needed(key, pointer).map(Some),
     };
-    let mut params = Vec::new();
-    let mut next = given.params;
     // SAFETY: as the caller says, a null ends the list.
-    while let Some(pointer) = unsafe { next.as_ref() }.filter(|it| !it.is_null()) {
-        params.push(needed("params", *pointer)?);
-        // SAFETY: this was not the end of the list.
-        next = unsafe { next.add(1) };
-    }
+    let params = unsafe { texts("params", given.params) }?;
     Ok(Settings {
         law: needed("law", given.law)?,
         params,

@@ -2,6 +2,8 @@
 //! functions do, and docs/capi.md how to build with them.
 //!
 //! [`queue`] is the interface in safe Rust; [`ffi`] puts it behind pointers, and lets no panic out.
+//! [`network`] does the same for the network of `forebay-net`.
 
 pub mod ffi;
+pub mod network;
 pub mod queue;

@@ -5,9 +5,13 @@ use std::ffi::{c_char, CStr, CString};
 use std::ptr::{null, null_mut};
 
 use forebay::ffi::{self, *};
+use forebay::network;
 
 const HEADER: &str = include_str!("../include/forebay.h");
-const CODE: &str = include_str!("../src/ffi.rs");
+const CODE: &str = concat!(
+    include_str!("../src/ffi.rs"),
+    include_str!("../src/network.rs")
+);
 
 /// Number of parameters by function, where `before` comes before its name.
 fn functions(text: &str, before: &str) -> BTreeMap<String, usize> {
@@ -71,6 +75,9 @@ fn names_each_field_of_each_struct_in_order() {
         ("forebay_departure", "CDeparture"),
         ("forebay_loss", "CLoss"),
         ("forebay_counts", "CCounts"),
+        ("forebay_network_settings", "CNetworkSettings"),
+        ("forebay_datagram", "CDatagram"),
+        ("forebay_event", "CEvent"),
     ] {
         assert!(fields_c(c).len() >= 4, "{c}");
         assert_eq!(fields_c(c), fields_rust(rust), "{c}");
@@ -91,6 +98,10 @@ fn numbers_are_the_same() {
         ("FOREBAY_NONE", ffi::NONE),
         ("FOREBAY_OK", ffi::OK),
         ("FOREBAY_WAIT", ffi::WAIT),
+        ("FOREBAY_TIME", network::TIME),
+        ("FOREBAY_DELIVERED", network::DELIVERED),
+        ("FOREBAY_LOST", network::LOST),
+        ("FOREBAY_END", network::END),
     ] {
         assert_eq!(number(name), i64::from(want), "{name}");
     }

@@ -15,6 +15,7 @@ mod laws;
 mod link;
 mod link_options;
 mod measures;
+mod network;
 mod plan;
 mod plant;
 mod prototype;
@@ -84,6 +85,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     link::register(module)?;
     search::register(module)?;
     session::register(module)?;
+    network::register(module)?;
     tc::register(module)?;
     module.add_class::<hooks::Packet>()?;
     module.add_class::<hooks::Queue>()

@@ -16,6 +16,7 @@ use crate::files;
 use crate::fluid::{quantity, refused, windows, FluidTrace};
 use crate::hooks::detached;
 use crate::laws::values;
+use crate::network::Network;
 use crate::reading::{
     self, read_params, read_rows, shares, Asked, Designed, GainsRequest, Links, PointGains, Row,
     GAINS,
@@ -26,13 +27,14 @@ use crate::session::{Session, Steering};
 /// for numbers at each. `laws` are names, or classes (or functions) that make a prototype; `file`
 /// names it in errors; `read` gives the contents of a file that the scenario names, or None.
 /// `without_own_laws` leaves out the laws of the file, and `link` moves it from a link to another,
-/// each a rate in bit/s and a delay in s, with the usual packet in bytes.
+/// each a rate in bit/s and a delay in s, with the usual packet in bytes. `external` says that the
+/// caller sends the packets of external traffic.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
 #[pyo3(signature = (
     text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
-    link=None, rows=None, gains=Vec::new()
+    link=None, rows=None, gains=Vec::new(), external=false
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
@@ -46,6 +48,7 @@ pub fn plan(
     link: Option<Links>,
     rows: Option<Vec<Row>>,
     gains: Vec<PointGains>,
+    external: bool,
 ) -> PyResult<Plan> {
     let asked = Asked {
         sets,
@@ -54,6 +57,7 @@ pub fn plan(
         read,
         without_own_laws,
         link,
+        external,
     };
     let reading = reading::read(text, file, asked)?;
     match rows {
@@ -315,6 +319,11 @@ impl Plan {
             }
         }
         Ok(traces)
+    }
+
+    /// The first point under its first law, with external traffic for the caller.
+    fn network(&self, seed: u64) -> PyResult<Network> {
+        Network::of(&self.experiment()?.points[0], seed)
     }
 
     /// One run of the first law at the first point, which waits after each sample. With a

@@ -32,6 +32,8 @@ pub struct Asked<'py> {
     pub read: Option<Bound<'py, PyAny>>,
     pub without_own_laws: bool,
     pub link: Option<Links>,
+    /// Whether the caller sends the packets of external traffic.
+    pub external: bool,
 }
 
 /// Reads the tables of a scenario, with its prototypes and its files. `file` names it in errors, and
@@ -43,6 +45,7 @@ pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading
         seeds: asked.seeds,
         without_own_laws: asked.without_own_laws,
         link: asked.link.map(relink),
+        external: asked.external,
         ..Options::default()
     };
     let mut brought = Vec::new();

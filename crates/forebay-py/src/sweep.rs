@@ -40,6 +40,7 @@ impl Sweep {
             read,
             without_own_laws: false,
             link: None,
+            external: false,
         };
         Ok(Sweep {
             reading: reading::read(text, file, asked)?,

@@ -93,7 +93,8 @@ fn packets(scenario: &Scenario) -> f64 {
             let flows = most_flows(scenario, i);
             let sent = |rate: Rate| rate.packets_per_sec(traffic.packet) * duration_s;
             match &traffic.kind {
-                TrafficKind::Ftp(_) => flows,
+                // What the caller sends is the caller's.
+                TrafficKind::Ftp(_) | TrafficKind::External(_) => flows,
                 TrafficKind::Mice { on, off, .. } => {
                     flows * duration_s / (*on + *off).as_secs_f64()
                 }

@@ -153,6 +153,7 @@ pub enum TrafficKind {
     Video(Video),
     /// Packets as they came once; they come to the first queue itself.
     Arrivals(Recorded),
+    External(External),
 }
 
 impl TrafficKind {
@@ -169,6 +170,7 @@ impl TrafficKind {
             TrafficKind::Frames(_) => "frames",
             TrafficKind::Video(_) => "video",
             TrafficKind::Arrivals(_) => "arrivals",
+            TrafficKind::External(_) => EXTERNAL,
         }
     }
 
@@ -194,7 +196,8 @@ impl TrafficKind {
             | TrafficKind::OnOff(_)
             | TrafficKind::Voice(_)
             | TrafficKind::Frames(_)
-            | TrafficKind::Arrivals(_) => None,
+            | TrafficKind::Arrivals(_)
+            | TrafficKind::External(_) => None,
         }
     }
 }
@@ -310,6 +313,16 @@ pub struct Recorded {
     pub scale: f64,
     /// The file starts again at each multiple of it.
     pub period: Option<Span>,
+}
+
+/// Name of the kind of traffic whose packets the caller sends.
+pub const EXTERNAL: &str = "external";
+
+/// Packets that the caller sends, from either end, with a size and an ECN field of their own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct External {
+    /// Share of them that is lost at random behind their last queue, either way.
+    pub loss: f64,
 }
 
 /// Poisson arrivals at the rate `per_s`·(1 + `swing`·cos(2π(t − `peak`)/`period`)).

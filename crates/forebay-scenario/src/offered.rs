@@ -101,8 +101,11 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
                 0.0
             })
         }
-        // Long-lived, finite, or a viewer who takes the rate that he gets.
-        TrafficKind::Ftp(_) | TrafficKind::Pages(_) | TrafficKind::Video(_) => Offered::default(),
+        // Long-lived, finite, a viewer who takes the rate that he gets, or not known.
+        TrafficKind::Ftp(_)
+        | TrafficKind::Pages(_)
+        | TrafficKind::Video(_)
+        | TrafficKind::External(_) => Offered::default(),
     }
 }
 

@@ -60,6 +60,9 @@ pub struct Options {
     pub without_own_laws: bool,
     /// Another link for the scenario, before anything is set.
     pub link: Option<Relink>,
+    /// Whether the caller sends the packets of external traffic; a scenario with such is refused
+    /// where it does not.
+    pub external: bool,
 }
 
 impl Options {

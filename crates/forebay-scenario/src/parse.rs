@@ -210,7 +210,10 @@ impl Reading {
         for settings in points {
             let (scenario, some) = self.at_point(settings, |document| {
                 let some = laws::asking(document, &self.chosen, &self.options)?;
-                Ok((scenario(document, &self.files)?, some))
+                Ok((
+                    scenario(document, &self.files, self.options.external)?,
+                    some,
+                ))
             })?;
             scenarios.push(scenario);
             for one in some {
@@ -252,7 +255,7 @@ impl Reading {
         let mut read = Vec::with_capacity(points.len());
         for (number, settings) in points.iter().enumerate() {
             let (scenario, laws) = self.at_point(settings, |document| {
-                let scenario = scenario(document, &self.files)?;
+                let scenario = scenario(document, &self.files, self.options.external)?;
                 let gains = gains(number);
                 let laws = laws::read(document, &self.chosen, &scenario, &self.options, gains)?;
                 Ok((scenario, laws))
@@ -333,10 +336,10 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
     Ok(fixed)
 }
 
-fn scenario(document: &Document, files: &Files) -> Result<Scenario, Fault> {
+fn scenario(document: &Document, files: &Files, external: bool) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
     let mut links = links::read(document, files)?;
-    let traffic = traffic::read(document, &links, files)?;
+    let traffic = traffic::read(document, &links, files, external)?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {
         measure: top.window(),

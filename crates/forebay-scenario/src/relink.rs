@@ -68,7 +68,7 @@ impl Relink {
             let kind = kind(&document.traffic[i], &name)?;
             let table = &mut document.traffic[i];
             self.table(table, &name, |key| of_traffic(kind, key))?;
-            if kind.counts_flows() {
+            if kind.key("access").is_some() {
                 let access = LEAST_ACCESS.max(Rate::from_bps(10 * self.to.rate.as_bps()));
                 table.put("access", Node::of(table.origin, access.to_value()));
             }
@@ -288,9 +288,8 @@ fn of_link(key: &str) -> Option<(Follows, &'static ParamSpec)> {
 }
 
 fn of_traffic(kind: &traffic::TrafficSpec, key: &str) -> Option<(Follows, &'static ParamSpec)> {
-    let specs = kind.parts.iter().flat_map(|part| part.iter());
-    let spec = specs.into_iter().find(|spec| spec.name == key)?;
-    if kind.counts_flows() && key == "rtt" {
+    let spec = kind.key(key)?;
+    if key == "rtt" {
         return Some((Follows::RoundTrip, spec));
     }
     kind.in_proportion

@@ -3,6 +3,7 @@
 mod applications;
 mod arrivals;
 mod checks;
+mod external;
 mod keys;
 mod tcp;
 
@@ -13,7 +14,7 @@ use crate::document::Document;
 use crate::error::Fault;
 use crate::files::Files;
 use crate::model::{
-    Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web,
+    Arrivals, KeyNumber, Link, OnOff, Pages, Pareto2, Traffic, TrafficKind, Voice, Web, EXTERNAL,
 };
 use crate::path::unique_labels;
 use crate::tree::Section;
@@ -21,8 +22,8 @@ use crate::tree::Section;
 use checks::{check, check_group, check_host, path};
 pub use keys::FlowKeys;
 use keys::{
-    ArrivalsKeys, CbrKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys, TcpKeys,
-    VideoKeys, VoiceKeys, WebKeys,
+    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys,
+    TcpKeys, VideoKeys, VoiceKeys, WebKeys,
 };
 use tcp::tcp;
 
@@ -43,9 +44,16 @@ pub struct TrafficSpec {
 }
 
 impl TrafficSpec {
-    /// Whether its number of flows is a key, and not the file's.
+    /// Whether its number of flows is a key that may change, and not the file's, or the caller's to
+    /// use.
     pub fn counts_flows(&self) -> bool {
-        matches!(self.read, Read::Flows(_))
+        matches!(self.read, Read::Flows(_)) && self.kind != EXTERNAL
+    }
+
+    /// A key of it.
+    pub fn key(&self, name: &str) -> Option<&'static ParamSpec> {
+        let mut keys = self.parts.iter().flat_map(|part| part.iter());
+        keys.find(|key| key.name == name)
     }
 }
 
@@ -203,6 +211,14 @@ pub const KINDS: &[TrafficSpec] = &[
         in_proportion: &[],
         read: Read::Whole(arrivals::read),
     },
+    TrafficSpec {
+        kind: EXTERNAL,
+        title: "Packets of a program that has the network as a library, both ways",
+        parts: &[FlowKeys::SPECS, ExternalKeys::SPECS],
+        numbers: &[numbers::<ExternalKeys>],
+        in_proportion: &[],
+        read: Read::Flows(external::external),
+    },
 ];
 
 fn numbers<P: Params>(section: &Section) -> Result<Vec<KeyNumber>, Fault> {
@@ -222,9 +238,16 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
+/// `external`: whether somebody is there to send what is external.
+///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
-pub fn read(document: &Document, links: &[Link], files: &Files) -> Result<Vec<Traffic>, Fault> {
+pub fn read(
+    document: &Document,
+    links: &[Link],
+    files: &Files,
+    external: bool,
+) -> Result<Vec<Traffic>, Fault> {
     let labels = unique_labels(&document.traffic).map_err(|(i, label)| {
         let section = Section {
             table: &document.traffic[i],
@@ -243,6 +266,11 @@ pub fn read(document: &Document, links: &[Link], files: &Files) -> Result<Vec<Tr
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
+        if matches!(traffic.kind, TrafficKind::External(_)) && !external {
+            let allowed = "a kind that sends by itself: the packets of this one are a program's, \
+                           which has forebay-net, libforebay or forebay.Network";
+            return Err(section.fault("kind", format!("{EXTERNAL:?}"), allowed));
+        }
         all.push(traffic);
     }
     Ok(all)
@@ -271,7 +299,13 @@ fn flows(
     let kind = kind(section)?;
     let (packet, header) = match &kind {
         TrafficKind::Voice(voice) => (voice.packet(), Voice::HEADER),
-        kind => (keys.packet, keys.header.0.unwrap_or(default_header(kind))),
+        kind => (
+            match kind {
+                TrafficKind::External(_) => external::packet(section, &keys),
+                _ => keys.packet,
+            },
+            keys.header.0.unwrap_or(default_header(kind)),
+        ),
     };
     Ok(Traffic {
         label,

@@ -14,6 +14,7 @@ mod agenda;
 mod applications;
 mod changes;
 mod dumbbell;
+mod external;
 mod hosts;
 mod mesh;
 
@@ -33,6 +34,7 @@ use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::calls::Calls;
 use crate::events::{EventQueue, Lines, Ties};
+use crate::external::External;
 use crate::line::Wire;
 use crate::network::Network;
 use crate::number::count;
@@ -174,6 +176,7 @@ impl<T: Topology> Engine<T> {
                 blocks: BlockStore::default(),
                 window: (start.as_nanos(), end.as_nanos()),
                 segments: Vec::new(),
+                external: External::new(network.external_flows(), network.flows.len()),
                 network,
             },
             totals: Vec::new(),
@@ -347,7 +350,7 @@ impl<T: Topology> Engine<T> {
         let mut in_flight_pkts = (scenario.windows).then(|| hosts.mean_in_flight_pkts(scenario));
         for port in links.ports_mut() {
             port.sample(now, in_flight_pkts.take());
-            for blocks in port.bottleneck.record.sink.0.drain(..) {
+            for blocks in port.bottleneck.record.sink.blocks.drain(..) {
                 hosts.blocks.take(blocks);
             }
         }

@@ -5,6 +5,7 @@ pub mod calendar;
 mod calls;
 mod engine;
 pub mod events;
+mod external;
 mod line;
 mod network;
 mod number;
@@ -19,8 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
 
 use engine::{Dumbbell, Engine, Mesh};
+pub use external::{End, Loss, Outcome, Outgoing};
 use forebay_core::{Aqm, ParamError, Time};
-use forebay_scenario::Scenario;
+use forebay_scenario::{Scenario, TrafficKind};
 use forebay_trace::{Samples, Trace};
 
 /// Raised whenever the same scenario, law and seed give other numbers than before; runs that
@@ -56,6 +58,12 @@ pub fn run(
     })
 }
 
+/// Whether a caller must send packets of it.
+fn is_external(scenario: &Scenario) -> bool {
+    let mut kinds = scenario.traffic.iter().map(|traffic| &traffic.kind);
+    kinds.any(|kind| matches!(kind, TrafficKind::External(_)))
+}
+
 /// A simulation that goes on only as far as it is told: what is observed on the way may change the
 /// law. It comes to the same trace as [`run`].
 pub struct Session(Stepped);
@@ -73,10 +81,13 @@ impl Session {
     pub fn new(scenario: &Arc<Scenario>, aqm: &Aqm, seed: u64) -> Result<Session, ParamError> {
         let queues = engine::queues(scenario, aqm, seed)?;
         let scenario = Arc::clone(scenario);
-        Ok(Session(match scenario.links.is_empty() {
-            true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
-            false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
-        }))
+        // What the caller sends can fall between any two events, so that none may be ahead.
+        Ok(Session(
+            match scenario.links.is_empty() && !is_external(&scenario) {
+                true => Stepped::Dumbbell(Box::new(Engine::new(scenario, queues, seed))),
+                false => Stepped::Mesh(Box::new(Engine::new(scenario, queues, seed))),
+            },
+        ))
     }
 
     /// Runs on until just after `until`, a sample at that time included; not past the end.
@@ -86,6 +97,38 @@ impl Session {
             Stepped::Dumbbell(engine) => engine.run_until(until.as_nanos(), &watch),
             Stepped::Mesh(engine) => engine.run_until(until.as_nanos(), &watch),
         };
+    }
+
+    /// How many flows the scenario has whose packets the caller sends.
+    pub fn external_flows(&self) -> u32 {
+        match &self.0 {
+            Stepped::Dumbbell(_) => 0,
+            Stepped::Mesh(engine) => engine.external_flows(),
+        }
+    }
+
+    /// Sends a packet of the caller, at a time that is not before the last outcome, nor before where
+    /// the session has been told to go.
+    ///
+    /// # Panics
+    /// Where the scenario has no such flow.
+    pub fn send(&mut self, now: Time, packet: &Outgoing) {
+        assert!(packet.flow < self.external_flows(), "no such flow");
+        if let Stepped::Mesh(engine) = &mut self.0 {
+            engine.send_external(now, packet);
+        }
+    }
+
+    /// Runs on to the next outcome of a packet of the caller; `None` where there is none up to and at
+    /// `until`, or the end.
+    pub fn next_outcome(&mut self, until: Time) -> Option<Outcome> {
+        match &mut self.0 {
+            Stepped::Mesh(engine) => engine.next_outcome(until.as_nanos()),
+            Stepped::Dumbbell(_) => {
+                self.run_until(until);
+                None
+            }
+        }
     }
 
     /// What has been observed at the bottleneck so far.

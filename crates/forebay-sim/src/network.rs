@@ -9,6 +9,7 @@ use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKin
 use forebay_trace::Transfer;
 
 use crate::calls::Calls;
+use crate::external::Loss;
 use crate::line::Wire;
 use crate::number::{count, small};
 use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
@@ -87,6 +88,24 @@ pub struct Class {
     pub transfers: Vec<Transfer>,
     /// Of voice.
     pub calls: Option<Calls>,
+    /// Of packets that the caller sends.
+    pub external: Option<Air>,
+}
+
+/// Loses packets at random.
+pub struct Air {
+    loss: f64,
+    rng: Rng,
+}
+
+impl Air {
+    /// What becomes of a packet that has passed its last queue: its ECN field, if it gets through.
+    pub fn fate(&mut self, packet: &Packet) -> Result<Ecn, Loss> {
+        match self.loss > 0.0 && self.rng.chance(self.loss) {
+            true => Err(Loss::Random),
+            false => Ok(packet.traffic_class.ecn()),
+        }
+    }
 }
 
 /// Where a flow runs: pair, sender and class.
@@ -208,6 +227,14 @@ impl Network {
     #[inline]
     pub fn fetches(&self) -> bool {
         self.flows.len() >= FETCH_FLOWS
+    }
+
+    /// The flows whose packets the caller sends.
+    pub fn external_flows(&self) -> Vec<u32> {
+        let classes = self.classes.iter();
+        let external = classes.filter(|class| class.external.is_some());
+        let flows = external.flat_map(|class| class.first..class.first + class.count);
+        flows.collect()
     }
 
     /// How many kinds of access link there are.
@@ -393,6 +420,13 @@ impl Network {
             resent_packets: 0,
             transfers: Vec::new(),
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
+            external: match &traffic.kind {
+                TrafficKind::External(external) => Some(Air {
+                    loss: external.loss,
+                    rng: stream("loss"),
+                }),
+                _ => None,
+            },
         });
     }
 

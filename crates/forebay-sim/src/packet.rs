@@ -14,7 +14,8 @@ pub const NO_BLOCKS: u32 = 0x00ff_ffff;
 pub struct Packet {
     pub flow: u32,
     /// Of data: its number. Of an ACK: the number expected next. Of packets that came once, with
-    /// [`Flags::hosts`]: the numbers of source and destination in 16 bits each.
+    /// [`Flags::hosts`]: the numbers of source and destination in 16 bits each. Of the caller's, with
+    /// [`Flags::external`]: the number that the caller has for it.
     pub seq: u32,
     pub blocks_and_host: BlocksAndHost,
     pub bytes: u16,
@@ -74,6 +75,8 @@ impl Flags {
     const HOSTS: u8 = 4;
     const ACK: u8 = 8;
     const PUSH: u8 = 16;
+    const EXTERNAL: u8 = 32;
+    const FROM_SINK: u8 = 64;
 
     /// Of a source without congestion control.
     pub const fn of_udp() -> Flags {
@@ -110,6 +113,21 @@ impl Flags {
     #[inline]
     pub const fn hosts(self) -> bool {
         self.0 & Flags::HOSTS != 0
+    }
+
+    /// Of the caller's, from either end of its flow.
+    pub const fn of_external(from_sink: bool) -> Flags {
+        Flags(Flags::UDP | Flags::EXTERNAL | if from_sink { Flags::FROM_SINK } else { 0 })
+    }
+
+    #[inline]
+    pub const fn external(self) -> bool {
+        self.0 & Flags::EXTERNAL != 0
+    }
+
+    #[inline]
+    pub const fn from_sink(self) -> bool {
+        self.0 & Flags::FROM_SINK != 0
     }
 
     #[inline]

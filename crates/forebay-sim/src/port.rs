@@ -6,7 +6,7 @@ use forebay_trace::{Bottleneck, Settings};
 use crate::packet::{Packet, NO_BLOCKS};
 
 pub struct Port {
-    pub bottleneck: Bottleneck<Packet, LostBlocks>,
+    pub bottleneck: Bottleneck<Packet, Lost>,
     pub delay_ns: u64,
     /// When the last packet reaches the far end: a shorter delay does not let one overtake.
     last_arrival: u64,
@@ -27,7 +27,7 @@ impl Port {
         delay_ns: u64,
     ) -> Port {
         Port {
-            bottleneck: Bottleneck::new(discipline, record, capacity, LostBlocks::default()),
+            bottleneck: Bottleneck::new(discipline, record, capacity, Lost::default()),
             delay_ns,
             last_arrival: 0,
         }
@@ -76,15 +76,22 @@ impl Port {
     }
 }
 
-/// SACK blocks of ACKs that were dropped since the last sample, to be taken back.
+/// What of dropped packets is fetched by others.
 #[derive(Default)]
-pub struct LostBlocks(pub Vec<u32>);
+pub struct Lost {
+    /// SACK blocks of ACKs that were dropped since the last sample, to be taken back.
+    pub blocks: Vec<u32>,
+    /// Packets of the caller, who is to be told.
+    pub external: Vec<(Time, Packet, Drop)>,
+}
 
-impl Sink<Packet> for LostBlocks {
-    fn dropped(&mut self, _now: Time, packet: Packet, _why: Drop, _class: u8) {
+impl Sink<Packet> for Lost {
+    fn dropped(&mut self, now: Time, packet: Packet, why: Drop, _class: u8) {
         let blocks = packet.blocks_and_host.blocks();
         if blocks != NO_BLOCKS {
-            self.0.push(blocks);
+            self.blocks.push(blocks);
+        } else if packet.flags.external() {
+            self.external.push((now, packet, why));
         }
     }
     fn marked(&mut self, _now: Time, _packet: &Packet, _class: u8) {}

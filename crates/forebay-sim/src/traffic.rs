@@ -3,6 +3,7 @@
 
 mod arrivals;
 mod cbr;
+mod external;
 mod frames;
 mod ftp;
 mod mice;
@@ -124,6 +125,7 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
         TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
+        TrafficKind::External(_) => Box::new(external::External),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
 }

@@ -3,6 +3,7 @@
 use forebay_core::{params, Bytes, Rate, Span, Time};
 use forebay_packets::Prefix;
 
+use crate::link_types::Share;
 use crate::model::{EcnChoice, Instant};
 use crate::senders::Sender;
 use crate::types::{Label, Maybe, Text, WholePackets};
@@ -215,6 +216,19 @@ params! {
         /// Up to this much in the buffer the lowest rate is fetched. From 90 % of the buffer on it
         /// is the highest, and between them a rate in proportion.
         reservoir: Span = Span::from_secs(5), 0.0 => 1e4;
+    }
+}
+
+params! {
+    /// Keys of packets that a program sends, over `forebay-net`, `libforebay` or
+    /// `forebay.Network`. Each flow has two ends, and either may send to the other: the source at
+    /// the start of the path, and the sink at its end. `packet`, by default 1500B, is the largest
+    /// that there may be; `header`, by default 28B as of UDP over IPv4, is added to all that the
+    /// program sends. It starts and stops by itself.
+    pub struct ExternalKeys {
+        /// Share of the packets, either way, that is lost at random behind the last queue, as on
+        /// the air: "1%".
+        loss: Share = Share(0.0), 0.0 => 1.0;
     }
 }
 

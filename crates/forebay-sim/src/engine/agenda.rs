@@ -35,10 +35,15 @@ impl Agenda {
     }
 
     pub fn refresh(&mut self) {
-        self.first = (self.change.min(self.tick))
+        self.first = self.first_besides_the_end().min(self.over);
+    }
+
+    /// The first of all but the end of the run.
+    #[inline(always)]
+    pub fn first_besides_the_end(&self) -> u64 {
+        (self.change.min(self.tick))
             .min(self.links.min(self.line_back))
             .min(self.sample.min(self.alarm))
-            .min(self.over);
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ use super::agenda::Agenda;
 use crate::blocks::BlockStore;
 use crate::calendar::Calendar;
 use crate::events::EventQueue;
+use crate::external::External;
 use crate::network::{Class, Network, Pair, Tcp};
 use crate::number::count;
 use crate::packet::{Flags, Packet, HEADER_BYTES, NO_BLOCKS, NO_TRAFFIC};
@@ -62,6 +63,7 @@ pub struct Hosts {
     pub window: (u64, u64),
     /// What a step sends; empty between steps.
     pub segments: Vec<Segment>,
+    pub external: External,
 }
 
 /// What packets meet behind their last link, apart from those on their way there.
@@ -70,6 +72,7 @@ pub struct FarEnd<'a> {
     alarms: &'a mut Calendar<Alarm, 16>,
     pub agenda: &'a mut Agenda,
     blocks: &'a mut BlockStore,
+    external: &'a mut External,
     window: (u64, u64),
 }
 
@@ -112,6 +115,13 @@ impl FarEnd<'_> {
         }
         let counted = now > self.window.0 && now <= self.window.1;
         let Some(Tcp { config, .. }) = &class.tcp else {
+            if let Some(air) = &mut class.external {
+                let fate = air.fate(&packet);
+                self.external.push(now, packet, fate);
+                if fate.is_err() {
+                    return None;
+                }
+            }
             receiver.count(u64::from(packet.bytes - class.header_bytes), counted);
             if let Some(calls) = &mut class.calls {
                 calls.received(packet.flow - class.first, packet.seq, now, counted);
@@ -154,6 +164,7 @@ impl Hosts {
             alarms: &mut self.alarms,
             agenda: &mut self.agenda,
             blocks: &mut self.blocks,
+            external: &mut self.external,
             window: self.window,
         };
         (far_end, &mut self.arrivals)

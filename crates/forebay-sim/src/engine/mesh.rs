@@ -218,6 +218,10 @@ impl Mesh {
                 let route = network.routes[packet.flow as usize];
                 let pair = &mut network.pairs[route.pair as usize];
                 let at = pair.wire.pass(&mut pair.ack_down, at, packet.bytes);
+                if let Some(air) = &mut network.classes[route.class as usize].external {
+                    hosts.external.push(at, packet, air.fate(&packet));
+                    return;
+                }
                 self.acks.push_on(usize::from(pair.class), at, packet);
             }
             Hop::Sink => unreachable!("data reaches its sink from a port"),

@@ -1,0 +1,107 @@
+//! The loop around transports that do no input or output of their own.
+
+use forebay_core::{Ecn, ParamError, Time};
+use forebay_sim::End;
+
+use crate::{Event, Network};
+
+/// One end of a transport, as its author has it: it takes packets, gives packets, and has one timer.
+pub trait Endpoint {
+    /// A packet has come.
+    fn receive(&mut self, now: Time, payload: Vec<u8>, ecn: Ecn);
+    /// A packet to be sent now; asked again until there is none.
+    fn transmit(&mut self, now: Time) -> Option<(Vec<u8>, Ecn)>;
+    /// When [`handle_timeout`](Endpoint::handle_timeout) is due.
+    fn timeout(&mut self) -> Option<Time>;
+    /// The timer has run out.
+    fn handle_timeout(&mut self, now: Time);
+    /// Whether it has nothing more to do: [`drive`] ends once all have.
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// Both ends of a flow.
+pub struct Endpoints<'a> {
+    /// Where the flow's path begins.
+    pub source: &'a mut dyn Endpoint,
+    /// Where it ends.
+    pub sink: &'a mut dyn Endpoint,
+}
+
+/// Runs transports over a network from now on until both ends of every flow are done, and at most
+/// until `until` or the end of the scenario; says when that was. `flows` are in order of number.
+///
+/// # Errors
+/// A packet that the network does not take; another number of flows than the network has.
+pub fn drive(
+    network: &mut Network,
+    flows: &mut [Endpoints],
+    until: Time,
+) -> Result<Time, ParamError> {
+    if u32::try_from(flows.len()) != Ok(network.flows()) {
+        let allowed = format!("as many as the scenario has, {}", network.flows());
+        return Err(ParamError::new("flows", flows.len(), allowed));
+    }
+    let until = until.min(network.end());
+    let mut due = vec![Time::MAX; 2 * flows.len()];
+    for flow in 0..flows.len() {
+        for end in [End::Source, End::Sink] {
+            let now = network.now();
+            send(network, flows, flow, end, now, &mut due)?;
+        }
+    }
+    loop {
+        let now = network.now();
+        if now >= until
+            || flows
+                .iter()
+                .all(|it| it.source.is_done() && it.sink.is_done())
+        {
+            return Ok(now);
+        }
+        let next = (0..).zip(&due).min_by_key(|(_, at)| **at);
+        let (first, at) = next.map_or((0, Time::MAX), |(first, at)| (first, *at));
+        let (now, flow, end) = match network.poll(at.min(until)) {
+            Event::Delivered(packet) => {
+                let flow = packet.flow as usize;
+                let of = endpoint(flows, flow, packet.to);
+                of.receive(packet.at, packet.payload, packet.ecn);
+                (packet.at, flow, packet.to)
+            }
+            Event::Lost(_) => continue,
+            Event::Time(now) | Event::End(now) if at <= now => {
+                let end = [End::Source, End::Sink][first % 2];
+                endpoint(flows, first / 2, end).handle_timeout(now);
+                (now, first / 2, end)
+            }
+            Event::Time(now) | Event::End(now) => return Ok(now),
+        };
+        send(network, flows, flow, end, now, &mut due)?;
+    }
+}
+
+fn endpoint<'a>(flows: &'a mut [Endpoints], flow: usize, end: End) -> &'a mut dyn Endpoint {
+    match end {
+        End::Source => &mut *flows[flow].source,
+        End::Sink => &mut *flows[flow].sink,
+    }
+}
+
+/// Sends all that an end has to send, and asks for its timer anew.
+fn send(
+    network: &mut Network,
+    flows: &mut [Endpoints],
+    flow: usize,
+    end: End,
+    now: Time,
+    due: &mut [Time],
+) -> Result<(), ParamError> {
+    let of = endpoint(flows, flow, end);
+    let number = u32::try_from(flow).expect("as many flows as the network has");
+    while let Some((payload, ecn)) = of.transmit(now) {
+        network.send(number, end, now, payload, ecn)?;
+    }
+    due[2 * flow + usize::from(end == End::Sink)] = of.timeout().unwrap_or(Time::MAX);
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! What was measured, as of any run.
+
+use forebay_scenario::Scenario;
+use forebay_trace::{Metrics, Trace, TrafficMetrics};
+
+/// The metrics of a run, over the window that the scenario measures.
+pub struct Report {
+    /// Of the bottleneck.
+    pub metrics: Metrics,
+    /// What each traffic got that crosses it, by its label; external traffic is one of them. Empty
+    /// where there is one alone: `metrics` has it.
+    pub traffic: Vec<(String, TrafficMetrics)>,
+    /// All that was observed.
+    pub trace: Trace,
+}
+
+impl Report {
+    pub(crate) fn of(trace: Trace, scenario: &Scenario, target_pkts: Option<f64>) -> Report {
+        let label = |number: u32| scenario.traffic[number as usize].label.clone();
+        let traffic = trace.traffic.iter();
+        Report {
+            metrics: Metrics::of(&trace, target_pkts),
+            traffic: traffic
+                .map(|it| (label(it.traffic), TrafficMetrics::of(it, &trace)))
+                .collect(),
+            trace,
+        }
+    }
+
+    /// A metric of the bottleneck by its name, such as `delay_p95_s` (docs/metrics.md).
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let fields = self.metrics.fields();
+        let found = fields.iter().find(|(field, _)| *field == name);
+        found.map(|(_, value)| *value)
+    }
+
+    /// A metric of the traffic with this label, such as `goodput_bps`.
+    pub fn traffic_metric(&self, label: &str, name: &str) -> Option<f64> {
+        let (_, metrics) = self.traffic.iter().find(|(of, _)| of == label)?;
+        let fields = metrics.fields();
+        let found = fields.iter().find(|(field, _)| *field == name);
+        found.map(|(_, value)| *value)
+    }
+}

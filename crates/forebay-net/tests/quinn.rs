@@ -1,0 +1,106 @@
+//! A real transport over the network: quinn-proto beside 20 simulated CUBIC flows.
+
+mod quic;
+
+use forebay_net::{drive, Endpoints, Network, Options, Report, Time};
+use quic::Quic;
+
+const SCENARIO: &str = r#"
+    duration = "20s"
+    measure  = ["2s", "20s"]
+
+    [bottleneck]
+    rate   = "20Mbit/s"
+    delay  = "1ms"
+    buffer = "400p"
+
+    [[traffic]]
+    kind  = "external"
+    flows = 1
+    label = "quic"
+    rtt   = "40ms"
+
+    [[traffic]]
+    kind   = "ftp"
+    label  = "cubic"
+    flows  = 20
+    packet = "1500B"
+    header = "52B"
+    rtt    = "40ms"
+    tcp    = "linux-cubic"
+    start  = { uniform = ["0s", "1s"] }
+
+    [[law]]
+    kind = "fq-codel"
+"#;
+
+/// What a run of a transfer came to.
+struct Ran {
+    done_at: Time,
+    /// Of both ends: packets sent, lost and marked.
+    sent: u64,
+    lost: u64,
+    marked: u64,
+    report: Report,
+}
+
+fn transfer(law: &str, bytes: u64, seed: u64) -> Ran {
+    let options = Options {
+        laws: vec![law.to_owned()],
+        ..Options::default()
+    };
+    let mut network = Network::with_options(SCENARIO, &options, seed).expect("a scenario");
+    let (mut client, mut server) = Quic::pair(bytes, 1);
+    let mut ends = [Endpoints {
+        source: &mut client,
+        sink: &mut server,
+    }];
+    let end = network.end();
+    drive(&mut network, &mut ends, end).expect("packets that fit");
+    assert_eq!(server.read_bytes, bytes, "{law}");
+    let stats = client.stats();
+    assert!(stats.path.sent_packets > bytes / 1500);
+    Ran {
+        done_at: server.done_at.expect("all was read"),
+        sent: stats.udp_tx.datagrams + server.stats().udp_tx.datagrams,
+        lost: stats.path.lost_packets,
+        marked: server.marked,
+        report: network.finish(),
+    }
+}
+
+#[test]
+fn a_transfer_ends_and_repeats_to_the_bit() {
+    for law in ["fq-codel", "dualpi2"] {
+        let run = |seed| {
+            let ran = transfer(law, 2_000_000, seed);
+            let fields = ran
+                .report
+                .metrics
+                .fields()
+                .map(|(_, value)| value.to_bits());
+            let (at, sent) = (ran.done_at, ran.sent);
+            (at, sent, ran.lost, ran.marked, fields)
+        };
+        assert_eq!(run(1), run(1), "{law}");
+        assert_ne!(run(1), run(2), "{law}");
+    }
+}
+
+#[test]
+fn a_flow_gets_its_share_under_fq_codel() {
+    let ran = transfer("fq-codel", 2_000_000, 3);
+    // A twenty-first of the link has 0.95 Mbit/s: 2 MB would take 16.8 s, and slow start begins alone.
+    let took_s = ran.done_at.as_secs_f64();
+    assert!((8.0..20.0).contains(&took_s), "{took_s} s");
+    let goodput_bps = ran.report.traffic_metric("quic", "goodput_bps");
+    assert!(goodput_bps.is_some_and(|it| it > 3e5), "{goodput_bps:?}");
+    // Packets with ECT(0) are marked, and hardly one is lost.
+    assert!(ran.marked > 0);
+    assert!(
+        ran.lost < ran.marked,
+        "{} lost, {} marked",
+        ran.lost,
+        ran.marked
+    );
+}

@@ -1,0 +1,97 @@
+//! A simulation that goes on from one outcome of the caller's packets to the next.
+
+use forebay_core::{Time, TrafficClass};
+
+use super::hosts::Hosts;
+use super::{Engine, Topology};
+use crate::external::{End, Loss, Outcome, Outgoing};
+use crate::number::count;
+use crate::packet::{Flags, Packet, NO_TRAFFIC};
+use crate::Watch;
+
+impl Hosts {
+    /// A packet of the caller goes onto its access link, no earlier than all that has happened.
+    fn send_external(&mut self, now: u64, sent: &Outgoing) {
+        let flow = self.external.flows[sent.flow as usize];
+        let route = self.network.routes[flow as usize];
+        let class = &self.network.classes[route.class as usize];
+        let pair = &mut self.network.pairs[route.pair as usize];
+        let from_sink = sent.from == End::Sink;
+        let usual = &class.packet;
+        let packet = Packet {
+            flow,
+            seq: sent.number,
+            bytes: sent.bytes,
+            traffic_class: TrafficClass::new(usual.traffic_class.dscp(), sent.ecn),
+            flags: Flags::of_external(from_sink),
+            station: match from_sink {
+                true => pair.ack_enters,
+                false => pair.data_enters,
+            },
+            traffic: match from_sink {
+                true => NO_TRAFFIC,
+                false => usual.traffic,
+            },
+            ..*usual
+        };
+        let late = usize::from(pair.class);
+        let prompt = self.late_lines + self.prompt_lines * late;
+        let (at, line) = match from_sink {
+            // The last prompt line is for what goes back.
+            true => {
+                let at = pair.wire.pass(&mut pair.ack_up, now, sent.bytes);
+                (at, prompt + self.prompt_lines - 1)
+            }
+            false => {
+                let waited = pair.data_up >= now;
+                let at = pair.wire.pass(&mut pair.data_up, now, sent.bytes);
+                (at, if waited { late } else { prompt })
+            }
+        };
+        self.arrivals.push_on(line, at, packet);
+        self.agenda.links_by(at + self.lookahead_ns);
+    }
+}
+
+impl<T: Topology> Engine<T> {
+    /// How many flows the caller has.
+    pub fn external_flows(&self) -> u32 {
+        count(self.hosts.external.flows.len())
+    }
+
+    /// The caller sends a packet, at a time that is not before the last outcome.
+    pub fn send_external(&mut self, now: Time, packet: &Outgoing) {
+        self.hosts.send_external(now.as_nanos(), packet);
+    }
+
+    /// Runs on to the next outcome; `None` where there is none up to `until`, or the end.
+    pub fn next_outcome(&mut self, until: u64) -> Option<Outcome> {
+        debug_assert!(!T::LOOKS_AHEAD, "links must not be ahead of the caller");
+        let until = until.min(self.end);
+        loop {
+            let told = self.hosts.external.next_time();
+            let here = self.hosts.agenda.first_besides_the_end();
+            let next = here.min(self.links.next_ack());
+            if told <= next.min(until) {
+                return self.hosts.external.pop();
+            }
+            // All of one time, and nothing of a later one.
+            let to = next.min(until);
+            self.run_until(to, &Watch::default());
+            self.collect_lost();
+            if next > until {
+                return None;
+            }
+        }
+    }
+
+    fn collect_lost(&mut self) {
+        for port in self.links.ports_mut() {
+            let lost = &mut port.bottleneck.record.sink.external;
+            for (at, packet, why) in lost.drain(..) {
+                let fate = Err(Loss::Queue(why));
+                self.hosts.external.push(at.as_nanos(), packet, fate);
+            }
+        }
+    }
+}

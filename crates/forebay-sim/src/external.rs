@@ -1,0 +1,155 @@
+//! Packets that the caller sends from either end of a flow, and what becomes of them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use forebay_core::{Drop, Ecn, Time};
+
+use crate::number::count;
+use crate::packet::Packet;
+
+/// An end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// Where its path begins.
+    Source,
+    /// Where its path ends.
+    Sink,
+}
+
+impl End {
+    /// The end that packets of this one reach.
+    #[must_use]
+    pub fn other(self) -> End {
+        match self {
+            End::Source => End::Sink,
+            End::Sink => End::Source,
+        }
+    }
+}
+
+/// A packet that the caller sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// Among the flows of all external traffic of the scenario, in its order, from 0.
+    pub flow: u32,
+    pub from: End,
+    /// On the wire.
+    pub bytes: u16,
+    pub ecn: Ecn,
+    /// The caller's; comes back with what became of the packet.
+    pub number: u32,
+}
+
+/// Why a packet did not reach the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// A queue dropped it.
+    Queue(Drop),
+    /// At random, behind its last queue.
+    Random,
+}
+
+/// What has become of a packet that the caller has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub at: Time,
+    pub flow: u32,
+    pub from: End,
+    pub number: u32,
+    /// Its ECN field as it reached the other end, or why it did not.
+    pub fate: Result<Ecn, Loss>,
+}
+
+/// What the caller has not been told yet.
+pub struct External {
+    /// By the caller's number of a flow.
+    pub flows: Vec<u32>,
+    /// The caller's numbers, by flow; empty where the caller has none.
+    numbers: Vec<u32>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    pushed: u64,
+}
+
+struct Waiting {
+    at: u64,
+    /// Outcomes of one time keep the order in which they were found.
+    pushed: u64,
+    packet: Packet,
+    fate: Result<Ecn, Loss>,
+}
+
+impl Waiting {
+    fn key(&self) -> (u64, u64) {
+        (self.at, self.pushed)
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl External {
+    /// `flows` are those of the caller, in order, of so many in all.
+    pub fn new(flows: Vec<u32>, all: usize) -> External {
+        let mut numbers = vec![u32::MAX; if flows.is_empty() { 0 } else { all }];
+        for (number, flow) in flows.iter().enumerate() {
+            numbers[*flow as usize] = count(number);
+        }
+        External {
+            flows,
+            numbers,
+            waiting: BinaryHeap::new(),
+            pushed: 0,
+        }
+    }
+
+    /// The caller is to be told of this.
+    pub fn push(&mut self, at: u64, packet: Packet, fate: Result<Ecn, Loss>) {
+        let pushed = self.pushed;
+        self.pushed += 1;
+        self.waiting.push(Reverse(Waiting {
+            at,
+            pushed,
+            packet,
+            fate,
+        }));
+    }
+
+    /// When the first of it happens, or has happened.
+    pub fn next_time(&self) -> u64 {
+        let next = self.waiting.peek();
+        next.map_or(u64::MAX, |Reverse(next)| next.at)
+    }
+
+    /// The first of it.
+    pub fn pop(&mut self) -> Option<Outcome> {
+        let Reverse(next) = self.waiting.pop()?;
+        Some(Outcome {
+            at: Time::from_nanos(next.at),
+            flow: self.numbers[next.packet.flow as usize],
+            from: match next.packet.flags.from_sink() {
+                true => End::Sink,
+                false => End::Source,
+            },
+            number: next.packet.seq,
+            fate: next.fate,
+        })
+    }
+}

@@ -1,0 +1,1 @@
+"""Networks whose packets a program sends: `forebay.Network`."""
