@@ -23,12 +23,13 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run native api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality atlas docs gallery site wheel clean help
+.PHONY: run native guest test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
 	@echo "make test      every test but those in real time"
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
+	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
 	@echo "make fuzz      every parser for FUZZ_S seconds (needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
 	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
@@ -68,6 +69,20 @@ test-build: $(STAMPS)/rust
 # Real packets in real time. What fails while the machine is busy is void, and shown as such.
 test-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/python -m pytest -m realtime -rx
+
+# The engine `kernel`: a guest's first process, a static program, beside the package.
+GUEST := python/forebay/guests/forebay-guest
+
+guest: $(STAMPS)/guest
+
+# Guests are kept here, so that tests meet the one of this checkout.
+KERNELS ?= $(abspath $(STAMPS)/kernels)
+
+test-kernel: $(STAMPS)/native $(STAMPS)/guest $(STAMPS)/test $(STAMPS)/programs
+	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils \
+	  pahole=libelf-dev,dwarves
+	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
+	FOREBAY_KERNELS=$(KERNELS) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
 
 # What CHANGELOG.md says of a version.
 release-notes:
@@ -250,6 +265,12 @@ $(STAMPS)/native: $(STAMPS)/venv $(STAMPS)/rust $(SOURCES)
 	@PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet \
 	  > $(STAMPS)/native.log 2>&1 || { cat $(STAMPS)/native.log; exit 1; }
 	@rm -rf python/forebay/experiments # a copy; those of a checkout are at its root
+	@touch $@
+
+$(STAMPS)/guest: $(STAMPS)/rust $(SOURCES)
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --profile guest \
+	  -p forebay-guest --target x86_64-unknown-linux-gnu
+	install -m 755 $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/guest/forebay-guest $(GUEST)
 	@touch $@
 
 clean:

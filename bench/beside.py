@@ -71,12 +71,12 @@ class Comparison:
 Row = tuple[str, list[Comparison]]
 
 
-def run(scenario: str, seeds: int) -> Result:
+def run(scenario: str, seeds: int, engine: str = "packets") -> Result:
     """Runs a scenario's text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.toml"
         path.write_text(scenario)
-        return forebay.run(path, seeds=seeds)
+        return forebay.run(path, seeds=seeds, engine=engine)
 
 
 def metrics(scenario: str, seeds: int) -> polars.DataFrame:

@@ -45,14 +45,14 @@ def theirs(case: Mapping[str, Any], key: str) -> list[float]:
     return [value / 1e3 - linux.transmission_s(case["case"]) for value in runs]
 
 
-def compare(case: Mapping[str, Any], seeds: int) -> list[Comparison]:
+def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> list[Comparison]:
     """Runs a case here and lays its figures beside the kernel's.
 
     Raises:
         linux.MissingError: the case needs what Forebay does not have.
     """
     start, end = case["window"]
-    ran = run(linux.scenario(case["case"], (start, end)), seeds)
+    ran = run(linux.scenario(case["case"], (start, end)), seeds, engine)
     ours = {figure.key: ran.metrics[figure.key].to_list() for figure in FIGURES}
     tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
     ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))
@@ -164,6 +164,7 @@ def main() -> int:
     parser.add_argument("--reference", type=Path, nargs="+", required=True, help="linux.json")
     parser.add_argument("--out", type=Path, help="page to write")
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--engine", default="packets", help="`kernel` checks our guests")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     args = parser.parse_args()
     rows: list[Row] = []
@@ -172,7 +173,7 @@ def main() -> int:
         if args.only not in case["id"]:
             continue
         try:
-            rows.append((case["id"], compare(case, args.seeds)))
+            rows.append((case["id"], compare(case, args.seeds, args.engine)))
         except linux.MissingError as error:
             missing[case["id"]] = str(error)
             continue

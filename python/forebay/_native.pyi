@@ -1,5 +1,6 @@
 """What the Rust module offers; crates/forebay-py has the same, with no logic of its own."""
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypedDict
 
@@ -194,6 +195,7 @@ def plan(
     link: Links | None = None,
     rows: Sequence[Sequence[object]] | None = None,
     gains: Sequence[PointGains] = ...,
+    programs: bool = False,
     external: bool = False,
 ) -> Plan:
     """Every point of a scenario, or those of `rows`, each with what the sweep's keys are set to and
@@ -656,6 +658,32 @@ class Fault:
         self, point: int, law: int, seed: int, message: str, *, of_law: bool = False
     ) -> None:
         """A run that another engine could not make."""
+def guest_check(plan: Plan) -> None: ...
+def guest_orders(
+    plan: Plan,
+    point: int,
+    law: int,
+    seed: int,
+    *,
+    ours: bool = False,
+    folder: str = "/",
+    sysctls: Sequence[tuple[str, str]] = (),
+) -> tuple[str, bool, list[bytes]]:
+    """What a guest is told of a run as JSON, whether its queue is the kernel's, and the files that
+    the scenario names."""
+
+def guest_run(
+    plan: Plan,
+    point: int,
+    law: int,
+    seed: int,
+    folder: str | os.PathLike[str],
+    user_cpu_s: float,
+    *,
+    kernels: bool,
+    samples: bool = True,
+) -> tuple[Run, str]:
+    """The run that a guest has left in a folder, and its outcome as JSON. Raises RuntimeError."""
 
 def fluid_run(model: Model) -> FluidTrace: ...
 def fluid_halving(model: Model) -> dict[str, float]: ...

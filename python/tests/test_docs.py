@@ -17,6 +17,7 @@ import tomllib
 from pathlib import Path
 
 import matplotlib
+import guest_marks
 import pytest
 from conftest import OWN_PROCESS, command, run_here
 
@@ -38,7 +39,9 @@ def runnable(page: Path) -> bool:
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.realtime] if "$ forebay link" in page.read_text() else []
+    text = page.read_text()
+    realtime = [pytest.mark.realtime] if "$ forebay link" in text else []
+    return [*realtime, *(guest_marks.MARKS if "$ forebay run cubic.toml --engine kernel" in text else [])]
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ class Doubted:
 
     name: str = "doubted"
     in_words: str = "simulated, and doubted"
+    runs_programs: bool = False
     asked: list[Collection[Key]] = field(default_factory=list)
 
     def check(self, experiment: Planned) -> None:

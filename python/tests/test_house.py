@@ -62,7 +62,7 @@ ROOMS = [
         "pages",
         "results",
     ),
-    *("links", "flows", "kernel", "engines"),
+    *("links", "flows", "kernel", "guests", "engines"),
     *("designs", "mapping", "fluid", "tuning", "identification", "replays", "suites", "studies"),
     *("comparisons", "validation", "studio", "gym", "guide", "cli"),
 ]

@@ -35,7 +35,7 @@ SECTIONS: dict[str, list[str]] = {
     "Start": ["docs/install.md", "docs/tutorials/"],
     "How to": [
         *("docs/howto/", "docs/studio.md", "docs/notebook.md", "docs/studies.md", "docs/link.md"),
-        "docs/kernel.md",
+        *("docs/real-kernel.md", "docs/kernel.md"),
         *("docs/tune.md", "docs/arrivals.md", "docs/prototypes.md", "docs/new-law.md"),
         *("docs/new-queue.md", "docs/new-sender.md", "docs/new-measure.md", "docs/gym.md"),
         *("docs/your-stack.md", "docs/capi.md"),

@@ -55,6 +55,8 @@ pub struct Tc {
     pub qdisc: &'static str,
     words: Vec<String>,
     pub rounded: Vec<Rounded>,
+    /// It has a rate of its own, and needs no shaper.
+    pub shapes: bool,
 }
 
 /// `codel limit 1000 target 5ms`, as after `tc qdisc add dev DEVICE root`.
@@ -66,11 +68,15 @@ impl std::fmt::Display for Tc {
 }
 
 impl Tc {
+    /// The word of a qdisc that shapes by itself and has been given no rate.
+    pub const UNLIMITED: &str = "unlimited";
+
     pub fn new(qdisc: &'static str) -> Tc {
         Tc {
             qdisc,
             words: Vec::new(),
             rounded: Vec::new(),
+            shapes: false,
         }
     }
 

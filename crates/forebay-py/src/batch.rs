@@ -216,7 +216,7 @@ impl Fault {
 }
 
 impl Run {
-    fn of(
+    pub fn of(
         py: Python,
         key: Key,
         outcome: Outcome,

@@ -8,6 +8,7 @@ mod control;
 mod facts;
 mod files;
 mod fluid;
+mod guest;
 mod hooks;
 mod keys;
 mod laws;
@@ -83,6 +84,7 @@ fn _native(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(link_options::link_options, module)?)?;
     #[cfg(all(feature = "link", target_os = "linux"))]
     link::register(module)?;
+    guest::register(module)?;
     search::register(module)?;
     session::register(module)?;
     network::register(module)?;

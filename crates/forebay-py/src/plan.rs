@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
 use forebay_core::ParamError;
 use forebay_fluid::{from_scenario, run, Step};
-use forebay_scenario::{DesignedGains, Experiment, Reading};
+use forebay_scenario::{DesignedGains, Experiment, Inputs, Reading};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -27,14 +27,14 @@ use crate::session::{Session, Steering};
 /// for numbers at each. `laws` are names, or classes (or functions) that make a prototype; `file`
 /// names it in errors; `read` gives the contents of a file that the scenario names, or None.
 /// `without_own_laws` leaves out the laws of the file, and `link` moves it from a link to another,
-/// each a rate in bit/s and a delay in s, with the usual packet in bytes. `external` says that the
-/// caller sends the packets of external traffic.
+/// each a rate in bit/s and a delay in s, with the usual packet in bytes. `programs` says that the
+/// engine can run some, `external` that the caller sends the packets of external traffic.
 ///
 /// Raises ScenarioError with the one line that says what is wrong.
 #[pyfunction]
 #[pyo3(signature = (
     text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, without_own_laws=false,
-    link=None, rows=None, gains=Vec::new(), external=false
+    link=None, rows=None, gains=Vec::new(), programs=false, external=false
 ))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 pub fn plan(
@@ -48,6 +48,7 @@ pub fn plan(
     link: Option<Links>,
     rows: Option<Vec<Row>>,
     gains: Vec<PointGains>,
+    programs: bool,
     external: bool,
 ) -> PyResult<Plan> {
     let asked = Asked {
@@ -57,6 +58,7 @@ pub fn plan(
         read,
         without_own_laws,
         link,
+        programs,
         external,
     };
     let reading = reading::read(text, file, asked)?;
@@ -111,12 +113,8 @@ fn plan_of_all(py: Python, reading: &Reading) -> PyResult<Plan> {
     // By law, and within a law in the order of the points.
     designed.sort_by_key(|one| one.law);
     let experiment = reading.experiment(&points, |point| &gains[point]);
-    Plan::of(
-        py,
-        reading.file(),
-        experiment.map_err(files::refused)?,
-        designed,
-    )
+    let experiment = experiment.map_err(files::refused)?;
+    Plan::of(py, reading, experiment, gains, designed)
 }
 
 /// The points of these rows as a plan, with the numbers of each.
@@ -137,12 +135,8 @@ pub fn plan_of_rows(
         .collect::<PyResult<_>>()?;
     let none: &[DesignedGains] = &[];
     let experiment = reading.experiment(&points, |point| gains.get(point).map_or(none, |it| it));
-    Plan::of(
-        py,
-        reading.file(),
-        experiment.map_err(files::refused)?,
-        Vec::new(),
-    )
+    let experiment = experiment.map_err(files::refused)?;
+    Plan::of(py, reading, experiment, gains, Vec::new())
 }
 
 /// Every law at every point with every seed. One that Python makes describes real traffic, and
@@ -166,14 +160,23 @@ pub struct Plan {
     designed: Py<PyTuple>,
     /// Name in errors.
     file: String,
-    runs: Option<Experiment>,
+    read: Option<Read>,
+}
+
+/// What a plan was read from, and as what.
+pub struct Read {
+    pub experiment: Experiment,
+    pub inputs: Inputs,
+    /// By point: gains that were designed.
+    pub gains: Vec<Vec<DesignedGains>>,
 }
 
 impl Plan {
     pub fn of(
         py: Python,
-        file: &str,
+        reading: &Reading,
         experiment: Experiment,
+        gains: Vec<Vec<DesignedGains>>,
         designed: Vec<Designed>,
     ) -> PyResult<Plan> {
         let points = experiment.points.iter();
@@ -187,14 +190,22 @@ impl Plan {
             seeds: experiment.seeds.clone(),
             points: PyTuple::new(py, points?)?.unbind(),
             designed: PyTuple::new(py, designed)?.unbind(),
-            file: file.to_owned(),
-            runs: Some(experiment),
+            file: reading.file().to_owned(),
+            read: Some(Read {
+                experiment,
+                inputs: reading.inputs(),
+                gains,
+            }),
         })
     }
 
-    fn experiment(&self) -> PyResult<&Experiment> {
+    pub fn read(&self) -> PyResult<&Read> {
         let none = || PyRuntimeError::new_err("real traffic has nothing to run");
-        self.runs.as_ref().ok_or_else(none)
+        self.read.as_ref().ok_or_else(none)
+    }
+
+    fn experiment(&self) -> PyResult<&Experiment> {
+        Ok(&self.read()?.experiment)
     }
 
     /// Starts jobs in background threads.
@@ -237,7 +248,7 @@ impl Plan {
             points,
             designed: PyTuple::empty(py).unbind(),
             file: String::new(),
-            runs: None,
+            read: None,
         }
     }
 

@@ -32,6 +32,8 @@ pub struct Asked<'py> {
     pub read: Option<Bound<'py, PyAny>>,
     pub without_own_laws: bool,
     pub link: Option<Links>,
+    /// Whether the engine can run programs.
+    pub programs: bool,
     /// Whether the caller sends the packets of external traffic.
     pub external: bool,
 }
@@ -45,6 +47,7 @@ pub fn read(text: &Bound<PyBytes>, file: &str, asked: Asked) -> PyResult<Reading
         seeds: asked.seeds,
         without_own_laws: asked.without_own_laws,
         link: asked.link.map(relink),
+        programs: asked.programs,
         external: asked.external,
         ..Options::default()
     };

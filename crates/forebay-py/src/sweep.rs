@@ -40,6 +40,7 @@ impl Sweep {
             read,
             without_own_laws: false,
             link: None,
+            programs: false,
             external: false,
         };
         Ok(Sweep {

@@ -16,7 +16,7 @@ pub const ARRIVALS_KEY: &str = "file";
 /// Their contents come with the call; nothing is opened.
 #[derive(Default)]
 pub struct Files {
-    contents: Vec<(String, Vec<u8>)>,
+    contents: Vec<(String, Arc<[u8]>)>,
     traces: Parsed<String, RateTrace>,
     arrivals: Parsed<(String, Selection), Arrivals>,
 }
@@ -45,7 +45,14 @@ impl<K: std::hash::Hash + Eq, T> Parsed<K, T> {
 
 impl Files {
     pub fn add(&mut self, contents: Vec<(String, Vec<u8>)>) {
-        self.contents.extend(contents);
+        let contents = contents.into_iter();
+        self.contents
+            .extend(contents.map(|(name, contents)| (name, contents.into())));
+    }
+
+    /// Everything that was added.
+    pub fn all(&self) -> &[(String, Arc<[u8]>)] {
+        &self.contents
     }
 
     fn contents(&self, section: &Section, key: &str, file: &str) -> Result<&[u8], Fault> {

@@ -45,7 +45,7 @@ pub use link_types::{DelayRange, DeviceKind, FileName, LawKind, MeasureWindow, S
 pub use model::*;
 pub use offered::Offered;
 pub use options::{set_value, Options, Own};
-pub use parse::{files, parse, prototypes, Experiment, Point, Reading};
+pub use parse::{files, parse, prototypes, Experiment, Inputs, Point, Reading};
 pub use range::Range;
 pub use relink::{LinkPlace, Relink};
 pub use schema::schema;

@@ -94,7 +94,7 @@ fn packets(scenario: &Scenario) -> f64 {
             let sent = |rate: Rate| rate.packets_per_sec(traffic.packet) * duration_s;
             match &traffic.kind {
                 // What the caller sends is the caller's.
-                TrafficKind::Ftp(_) | TrafficKind::External(_) => flows,
+                TrafficKind::Ftp(_) | TrafficKind::External(_) | TrafficKind::Program(_) => flows,
                 TrafficKind::Mice { on, off, .. } => {
                     flows * duration_s / (*on + *off).as_secs_f64()
                 }

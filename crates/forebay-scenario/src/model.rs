@@ -154,6 +154,8 @@ pub enum TrafficKind {
     /// Packets as they came once; they come to the first queue itself.
     Arrivals(Recorded),
     External(External),
+    /// Programs of the user's, on a real kernel.
+    Program(Program),
 }
 
 impl TrafficKind {
@@ -171,6 +173,7 @@ impl TrafficKind {
             TrafficKind::Video(_) => "video",
             TrafficKind::Arrivals(_) => "arrivals",
             TrafficKind::External(_) => EXTERNAL,
+            TrafficKind::Program(_) => "program",
         }
     }
 
@@ -180,7 +183,8 @@ impl TrafficKind {
             TrafficKind::Cbr { ecn: true, .. }
             | TrafficKind::OnOff(OnOff { ecn: true, .. })
             | TrafficKind::Voice(Voice { ecn: true, .. })
-            | TrafficKind::Frames(Frames { ecn: true, .. }) => EcnChoice::Classic,
+            | TrafficKind::Frames(Frames { ecn: true, .. })
+            | TrafficKind::Program(Program { ecn: true, .. }) => EcnChoice::Classic,
             _ => self.tcp().map_or(EcnChoice::Off, |tcp| tcp.ecn),
         }
     }
@@ -197,7 +201,8 @@ impl TrafficKind {
             | TrafficKind::Voice(_)
             | TrafficKind::Frames(_)
             | TrafficKind::Arrivals(_)
-            | TrafficKind::External(_) => None,
+            | TrafficKind::External(_)
+            | TrafficKind::Program(_) => None,
         }
     }
 }
@@ -280,6 +285,14 @@ pub struct Talk {
 pub struct Frames {
     pub packets: u32,
     pub interval: Span,
+    pub ecn: bool,
+}
+
+/// Words of a shell at both ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    pub client: String,
+    pub server: Option<String>,
     pub ecn: bool,
 }
 

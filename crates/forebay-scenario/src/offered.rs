@@ -105,7 +105,8 @@ fn of_a_flow(traffic: &Traffic) -> Offered {
         TrafficKind::Ftp(_)
         | TrafficKind::Pages(_)
         | TrafficKind::Video(_)
-        | TrafficKind::External(_) => Offered::default(),
+        | TrafficKind::External(_)
+        | TrafficKind::Program(_) => Offered::default(),
     }
 }
 

@@ -63,6 +63,9 @@ pub struct Options {
     /// Whether the caller sends the packets of external traffic; a scenario with such is refused
     /// where it does not.
     pub external: bool,
+    /// Whether programs can be run, as on a real kernel; a scenario with such is refused
+    /// otherwise.
+    pub programs: bool,
 }
 
 impl Options {

@@ -1,6 +1,7 @@
 //! From TOML text to an experiment.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use forebay_core::param::ParamType;
 use forebay_core::{ParamError, Params, Value};
@@ -88,9 +89,22 @@ pub fn prototypes(
     Ok(laws::prototypes(&document, options))
 }
 
+/// What a scenario is read from; a copy is cheap.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    pub text: Arc<[u8]>,
+    /// What it is called in errors.
+    pub file: String,
+    /// Without files.
+    pub options: Options,
+    /// The files that it names, with their contents.
+    pub files: Vec<(String, Arc<[u8]>)>,
+}
+
 /// A scenario whose tables are read. Its points are made when they are asked for, and what it needs
 /// from elsewhere comes in between: contents of files, samples of its sweep, designs of its laws.
 pub struct Reading {
+    text: Arc<[u8]>,
     file: String,
     document: Document,
     /// Numbers of the laws that take part.
@@ -123,6 +137,7 @@ impl Reading {
         };
         let (document, chosen, sweep) = read().map_err(|fault: Fault| fault.in_file(file))?;
         Ok(Reading {
+            text: text.into(),
             file: file.to_owned(),
             document,
             chosen,
@@ -147,6 +162,16 @@ impl Reading {
     /// Contents of a file that the scenario names.
     pub fn add_file(&mut self, name: String, contents: Vec<u8>) {
         self.files.add(vec![(name, contents)]);
+    }
+
+    /// All that was read, to be read again elsewhere.
+    pub fn inputs(&self) -> Inputs {
+        Inputs {
+            text: Arc::clone(&self.text),
+            file: self.file.clone(),
+            options: self.options.clone(),
+            files: self.files.all().to_vec(),
+        }
     }
 
     /// What the scenario is called in errors.
@@ -210,10 +235,7 @@ impl Reading {
         for settings in points {
             let (scenario, some) = self.at_point(settings, |document| {
                 let some = laws::asking(document, &self.chosen, &self.options)?;
-                Ok((
-                    scenario(document, &self.files, self.options.external)?,
-                    some,
-                ))
+                Ok((scenario(document, &self.files, &self.options)?, some))
             })?;
             scenarios.push(scenario);
             for one in some {
@@ -255,7 +277,7 @@ impl Reading {
         let mut read = Vec::with_capacity(points.len());
         for (number, settings) in points.iter().enumerate() {
             let (scenario, laws) = self.at_point(settings, |document| {
-                let scenario = scenario(document, &self.files, self.options.external)?;
+                let scenario = scenario(document, &self.files, &self.options)?;
                 let gains = gains(number);
                 let laws = laws::read(document, &self.chosen, &scenario, &self.options, gains)?;
                 Ok((scenario, laws))
@@ -336,10 +358,15 @@ fn apply_sets(document: &mut Document, options: &Options) -> Result<Vec<Target>,
     Ok(fixed)
 }
 
-fn scenario(document: &Document, files: &Files, external: bool) -> Result<Scenario, Fault> {
+fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Scenario, Fault> {
     let top = Top::of(&document.top)?;
     let mut links = links::read(document, files)?;
-    let traffic = traffic::read(document, &links, files, external)?;
+    let traffic = traffic::read(
+        document,
+        &links,
+        files,
+        (options.external, options.programs),
+    )?;
     let changes = changes::read(document, top.duration)?;
     let mut scenario = Scenario {
         measure: top.window(),

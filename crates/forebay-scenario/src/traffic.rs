@@ -22,8 +22,8 @@ use crate::tree::Section;
 use checks::{check, check_group, check_host, path};
 pub use keys::FlowKeys;
 use keys::{
-    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, SizeKeys,
-    TcpKeys, VideoKeys, VoiceKeys, WebKeys,
+    ArrivalsKeys, CbrKeys, ExternalKeys, FramesKeys, MiceKeys, OnOffKeys, PagesKeys, ProgramKeys,
+    SizeKeys, TcpKeys, VideoKeys, VoiceKeys, WebKeys,
 };
 use tcp::tcp;
 
@@ -212,6 +212,14 @@ pub const KINDS: &[TrafficSpec] = &[
         read: Read::Whole(arrivals::read),
     },
     TrafficSpec {
+        kind: "program",
+        title: "Programs of yours at both ends, over the sockets of a real kernel",
+        parts: &[FlowKeys::SPECS, ProgramKeys::SPECS],
+        numbers: &[],
+        in_proportion: &[],
+        read: Read::Flows(applications::program),
+    },
+    TrafficSpec {
         kind: EXTERNAL,
         title: "Packets of a program that has the network as a library, both ways",
         parts: &[FlowKeys::SPECS, ExternalKeys::SPECS],
@@ -238,7 +246,7 @@ fn size(section: &Section) -> Result<Pareto2, Fault> {
     Ok(Pareto2 { shape, scale })
 }
 
-/// `external`: whether somebody is there to send what is external.
+/// Whether somebody is there to send what is `external`, and whether `programs` can be run.
 ///
 /// # Errors
 /// The first key that is unknown, wrong or missing, or does not fit the others.
@@ -246,7 +254,7 @@ pub fn read(
     document: &Document,
     links: &[Link],
     files: &Files,
-    external: bool,
+    (external, programs): (bool, bool),
 ) -> Result<Vec<Traffic>, Fault> {
     let labels = unique_labels(&document.traffic).map_err(|(i, label)| {
         let section = Section {
@@ -266,6 +274,11 @@ pub fn read(
         check(&section, &traffic, links)?;
         check_group(&section, &traffic, &all, links)?;
         check_host(&section, &traffic, &all)?;
+        if matches!(traffic.kind, TrafficKind::Program(_)) && !programs {
+            let allowed = "a kind that this engine sends by itself: programs run with --engine \
+                           kernel";
+            return Err(section.fault("kind", "\"program\"", allowed));
+        }
         if matches!(traffic.kind, TrafficKind::External(_)) && !external {
             let allowed = "a kind that sends by itself: the packets of this one are a program's, \
                            which has forebay-net, libforebay or forebay.Network";

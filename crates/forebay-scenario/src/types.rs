@@ -36,6 +36,30 @@ impl ParamType for Text {
     }
 }
 
+/// Words of a shell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command(pub String);
+
+impl ParamType for Command {
+    const SHAPE: Shape = Shape::Text;
+    const ALLOWED: &'static str = "words of a shell on one line, at most 1000 characters";
+    fn from_value(value: &Value) -> Result<Command, String> {
+        match value {
+            Value::Text(text)
+                if !text.trim().is_empty()
+                    && text.chars().count() <= 1000
+                    && !text.chars().any(char::is_control) =>
+            {
+                Ok(Command(text.clone()))
+            }
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.clone())
+    }
+}
+
 /// A name in reports and in paths such as `traffic.NAME.flows`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label(pub String);

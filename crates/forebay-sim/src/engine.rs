@@ -426,7 +426,7 @@ pub fn queues(
 ) -> Result<Vec<Queue<Packet>>, ParamError> {
     let queue = |(i, link): (usize, &Link)| {
         let stream = match i {
-            0 => "law".to_owned(),
+            0 => crate::LAW_STREAM.to_owned(),
             _ => format!("law {i}"),
         };
         let site = scenario.queue_site(link);

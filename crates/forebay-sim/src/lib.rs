@@ -2,7 +2,7 @@
 
 mod blocks;
 pub mod calendar;
-mod calls;
+pub mod calls;
 mod engine;
 pub mod events;
 mod external;
@@ -14,7 +14,7 @@ pub mod port;
 #[allow(unsafe_code, reason = "a hint to the processor")]
 mod prefetch;
 mod tcp;
-mod traffic;
+pub mod traffic;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::Arc;
@@ -29,6 +29,9 @@ use forebay_trace::{Samples, Trace};
 /// were kept under another version are not results of this one. `golden.tsv`, in the tests of
 /// `forebay-batch`, holds it to its word.
 pub const RESULTS_VERSION: u32 = 7;
+
+/// Name of the random stream of the law at the bottleneck.
+pub const LAW_STREAM: &str = "law";
 
 /// A window into a running simulation, and a way to end it, from another thread.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use forebay_core::{Ecn, Rng, TrafficClass};
-use forebay_scenario::{Change, EcnChoice, Scenario, Setting, Traffic, TrafficKind};
+use forebay_scenario::{EcnChoice, Scenario, Traffic, TrafficKind};
 use forebay_trace::Transfer;
 
 use crate::calls::Calls;
@@ -14,7 +14,7 @@ use crate::line::Wire;
 use crate::number::{count, small};
 use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
-use crate::traffic::{application, draw, Act, Application};
+use crate::traffic::{application, draw, most_flows, Act, Application};
 
 /// The state of fewer flows stays in the cache by itself.
 const FETCH_FLOWS: usize = 4000;
@@ -512,17 +512,6 @@ fn station_number(station: usize) -> u8 {
 /// Number of the host whose name is at this place.
 fn host_number(place: usize) -> u8 {
     u8::try_from(place + 1).expect("a scenario has few enough named hosts")
-}
-
-/// How many flows of a traffic are ever active.
-fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
-    changes
-        .iter()
-        .filter_map(|change| match change.what {
-            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
-            _ => None,
-        })
-        .fold(traffic.flows, u32::max)
 }
 
 fn config(tcp: &forebay_scenario::Tcp, traffic: &Traffic, ns2_reset: bool) -> Config {

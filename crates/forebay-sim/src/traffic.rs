@@ -16,7 +16,7 @@ mod web;
 use crate::number::{count, small};
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::{Rng, TrafficClass};
-use forebay_scenario::{Instant, Pareto2, Traffic, TrafficKind};
+use forebay_scenario::{Change, Instant, Pareto2, Setting, Traffic, TrafficKind};
 use forebay_trace::Viewer;
 
 /// An act of an application on its connection.
@@ -125,9 +125,21 @@ pub fn application(traffic: &Traffic, flows: u32, rng: Rng) -> Box<dyn Applicati
         TrafficKind::Voice(voice) => Box::new(voice::Voice::new(voice, flows, rng)),
         TrafficKind::Frames(frames) => Box::new(frames::Frames::new(frames, flows)),
         TrafficKind::Video(video) => Box::new(video::Video::new(video, traffic.payload(), flows)),
-        TrafficKind::External(_) => Box::new(external::External),
+        // What it does is the caller's, or a program's; a guest drives the latter.
+        TrafficKind::External(_) | TrafficKind::Program(_) => Box::new(external::External),
         TrafficKind::OnOff(onoff) => Box::new(onoff::OnOff::new(onoff, traffic, flows, rng)),
     }
+}
+
+/// How many flows of a traffic are ever active.
+pub fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
+    changes
+        .iter()
+        .filter_map(|change| match change.what {
+            Setting::Flows { traffic, flows } if traffic == index => Some(flows),
+            _ => None,
+        })
+        .fold(traffic.flows, u32::max)
 }
 
 /// Draws a flow's time in ns.

@@ -87,6 +87,7 @@ COMMANDS: list[tuple[str, str, str, str | tuple[str, ...]]] = [
     (CONTROL, "identify", "identify", "identify"),
     (CONTROL, "map", "map", "stability_map"),
     (CONTROL, "tune", "tune", "tune"),
+    (REAL, "kernel", "kernel", ("setup", "list", "remove")),
     (REAL, "link", "link", "link"),
     (REAL, "attach", "attach", "attach"),
     (REAL, "detach", "attach", "detach"),

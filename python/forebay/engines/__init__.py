@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forebay.runs.engine import Engine
 
 #: The names of all engines; the first is the default.
-NAMES = (PACKETS.name, "fluid", "link")
+NAMES = (PACKETS.name, "fluid", "kernel", "link")
 
 
 def named(name: str, key: str = "--engine") -> Engine:

@@ -27,6 +27,7 @@ class Fluid:
     step: str = "auto"
     name: str = "fluid"
     in_words: str = "integrated in the fluid model of TCP"
+    runs_programs: bool = False
 
     def check(self, experiment: Planned) -> None:
         """The fluid knows only long-lived TCP flows (ftp) with packets of one size, links one way

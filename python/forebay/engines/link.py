@@ -32,6 +32,7 @@ class Link:
     limits: Limits = field(default_factory=Limits)
     name: str = "link"
     in_words: str = "run with this machine's own TCP over a link, in real time"
+    runs_programs: bool = False
 
     def check(self, experiment: Planned) -> None:
         """Real flows are ftp, mice and web over one link that does not change. Raises

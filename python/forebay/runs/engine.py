@@ -76,6 +76,10 @@ class Engine(Protocol):
     def in_words(self) -> str:
         """What made the runs, as a sentence of a report ends: "simulated packet by packet"."""
 
+    @property
+    def runs_programs(self) -> bool:
+        """Whether traffic may be programs (`kind = "program"`)."""
+
     def check(self, experiment: Planned) -> None:
         """Refuses what this engine cannot run, before anything runs. Raises `ScenarioError`, with
         one line that has the file, the key, what was found and what is allowed."""
@@ -99,6 +103,7 @@ class Packets:
 
     name = "packets"
     in_words = "simulated packet by packet"
+    runs_programs = False
 
     def check(self, experiment: Planned) -> None:
         """Every scenario that can be read can be run."""

@@ -104,7 +104,15 @@ def read(
     name, text = text_of(source)
     pairs = quantities.set_pairs(sets)
     files = FilesBeside(name, pairs)
-    plan = _native.plan(text, name, sets=pairs, laws=list(laws or ()), seeds=seeds, read=files)
+    plan = _native.plan(
+        text,
+        name,
+        sets=pairs,
+        laws=list(laws or ()),
+        seeds=seeds,
+        read=files,
+        programs=engine.runs_programs,
+    )
     hashes = {file: hashlib.sha256(found).hexdigest() for file, found in files.found.items()}
     # What is in no file can be given to standard input.
     in_command = STDIN if name == NO_FILE else name

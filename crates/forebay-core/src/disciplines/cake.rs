@@ -102,8 +102,9 @@ impl DisciplineParams for CakeParams {
     }
 
     fn tc(&self, tc: &mut Tc, site: &TcSite) -> Result<(), ParamError> {
+        tc.shapes = true;
         match self.bandwidth.as_bps() {
-            0 => tc.word("unlimited"),
+            0 => tc.word(Tc::UNLIMITED),
             bps => tc.pair("bandwidth", format!("{bps}bit")),
         }
         tc.word(&spelled(self.tins));

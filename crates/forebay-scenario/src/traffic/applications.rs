@@ -1,9 +1,9 @@
-//! Kinds of traffic that stand for an application: voice, frames, adaptive video.
+//! Kinds of traffic that stand for an application: voice, frames, adaptive video, programs.
 
-use super::keys::{FramesKeys, VideoKeys, VoiceKeys};
+use super::keys::{FramesKeys, ProgramKeys, VideoKeys, VoiceKeys};
 use super::tcp::tcp;
 use crate::error::Fault;
-use crate::model::{Frames, Talk, TrafficKind, Video, Voice};
+use crate::model::{Frames, Program, Talk, TrafficKind, Video, Voice};
 use crate::tree::Section;
 
 /// Largest packet, in bytes.
@@ -34,6 +34,15 @@ pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
         return Err(section.fault("rate", format!("\"{}\"", keys.rate), allowed));
     }
     Ok(TrafficKind::Voice(voice))
+}
+
+pub fn program(section: &Section) -> Result<TrafficKind, Fault> {
+    let keys: ProgramKeys = section.read()?;
+    Ok(TrafficKind::Program(Program {
+        client: keys.client.0,
+        server: keys.server.0.map(|command| command.0),
+        ecn: keys.ecn,
+    }))
 }
 
 pub fn frames(section: &Section) -> Result<TrafficKind, Fault> {

@@ -6,7 +6,7 @@ use forebay_packets::Prefix;
 use crate::link_types::Share;
 use crate::model::{EcnChoice, Instant};
 use crate::senders::Sender;
-use crate::types::{Label, Maybe, Text, WholePackets};
+use crate::types::{Command, Label, Maybe, Text, WholePackets};
 
 params! {
     /// Keys of every kind of traffic.
@@ -216,6 +216,22 @@ params! {
         /// Up to this much in the buffer the lowest rate is fetched. From 90 % of the buffer on it
         /// is the highest, and between them a rate in proportion.
         reservoir: Span = Span::from_secs(5), 0.0 => 1e4;
+    }
+}
+
+params! {
+    /// Keys of programs of yours, which run on a real kernel (`--engine kernel`) as they are: each
+    /// flow has a client, and a server if one is named; what the server sends crosses the
+    /// bottleneck, as over `forebay link`. Both are words of a shell, run in the scenario's folder;
+    /// `$FOREBAY_SERVER` and `$FOREBAY_CLIENT` are their addresses. The server starts with the run,
+    /// the client at `start`; what still runs at `stop`, or at the end, is stopped.
+    pub struct ProgramKeys {
+        /// What runs at the sink, such as "iperf3 -R -c $FOREBAY_SERVER -t 30".
+        client: Command = Command(String::new()), 0.0 => 0.0, required;
+        /// What runs at the source, such as "iperf3 -s".
+        server: Maybe<Command> = Maybe(None), 0.0 => 0.0;
+        /// Whether the hosts ask for ECN (RFC 3168) where the program's TCP does not say.
+        ecn: bool = false, 0.0 => 1.0;
     }
 }
 

@@ -1,0 +1,420 @@
+//! Inside the guest: its first process.
+
+mod clock;
+mod hosts;
+mod kernels;
+mod network;
+mod ours;
+mod programs;
+#[allow(unsafe_code, reason = "system calls")]
+mod sys;
+#[allow(unsafe_code, reason = "a ring that the kernel shares")]
+mod tap;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::BorrowedFd;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+
+use forebay_core::{Capacity, Rate, Span, Tc, Time};
+use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting};
+use nix::mount::{mount, MsFlags};
+use nix::net::if_::if_nametoindex;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::reboot::{reboot, RebootMode};
+use nix::unistd::{chdir, chroot};
+
+use clock::Clock;
+use hosts::{Hosts, Place, Ready};
+use kernels::Kernels;
+use network::{groups, Tools};
+use ours::Ours;
+use tap::Tap;
+
+use crate::record::{
+    goodput_every, Outcome, PacketRow, SampleRow, OUTCOME, PACKETS, PROGRESS, SAMPLES,
+};
+use crate::{Orders, Qdisc};
+
+/// Where the run's folder of the host is in the guest, and the tools.
+const RUN: &str = "/run/forebay";
+const TOOLS: &str = "/run/tools";
+/// How long packets have to leave the kernel's queue after the end of the run.
+const DRAIN: Span = Span::from_millis(3000);
+/// Bytes that the shaper lets through at once: two full packets.
+const BURST_PKTS: u64 = 2;
+
+/// Makes the run that the host has asked for, and switches the guest off.
+pub fn init() -> ! {
+    let made = catch_unwind(|| {
+        let folder = boot()?;
+        let outcome = run(&folder).unwrap_or_else(|error| Outcome {
+            failure: error.to_string(),
+            ..Outcome::default()
+        });
+        let json = serde_json::to_vec(&outcome)?;
+        fs::write(folder.join(OUTCOME), json)
+    });
+    match made {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => println!("the guest failed: {error}"),
+        Err(_) => println!("the guest's first process panicked"),
+    }
+    let _ = io::stdout().flush();
+    let _ = reboot(RebootMode::RB_POWER_OFF);
+    std::process::exit(1)
+}
+
+/// Lays a file system in memory over the host's, which stays as it is.
+fn boot() -> io::Result<PathBuf> {
+    let variable = |name: &str| {
+        std::env::var(name).map_err(|_| io::Error::other(format!("the guest was not told {name}")))
+    };
+    let (run, tools) = (variable("FOREBAY_RUN")?, variable("FOREBAY_TOOLS")?);
+    let none = None::<&str>;
+    let plain = |kind: &str, at: &str| {
+        mount(Some("none"), at, Some(kind), MsFlags::empty(), none)
+            .map_err(|error| io::Error::other(format!("mounting {at}: {error}")))
+    };
+    plain("tmpfs", "/run")?;
+    for folder in ["upper", "work", "root"] {
+        fs::create_dir(format!("/run/{folder}"))?;
+    }
+    let layers = "lowerdir=/,upperdir=/run/upper,workdir=/run/work";
+    mount(
+        Some("none"),
+        "/run/root",
+        Some("overlay"),
+        MsFlags::empty(),
+        Some(layers),
+    )
+    .map_err(|error| io::Error::other(format!("an overlay: {error}")))?;
+    chroot("/run/root")?;
+    chdir("/")?;
+    plain("proc", "/proc")?;
+    plain("sysfs", "/sys")?;
+    plain("tmpfs", "/run")?;
+    plain("devtmpfs", "/dev")?;
+    let host = |folder: &str, at: &str| {
+        fs::create_dir_all(at)?;
+        mount(
+            Some("none"),
+            at,
+            Some("hostfs"),
+            MsFlags::empty(),
+            Some(folder),
+        )
+        .map_err(|error| io::Error::other(format!("mounting the host's {folder}: {error}")))
+    };
+    host(&run, RUN)?;
+    host(&tools, TOOLS)?;
+    Ok(PathBuf::from(RUN))
+}
+
+fn run(folder: &Path) -> io::Result<Outcome> {
+    let orders: Orders = serde_json::from_slice(&fs::read(folder.join("orders.json"))?)?;
+    let contents = |number: usize| fs::read(folder.join(number.to_string())).unwrap_or_default();
+    let (scenario, law) = orders
+        .read(contents)
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    let groups = groups(&scenario);
+    let tools = Tools::new(PathBuf::from(TOOLS));
+    network::make(&scenario, &groups, &tools, &orders.sysctls)?;
+    let traffic = groups.iter().map(|it| u8::try_from(it.traffic));
+    let traffic: Vec<u8> = traffic
+        .collect::<Result<_, _>>()
+        .map_err(|_| io::Error::other("too much traffic"))?;
+    let bottleneck = match &orders.qdisc {
+        Some(qdisc) => Bottleneck::Kernels(kernels_queue(qdisc, &scenario, &tools, traffic)?),
+        None => Bottleneck::Ours(our_queue(&scenario, &law, orders.seed, &tools, traffic)?),
+    };
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    let place = Place {
+        run: folder.to_owned(),
+        scenario: PathBuf::from(&orders.folder),
+    };
+    let mut hosts = Hosts::new(&scenario, &groups, orders.seed, &epoll, place)?;
+    hosts.start_servers()?;
+    let file = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
+    let run = Run {
+        scenario: &scenario,
+        qdisc: orders.qdisc.as_ref(),
+        tools: &tools,
+        folder,
+        epoll: &epoll,
+        clock: Clock::start()?,
+        bottleneck,
+        packets: file(PACKETS)?,
+        samples: file(SAMPLES)?,
+    };
+    let mut outcome = run.drive(hosts)?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    release.trim().clone_into(&mut outcome.kernel);
+    if orders.qdisc.is_some() {
+        let (router, device) = (network::ROUTER, network::NEAR_DEVICE);
+        let words = ["-n", router, "-s", "-d", "qdisc", "show", "dev", device];
+        outcome.qdisc = tools.output("tc", &words);
+    }
+    Ok(outcome)
+}
+
+/// The queue under test.
+enum Bottleneck {
+    Ours(Ours),
+    Kernels(Kernels),
+}
+
+/// A queue of ours between two devices for packets.
+fn our_queue(
+    scenario: &Scenario,
+    law: &LawChoice,
+    seed: u64,
+    tools: &Tools,
+    traffic: Vec<u8>,
+) -> io::Result<Ours> {
+    let mtu = scenario.packet().0;
+    let mut ends = Vec::new();
+    for (namespace, device) in [
+        (network::ROUTER, network::IN_DEVICE),
+        (network::FAR, network::OUT_DEVICE),
+    ] {
+        network::enter(namespace)?;
+        ends.push(sys::tun(device)?);
+        let mut up = format!("link set {device} mtu {mtu} txqueuelen 10000 up\n");
+        if namespace == network::ROUTER {
+            up += &format!("route add 10.128.0.0/9 dev {device}\n");
+        }
+        tools.batch("ip", Some(namespace), &up)?;
+    }
+    let far = ends.pop().expect("there are two");
+    let near = ends.pop().expect("there are two");
+    Ours::new(scenario, law, seed, [near, far], traffic)
+        .map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// A queue of the kernel's under a token bucket, or one that shapes by itself.
+fn kernels_queue(
+    qdisc: &Qdisc,
+    scenario: &Scenario,
+    tools: &Tools,
+    traffic: Vec<u8>,
+) -> io::Result<Kernels> {
+    let device = network::NEAR_DEVICE;
+    network::enter(network::ROUTER)?;
+    tools.batch(
+        "ip",
+        Some(network::ROUTER),
+        &format!("route add 10.128.0.0/9 dev {device}\n"),
+    )?;
+    let rate = scenario.bottleneck.rate;
+    let shaper = shaper(qdisc, "add", rate, scenario);
+    let (parent, held, queue) = match qdisc.shapes {
+        true => (TC_ROOT, None, String::new()),
+        false => (
+            TC_CLASS,
+            Some(rate),
+            format!(
+                "qdisc add dev {device} parent 1:1 handle 10: {}\n",
+                qdisc.words
+            ),
+        ),
+    };
+    tools.batch("tc", Some(network::ROUTER), &(shaper + &queue))?;
+    let near = Tap::new()?;
+    let index = if_nametoindex(device)?;
+    network::enter(network::FAR)?;
+    let far = Tap::new()?;
+    network::enter(network::ROUTER)?;
+    Kernels::new(index, parent, near, far, traffic, held)
+}
+
+/// linux/pkt_sched.h: TC_H_ROOT, and the class of a token bucket.
+const TC_ROOT: u32 = 0xffff_ffff;
+const TC_CLASS: u32 = 0x0001_0001;
+
+/// The command that sets the rate.
+fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
+    let (capacity, packet_bytes) = (scenario.bottleneck.capacity(), scenario.packet().0);
+    let (device, bps) = (network::NEAR_DEVICE, rate.as_bps());
+    if qdisc.shapes {
+        // One that has a rate below the link's keeps it.
+        let own = format!("bandwidth {bps}bit");
+        let words = qdisc.words.replace(Tc::UNLIMITED, &own);
+        return format!("qdisc {how} dev {device} root handle 10: {words}\n");
+    }
+    let burst = match capacity {
+        Capacity::Bucket { burst, .. } => burst.0,
+        _ => BURST_PKTS * packet_bytes,
+    };
+    format!(
+        "qdisc {how} dev {device} root handle 1: tbf rate {bps}bit burst {burst} limit 100000000\n"
+    )
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    qdisc: Option<&'a Qdisc>,
+    tools: &'a Tools,
+    folder: &'a Path,
+    epoll: &'a Epoll,
+    clock: Clock,
+    bottleneck: Bottleneck,
+    packets: BufWriter<File>,
+    samples: BufWriter<File>,
+}
+
+impl Run<'_> {
+    fn watch(&self, fd: BorrowedFd, ready: Ready) -> io::Result<()> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, ready.tag());
+        Ok(self.epoll.add(fd, event)?)
+    }
+
+    /// Runs to the end of the scenario.
+    fn drive(mut self, mut hosts: Hosts) -> io::Result<Outcome> {
+        let scenario = self.scenario;
+        self.watch(self.clock.timer(), Ready::Timer)?;
+        match &self.bottleneck {
+            Bottleneck::Ours(ours) => {
+                self.watch(ours.device(), Ready::Bottleneck)?;
+                hosts.outcome.probes = ours.probes();
+            }
+            Bottleneck::Kernels(_) => {}
+        }
+        if scenario.windows {
+            hosts.outcome.probes.push("in_flight_pkts".to_owned());
+        }
+        let end = Time::ZERO + scenario.duration;
+        let over = match self.bottleneck {
+            Bottleneck::Ours(_) => end,
+            Bottleneck::Kernels(_) => end + DRAIN,
+        };
+        let every = goodput_every(scenario);
+        let (window_start, window_end) = scenario.measure;
+        let mut progress = File::create(self.folder.join(PROGRESS))?;
+        let (mut next_sample, mut rows) = (Time::ZERO + scenario.sample, 0u64);
+        let (mut began, mut ended) = (false, false);
+        let mut events = [EpollEvent::empty(); 64];
+        let (mut now, mut arrivals) = (self.clock.now(), false);
+        loop {
+            if !began && now >= window_start {
+                began = true;
+                hosts.begin_window();
+            }
+            hosts.advance(now, |number| self.change(number))?;
+            if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+                match arrivals {
+                    true => ours.fetch(now, &mut self.packets)?,
+                    false => ours.advance(now, &mut self.packets)?,
+                }
+            }
+            if !ended && now >= window_end {
+                ended = true;
+                hosts.end_window();
+            }
+            while next_sample <= now && next_sample <= end {
+                self.sample(&hosts)?;
+                rows += 1;
+                if rows.is_multiple_of(every) {
+                    hosts.row_of_goodput();
+                }
+                hosts.look_at_programs();
+                if rows.is_multiple_of(100) {
+                    progress.write_all(format!("{}\n", next_sample.as_nanos()).as_bytes())?;
+                }
+                next_sample = next_sample + scenario.sample;
+            }
+            if now >= over {
+                break;
+            }
+            let mut due = hosts.due().min(over);
+            if next_sample <= end {
+                due = due.min(next_sample);
+            }
+            if let Bottleneck::Ours(ours) = &self.bottleneck {
+                due = due.min(ours.due());
+            }
+            self.clock.wake(due)?;
+            let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(count) => count,
+                Err(nix::errno::Errno::EINTR) => 0,
+                Err(error) => return Err(error.into()),
+            };
+            now = self.clock.now();
+            arrivals = false;
+            for event in &events[..count] {
+                match Ready::of(event.data()) {
+                    Ready::Timer => self.clock.rang(),
+                    Ready::Bottleneck => arrivals = true,
+                    ready => hosts.handle(now, ready, event.events())?,
+                }
+            }
+        }
+        if let Bottleneck::Kernels(kernels) = &mut self.bottleneck {
+            kernels.fetch(&self.clock, &mut self.packets)?;
+            kernels.finish(&mut self.packets)?;
+        }
+        self.packets.flush()?;
+        self.samples.flush()?;
+        Ok(hosts.finish())
+    }
+
+    fn sample(&mut self, hosts: &Hosts) -> io::Result<()> {
+        let mut row: SampleRow = match &mut self.bottleneck {
+            Bottleneck::Ours(ours) => ours.sample(),
+            Bottleneck::Kernels(kernels) => {
+                kernels.fetch(&self.clock, &mut self.packets)?;
+                kernels.sample()?
+            }
+        };
+        if self.scenario.windows {
+            row.probes.push(hosts.mean_in_flight_pkts());
+        }
+        row.write(&mut self.samples)
+    }
+
+    /// A change of the bottleneck.
+    fn change(&mut self, number: usize) -> io::Result<()> {
+        let Setting::Link {
+            what: LinkSetting::Rate(rate),
+            ..
+        } = self.scenario.changes[number].what
+        else {
+            return Ok(());
+        };
+        match &mut self.bottleneck {
+            Bottleneck::Ours(ours) => ours.set_rate(rate),
+            Bottleneck::Kernels(kernels) => {
+                let Some(qdisc) = self.qdisc else {
+                    return Ok(());
+                };
+                let change = shaper(qdisc, "change", rate, self.scenario);
+                self.tools.batch("tc", Some(network::ROUTER), &change)?;
+                kernels.set_rate(rate);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Headers of a packet from the device's on.
+fn header_bytes(ip: &[u8]) -> u8 {
+    let internet = usize::from(ip[0] & 0xf) * 4;
+    let transport = match ip[9] {
+        6 => ip
+            .get(internet + 12)
+            .map_or(20, |it| usize::from(it >> 4) * 4),
+        17 => 8,
+        _ => 0,
+    };
+    u8::try_from(internet + transport + 14).unwrap_or(u8::MAX)
+}
+
+/// The number of a packet's flow in its traffic, by its address.
+fn flow_number(ip: &[u8]) -> u32 {
+    u32::from(u16::from_be_bytes([ip[14], ip[15]])).saturating_sub(1)
+}
+
+fn write_row(rows: &mut impl Write, row: &PacketRow) -> io::Result<()> {
+    row.write(rows)
+}

@@ -1,0 +1,870 @@
+//! The hosts at both ends: the simulator's applications, over sockets of the kernel.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_core::{Rng, Time};
+use forebay_scenario::{EcnChoice, Scenario, Setting, Traffic, TrafficKind};
+use forebay_sim::calls::Calls;
+use forebay_sim::traffic::{application, draw, most_flows, Act, Action, Application};
+use nix::libc;
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+
+use super::network::{enter, Group};
+use super::programs::{self, Program};
+use super::sys;
+use crate::limits::{congestion_control, ETHERNET_BYTES};
+use crate::record::Outcome;
+
+/// Where sinks of TCP and of UDP listen, in each namespace of sinks.
+const SINK_PORT: u16 = 5000;
+/// First port of a sender.
+const FIRST_PORT: u16 = 10_000;
+/// Headers of UDP over IPv4.
+const UDP_BYTES: u64 = 28;
+/// What the kernel may hold of an endless flow beyond what it has sent.
+const UNSENT_BYTES: i32 = 1 << 17;
+/// The same in packets, of a flow that stops: the simulator's sends nothing after that.
+const UNSENT_PKTS: u64 = 2;
+
+/// In the guest's time; a process that starts takes none.
+const UNTIL_SERVERS_LISTEN: Duration = Duration::from_millis(500);
+
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// What an event of epoll is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    Timer,
+    Bottleneck,
+    Listener(u32),
+    Datagrams(u32),
+    Sender(u32),
+    Receiver(u32),
+}
+
+impl Ready {
+    pub fn tag(self) -> u64 {
+        let (kind, number) = match self {
+            Ready::Timer => (0, 0),
+            Ready::Bottleneck => (1, 0),
+            Ready::Listener(n) => (2, n),
+            Ready::Datagrams(n) => (3, n),
+            Ready::Sender(n) => (4, n),
+            Ready::Receiver(n) => (5, n),
+        };
+        kind << 32 | u64::from(number)
+    }
+
+    pub fn of(tag: u64) -> Ready {
+        let number = u32::try_from(tag & 0xffff_ffff).unwrap_or(0);
+        match tag >> 32 {
+            0 => Ready::Timer,
+            1 => Ready::Bottleneck,
+            2 => Ready::Listener(number),
+            3 => Ready::Datagrams(number),
+            4 => Ready::Sender(number),
+            _ => Ready::Receiver(number),
+        }
+    }
+}
+
+/// All flows of one traffic.
+struct Class {
+    application: Box<dyn Application>,
+    first: u32,
+    count: u32,
+    /// Transfers under way, and how many there may be; 0 for what sends no transfers.
+    transfers: u32,
+    most_transfers: u32,
+    calls: Option<Calls>,
+    /// Data packets that its senders sent within the window, and again.
+    sent: (u64, u64),
+}
+
+struct Flow {
+    class: u32,
+    group: usize,
+    next_act: Option<Act>,
+    stop: Option<u64>,
+    stopped: bool,
+    /// Its connection with endless data, or its datagram socket.
+    connection: Option<u32>,
+    delivered: u64,
+    /// At the start of the window, and within it.
+    before: u64,
+    within: u64,
+}
+
+/// A connection of TCP, or a socket of UDP.
+struct Connection {
+    socket: Option<OwnedFd>,
+    receiver: Option<OwnedFd>,
+    flow: u32,
+    /// Data that is still to be handed to the kernel; `None` is endless.
+    left: Option<u64>,
+    transfer: Option<(u64, u32)>,
+    /// What it had sent at the start of the window.
+    sent: (u32, u32),
+}
+
+/// Both ends of all traffic.
+pub struct Hosts<'a> {
+    scenario: &'a Scenario,
+    groups: &'a [Group],
+    epoll: &'a Epoll,
+    classes: Vec<Class>,
+    flows: Vec<Flow>,
+    connections: Vec<Connection>,
+    listeners: Vec<Option<OwnedFd>>,
+    datagrams: Vec<Option<OwnedFd>>,
+    /// By address and port of the sender.
+    by_address: HashMap<SocketAddrV4, u32>,
+    next_port: Vec<u16>,
+    namespace: String,
+    agenda: BinaryHeap<Reverse<(u64, u64, Task)>>,
+    tasks: u64,
+    window: (u64, u64),
+    place: Place,
+    programs: Vec<Program>,
+    pub outcome: Outcome,
+}
+
+/// Folders: of the run, where what is written comes back to the host, and of the scenario.
+pub struct Place {
+    pub run: PathBuf,
+    pub scenario: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    Change(usize),
+    Act(u32),
+    Arrival(u32),
+    Start(usize),
+    Stop(usize),
+}
+
+impl<'a> Hosts<'a> {
+    /// Opens the sinks, and draws what the simulator draws.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn new(
+        scenario: &'a Scenario,
+        groups: &'a [Group],
+        seed: u64,
+        epoll: &'a Epoll,
+        place: Place,
+    ) -> io::Result<Hosts<'a>> {
+        let (start, end) = scenario.measure;
+        let mut hosts = Hosts {
+            scenario,
+            groups,
+            epoll,
+            classes: Vec::new(),
+            flows: Vec::new(),
+            connections: Vec::new(),
+            listeners: Vec::new(),
+            datagrams: Vec::new(),
+            by_address: HashMap::new(),
+            next_port: vec![FIRST_PORT; groups.len()],
+            namespace: String::new(),
+            agenda: BinaryHeap::new(),
+            tasks: 0,
+            window: (start.as_nanos(), end.as_nanos()),
+            place,
+            programs: Vec::new(),
+            outcome: Outcome::default(),
+        };
+        for group in groups {
+            hosts.open_sinks(group)?;
+        }
+        for (index, traffic) in scenario.traffic.iter().enumerate() {
+            hosts.add_flows(index, traffic, seed);
+        }
+        for (number, change) in scenario.changes.iter().enumerate() {
+            hosts.schedule(change.at.as_nanos(), Task::Change(number));
+        }
+        Ok(hosts)
+    }
+
+    fn enter(&mut self, namespace: String) -> io::Result<()> {
+        if namespace != self.namespace {
+            enter(&namespace)?;
+            self.namespace = namespace;
+        }
+        Ok(())
+    }
+
+    fn open_sinks(&mut self, group: &Group) -> io::Result<()> {
+        let traffic = &self.scenario.traffic[group.traffic];
+        if group.only_flow.is_some() {
+            // The port is a program's; numbers of sinks stay those of groups.
+            self.listeners.push(None);
+            self.datagrams.push(None);
+            return Ok(());
+        }
+        self.enter(group.sink_namespace())?;
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SINK_PORT);
+        let number = crate::count(self.listeners.len());
+        let listener = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+        if let Some(tcp) = traffic.kind.tcp() {
+            // DCTCP's echo of marks is the receiver's part (RFC 8257 section 3.2).
+            let name = congestion_control(tcp.sender.name).unwrap_or("cubic");
+            let name = if name == "dctcp" { name } else { "cubic" };
+            sys::set_congestion_control(&listener, name)?;
+            let clamp = u64::from(tcp.window_pkts).saturating_mul(payload(traffic));
+            if let Ok(clamp) = i32::try_from(clamp) {
+                if clamp < 32 << 20 {
+                    sys::set_option(&listener, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &clamp)?;
+                }
+            }
+        }
+        set_class(&listener, traffic.dscp, false)?;
+        sys::set_option(&listener, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32)?;
+        sys::bind(&listener, any)?;
+        sys::listen(&listener)?;
+        self.add(&listener, EpollFlags::EPOLLIN, Ready::Listener(number))?;
+        self.listeners.push(Some(listener));
+        let datagrams = match traffic.kind.tcp() {
+            Some(_) => None,
+            None => {
+                let socket = sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+                let room = 1i32 << 26;
+                sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &room)?;
+                sys::bind(&socket, any)?;
+                self.add(&socket, EpollFlags::EPOLLIN, Ready::Datagrams(number))?;
+                Some(socket)
+            }
+        };
+        self.datagrams.push(datagrams);
+        Ok(())
+    }
+
+    fn add(&self, fd: &OwnedFd, flags: EpollFlags, ready: Ready) -> io::Result<()> {
+        Ok(self.epoll.add(fd, EpollEvent::new(flags, ready.tag()))?)
+    }
+
+    /// As the simulator does, with streams of the same names.
+    fn add_flows(&mut self, index: usize, traffic: &Traffic, seed: u64) {
+        let stream = |what: &str| Rng::new(seed, &format!("traffic {index} {what}"));
+        let (mut starts, mut stops) = (stream("start"), stream("stop"));
+        let count = most_flows(index, traffic, &self.scenario.changes);
+        let mut application = application(traffic, count, stream("application"));
+        let first = crate::count(self.flows.len());
+        let first_group = self.groups.iter().position(|it| it.traffic == index);
+        let first_group = first_group.expect("each traffic has a group");
+        let rtts = match traffic.kind {
+            TrafficKind::Program(_) => count.max(1) as usize,
+            _ => traffic.rtts.len().max(1),
+        };
+        let class = crate::count(index);
+        for i in 0..count {
+            let start = draw(traffic.start, &mut starts);
+            let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
+            let declared = i < traffic.flows;
+            let act = declared
+                .then(|| application.first(i, start, stop))
+                .flatten();
+            self.flows.push(Flow {
+                class,
+                group: first_group + i as usize % rtts,
+                next_act: act,
+                stop,
+                stopped: !declared,
+                connection: None,
+                delivered: 0,
+                before: 0,
+                within: 0,
+            });
+            self.schedule_act(first + i);
+            if let (TrafficKind::Program(program), true) = (&traffic.kind, declared) {
+                self.add_programs(program, first_group + i as usize, i, start, stop);
+            }
+        }
+        application.set_active(traffic.flows);
+        if let Some(at) = application.first_arrival() {
+            self.schedule(at, Task::Arrival(class));
+        }
+        self.classes.push(Class {
+            application,
+            first,
+            count,
+            transfers: 0,
+            most_transfers: match &traffic.kind {
+                TrafficKind::Web(web) => web.most_connections,
+                TrafficKind::Video(_) => count,
+                TrafficKind::Pages(pages) => count.saturating_mul(pages.objects),
+                _ => 0,
+            },
+            calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
+            sent: (0, 0),
+        });
+    }
+
+    fn add_programs(
+        &mut self,
+        program: &forebay_scenario::Program,
+        group: usize,
+        flow: u32,
+        start: u64,
+        stop: Option<u64>,
+    ) {
+        let group = &self.groups[group];
+        let ends = [
+            (true, program.server.as_deref()),
+            (false, Some(program.client.as_str())),
+        ];
+        for (server, command) in ends {
+            let Some(command) = command else { continue };
+            let number = self.programs.len();
+            let run = &self.place.run;
+            let made = Program::new(group, flow, server, command, run, number);
+            self.programs.push(made);
+            if !server {
+                self.schedule(start, Task::Start(number));
+                if let Some(stop) = stop {
+                    self.schedule(stop, Task::Stop(number));
+                }
+            }
+        }
+    }
+
+    /// Starts the servers, before the clock of the run, and gives them time to listen.
+    ///
+    /// # Errors
+    /// As setns(2) says.
+    pub fn start_servers(&mut self) -> io::Result<()> {
+        let clients: Vec<usize> = (self.agenda.iter())
+            .filter_map(|Reverse((_, _, task))| match task {
+                Task::Start(number) => Some(*number),
+                _ => None,
+            })
+            .collect();
+        let servers = (0..self.programs.len()).filter(|number| !clients.contains(number));
+        let servers: Vec<usize> = servers.collect();
+        for number in &servers {
+            self.start_program(*number)?;
+        }
+        if !servers.is_empty() {
+            std::thread::sleep(UNTIL_SERVERS_LISTEN);
+        }
+        Ok(())
+    }
+
+    fn start_program(&mut self, number: usize) -> io::Result<()> {
+        self.enter(self.programs[number].namespace().to_owned())?;
+        self.programs[number].start(&self.place.scenario);
+        Ok(())
+    }
+
+    /// Sees which programs have ended.
+    pub fn look_at_programs(&mut self) {
+        self.programs.iter_mut().for_each(Program::look);
+    }
+
+    fn schedule(&mut self, at: u64, task: Task) {
+        self.tasks += 1;
+        self.agenda.push(Reverse((at, self.tasks, task)));
+    }
+
+    fn schedule_act(&mut self, flow: u32) {
+        if let Some(act) = self.flows[flow as usize].next_act {
+            self.schedule(act.at, Task::Act(flow));
+        }
+    }
+
+    /// When something is to be done next.
+    pub fn due(&self) -> Time {
+        let first = self.agenda.peek();
+        first.map_or(Time::MAX, |Reverse((at, _, _))| Time::from_nanos(*at))
+    }
+
+    /// Does what is due; gives a change of the bottleneck to `change`.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn advance(
+        &mut self,
+        now: Time,
+        mut change: impl FnMut(usize) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let now = now.as_nanos();
+        while let Some(Reverse((at, _, task))) = self.agenda.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.agenda.pop();
+            match task {
+                Task::Act(flow) => self.act(at, flow)?,
+                Task::Arrival(class) => self.arrive(at, class),
+                Task::Start(number) => self.start_program(number)?,
+                Task::Stop(number) => self.programs[number].ask_to_end(),
+                Task::Change(number) => match self.scenario.changes[number].what {
+                    Setting::Flows { traffic, flows } => self.set_active(at, traffic, flows)?,
+                    Setting::Link { .. } => change(number)?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, now: u64, class: u32) {
+        let of = &mut self.classes[class as usize];
+        let (first, arrival) = (of.first, of.application.arrive(now));
+        if let Some((flow, act)) = arrival.begins {
+            self.flows[(first + flow) as usize].next_act = Some(act);
+            self.schedule_act(first + flow);
+        }
+        if arrival.next != u64::MAX {
+            self.schedule(arrival.next, Task::Arrival(class));
+        }
+    }
+
+    fn act(&mut self, now: u64, flow: u32) -> io::Result<()> {
+        let at = &self.flows[flow as usize];
+        let Some(act) = at.next_act.filter(|act| act.at == now) else {
+            return Ok(());
+        };
+        let (stop, class) = (at.stop, at.class as usize);
+        match act.action {
+            Action::Open | Action::Fresh => self.open(now, flow)?,
+            Action::Close => self.close(flow),
+            Action::Transfer(packets) => self.begin_transfer(now, flow, packets)?,
+            Action::Send => self.send_datagram(now, flow)?,
+        }
+        let class = &mut self.classes[class];
+        let next = class.application.next(flow - class.first, act, stop);
+        self.flows[flow as usize].next_act = next;
+        self.schedule_act(flow);
+        Ok(())
+    }
+
+    /// Makes the first `active` flows of a traffic run, and the others stop.
+    fn set_active(&mut self, now: u64, traffic: usize, active: u32) -> io::Result<()> {
+        let class = &mut self.classes[traffic];
+        class.application.set_active(active);
+        let (first, count, transfers) = (class.first, class.count, class.most_transfers > 0);
+        for flow in first..first + count {
+            let at = &mut self.flows[flow as usize];
+            let wanted = flow - first < active;
+            let was_stopped = std::mem::replace(&mut at.stopped, !wanted);
+            let running =
+                at.next_act.is_some() || at.connection.is_some() || transfers && !was_stopped;
+            if running && !wanted {
+                at.next_act = None;
+                if !transfers {
+                    self.close(flow);
+                }
+            } else if wanted && !running {
+                let stop = at.stop;
+                let class = &mut self.classes[traffic];
+                let act = class.application.first(flow - first, now, stop);
+                self.flows[flow as usize].next_act = act;
+                self.schedule_act(flow);
+            }
+        }
+        Ok(())
+    }
+
+    /// A new connection of `flow`, and its number.
+    fn connect(
+        &mut self,
+        flow: u32,
+        left: Option<u64>,
+        begun: Option<(u64, u32)>,
+    ) -> io::Result<u32> {
+        let scenario = self.scenario;
+        let at = &self.flows[flow as usize];
+        let (group, class) = (at.group, at.class as usize);
+        let traffic = &scenario.traffic[class];
+        let groups = self.groups;
+        self.enter(groups[group].source_namespace())?;
+        let (from, to) = self.ends(flow);
+        let tcp = traffic.kind.tcp();
+        let kind = if tcp.is_some() {
+            libc::SOCK_STREAM
+        } else {
+            libc::SOCK_DGRAM
+        };
+        let socket = sys::socket(libc::AF_INET, kind, 0)?;
+        let number = crate::count(self.connections.len());
+        if let Some(tcp) = tcp {
+            let name = congestion_control(tcp.sender.name).unwrap_or("cubic");
+            sys::set_congestion_control(&socket, name)
+                .map_err(|error| io::Error::other(format!("congestion control {name}: {error}")))?;
+            let ends = left.is_none() && !matches!(traffic.kind, TrafficKind::Ftp(_))
+                || traffic.stop.is_some();
+            let unsent = match ends {
+                true => i32::try_from(UNSENT_PKTS * payload(traffic)).unwrap_or(UNSENT_BYTES),
+                false => UNSENT_BYTES,
+            };
+            sys::set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent)?;
+            set_class(&socket, traffic.dscp, false)?;
+        } else {
+            set_class(
+                &socket,
+                traffic.dscp,
+                traffic.kind.ecn() == EcnChoice::Classic,
+            )?;
+            // Each packet has a number in its IP header, by which the taps know it.
+            let discover = libc::IP_PMTUDISC_DO;
+            sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &discover)?;
+            let room = 1i32 << 24;
+            sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &room)?;
+        }
+        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32)?;
+        sys::bind(&socket, from)?;
+        sys::connect(&socket, to)?;
+        if tcp.is_some() {
+            let flags = EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+            self.add(&socket, flags, Ready::Sender(number))?;
+        }
+        self.by_address.insert(from, number);
+        self.connections.push(Connection {
+            socket: Some(socket),
+            receiver: None,
+            flow,
+            left,
+            transfer: begun,
+            sent: (0, 0),
+        });
+        Ok(number)
+    }
+
+    /// Addresses of a new connection of `flow`.
+    fn ends(&mut self, flow: u32) -> (SocketAddrV4, SocketAddrV4) {
+        let at = &self.flows[flow as usize];
+        let (group, number) = (at.group, flow - self.classes[at.class as usize].first);
+        let (from, to) = self.groups[group].addresses(number);
+        let port = &mut self.next_port[group];
+        let from = SocketAddrV4::new(from, *port);
+        *port = if *port == 59_999 {
+            FIRST_PORT
+        } else {
+            *port + 1
+        };
+        (from, SocketAddrV4::new(to, SINK_PORT))
+    }
+
+    fn open(&mut self, _now: u64, flow: u32) -> io::Result<()> {
+        self.close(flow);
+        let number = self.connect(flow, None, None)?;
+        self.flows[flow as usize].connection = Some(number);
+        Ok(())
+    }
+
+    /// Nothing new is offered; what is outstanding is still delivered.
+    fn close(&mut self, flow: u32) {
+        if let Some(number) = self.flows[flow as usize].connection.take() {
+            let connection = &mut self.connections[number as usize];
+            connection.left = Some(0);
+            if let Some(socket) = &connection.socket {
+                sys::shut_down(socket.as_raw_fd());
+            }
+        }
+    }
+
+    fn begin_transfer(&mut self, now: u64, flow: u32, packets: u32) -> io::Result<()> {
+        let class = self.flows[flow as usize].class as usize;
+        let traffic = &self.scenario.traffic[class];
+        let class = &mut self.classes[class];
+        if class.transfers >= class.most_transfers.max(1) {
+            return Ok(());
+        }
+        class.transfers += 1;
+        let bytes = u64::from(packets) * payload(traffic);
+        self.connect(flow, Some(bytes), Some((now, packets)))?;
+        Ok(())
+    }
+
+    fn send_datagram(&mut self, now: u64, flow: u32) -> io::Result<()> {
+        let number = match self.flows[flow as usize].connection {
+            Some(number) => number,
+            None => {
+                let number = self.connect(flow, None, None)?;
+                self.flows[flow as usize].connection = Some(number);
+                number
+            }
+        };
+        let class = self.flows[flow as usize].class as usize;
+        let traffic = &self.scenario.traffic[class];
+        let bytes = traffic.packet.0 - u64::from(ETHERNET_BYTES) - UDP_BYTES;
+        let mut datagram = vec![0; usize::try_from(bytes).expect("a packet's size")];
+        let class = &mut self.classes[class];
+        if let Some(calls) = &mut class.calls {
+            let number = calls.sent(flow - class.first, now);
+            datagram[..4].copy_from_slice(&number.to_be_bytes());
+        }
+        let socket = self.connections[number as usize].socket.as_ref();
+        match sys::send(socket.expect("it is open").as_raw_fd(), &datagram) {
+            // What the kernel of the sender has no room for is lost before the queue.
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS | libc::ECONNREFUSED) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Handles what epoll tells of a socket.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn handle(&mut self, now: Time, ready: Ready, flags: EpollFlags) -> io::Result<()> {
+        match ready {
+            Ready::Listener(number) => self.accept(number),
+            Ready::Datagrams(number) => self.receive_datagrams(now, number),
+            Ready::Receiver(number) => self.receive(now, number),
+            Ready::Sender(number) => {
+                self.send(number);
+                let over = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
+                if flags.intersects(over) {
+                    self.end(now, number);
+                }
+                Ok(())
+            }
+            Ready::Timer | Ready::Bottleneck => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, listener: u32) -> io::Result<()> {
+        loop {
+            let Some(waiting) = &self.listeners[listener as usize] else {
+                return Ok(());
+            };
+            let Ok((socket, from)) = sys::accept(waiting) else {
+                return Ok(());
+            };
+            let Some(number) = self.by_address.get(&from).copied() else {
+                continue;
+            };
+            let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
+            self.add(&socket, flags, Ready::Receiver(number))?;
+            self.connections[number as usize].receiver = Some(socket);
+        }
+    }
+
+    fn send(&mut self, number: u32) {
+        let connection = &mut self.connections[number as usize];
+        let Some(socket) = &connection.socket else {
+            return;
+        };
+        loop {
+            let most = connection.left.unwrap_or(u64::MAX);
+            if most == 0 {
+                break;
+            }
+            let chunk = usize::try_from(most).unwrap_or(usize::MAX).min(ZEROS.len());
+            match sys::send(socket.as_raw_fd(), &ZEROS[..chunk]) {
+                Ok(sent) => {
+                    if let Some(left) = &mut connection.left {
+                        *left -= sent as u64;
+                        if *left == 0 {
+                            sys::shut_down(socket.as_raw_fd());
+                        }
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn receive(&mut self, now: Time, number: u32) -> io::Result<()> {
+        let connection = &mut self.connections[number as usize];
+        let Some(receiver) = &connection.receiver else {
+            return Ok(());
+        };
+        loop {
+            match sys::discard(receiver.as_raw_fd(), 1 << 24) {
+                Ok(0) => {
+                    // The sender has said all: the last ACK goes back with the end of this side.
+                    connection.receiver = None;
+                    return Ok(());
+                }
+                Ok(bytes) => {
+                    let flow = connection.flow as usize;
+                    deliver(
+                        &mut self.flows[flow],
+                        self.window,
+                        now.as_nanos(),
+                        bytes as u64,
+                    );
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    fn receive_datagrams(&mut self, now: Time, number: u32) -> io::Result<()> {
+        let group = &self.groups[number as usize];
+        let payload = self.scenario.traffic[group.traffic].payload().0;
+        let Some(socket) = &self.datagrams[number as usize] else {
+            return Ok(());
+        };
+        let fd = socket.as_raw_fd();
+        let mut start = [0; 4];
+        let now = now.as_nanos();
+        let counts = now > self.window.0 && now <= self.window.1;
+        while let Ok(from) = sys::receive_from(fd, &mut start) {
+            let Some(connection) = self.by_address.get(&from) else {
+                continue;
+            };
+            let flow = self.connections[*connection as usize].flow;
+            let class = &mut self.classes[self.flows[flow as usize].class as usize];
+            if let Some(calls) = &mut class.calls {
+                calls.received(flow - class.first, u32::from_be_bytes(start), now, counts);
+            }
+            deliver(&mut self.flows[flow as usize], self.window, now, payload);
+        }
+        Ok(())
+    }
+
+    /// Both sides of a connection have said all they had to say.
+    fn end(&mut self, now: Time, number: u32) {
+        let connection = &mut self.connections[number as usize];
+        let Some(socket) = connection.socket.take() else {
+            return;
+        };
+        let info = sys::tcp_info(socket.as_raw_fd());
+        let flow = connection.flow;
+        let at = now.as_nanos();
+        let class_number = self.flows[flow as usize].class;
+        let class = &mut self.classes[class_number as usize];
+        if at > self.window.0 {
+            class.sent.0 += u64::from(info.sent_pkts.saturating_sub(connection.sent.0));
+            class.sent.1 += u64::from(info.resent_pkts.saturating_sub(connection.sent.1));
+        }
+        drop(socket);
+        let Some((begun, packets)) = connection.transfer.take() else {
+            return;
+        };
+        class.transfers -= 1;
+        if self.window.0 < at && at <= self.window.1 {
+            self.outcome
+                .transfers
+                .push((class_number, packets, at - begun));
+        }
+        let (stop, stopped) = (
+            self.flows[flow as usize].stop,
+            self.flows[flow as usize].stopped,
+        );
+        let act = class.application.transferred(flow - class.first, at, stop);
+        if act.is_some() && !stopped {
+            self.flows[flow as usize].next_act = act;
+            self.schedule_act(flow);
+        }
+    }
+
+    /// The window of measurement begins.
+    pub fn begin_window(&mut self) {
+        for connection in &mut self.connections {
+            if let Some(socket) = &connection.socket {
+                let info = sys::tcp_info(socket.as_raw_fd());
+                connection.sent = (info.sent_pkts, info.resent_pkts);
+            }
+        }
+    }
+
+    /// It ends.
+    pub fn end_window(&mut self) {
+        for connection in &self.connections {
+            let class = self.flows[connection.flow as usize].class as usize;
+            if let (Some(socket), Some(_)) =
+                (&connection.socket, self.scenario.traffic[class].kind.tcp())
+            {
+                let info = sys::tcp_info(socket.as_raw_fd());
+                let sent = &mut self.classes[class].sent;
+                sent.0 += u64::from(info.sent_pkts.saturating_sub(connection.sent.0));
+                sent.1 += u64::from(info.resent_pkts.saturating_sub(connection.sent.1));
+            }
+        }
+        let (start, end) = self.window;
+        for (number, class) in (0..).zip(&self.classes) {
+            for seen in class.application.viewers((start, end)) {
+                let stalled = seen.stalled.as_nanos();
+                let row = (number, seen.segments, seen.rates_bps, seen.stalls, stalled);
+                self.outcome.viewers.push(row);
+            }
+        }
+        let calls = self.classes.iter().enumerate();
+        let calls = calls.filter_map(|(class, it)| Some((class, it.calls.as_ref()?)));
+        for (class, calls) in calls {
+            for seen in calls.seen() {
+                self.outcome.calls.push((
+                    crate::count(class),
+                    seen.received,
+                    seen.lost,
+                    seen.delays.as_nanos(),
+                    seen.changes.as_nanos(),
+                ));
+            }
+        }
+    }
+
+    /// Ends a row of the goodput.
+    pub fn row_of_goodput(&mut self) {
+        let totals = self.flows.iter().map(|flow| flow.delivered);
+        self.outcome.totals.push(totals.collect());
+    }
+
+    /// Packets in flight of a mean endless flow.
+    pub fn mean_in_flight_pkts(&self) -> f64 {
+        let endless = self.flows.iter().filter(|flow| {
+            matches!(
+                self.scenario.traffic[flow.class as usize].kind,
+                TrafficKind::Ftp(_)
+            )
+        });
+        let of = |number: u32| -> Option<RawFd> {
+            Some(
+                self.connections[number as usize]
+                    .socket
+                    .as_ref()?
+                    .as_raw_fd(),
+            )
+        };
+        let (mut sum, mut count) = (0.0, 0.0);
+        for fd in endless.filter_map(|flow| of(flow.connection?)) {
+            sum += f64::from(sys::tcp_info(fd).unacked_pkts);
+            count += 1.0;
+        }
+        sum / count
+    }
+
+    /// What is known at the end.
+    pub fn finish(mut self) -> Outcome {
+        let flows = self.flows.iter();
+        self.outcome.flows = flows.map(|flow| (flow.class, flow.within)).collect();
+        self.outcome.sent = self.classes.iter().map(|class| class.sent).collect();
+        self.outcome.programs = programs::finish(self.programs);
+        self.outcome
+    }
+}
+
+fn deliver(flow: &mut Flow, window: (u64, u64), now: u64, bytes: u64) {
+    flow.delivered += bytes;
+    if now <= window.0 {
+        flow.before += bytes;
+    } else if now <= window.1 {
+        flow.within += bytes;
+    }
+}
+
+/// Data of a full segment of the kernel's: without Ethernet, IPv4, and TCP with timestamps.
+fn payload(traffic: &Traffic) -> u64 {
+    const IP_AND_TCP_BYTES: u64 = 20 + 32;
+    traffic.packet.0 - u64::from(ETHERNET_BYTES) - IP_AND_TCP_BYTES
+}
+
+/// Sets the code point of a socket's packets; the kernel keeps the ECN field of TCP for itself.
+fn set_class(socket: &OwnedFd, dscp: u8, ect: bool) -> io::Result<()> {
+    let tos = i32::from(dscp) << 2 | if ect { 2 } else { 0 };
+    sys::set_option(socket, libc::IPPROTO_IP, libc::IP_TOS, &tos)
+}

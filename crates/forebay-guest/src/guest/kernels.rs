@@ -1,0 +1,253 @@
+//! A queue of the kernel's as the bottleneck: taps before and behind it see every packet, and the
+//! kernel tells its backlog.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use forebay_core::{Drop, Ecn, Rate, Span, Time};
+use nix::libc;
+
+use super::clock::Clock;
+use super::tap::Tap;
+use super::write_row;
+use crate::limits::ETHERNET_BYTES;
+use crate::record::{Fate, PacketRow, SampleRow};
+
+/// Tells packets apart that are inside: flow by its addresses and ports, and the number of the
+/// packet in its IP header.
+type Key = (u32, u32, u16, u16);
+
+#[derive(Clone, Copy)]
+struct Inside {
+    arrived: Time,
+    bytes: u32,
+    traffic: u8,
+    marked: bool,
+    header_bytes: u8,
+    flow: u32,
+}
+
+pub struct Kernels {
+    netlink: OwnedFd,
+    device: u32,
+    /// Where the queue under test is: the root, or a class of the shaper.
+    parent: u32,
+    near: Tap,
+    far: Tap,
+    inside: HashMap<Key, Inside>,
+    traffic_of_group: Vec<u8>,
+    /// What the shaper sends in, where it keeps a packet until it is out.
+    holds_at: Option<Rate>,
+}
+
+/// What a queue of the kernel tells of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backlog {
+    pub packets: u32,
+    pub bytes: u32,
+}
+
+impl Kernels {
+    /// In the router's namespace; `far` is a tap behind it.
+    ///
+    /// # Errors
+    /// As socket(2) says.
+    pub fn new(
+        device: u32,
+        parent: u32,
+        near: Tap,
+        far: Tap,
+        traffic_of_group: Vec<u8>,
+        holds_at: Option<Rate>,
+    ) -> io::Result<Kernels> {
+        let netlink = super::sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        Ok(Kernels {
+            netlink,
+            device,
+            parent,
+            near,
+            far,
+            inside: HashMap::new(),
+            traffic_of_group,
+            holds_at,
+        })
+    }
+
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.holds_at = self.holds_at.map(|_| rate);
+    }
+
+    /// Takes what the taps have seen.
+    ///
+    /// # Errors
+    /// As write(2) says.
+    pub fn fetch(&mut self, clock: &Clock, rows: &mut impl Write) -> io::Result<()> {
+        let Kernels {
+            near,
+            far,
+            inside,
+            traffic_of_group,
+            holds_at,
+            ..
+        } = self;
+        near.drain(clock, |at, ip| {
+            let Some(traffic) = traffic_of_group.get(usize::from(ip[13])) else {
+                return;
+            };
+            let came = Inside {
+                arrived: at,
+                bytes: wire_bytes(ip),
+                traffic: *traffic,
+                marked: ecn(ip) == Ecn::Ce,
+                header_bytes: super::header_bytes(ip),
+                flow: super::flow_number(ip),
+            };
+            inside.insert(key(ip), came);
+        });
+        let mut failed = Ok(());
+        far.drain(clock, |at, ip| {
+            let Some(came) = inside.remove(&key(ip)) else {
+                return;
+            };
+            // A shaper that keeps the packet until its tokens are there lets it go when its last bit
+            // is out; it left the queue when its first one was.
+            let on_the_wire =
+                holds_at.map_or(Span::ZERO, |rate| rate.transmission(came.bytes, 0).0);
+            let left = Time::from_nanos(at.as_nanos().saturating_sub(on_the_wire.as_nanos()));
+            let row = PacketRow {
+                arrived: came.arrived,
+                left: left.max(came.arrived),
+                bytes: came.bytes,
+                traffic: came.traffic,
+                class: 0,
+                fate: match ecn(ip) == Ecn::Ce && !came.marked {
+                    true => Fate::Marked,
+                    false => Fate::Left,
+                },
+                header_bytes: came.header_bytes,
+                flow: came.flow,
+            };
+            if failed.is_ok() {
+                failed = write_row(rows, &row);
+            }
+        });
+        failed
+    }
+
+    /// The queue, for a sample.
+    ///
+    /// # Errors
+    /// The kernel's answer to netlink's question.
+    pub fn sample(&mut self) -> io::Result<SampleRow> {
+        let found = self.backlog()?;
+        // The packet that the shaper holds is counted by the queue, and is none of it.
+        let held = u32::from(self.holds_at.is_some() && found.packets > 0);
+        let bytes_held = found.bytes.checked_div(found.packets).unwrap_or(0) * held;
+        Ok(SampleRow {
+            queue_pkts: found.packets - held,
+            queue_bytes: u64::from(found.bytes - bytes_held),
+            probes: Vec::new(),
+        })
+    }
+
+    /// What has not left by now, long after the end of the run, was lost: at its arrival, as far as
+    /// anybody can tell.
+    ///
+    /// # Errors
+    /// As write(2) says.
+    pub fn finish(&mut self, rows: &mut impl Write) -> io::Result<()> {
+        let mut lost: Vec<Inside> = self.inside.drain().map(|(_, it)| it).collect();
+        lost.sort_by_key(|it| (it.arrived, it.traffic, it.bytes));
+        for came in lost {
+            write_row(
+                rows,
+                &PacketRow {
+                    arrived: came.arrived,
+                    left: came.arrived,
+                    bytes: came.bytes,
+                    traffic: came.traffic,
+                    class: 0,
+                    fate: Fate::Lost(Drop::Early),
+                    header_bytes: came.header_bytes,
+                    flow: came.flow,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// RTM_GETQDISC for the queue, and its TCA_STATS2 (rtnetlink(7), linux/gen_stats.h).
+    fn backlog(&self) -> io::Result<Backlog> {
+        const RTM_GETQDISC: u16 = 38;
+        const NLM_F_REQUEST_ECHO: u16 = 0x1 | 0x8;
+        const TCA_STATS2: u16 = 7;
+        const TCA_STATS_QUEUE: u16 = 3;
+        let mut question = Vec::with_capacity(36);
+        question.extend_from_slice(&36u32.to_ne_bytes());
+        question.extend_from_slice(&RTM_GETQDISC.to_ne_bytes());
+        question.extend_from_slice(&NLM_F_REQUEST_ECHO.to_ne_bytes());
+        question.extend_from_slice(&1u32.to_ne_bytes());
+        question.extend_from_slice(&0u32.to_ne_bytes());
+        // struct tcmsg: family and padding, device, handle, parent, info.
+        for word in [0, self.device, 0, self.parent, 0] {
+            question.extend_from_slice(&word.to_ne_bytes());
+        }
+        super::sys::send(self.netlink.as_raw_fd(), &question)?;
+        let mut answer = [0u8; 8192];
+        let length = nix::unistd::read(&self.netlink, &mut answer)?;
+        let answer = &answer[..length];
+        let kind = u16::from_ne_bytes([answer[4], answer[5]]);
+        if kind == 2 {
+            let code = i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes"));
+            return Err(io::Error::from_raw_os_error(-code));
+        }
+        let mut found = Backlog::default();
+        for (kind, value) in attributes(&answer[36..]) {
+            if kind != TCA_STATS2 {
+                continue;
+            }
+            for (kind, value) in attributes(value) {
+                if kind == TCA_STATS_QUEUE && value.len() >= 8 {
+                    let word = |at: usize| {
+                        u32::from_ne_bytes(value[at..at + 4].try_into().expect("four bytes"))
+                    };
+                    // struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits.
+                    found.packets = word(0);
+                    found.bytes = word(4);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The attributes of a message: kind and value.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes([*rest.first()?, *rest.get(1)?]));
+        let kind = u16::from_ne_bytes([*rest.get(2)?, *rest.get(3)?]) & 0x3fff;
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    })
+}
+
+fn key(ip: &[u8]) -> Key {
+    let u32_at = |at: usize| u32::from_be_bytes(ip[at..at + 4].try_into().expect("four bytes"));
+    let header = usize::from(ip[0] & 0xf) * 4;
+    let port = match ip.get(header..header + 2) {
+        Some(port) => u16::from_be_bytes([port[0], port[1]]),
+        None => 0,
+    };
+    let number = u16::from_be_bytes([ip[4], ip[5]]);
+    (u32_at(12), u32_at(16), port, number)
+}
+
+fn ecn(ip: &[u8]) -> Ecn {
+    forebay_core::TrafficClass(ip[1]).ecn()
+}
+
+fn wire_bytes(ip: &[u8]) -> u32 {
+    u32::from(u16::from_be_bytes([ip[2], ip[3]])) + ETHERNET_BYTES
+}

@@ -1,0 +1,320 @@
+//! The network of a guest: for each traffic and each of its round trips a namespace of senders and
+//! one of receivers, with the bottleneck between them.
+//!
+//! ```text
+//! s0..sN ── rtr ══ bottleneck ══ far ── d0..dN
+//!            netem: half of the round trip on the way to the senders, half to the receivers
+//! ```
+//! Senders are in none of the router's namespaces, so that TCP small queues do not see the queue.
+//! There is no ARP: both ends of a pair have the same address, and no neighbour is looked for.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use forebay_core::Span;
+use forebay_scenario::{EcnChoice, Scenario, TrafficKind};
+use nix::sched::{setns, CloneFlags};
+
+use super::sys;
+use crate::limits::ETHERNET_BYTES;
+
+pub const ROUTER: &str = "rtr";
+pub const FAR: &str = "far";
+/// Devices of the bottleneck: of the router, and behind it.
+pub const NEAR_DEVICE: &str = "r1";
+pub const FAR_DEVICE: &str = "x0";
+/// Where a law of ours takes packets, and where it gives them back.
+pub const IN_DEVICE: &str = "fb0";
+pub const OUT_DEVICE: &str = "fb1";
+
+/// Senders of one traffic with one round trip.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub number: u8,
+    pub traffic: usize,
+    pub rtt: Span,
+    /// All its flows are of one host.
+    pub one_host: bool,
+    /// The one flow that it has: programs have hosts of their own.
+    pub only_flow: Option<u32>,
+}
+
+impl Group {
+    pub fn source_namespace(&self) -> String {
+        format!("s{}", self.number)
+    }
+
+    pub fn sink_namespace(&self) -> String {
+        format!("d{}", self.number)
+    }
+
+    /// Addresses of a flow at both ends.
+    pub fn addresses(&self, flow: u32) -> (Ipv4Addr, Ipv4Addr) {
+        let host = if self.one_host { 1 } else { flow + 1 };
+        let base = 10 << 24 | u32::from(self.number) << 16 | host & 0xffff;
+        (base.into(), (base | SINKS << 16).into())
+    }
+}
+
+/// Addresses of sinks are 10.(128 + group).x.y.
+const SINKS: u32 = 128;
+
+/// The groups of a scenario, in order, and the group of each flow of a traffic.
+pub fn groups(scenario: &Scenario) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for (traffic, of) in scenario.traffic.iter().enumerate() {
+        let none = [Span::ZERO];
+        let rtts = if of.rtts.is_empty() {
+            &none[..]
+        } else {
+            &of.rtts
+        };
+        let programs = matches!(of.kind, TrafficKind::Program(_));
+        let count = if programs {
+            of.flows as usize
+        } else {
+            rtts.len()
+        };
+        for (flow, rtt) in (0..).zip(rtts.iter().cycle().take(count)) {
+            groups.push(Group {
+                number: u8::try_from(groups.len()).expect("the scenario was checked"),
+                traffic,
+                rtt: *rtt,
+                one_host: of.host.is_some(),
+                only_flow: programs.then_some(flow),
+            });
+        }
+    }
+    groups
+}
+
+/// iproute2, as it was brought along with its libraries.
+pub struct Tools {
+    folder: PathBuf,
+}
+
+impl Tools {
+    pub fn new(folder: PathBuf) -> Tools {
+        Tools { folder }
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.folder.join("lib/ld-linux-x86-64.so.2"));
+        command
+            .arg("--library-path")
+            .arg(self.folder.join("lib"))
+            .arg(self.folder.join("bin").join(program));
+        command
+    }
+
+    /// Runs commands of `program` in a namespace, in one process.
+    ///
+    /// # Errors
+    /// What the program says.
+    pub fn batch(&self, program: &str, namespace: Option<&str>, commands: &str) -> io::Result<()> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let mut command = self.command(program);
+        if let Some(namespace) = namespace {
+            command.args(["-n", namespace]);
+        }
+        let mut child = command
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(input) = &mut child.stdin {
+            input.write_all(commands.as_bytes())?;
+        }
+        let ended = child.wait_with_output()?;
+        if ended.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&ended.stderr);
+        Err(io::Error::other(format!("{program}: {}", said.trim())))
+    }
+
+    /// What `program` prints.
+    pub fn output(&self, program: &str, words: &[&str]) -> String {
+        let ended = self.command(program).args(words).output();
+        ended.map_or_else(
+            |error| error.to_string(),
+            |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
+        )
+    }
+}
+
+/// Takes this thread into a namespace.
+///
+/// # Errors
+/// As open(2) and setns(2) say.
+pub fn enter(namespace: &str) -> io::Result<()> {
+    let file = File::open(format!("/run/netns/{namespace}"))?;
+    setns(file.as_fd(), CloneFlags::CLONE_NEWNET)?;
+    Ok(())
+}
+
+/// Payload of the largest packet that crosses a device with this MTU.
+fn mtu(packet_bytes: u64) -> u64 {
+    packet_bytes - u64::from(ETHERNET_BYTES)
+}
+
+/// Sets the network up, all but the queue.
+///
+/// # Errors
+/// What a tool says, or the kernel.
+pub fn make(
+    scenario: &Scenario,
+    groups: &[Group],
+    tools: &Tools,
+    sysctls: &[(String, String)],
+) -> io::Result<()> {
+    fs::create_dir_all("/run/netns")?;
+    let largest = mtu(scenario.packet().0);
+    let mut links = format!("netns add {ROUTER}\nnetns add {FAR}\n");
+    for group in groups {
+        let (source, sink) = (group.source_namespace(), group.sink_namespace());
+        let _ = writeln!(links, "netns add {source}\nnetns add {sink}");
+    }
+    let mut pair = {
+        let mut pairs = 0;
+        move |links: &mut String, one: (&str, &str), other: (&str, &str), mtu: u64| {
+            pairs += 1;
+            let mac = format!("02:00:00:00:{:02x}:{:02x}", pairs >> 8, pairs & 0xff);
+            let _ = writeln!(
+                links,
+                "link add {} netns {} address {mac} mtu {mtu} type veth peer name {} netns {} \
+                 address {mac} mtu {mtu}",
+                one.1, one.0, other.1, other.0
+            );
+        }
+    };
+    pair(
+        &mut links,
+        (ROUTER, NEAR_DEVICE),
+        (FAR, FAR_DEVICE),
+        largest,
+    );
+    for group in groups {
+        let n = group.number;
+        let mtu = mtu(scenario.traffic[group.traffic].packet.0);
+        let (source, sink) = (group.source_namespace(), group.sink_namespace());
+        pair(&mut links, (&source, "e0"), (ROUTER, &format!("a{n}")), mtu);
+        pair(&mut links, (FAR, &format!("b{n}")), (&sink, "e0"), mtu);
+    }
+    tools.batch("ip", None, &links)?;
+
+    let up = |device: &str| format!("link set {device} arp off gso_max_segs 1 up\n");
+    let (mut router, mut far) = (up(NEAR_DEVICE), up(FAR_DEVICE));
+    far += &format!("route add default dev {FAR_DEVICE}\n");
+    let (mut back, mut forth) = (String::new(), String::new());
+    for group in groups {
+        let n = group.number;
+        let sinks = SINKS + u32::from(n);
+        router += &up(&format!("a{n}"));
+        far += &up(&format!("b{n}"));
+        let _ = writeln!(router, "route add 10.{n}.0.0/16 dev a{n}");
+        let _ = writeln!(far, "route add 10.{sinks}.0.0/16 dev b{n}");
+        let half_ns = group.rtt.as_nanos() / 2;
+        if half_ns > 0 {
+            let netem = |device: String| {
+                format!("qdisc add dev {device} root netem delay {half_ns}ns limit 1000000\n")
+            };
+            back += &netem(format!("a{n}"));
+            forth += &netem(format!("b{n}"));
+        }
+        for (namespace, addresses) in [
+            (group.source_namespace(), u32::from(n)),
+            (group.sink_namespace(), sinks),
+        ] {
+            let mut end = String::from("link set lo up\n");
+            end += &up("e0");
+            // Every address of the block is the host's own.
+            let _ = writeln!(end, "route add local 10.{addresses}.0.0/16 dev lo");
+            let source = group.only_flow.map(|flow| {
+                let (from, to) = group.addresses(flow);
+                if addresses < SINKS {
+                    from
+                } else {
+                    to
+                }
+            });
+            end += &match source {
+                // A program's sockets take the address of their route.
+                Some(address) => format!(
+                    "addr add {address}/32 dev e0\nroute add default dev e0 src {address}\n"
+                ),
+                None => "route add default dev e0\n".to_owned(),
+            };
+            tools.batch("ip", Some(&namespace), &end)?;
+        }
+    }
+    tools.batch("ip", Some(ROUTER), &router)?;
+    tools.batch("ip", Some(FAR), &far)?;
+    tools.batch("tc", Some(ROUTER), &back)?;
+    tools.batch("tc", Some(FAR), &forth)?;
+
+    for (namespace, devices) in [(ROUTER, 'a'), (FAR, 'b')] {
+        enter(namespace)?;
+        fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+        let own = if namespace == ROUTER {
+            NEAR_DEVICE
+        } else {
+            FAR_DEVICE
+        };
+        sys::offloads_off(own)?;
+        for group in groups {
+            sys::offloads_off(&format!("{devices}{}", group.number))?;
+        }
+    }
+    for group in groups {
+        let ecn = scenario.traffic[group.traffic].kind.ecn();
+        let l4s = ecn == EcnChoice::L4s;
+        for (namespace, ask) in [
+            (group.source_namespace(), ecn != EcnChoice::Off),
+            (group.sink_namespace(), false),
+        ] {
+            enter(&namespace)?;
+            sys::offloads_off("e0")?;
+            let set = |name: &str, value: &str| {
+                fs::write(format!("/proc/sys/net/ipv4/{name}"), value)
+                    .map_err(|error| io::Error::other(format!("sysctl {name}: {error}")))
+            };
+            // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0).
+            let passive = namespace.starts_with('d');
+            set(
+                "tcp_ecn",
+                if passive {
+                    "2"
+                } else if ask {
+                    "1"
+                } else {
+                    "0"
+                },
+            )?;
+            // Of one connection to the next nothing is kept.
+            set("tcp_no_metrics_save", "1")?;
+            set("tcp_rmem", "4096 131072 67108864")?;
+            set("tcp_wmem", "4096 16384 67108864")?;
+            for (name, value) in sysctls {
+                set(name, value)?;
+            }
+        }
+        if l4s {
+            // DCTCP sends ECT(0); an L4S sender's packets are ECT(1) (RFC 9331 section 4.1).
+            let rewrite =
+                "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \
+                           ip tos 2 0x3 action pedit ex munge ip dsfield set 1 retain 0x3 pipe \
+                           action csum ip\n";
+            tools.batch("tc", Some(&group.source_namespace()), rewrite)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! A queue of ours as the guest's bottleneck: packets come by one device and leave by another, at
+//! the exact times of the transmitter.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use forebay_core::discipline::Packet as DisciplinePacket;
+use forebay_core::transmitter::Transmitter;
+use forebay_core::{Drop, Ecn, ParamError, Queue, Rate, Sink, Time};
+use forebay_packets::ip::{self, Headers};
+use forebay_scenario::{LawChoice, Scenario};
+
+use super::write_row;
+use crate::limits::ETHERNET_BYTES;
+use crate::record::{Fate, PacketRow, SampleRow};
+
+/// Longest packet of the guest's devices.
+const MOST_BYTES: usize = 65_536;
+
+/// A packet of the queue; its bytes lie in a slot.
+#[derive(Clone, Copy)]
+struct Waiting {
+    slot: u32,
+    arrived: Time,
+    bytes: u32,
+    flow: u64,
+    hosts: (u64, u64),
+    ecn: Ecn,
+    dscp: u8,
+    traffic: u8,
+    tcp: bool,
+    marked: bool,
+    header_bytes: u8,
+    number: u32,
+}
+
+impl DisciplinePacket for Waiting {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn dscp(&self) -> u8 {
+        self.dscp
+    }
+    fn hosts(&self) -> (u64, u64) {
+        self.hosts
+    }
+    fn traffic(&self) -> Option<u8> {
+        Some(self.traffic)
+    }
+    fn tcp(&self) -> bool {
+        self.tcp
+    }
+    fn set_ce(&mut self) {
+        self.marked = true;
+        self.ecn = Ecn::Ce;
+    }
+}
+
+/// Takes what the queue gives up.
+#[derive(Default)]
+struct Lost(Vec<(Time, Waiting, Drop, u8)>);
+
+impl Sink<Waiting> for Lost {
+    fn dropped(&mut self, now: Time, packet: Waiting, why: Drop, class: u8) {
+        self.0.push((now, packet, why, class));
+    }
+    fn marked(&mut self, _now: Time, _packet: &Waiting, _class: u8) {}
+}
+
+pub struct Ours {
+    near: File,
+    far: File,
+    queue: Queue<Waiting>,
+    transmitter: Transmitter,
+    lost: Lost,
+    slots: Vec<Vec<u8>>,
+    free: Vec<u32>,
+    /// The packet that is being sent, and when it is out.
+    sending: std::collections::VecDeque<(Time, Waiting)>,
+    /// By the second byte of an address: the number of the traffic.
+    traffic_of_group: Vec<u8>,
+    names: Vec<String>,
+}
+
+impl Ours {
+    /// # Errors
+    /// A law that does not fit the queue.
+    pub fn new(
+        scenario: &Scenario,
+        law: &LawChoice,
+        seed: u64,
+        devices: [OwnedFd; 2],
+        traffic_of_group: Vec<u8>,
+    ) -> Result<Ours, ParamError> {
+        let bottleneck = &scenario.bottleneck;
+        let site = scenario.queue_site(bottleneck);
+        // The stream of the simulator's bottleneck: a law draws what it draws there.
+        let queue = law.aqm().build(&site, seed, forebay_sim::LAW_STREAM)?;
+        let mut names = Vec::new();
+        let [near, far] = devices;
+        queue_names(&queue, &mut names);
+        Ok(Ours {
+            near: near.into(),
+            far: far.into(),
+            transmitter: Transmitter::new(&bottleneck.capacity()),
+            queue,
+            lost: Lost::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            sending: std::collections::VecDeque::new(),
+            traffic_of_group,
+            names,
+        })
+    }
+
+    pub fn device(&self) -> BorrowedFd<'_> {
+        self.near.as_fd()
+    }
+
+    /// Names of the law's inner values.
+    pub fn probes(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// When something is to be done next.
+    pub fn due(&self) -> Time {
+        let law = self.queue.poll_timeout().unwrap_or(Time::MAX);
+        let out = self.sending.front().map_or(Time::MAX, |(out, _)| *out);
+        self.transmitter.due().min(law).min(out)
+    }
+
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.transmitter.set_rate(rate);
+        self.queue.set_rate(rate);
+    }
+
+    /// Takes every packet that has come.
+    ///
+    /// # Errors
+    /// As read(2) and write(2) say.
+    pub fn fetch(&mut self, now: Time, rows: &mut impl Write) -> io::Result<()> {
+        self.advance(now, rows)?;
+        loop {
+            let slot = self.take_slot();
+            let memory = &mut self.slots[slot as usize];
+            memory.resize(MOST_BYTES, 0);
+            let length = match self.near.read(memory) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.free.push(slot);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            memory.truncate(length);
+            let Some(packet) = self.read(now, slot) else {
+                self.free.push(slot);
+                continue;
+            };
+            self.queue.enqueue(now, packet, &mut self.lost);
+            if self.transmitter.arrived(now) {
+                self.send_next(now, rows)?;
+            }
+            self.tell_lost(rows)?;
+        }
+    }
+
+    /// Brings queue and law up to `now`.
+    ///
+    /// # Errors
+    /// As write(2) says.
+    pub fn advance(&mut self, now: Time, rows: &mut impl Write) -> io::Result<()> {
+        while self.queue.poll_timeout().is_some_and(|at| at <= now) {
+            self.queue.handle_timeout(now);
+        }
+        while self.sending.front().is_some_and(|(out, _)| *out <= now) {
+            let (_, packet) = self.sending.pop_front().expect("there is one");
+            self.release(packet)?;
+        }
+        while self.transmitter.due() <= now {
+            self.send_next(self.transmitter.due(), rows)?;
+        }
+        self.tell_lost(rows)
+    }
+
+    /// The queue, for a sample.
+    pub fn sample(&self) -> SampleRow {
+        let mut probes = vec![f64::NAN; self.names.len()];
+        self.queue.probe(&mut |name, value| {
+            if let Some(at) = self.names.iter().position(|known| known == name) {
+                probes[at] = value;
+            }
+        });
+        SampleRow {
+            queue_pkts: self.queue.len_packets(),
+            queue_bytes: self.queue.len_bytes(),
+            probes,
+        }
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Vec::new());
+            crate::count(self.slots.len() - 1)
+        })
+    }
+
+    /// `None` for what is no packet of a flow here, such as a router's message.
+    fn read(&self, now: Time, slot: u32) -> Option<Waiting> {
+        let bytes = &self.slots[slot as usize];
+        let headers = Headers::read(bytes)?;
+        let group = bytes[13];
+        Some(Waiting {
+            slot,
+            arrived: now,
+            bytes: crate::count(bytes.len()) + ETHERNET_BYTES,
+            flow: headers.flow.mixed(),
+            hosts: headers.flow.hosts(),
+            ecn: headers.class.ecn(),
+            dscp: headers.class.dscp(),
+            traffic: *self.traffic_of_group.get(usize::from(group))?,
+            tcp: headers.is_tcp(),
+            marked: false,
+            header_bytes: super::header_bytes(bytes),
+            number: super::flow_number(bytes),
+        })
+    }
+
+    fn send_next(&mut self, now: Time, rows: &mut impl Write) -> io::Result<()> {
+        let sent = self.transmitter.ask(now, &mut self.queue, &mut self.lost);
+        let Some(sent) = sent else { return Ok(()) };
+        let packet = sent.departure.packet;
+        write_row(
+            rows,
+            &PacketRow {
+                arrived: packet.arrived,
+                left: now,
+                bytes: packet.bytes,
+                traffic: packet.traffic,
+                class: sent.departure.class,
+                fate: if packet.marked {
+                    Fate::Marked
+                } else {
+                    Fate::Left
+                },
+                header_bytes: packet.header_bytes,
+                flow: packet.number,
+            },
+        )?;
+        self.sending.push_back((sent.out, packet));
+        Ok(())
+    }
+
+    /// The last bit is out: the packet goes on.
+    fn release(&mut self, packet: Waiting) -> io::Result<()> {
+        let bytes = &mut self.slots[packet.slot as usize];
+        if packet.marked {
+            ip::set_ce(bytes);
+        }
+        match self.far.write(bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        self.free.push(packet.slot);
+        Ok(())
+    }
+
+    fn tell_lost(&mut self, rows: &mut impl Write) -> io::Result<()> {
+        for (at, packet, why, class) in self.lost.0.drain(..) {
+            self.free.push(packet.slot);
+            write_row(
+                rows,
+                &PacketRow {
+                    arrived: packet.arrived,
+                    left: at,
+                    bytes: packet.bytes,
+                    traffic: packet.traffic,
+                    class,
+                    fate: Fate::Lost(why),
+                    header_bytes: packet.header_bytes,
+                    flow: packet.number,
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn queue_names(queue: &Queue<Waiting>, names: &mut Vec<String>) {
+    queue.probe(&mut |name, _| names.push(name.to_owned()));
+}

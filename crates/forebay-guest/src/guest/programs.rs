@@ -1,0 +1,151 @@
+//! Programs of the user's as endpoints: processes in the hosts' namespaces, which end with the run.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::Pid;
+
+use super::network::Group;
+use crate::record::ProgramOutcome;
+
+/// End of a program's output that is kept.
+const LAST_BYTES: u64 = 4000;
+/// Time to end in, after the signal that asks for it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// One end of a flow.
+pub struct Program {
+    traffic: u32,
+    end: &'static str,
+    command: String,
+    namespace: String,
+    addresses: [(&'static str, String); 2],
+    output: PathBuf,
+    child: Option<Child>,
+    status: Option<i32>,
+    /// It was asked to end: how it did so says nothing.
+    asked: bool,
+    failure: Option<String>,
+}
+
+impl Program {
+    /// Both names of the variables that have the addresses are those of `forebay link`.
+    pub fn new(
+        group: &Group,
+        flow: u32,
+        server: bool,
+        command: &str,
+        run: &Path,
+        number: usize,
+    ) -> Program {
+        // As over `forebay link`: what the server sends crosses the queue under test.
+        let (source, client) = group.addresses(flow);
+        Program {
+            traffic: crate::count(group.traffic),
+            end: if server { "server" } else { "client" },
+            command: command.to_owned(),
+            namespace: match server {
+                true => group.source_namespace(),
+                false => group.sink_namespace(),
+            },
+            addresses: [
+                ("FOREBAY_CLIENT", client.to_string()),
+                ("FOREBAY_SERVER", source.to_string()),
+            ],
+            output: run.join(format!("program-{number}")),
+            child: None,
+            status: None,
+            asked: false,
+            failure: None,
+        }
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Starts it in the namespace of this thread.
+    pub fn start(&mut self, folder: &Path) {
+        let started = File::create(&self.output).and_then(|output| {
+            let errors = output.try_clone()?;
+            Command::new("/bin/sh")
+                .args(["-c", &self.command])
+                .envs(self.addresses.iter().cloned())
+                .current_dir(folder)
+                .stdin(Stdio::null())
+                .stdout(output)
+                .stderr(errors)
+                .process_group(0)
+                .spawn()
+        });
+        match started {
+            Ok(child) => self.child = Some(child),
+            Err(error) => self.failure = Some(format!("did not start: {error}")),
+        }
+    }
+
+    /// Sees whether it has ended.
+    pub fn look(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        if let Ok(Some(status)) = child.try_wait() {
+            let status = status.code().unwrap_or(128 + status.signal().unwrap_or(0));
+            self.status = Some(status).filter(|_| !self.asked);
+            self.child = None;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            if let Ok(pid) = i32::try_from(child.id()) {
+                let _ = killpg(Pid::from_raw(pid), signal);
+            }
+        }
+    }
+
+    /// Asks it to end.
+    pub fn ask_to_end(&mut self) {
+        self.look();
+        self.asked = true;
+        self.signal(Signal::SIGTERM);
+    }
+
+    fn outcome(mut self) -> ProgramOutcome {
+        self.look();
+        self.signal(Signal::SIGKILL);
+        let output = self.failure.clone().unwrap_or_else(|| last(&self.output));
+        ProgramOutcome {
+            traffic: self.traffic,
+            end: self.end.to_owned(),
+            command: self.command,
+            status: self.status,
+            output,
+        }
+    }
+}
+
+/// Ends all programs, and says how they ended.
+pub fn finish(mut programs: Vec<Program>) -> Vec<ProgramOutcome> {
+    if programs.is_empty() {
+        return Vec::new();
+    }
+    programs.iter_mut().for_each(Program::ask_to_end);
+    std::thread::sleep(PATIENCE);
+    programs.into_iter().map(Program::outcome).collect()
+}
+
+fn last(output: &Path) -> String {
+    let read = || {
+        let mut file = File::open(output)?;
+        let length = fs::metadata(output)?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}

@@ -1,0 +1,249 @@
+//! System calls that have no safe wrapper.
+
+use std::ffi::CString;
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::libc;
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+fn length<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).expect("a small structure")
+}
+
+/// A socket that never blocks.
+pub fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe {
+        libc::socket(
+            domain,
+            kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+            protocol,
+        )
+    };
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    checked(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub fn set_option<T>(fd: &impl AsRawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the pointer is that of a live value of the length given.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value, length::<T>()) };
+    checked(result).map(drop)
+}
+
+pub fn set_congestion_control(fd: &impl AsRawFd, name: &str) -> io::Result<()> {
+    let bytes = name.as_bytes();
+    let length = libc::socklen_t::try_from(bytes.len()).expect("a short name");
+    // SAFETY: the pointer is that of a live slice of the length given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            bytes.as_ptr().cast(),
+            length,
+        )
+    };
+    checked(result).map(drop)
+}
+
+fn raw(address: SocketAddrV4) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::sa_family_t::try_from(libc::AF_INET).expect("a small number"),
+        sin_port: address.port().to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: u32::from(*address.ip()).to_be(),
+        },
+        sin_zero: [0; 8],
+    }
+}
+
+fn cooked(address: &libc::sockaddr_in) -> SocketAddrV4 {
+    let ip = u32::from_be(address.sin_addr.s_addr);
+    SocketAddrV4::new(ip.into(), u16::from_be(address.sin_port))
+}
+
+pub fn bind(fd: &impl AsRawFd, address: SocketAddrV4) -> io::Result<()> {
+    let address = raw(address);
+    let pointer = std::ptr::from_ref(&address).cast();
+    // SAFETY: the pointer is that of a live address of the length given.
+    checked(unsafe { libc::bind(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) }).map(drop)
+}
+
+/// Begins to connect.
+pub fn connect(fd: &impl AsRawFd, address: SocketAddrV4) -> io::Result<()> {
+    let address = raw(address);
+    let pointer = std::ptr::from_ref(&address).cast();
+    // SAFETY: as in `bind`.
+    let result = unsafe { libc::connect(fd.as_raw_fd(), pointer, length::<libc::sockaddr_in>()) };
+    match checked(result) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+pub fn listen(fd: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    checked(unsafe { libc::listen(fd.as_raw_fd(), 4096) }).map(drop)
+}
+
+/// The next connection that waits, and where it comes from.
+pub fn accept(fd: &impl AsRawFd) -> io::Result<(OwnedFd, SocketAddrV4)> {
+    // SAFETY: an address of zeros is a valid value.
+    let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    let mut bytes = length::<libc::sockaddr_in>();
+    // SAFETY: the kernel writes at most `bytes` into `from`, which lives through the call.
+    let fd = unsafe {
+        libc::accept4(
+            fd.as_raw_fd(),
+            std::ptr::from_mut(&mut from).cast(),
+            &raw mut bytes,
+            libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+        )
+    };
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    checked(fd).map(|fd| (unsafe { OwnedFd::from_raw_fd(fd) }, cooked(&from)))
+}
+
+/// Hands `bytes` to a socket; how many it took.
+pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the slice lives through the call.
+    let sent = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Takes up to `most` bytes that have come, and throws them away; how many. The kernel copies
+/// nothing where a stream is read with MSG_TRUNC (tcp(7)).
+pub fn discard(fd: RawFd, most: usize) -> io::Result<usize> {
+    // SAFETY: MSG_TRUNC on a stream writes nothing to the buffer.
+    let got = unsafe { libc::recv(fd, std::ptr::null_mut(), most, libc::MSG_TRUNC) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// The next datagram's first bytes into `start`, and where it comes from.
+pub fn receive_from(fd: RawFd, start: &mut [u8]) -> io::Result<SocketAddrV4> {
+    // SAFETY: an address of zeros is a valid value.
+    let mut from: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    let mut bytes = length::<libc::sockaddr_in>();
+    // SAFETY: the kernel writes at most the lengths given, into memory that lives through the call.
+    let got = unsafe {
+        libc::recvfrom(
+            fd,
+            start.as_mut_ptr().cast(),
+            start.len(),
+            0,
+            std::ptr::from_mut(&mut from).cast(),
+            &raw mut bytes,
+        )
+    };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    Ok(cooked(&from))
+}
+
+/// Ends a connection's sending side.
+pub fn shut_down(fd: RawFd) {
+    // SAFETY: no memory is passed.
+    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Numbers of a connection (include/uapi/linux/tcp.h, struct tcp_info).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpInfo {
+    pub unacked_pkts: u32,
+    /// Data segments that were sent, with those sent again.
+    pub sent_pkts: u32,
+    pub resent_pkts: u32,
+}
+
+/// What the kernel tells of a connection.
+pub fn tcp_info(fd: RawFd) -> TcpInfo {
+    const UNACKED_AT: usize = 24;
+    const TOTAL_RETRANS_AT: usize = 100;
+    const DATA_SEGS_OUT_AT: usize = 156;
+    let mut bytes = [0u8; 256];
+    let mut length = libc::socklen_t::try_from(bytes.len()).expect("a small array");
+    // SAFETY: the kernel writes at most `length` bytes, into an array that lives through the call.
+    unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let at = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    TcpInfo {
+        unacked_pkts: at(UNACKED_AT),
+        sent_pkts: at(DATA_SEGS_OUT_AT),
+        resent_pkts: at(TOTAL_RETRANS_AT),
+    }
+}
+
+/// A device for packets of IP, in the namespace of this thread.
+pub fn tun(name: &str) -> io::Result<OwnedFd> {
+    /// linux/if_tun.h: _IOW('T', 202, int).
+    const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+    let path = CString::new("/dev/net/tun").expect("no zero in it");
+    // SAFETY: the path lives through the call.
+    let fd = checked(unsafe {
+        libc::open(
+            path.as_ptr(),
+            libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut request = Request::of(name);
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+    request.data[..2].copy_from_slice(&i16::try_from(flags).unwrap_or(0).to_ne_bytes());
+    // SAFETY: the request lives through the call, and is as long as struct ifreq.
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut request) })?;
+    Ok(fd)
+}
+
+/// struct ifreq: a name, and 24 bytes of what it is about.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    data: [u8; 24],
+}
+
+impl Request {
+    fn of(device: &str) -> Request {
+        let mut name = [0; libc::IFNAMSIZ];
+        name[..device.len()].copy_from_slice(device.as_bytes());
+        Request {
+            name,
+            data: [0; 24],
+        }
+    }
+}
+
+/// Turns TSO, GSO and GRO of a device of this thread's namespace off: a packet is a segment.
+pub fn offloads_off(device: &str) -> io::Result<()> {
+    /// linux/sockios.h, linux/ethtool.h.
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    const STSO: u32 = 0x1f;
+    const SGSO: u32 = 0x24;
+    const SGRO: u32 = 0x2c;
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    for command in [STSO, SGSO, SGRO] {
+        // struct ethtool_value: command, and 0 for off.
+        let mut value = [command, 0];
+        let mut request = Request::of(device);
+        let pointer = value.as_mut_ptr() as usize;
+        request.data[..8].copy_from_slice(&pointer.to_ne_bytes());
+        // SAFETY: request and value live through the call, and have the lengths that it expects.
+        checked(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! A scenario on the real Linux kernel: User-mode Linux, whose processor is infinitely fast, so that
+//! its time is that of the packets. The host hands over [`Orders`]; the guest's first process sets up
+//! the network, drives the applications, and records the bottleneck; the host makes a trace of that.
+
+#![deny(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss
+)]
+
+#[cfg(target_os = "linux")]
+pub mod guest;
+pub mod limits;
+pub mod orders;
+pub mod record;
+
+use forebay_core::{Bytes, Capacity, TcSite};
+use forebay_scenario::{LawChoice, Scenario};
+
+pub use limits::check;
+pub use orders::{Orders, Qdisc};
+pub use record::{trace, Outcome};
+
+/// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest
+/// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.
+pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<Qdisc> {
+    let bottleneck = &scenario.bottleneck;
+    if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
+        return None;
+    }
+    let words = |held: bool| {
+        let site = TcSite {
+            queue: scenario.queue_site(bottleneck),
+            // A packet has the scenario's size with the header of its device.
+            header: Bytes(0),
+            held,
+        };
+        law.tc(&site).ok().flatten()
+    };
+    // One that shapes by itself holds no packet back.
+    let words = match words(true)? {
+        tc if tc.shapes => words(false)?,
+        tc => tc,
+    };
+    Some(Qdisc {
+        words: words.to_string(),
+        shapes: words.shapes,
+    })
+}
+
+/// A count that fits.
+pub(crate) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

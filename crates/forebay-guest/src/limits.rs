@@ -1,0 +1,127 @@
+//! What a guest cannot run of a scenario, said before anything runs.
+
+use forebay_core::ParamError;
+use forebay_scenario::{
+    EcnChoice, LawChoice, LinkSetting, Scenario, Setting, Traffic, TrafficKind,
+};
+
+/// Most flows of a guest: each is two sockets of one process.
+pub const MOST_FLOWS: u32 = 2000;
+/// Most networks beside the bottleneck: one for each traffic and each of its round trips.
+pub const MOST_GROUPS: usize = 100;
+/// Ethernet's header, which a queue of the kernel counts.
+pub const ETHERNET_BYTES: u32 = 14;
+/// Smallest packet on the wire: IPv4 asks for an MTU of 68, and TCP for some room.
+const LEAST_PACKET_BYTES: u64 = 142;
+/// Beneath this ratio an access link would limit its flow, which no device of the guest does.
+const ACCESS_RATIO: u64 = 1;
+
+/// The kernel's name of a sender's congestion control, where the kernel has it.
+pub fn congestion_control(sender: &str) -> Option<&'static str> {
+    Some(match sender {
+        "reno" | "newreno" | "sack" | "linux-reno" => "reno",
+        "cubic" | "linux-cubic" => "cubic",
+        "bbr" => "bbr",
+        "dctcp" => "dctcp",
+        _ => return None,
+    })
+}
+
+/// Senders that a guest runs, in words.
+pub const SENDERS: &str = "reno, newreno, sack, cubic, linux-reno, linux-cubic, bbr, dctcp";
+
+/// Refuses what a guest cannot run.
+///
+/// # Errors
+/// The first such key, what was found, and what is allowed.
+pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
+    let refuse = |key: &str, found: String, allowed: &str| {
+        Err(ParamError::new(
+            key,
+            forebay_core::Value::Text(found),
+            format!("{allowed} with --engine kernel"),
+        ))
+    };
+    if law.spec.is_own() {
+        let allowed = "a law of `forebay laws`: a guest has no Python";
+        return refuse("law", law.label.clone(), allowed);
+    }
+    if !scenario.links.is_empty() {
+        let found = format!("{} more", scenario.links.len());
+        return refuse("link", found, "the bottleneck alone");
+    }
+    if scenario.traffic.is_empty() {
+        return refuse("traffic", "none".into(), "at least one");
+    }
+    if scenario.traffic.len() > 250 {
+        return refuse("traffic", scenario.traffic.len().to_string(), "at most 250");
+    }
+    let flows: u32 = scenario.traffic.iter().map(|it| it.flows).sum();
+    if flows > MOST_FLOWS {
+        let allowed = format!("at most {MOST_FLOWS} in all");
+        return refuse("traffic.flows", flows.to_string(), &allowed);
+    }
+    let networks = |traffic: &Traffic| match traffic.kind {
+        TrafficKind::Program(_) => traffic.flows as usize,
+        _ => traffic.rtts.len().max(1),
+    };
+    let groups: usize = scenario.traffic.iter().map(networks).sum();
+    if groups > MOST_GROUPS {
+        let allowed = format!("at most {MOST_GROUPS} round trips and programs in all");
+        return refuse("traffic.rtt", groups.to_string(), &allowed);
+    }
+    for change in &scenario.changes {
+        if let Setting::Link { what, .. } = change.what {
+            if !matches!(what, LinkSetting::Rate(_)) {
+                let found = match what {
+                    LinkSetting::Delay(_) => "a delay",
+                    _ => "a buffer",
+                };
+                return refuse("at", found.into(), "changes of the rate and of flows");
+            }
+        }
+    }
+    for (number, traffic) in scenario.traffic.iter().enumerate() {
+        if let Err((key, found, allowed)) = check_traffic(traffic, scenario) {
+            return refuse(&format!("traffic.{number}.{key}"), found, allowed);
+        }
+    }
+    Ok(())
+}
+
+type Refusal = (&'static str, String, &'static str);
+
+fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> {
+    if let TrafficKind::Arrivals(_) = traffic.kind {
+        let allowed = "any kind but arrivals";
+        return Err(("kind", "arrivals".into(), allowed));
+    }
+    if traffic.packet.0 < LEAST_PACKET_BYTES {
+        let allowed = "at least 142B, IPv4's least MTU and room for TCP";
+        return Err(("packet", format!("{}B", traffic.packet.0), allowed));
+    }
+    if traffic.access.as_bps() < ACCESS_RATIO * scenario.bottleneck.rate.as_bps() {
+        let found = format!("{}bit/s", traffic.access.as_bps());
+        return Err(("access", found, "at least the bottleneck's rate"));
+    }
+    if traffic.pairs.is_some_and(|pairs| pairs < traffic.flows) || traffic.group.is_some() {
+        return Err(("pairs", "shared access links".into(), "one for each flow"));
+    }
+    if traffic.host.is_some() && traffic.rtts.len() > 1 {
+        return Err((
+            "host",
+            "several round trips".into(),
+            "one round trip for a host",
+        ));
+    }
+    if let Some(tcp) = traffic.kind.tcp() {
+        if congestion_control(tcp.sender.name).is_none() {
+            return Err(("tcp", tcp.sender.name.to_owned(), SENDERS));
+        }
+        if tcp.ecn == EcnChoice::L4s && tcp.sender.name != "dctcp" {
+            let allowed = "true or false, or tcp = \"dctcp\" as an L4S sender";
+            return Err(("ecn", "\"l4s\"".into(), allowed));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,409 @@
+//! What a guest observes: a row for each packet and each sample, and an outcome. The host makes a
+//! trace of it, with the code that takes a simulated run's metrics.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use forebay_core::cast::whole_usize;
+use forebay_core::discipline::Packet as DisciplinePacket;
+use forebay_core::{Drop, Ecn, Rate, Span, Time};
+use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, TrafficKind};
+use forebay_trace::{
+    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Transfer, Viewer,
+};
+use serde::{Deserialize, Serialize};
+
+/// Names of the files that a guest writes.
+pub const PACKETS: &str = "packets";
+pub const SAMPLES: &str = "samples";
+pub const OUTCOME: &str = "outcome.json";
+pub const PROGRESS: &str = "progress";
+
+/// What became of a packet that came to the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Left,
+    Marked,
+    Lost(Drop),
+}
+
+/// A packet that came to the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRow {
+    pub arrived: Time,
+    /// When it was taken from the queue onto the link; of a lost one, when it was lost.
+    pub left: Time,
+    pub bytes: u32,
+    pub traffic: u8,
+    pub class: u8,
+    pub fate: Fate,
+    /// Headers of all layers.
+    pub header_bytes: u8,
+    /// Number of its flow in its traffic.
+    pub flow: u32,
+}
+
+impl PacketRow {
+    pub const BYTES: usize = 28;
+
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let fate = match self.fate {
+            Fate::Left => 0,
+            Fate::Marked => 1,
+            Fate::Lost(Drop::Early) => 2,
+            Fate::Lost(Drop::Forced) => 3,
+            Fate::Lost(Drop::Overflow) => 4,
+        };
+        out.write_all(&self.arrived.as_nanos().to_le_bytes())?;
+        out.write_all(&self.left.as_nanos().to_le_bytes())?;
+        out.write_all(&self.bytes.to_le_bytes())?;
+        out.write_all(&[self.traffic, self.class, fate, self.header_bytes])?;
+        out.write_all(&self.flow.to_le_bytes())
+    }
+
+    fn read(row: &[u8]) -> PacketRow {
+        PacketRow {
+            arrived: Time::from_nanos(u64_at(row, 0)),
+            left: Time::from_nanos(u64_at(row, 8)),
+            bytes: u32_at(row, 16),
+            traffic: row[20],
+            class: row[21],
+            fate: match row[22] {
+                0 => Fate::Left,
+                1 => Fate::Marked,
+                2 => Fate::Lost(Drop::Early),
+                3 => Fate::Lost(Drop::Forced),
+                _ => Fate::Lost(Drop::Overflow),
+            },
+            header_bytes: row[23],
+            flow: u32_at(row, 24),
+        }
+    }
+}
+
+/// The queue at the end of an interval, and the law's inner values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleRow {
+    pub queue_pkts: u32,
+    pub queue_bytes: u64,
+    pub probes: Vec<f64>,
+}
+
+impl SampleRow {
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&self.queue_pkts.to_le_bytes())?;
+        out.write_all(&self.queue_bytes.to_le_bytes())?;
+        (self.probes.iter()).try_for_each(|value| out.write_all(&value.to_le_bytes()))
+    }
+}
+
+fn u32_at(row: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(row[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(row: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// The rest.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `uname -r` of the guest.
+    pub kernel: String,
+    /// Why it ended early, or what it could not do; empty where it did all.
+    pub failure: String,
+    /// Names of the probes of a sample.
+    pub probes: Vec<String>,
+    /// By flow: the number of its traffic, and its bytes within the window.
+    pub flows: Vec<(u32, u64)>,
+    /// By row of the goodput, and by flow: bytes since the start.
+    pub totals: Vec<Vec<u64>>,
+    /// Traffic, packets, and time in ns.
+    pub transfers: Vec<(u32, u32, u64)>,
+    /// By traffic: data packets that its senders sent within the window, and again.
+    pub sent: Vec<(u64, u64)>,
+    /// Viewers: traffic, segments, sum of rates in bit/s, stalls, ns stalled.
+    pub viewers: Vec<(u32, u32, f64, u32, u64)>,
+    /// Calls: traffic, packets received and lost, ns of delays and of their changes.
+    pub calls: Vec<(u32, u64, u64, u64, u64)>,
+    /// `tc -s qdisc show` of the bottleneck at the end.
+    pub qdisc: String,
+    /// What programs said, and how they ended.
+    pub programs: Vec<ProgramOutcome>,
+}
+
+/// How a program of the scenario ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgramOutcome {
+    pub traffic: u32,
+    /// "client" or "server".
+    pub end: String,
+    pub command: String,
+    /// Exit status; None where it was stopped at the scenario's end.
+    pub status: Option<i32>,
+    /// The end of what it wrote.
+    pub output: String,
+}
+
+/// A packet of a queue that never holds one: for the names of its classes.
+#[derive(Clone, Copy)]
+struct NoPacket;
+
+impl DisciplinePacket for NoPacket {
+    fn bytes(&self) -> u32 {
+        0
+    }
+    fn flow(&self) -> u64 {
+        0
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+    fn dscp(&self) -> u8 {
+        0
+    }
+    fn set_ce(&mut self) {}
+}
+
+/// The trace of a run, from what the guest left in `folder`, and the rest of its outcome.
+///
+/// `ours`: whether the queue is one of ours and not the kernel's, so that it has classes.
+///
+/// # Errors
+/// Files that are not there, or that a guest which crashed has not finished.
+pub fn trace(
+    scenario: &Scenario,
+    law: &LawChoice,
+    seed: u64,
+    ours: bool,
+    folder: &Path,
+) -> Result<(Trace, Outcome), String> {
+    let read = |name: &str| {
+        fs::read(folder.join(name)).map_err(|error| format!("the guest left no {name}: {error}"))
+    };
+    let outcome = serde_json::from_slice::<Outcome>(&read(OUTCOME)?)
+        .map_err(|error| format!("the guest's {OUTCOME}: {error}"))?;
+    if !outcome.failure.is_empty() {
+        return Err(outcome.failure);
+    }
+    let packets: Vec<PacketRow> = read(PACKETS)?
+        .chunks_exact(PacketRow::BYTES)
+        .map(PacketRow::read)
+        .collect();
+    let samples = read(SAMPLES)?;
+
+    let settings = Settings {
+        interval: scenario.sample,
+        window: scenario.measure,
+    };
+    let rate = scenario.bottleneck.capacity().steady_rate();
+    let mut recorder = Recorder::new(settings, rate);
+    if ours {
+        let queue = law
+            .aqm()
+            .build::<NoPacket>(&scenario.queue_site(&scenario.bottleneck), seed, "classes")
+            .map_err(|error| error.to_string())?;
+        recorder.tell_apart(queue.classes());
+    }
+    let traffics = crate::count(scenario.traffic.len());
+    if traffics > 1 {
+        recorder.tell_traffic_apart(traffics);
+    }
+    let mut flows: Vec<FlowTotals> = (outcome.flows.iter())
+        .map(|&(traffic, delivered_bytes)| FlowTotals {
+            traffic,
+            delivered_bytes,
+        })
+        .collect();
+    count_programs(scenario, &packets, &mut flows);
+    replay(scenario, &mut recorder, packets, &samples, &outcome);
+    let mut trace = recorder.finish(flows);
+    trace.name.clone_from(&scenario.bottleneck.name);
+    trace.transfers = (outcome.transfers.iter())
+        .map(|&(traffic, packets, took_ns)| Transfer {
+            traffic,
+            packets,
+            took: Span::from_nanos(took_ns),
+        })
+        .collect();
+    trace.viewers = (outcome.viewers.iter())
+        .map(
+            |&(traffic, segments, rates_bps, stalls, stalled_ns)| Viewer {
+                traffic,
+                segments,
+                rates_bps,
+                stalls,
+                stalled: Span::from_nanos(stalled_ns),
+            },
+        )
+        .collect();
+    trace.calls = (outcome.calls.iter())
+        .map(|&(traffic, received, lost, delays_ns, changes_ns)| Call {
+            traffic,
+            received,
+            lost,
+            delays: Span::from_nanos(delays_ns),
+            changes: Span::from_nanos(changes_ns),
+        })
+        .collect();
+    trace.goodput = goodput(scenario, &outcome);
+    for of in &mut trace.traffic {
+        complete(of, scenario, &outcome);
+    }
+    Ok((trace, outcome))
+}
+
+/// Nobody sees what a program makes of its data: what left the queue counts, without headers.
+fn count_programs(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTotals]) {
+    let (start, end) = scenario.measure;
+    for (number, traffic) in (0..).zip(&scenario.traffic) {
+        if !matches!(traffic.kind, TrafficKind::Program(_)) {
+            continue;
+        }
+        let first = flows.iter().position(|flow| flow.traffic == number);
+        let of = packets
+            .iter()
+            .filter(|row| u32::from(row.traffic) == number);
+        for row in of.filter(|row| !matches!(row.fate, Fate::Lost(_))) {
+            let at = first.map(|first| first + row.flow as usize);
+            let flow = at.and_then(|at| flows.get_mut(at));
+            if let (Some(flow), true) = (flow, start < row.left && row.left <= end) {
+                flow.delivered_bytes += u64::from(row.bytes) - u64::from(row.header_bytes);
+            }
+        }
+    }
+}
+
+/// What happens to the record in the order of time; a sample closes its interval.
+enum Event {
+    Arrives,
+    Marked(u8, u8),
+    Leaves(PacketRow),
+    Lost(u8, u8, Drop),
+    Rate(Rate),
+}
+
+fn replay(
+    scenario: &Scenario,
+    recorder: &mut Recorder,
+    packets: Vec<PacketRow>,
+    samples: &[u8],
+    outcome: &Outcome,
+) {
+    let mut events: Vec<(Time, Event)> = Vec::with_capacity(2 * packets.len());
+    for change in &scenario.changes {
+        if let Setting::Link {
+            link: 0,
+            what: LinkSetting::Rate(rate),
+        } = change.what
+        {
+            events.push((change.at, Event::Rate(rate)));
+        }
+    }
+    for row in packets {
+        events.push((row.arrived, Event::Arrives));
+        match row.fate {
+            Fate::Lost(why) => events.push((row.left, Event::Lost(row.traffic, row.class, why))),
+            Fate::Marked => {
+                events.push((row.left, Event::Marked(row.traffic, row.class)));
+                events.push((row.left, Event::Leaves(row)));
+            }
+            Fate::Left => events.push((row.left, Event::Leaves(row))),
+        }
+    }
+    // Stable: what happens at one time keeps its order.
+    events.sort_by_key(|(at, _)| *at);
+    let mut events = events.into_iter().peekable();
+    let names: Vec<&'static str> = outcome.probes.iter().map(|name| interned(name)).collect();
+    let row_bytes = 12 + 8 * names.len();
+    for (i, row) in samples.chunks_exact(row_bytes).enumerate() {
+        let end = forebay_trace::Samples::time(scenario.sample, i);
+        while let Some((at, event)) = events.next_if(|(at, _)| *at <= end) {
+            apply(recorder, at, event);
+        }
+        let probes = names
+            .iter()
+            .zip(row[12..].chunks_exact(8))
+            .map(|(name, value)| (*name, f64::from_le_bytes(value.try_into().expect("eight"))));
+        recorder.sample(end, u32_at(row, 0), u64_at(row, 4), |out| {
+            probes.for_each(|(name, value)| out(name, value));
+        });
+    }
+}
+
+fn apply(recorder: &mut Recorder, at: Time, event: Event) {
+    match event {
+        Event::Arrives => recorder.arrived(),
+        Event::Rate(rate) => recorder.rate_changed(at, rate),
+        Event::Marked(traffic, class) => {
+            recorder.marked(at, class);
+            if let Some(of) = recorder.traffic(at, Some(traffic)) {
+                of.marked_packets += 1;
+            }
+        }
+        Event::Lost(traffic, class, why) => {
+            recorder.dropped(at, why, class);
+            if let Some(of) = recorder.traffic(at, Some(traffic)) {
+                of.dropped_packets += 1;
+            }
+        }
+        Event::Leaves(row) => {
+            let sojourn = row.left.since(row.arrived);
+            recorder.departed(at, row.bytes, sojourn, row.class);
+            if let Some(of) = recorder.traffic(at, Some(row.traffic)) {
+                of.left_packets += 1;
+                of.waited_ns += sojourn.as_nanos();
+            }
+        }
+    }
+}
+
+/// The names of probes are few; each is kept once for as long as the process lives.
+fn interned(name: &str) -> &'static str {
+    use std::sync::{Mutex, PoisonError};
+    static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.iter().find(|it| **it == name) {
+        return found;
+    }
+    known.push(Box::leak(name.to_owned().into_boxed_str()));
+    known[known.len() - 1]
+}
+
+fn goodput(scenario: &Scenario, outcome: &Outcome) -> forebay_trace::Goodput {
+    let every = goodput_every(scenario);
+    let of = |traffic: usize| {
+        outcome
+            .flows
+            .iter()
+            .filter(move |it| it.0 as usize == traffic)
+    };
+    let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(of(traffic).count()));
+    let mut recorder = GoodputRecorder::new(scenario.sample * every, flows);
+    outcome.totals.iter().for_each(|row| recorder.row(row));
+    recorder.crossing(|_| true)
+}
+
+/// Samples of a row of the goodput.
+pub fn goodput_every(scenario: &Scenario) -> u64 {
+    GoodputRecorder::every(scenario.duration.as_nanos() / scenario.sample.as_nanos())
+}
+
+fn complete(of: &mut TrafficTrace, scenario: &Scenario, outcome: &Outcome) {
+    let traffic = &scenario.traffic[of.traffic as usize];
+    let (sent, resent) = outcome.sent[of.traffic as usize];
+    let rtts = &traffic.rtts;
+    let flows = whole_usize(f64::from(traffic.flows.max(1)));
+    let propagation = rtts
+        .iter()
+        .cycle()
+        .take(if rtts.is_empty() { 0 } else { flows });
+    let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
+    of.sent_packets = sent;
+    of.resent_packets = resent;
+    of.rtt_s = match rtts.is_empty() {
+        true => f64::NAN,
+        false => propagation_s / flows as f64 + of.delay_mean_s(),
+    };
+}

@@ -1,0 +1,108 @@
+//! Runs on the real kernel: what a guest is told, and what came of it.
+
+use std::path::PathBuf;
+
+use forebay_batch::{Key, Outcome};
+use forebay_guest::{check, qdisc, trace, Orders};
+use forebay_trace::Metrics;
+use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::batch::Run;
+use crate::fluid::refused;
+use crate::plan::Plan;
+
+/// Refuses a plan that a guest cannot run. Raises ScenarioError.
+#[pyfunction]
+fn guest_check(plan: &Plan) -> PyResult<()> {
+    let read = plan.read()?;
+    for point in &read.experiment.points {
+        for law in &point.laws {
+            check(&point.scenario, law).map_err(|error| refused(&read.inputs.file, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a guest is told of one run: JSON, whether its queue is the kernel's, and the files that the
+/// scenario names, by number. `ours`
+/// asks for a queue of ours where the kernel has the law, too; programs run in `folder`; `sysctls` are
+/// settings of the hosts under net.ipv4.
+#[pyfunction]
+#[pyo3(signature = (plan, point, law, seed, *, ours=false, folder="/", sysctls=Vec::new()))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+fn guest_orders(
+    py: Python,
+    plan: &Plan,
+    point: usize,
+    law: usize,
+    seed: u64,
+    ours: bool,
+    folder: &str,
+    sysctls: Vec<(String, String)>,
+) -> PyResult<(String, bool, Vec<Py<PyBytes>>)> {
+    let read = plan.read()?;
+    let at = read.experiment.points.get(point);
+    let at = at.ok_or_else(|| PyIndexError::new_err("point"))?;
+    let gains = read.gains.get(point).map_or(&[][..], Vec::as_slice);
+    let orders = Orders::of(&read.inputs, &at.settings, gains, law, seed);
+    let mut orders = orders.map_err(PyRuntimeError::new_err)?;
+    orders.sysctls = sysctls;
+    folder.clone_into(&mut orders.folder);
+    let choice = at.laws.get(law);
+    let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
+    orders.qdisc = qdisc(&at.scenario, choice).filter(|_| !ours);
+    let json = serde_json::to_string(&orders).map_err(failed)?;
+    let files = read.inputs.files.iter();
+    let files = files.map(|(_, contents)| PyBytes::new(py, contents).unbind());
+    Ok((json, orders.qdisc.is_some(), files.collect()))
+}
+
+/// The run that a guest has left in `folder`, and its outcome as JSON: what programs said, and the
+/// kernel's own counts. Raises RuntimeError where it left none, with the reason.
+#[pyfunction]
+#[pyo3(signature = (plan, point, law, seed, folder, user_cpu_s, *, kernels, samples=true))]
+#[allow(clippy::too_many_arguments, reason = "keywords in Python")]
+fn guest_run(
+    py: Python,
+    plan: &Plan,
+    point: usize,
+    law: usize,
+    seed: u64,
+    folder: PathBuf,
+    user_cpu_s: f64,
+    kernels: bool,
+    samples: bool,
+) -> PyResult<(Py<Run>, String)> {
+    let read = plan.read()?;
+    let at = read.experiment.points.get(point);
+    let at = at.ok_or_else(|| PyIndexError::new_err("point"))?;
+    let choice = at.laws.get(law);
+    let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
+    let (scenario, ours) = (&at.scenario, !kernels);
+    let found = py.detach(|| trace(scenario, choice, seed, ours, &folder));
+    let (trace, outcome) = found.map_err(PyRuntimeError::new_err)?;
+    let target_pkts = scenario
+        .target_pkts()
+        .or_else(|| choice.target_pkts(&scenario.site()));
+    let made = Outcome {
+        metrics: Metrics::of(&trace, target_pkts),
+        others: Vec::new(),
+        user_cpu_s,
+        trace,
+    };
+    let run = Run::of(py, Key { point, law, seed }, made, samples)?;
+    let json = serde_json::to_string(&outcome).map_err(failed)?;
+    Ok((Py::new(py, run)?, json))
+}
+
+fn failed(error: serde_json::Error) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+pub fn register(module: &Bound<PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(guest_check, module)?)?;
+    module.add_function(wrap_pyfunction!(guest_orders, module)?)?;
+    module.add_function(wrap_pyfunction!(guest_run, module)?)
+}

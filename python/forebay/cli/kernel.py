@@ -1,0 +1,83 @@
+"""`forebay kernel`: the guests in which the engine `kernel` runs real Linux.
+
+What it needs is loaded inside it, so that other commands stay quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from forebay.cli.declaration import with_options
+
+HELP = "Build, list and remove the guests of `--engine kernel`: real Linux, in virtual time."
+
+#: Of what could not be built; as for runs that fail.
+FAILED = 1
+
+
+@with_options
+def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> None:
+    """Build a guest out of Linux's source, once, without root: some minutes on two cores.
+
+    source DIR: A tree of Linux's source: a vendor's, net-next, one with Prague or BBR 3; it stays
+        as it is. [default: Debian's, fetched as apt is configured here]
+    suite SUITE: Debian's suite that kernel and iproute2 come from.
+    hz N: Ticks of the guest's clock in a second, 100 to 1000.
+    """
+    import typer
+
+    from forebay._native import ScenarioError
+    from forebay.base import progress
+    from forebay.guests.setup import SetupError, Source
+    from forebay.guests.setup import setup as build
+
+    if not 100 <= hz <= 1000:
+        raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
+    try:
+        with progress.bar(what="guests") as watch:
+            guest, made = build(Source(source, suite, hz), watch)
+    except SetupError as error:
+        print(f"forebay kernel setup: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    said = "built" if made else "was there already"
+    print(f"{guest.digest[:12]} {said}: Linux {guest.release}, of {guest.source}: {guest.folder}")
+    print("try: forebay run experiments/pi-pd/load.toml --seeds 1 --engine kernel --law codel")
+
+
+@with_options
+def list() -> None:  # noqa: A001 - the command's name
+    """List the guests, the newest first; runs use that one."""
+    from forebay.base.terminal_table import Column
+    from forebay.cli.options import print_table
+    from forebay.guests import installed as guests
+
+    found = guests.installed()
+    if not found:
+        print(f"no guest in {guests.place()}; {guests.SETUP}")
+        return
+    columns = [Column("guest"), Column("Linux"), Column("Hz"), Column("MB"), Column("of")]
+    rows = [
+        [
+            guest.digest[:12],
+            guest.release,
+            str(guest.hz),
+            f"{guest.size_bytes / 1e6:.0f}",
+            guest.source,
+        ]
+        for guest in found
+    ]
+    print_table(columns, rows, width=80)
+
+
+@with_options
+def remove(guest: str, /) -> None:
+    """Remove a guest.
+
+    guest GUEST: First letters of its name in `forebay kernel list`.
+    """
+    from forebay.guests import installed as guests
+
+    found = guests.chosen(guest)
+    guests.remove(found)
+    print(f"{found.digest[:12]} removed")

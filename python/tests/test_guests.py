@@ -1,0 +1,328 @@
+"""The engine `kernel`: what it refuses, how guests are built and kept, and runs on real Linux."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from guest_marks import needs_guest
+
+import forebay
+from forebay._native import ScenarioError
+from forebay.guests import installed as guests
+from forebay.guests import run, setup
+from forebay.engines.run import RunError
+
+BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
+FTP = (
+    '[[traffic]]\nkind = "ftp"\ntcp = "linux-cubic"\nflows = {flows}\npacket = "1500B"\n'
+    'rtt = "40ms"\nstart = {{ uniform = ["0s", "1s"] }}\n'
+)
+
+
+def scenario(*traffic: str, law: str = 'kind = "codel"', more: str = "", duration: int = 12) -> str:
+    top = f'duration = "{duration}s"\nmeasure = ["4s", "{duration}s"]\nseeds = 1\n'
+    return f"{top}{more}{BOTTLENECK}[[law]]\n{law}\n{''.join(traffic)}"
+
+
+@pytest.fixture
+def some_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A guest whose kernel is a script: it says something, and dies."""
+    folder = tmp_path / "kernels" / "0123456789abcdef"
+    folder.mkdir(parents=True)
+    (folder / guests.KERNEL).write_text("#!/bin/sh\necho a line of its console\nexit 3\n")
+    (folder / guests.KERNEL).chmod(0o755)
+    facts = {"digest": "0123456789abcdef0123", "release": "9.9", "source": "nothing", "hz": 1000}
+    (folder / guests.FACTS).write_text(json.dumps(facts))
+    program = tmp_path / "program"
+    program.write_text("")
+    monkeypatch.setenv(guests.VARIABLE, str(tmp_path / "kernels"))
+    monkeypatch.setattr(guests, "PROGRAM", program)
+    return folder
+
+
+def test_without_a_guest_a_line_says_how_to_build_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, some_guest: Path
+) -> None:
+    monkeypatch.setenv(guests.VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(ScenarioError, match=r"found no guest in .*none.*forebay kernel setup"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+
+
+def test_on_another_system_a_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, some_guest: Path
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    with pytest.raises(ScenarioError, match=r"found Darwin on .*, allowed: Linux on x86_64"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            scenario(FTP.format(flows=2001)),
+            "traffic.flows: found .2001., allowed: at most 2000 in all with --engine kernel",
+        ),
+        (
+            scenario(FTP.format(flows=1).replace("linux-cubic", "prague")),
+            r"traffic.0.tcp: found .prague., allowed: reno, .*dctcp with --engine kernel",
+        ),
+        (
+            scenario(FTP.format(flows=1).replace("1500B", "100B")),
+            r"traffic.0.packet: found .100B., allowed: at least 142B",
+        ),
+        (
+            scenario(FTP.format(flows=1) + 'access = "1Mbit/s"\n'),
+            r"traffic.0.access: .*at least the bottleneck's rate",
+        ),
+        (
+            scenario(FTP.format(flows=1), '[[at]]\ntime = "5s"\nset = { "bottleneck.delay" = "9ms" }\n'),
+            "at: found .a delay., allowed: changes of the rate and of flows",
+        ),
+    ],
+)
+def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
+    text: str, line: str, some_guest: Path
+) -> None:
+    with pytest.raises(ScenarioError, match=line):
+        forebay.run(text, engine="kernel")
+
+
+def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
+    class Mine(forebay.Controller):
+        interval = "10ms"
+
+        def sample(self, queue: forebay.Queue) -> float:
+            return 0.0
+
+    with pytest.raises(ScenarioError, match="a guest has no Python"):
+        forebay.run(scenario(FTP.format(flows=1)), laws=[Mine], engine="kernel")
+
+
+def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: Path) -> None:
+    with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+    assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
+
+
+def test_folders_of_killed_runs_are_removed() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = run._memory() / f"{run.PREFIX}{gone.pid}-x"
+    left.mkdir()
+    run.tidy()
+    assert not left.exists()
+
+
+def test_guests_are_listed_and_removed(some_guest: Path) -> None:
+    (guest,) = guests.installed()
+    assert (guest.release, guest.hz) == ("9.9", 1000)
+    assert guests.chosen("0123") == guest
+    with pytest.raises(ScenarioError, match="the start of one of 0123456789ab"):
+        guests.chosen("9")
+    guests.remove(guest)
+    assert not some_guest.exists()
+    assert guests.installed() == []
+
+
+def test_a_machine_without_a_compiler_is_told_the_packages(
+    monkeypatch: pytest.MonkeyPatch, some_guest: Path
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ScenarioError, match=r"apt-get install gcc make flex bison bc"):
+        setup.setup(setup.Source())
+
+
+def test_a_folder_that_is_no_kernel_is_told(tmp_path: Path, some_guest: Path) -> None:
+    if any(shutil.which(program) is None for program in setup.PROGRAMS):
+        pytest.skip("programs of a build are not here: flex, bison, bc")
+    with pytest.raises(ScenarioError, match="which has no Makefile, allowed: a tree of Linux"):
+        setup.setup(setup.Source(tree=tmp_path))
+
+
+def test_a_tree_is_adapted_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "arch/um/os-Linux").mkdir(parents=True)
+    config = tmp_path / "arch/um/Kconfig"
+    source = tmp_path / "arch/um/os-Linux/util.c"
+    config.write_text("config HZ\n\tint\n\tdefault 100\n\nconfig OTHER\n\tdefault 100\n")
+    source.write_text(f"ssize_t os_getrandom(void *buf)\n{{\n{setup.RANDOM_BEFORE}}}\n")
+    setup._adapt(tmp_path, 1000)
+    assert config.read_text().count("default 1000\n") == 1
+    assert source.read_text().index("FOREBAY_SEED") < source.read_text().index("return getrandom")
+    source.write_text("another\n")
+    with pytest.raises(setup.SetupError, match=r"util.c of this source is not as it was known"):
+        setup._adapt(tmp_path, 100)
+
+
+def test_a_guest_is_known_by_all_that_it_is_built_from() -> None:
+    digests = {
+        setup._digest(version, hz) for version in ("linux-source-1=1", "2") for hz in (100, 1000)
+    }
+    assert len(digests) == 4
+
+
+def mean(result: forebay.Result, metric: str) -> float:
+    return float(result.metrics[metric].mean())
+
+
+@needs_guest
+def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
+    text = scenario(FTP.format(flows=5), law='kind = "pie"')
+    first, second = (forebay.run(text, engine="kernel") for _ in range(2))
+    assert first.metrics.equals(second.metrics)
+    assert first.samples.equals(second.samples)
+    assert first.delays.equals(second.delays)
+    both = forebay.run(text, seeds=2, engine="kernel")
+    one, other = both.metrics["queue_mean_pkts"].to_list()
+    assert one == first.metrics["queue_mean_pkts"][0]
+    assert one != other
+
+
+@needs_guest
+@pytest.mark.parametrize("law", ['kind = "pi"\ntarget = "40p"', 'kind = "codel"'])
+def test_simulator_and_kernel_agree(law: str) -> None:
+    """A law of ours in the guest, and one that the kernel has."""
+    linux = 'initial_window = "10p"\ndelayed_ack = true\nack_delay = "40ms"\nquick_acks = 16\n'
+    more = f'{linux}header = "66B"\ngso = false\n'
+    text = scenario(FTP.format(flows=10) + more, law=law, duration=40)
+    kernel, packets = (forebay.run(text, engine=engine) for engine in ("kernel", "packets"))
+    assert mean(kernel, "delay_mean_s") == pytest.approx(
+        mean(packets, "delay_mean_s"), rel=0.15, abs=1e-3
+    )
+    assert mean(kernel, "drop_rate") == pytest.approx(mean(packets, "drop_rate"), rel=0.25)
+    assert mean(kernel, "utilisation") == pytest.approx(mean(packets, "utilisation"), abs=0.02)
+
+
+@needs_guest
+def test_a_full_fifo_holds_its_buffer_exactly() -> None:
+    """150 packets at 15 Mbit/s wait 120 ms, as the kernel's clock has it to the nanosecond."""
+    flood = '[[traffic]]\nkind = "cbr"\nflows = 1\nrate = "20Mbit/s"\npacket = "1500B"\nrtt = "40ms"\n'
+    result = forebay.run(scenario(flood, law='kind = "droptail"'), engine="kernel")
+    (longest,) = result.delays.select(pl.max("delay_s")).row(0)
+    # The histogram has three digits.
+    assert longest == pytest.approx(0.120, rel=2e-3)
+    assert mean(result, "drop_rate") == pytest.approx(0.25, abs=2e-3)
+    assert mean(result, "utilisation") == pytest.approx(1.0, abs=1e-3)
+
+
+@needs_guest
+def test_applications_run_on_the_kernels_sockets() -> None:
+    web = (
+        '[[traffic]]\nkind = "web"\ntcp = "linux-cubic"\nflows = 5\nrequests = 4\nshape = 1.2\n'
+        'scale = "8kB"\npacket = "1500B"\nrtt = "40ms"\n'
+    )
+    voice = '[[traffic]]\nkind = "voice"\nflows = 3\nrtt = "40ms"\n'
+    result = forebay.run(scenario(web, voice, FTP.format(flows=2)), engine="kernel")
+    assert result.transfers.height > 50
+    assert mean(result, "flow_completion_p50_s") > 0.04
+    assert mean(result, "voice_delay_s") == pytest.approx(0.02, abs=0.015)
+    assert result.traffic["label"].n_unique() == 3
+    assert result.traffic["goodput_bps"].min() > 0
+
+
+@needs_guest
+def test_a_rate_that_changes_is_followed() -> None:
+    change = '[[at]]\ntime = "8s"\nset = { "bottleneck.rate" = "5Mbit/s" }\n'
+    for law in ('kind = "pi"\ntarget = "40p"', 'kind = "codel"'):
+        text = scenario(FTP.format(flows=5), change, law=law)
+        samples = forebay.run(text, engine="kernel").samples
+        late = samples.filter(pl.col("time_s") > 10)
+        rate_bps = 8 * late["departed_bytes"].sum() / 2
+        assert rate_bps == pytest.approx(5e6, rel=0.05), law
+
+
+@needs_guest
+def test_programs_run_as_they_are(tmp_path: Path) -> None:
+    python = sys.executable
+    (tmp_path / "page").write_bytes(os.urandom(3_000_000))
+    fetch = (
+        "import os, time, urllib.request as u; t = time.time();"
+        "n = len(u.urlopen('http://' + os.environ['FOREBAY_SERVER'] + ':8000/page').read());"
+        "assert n == 3000000; print(n, time.time() - t)"
+    )
+    (tmp_path / "fetch.py").write_text(fetch)
+    program = (
+        f'[[traffic]]\nkind = "program"\nflows = 1\nclient = "{python} fetch.py"\n'
+        f'server = "{python} -m http.server 8000"\npacket = "1500B"\nrtt = "40ms"\nstart = "5s"\n'
+    )
+    file = tmp_path / "web.toml"
+    file.write_text(scenario(program, FTP.format(flows=1)))
+    result = forebay.run(file, engine="kernel")
+    # 3 MB within the window of 8 s, and what the protocols say besides.
+    got_bps = result.flows.filter(pl.col("traffic") == 0)["goodput_bps"].sum()
+    assert got_bps == pytest.approx(3e6, rel=0.03)
+    again = forebay.run(file, engine="kernel")
+    assert np.array_equal(result.samples["queue_pkts"], again.samples["queue_pkts"])
+
+
+@needs_guest
+def test_a_program_that_is_not_there_is_a_line(tmp_path: Path) -> None:
+    program = (
+        '[[traffic]]\nkind = "program"\nflows = 1\nclient = "./nowhere"\npacket = "1500B"\nrtt = "40ms"\n'
+    )
+    file = tmp_path / "none.toml"
+    file.write_text(scenario(program, FTP.format(flows=1)))
+    with pytest.raises(RunError, match=r"`./nowhere` of client ended with status 127.*not found"):
+        forebay.run(file, engine="kernel")
+
+
+def test_programs_need_an_engine_that_runs_them() -> None:
+    program = '[[traffic]]\nkind = "program"\nflows = 1\nclient = "true"\npacket = "1500B"\nrtt = "40ms"\n'
+    with pytest.raises(ScenarioError, match=r'kind: found "program".*--engine kernel'):
+        forebay.run(scenario(program))
+
+
+@needs_guest
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_ended(how: signal.Signals, tmp_path: Path) -> None:
+    file = tmp_path / "long.toml"
+    file.write_text(scenario(FTP.format(flows=20), duration=600))
+    words = [sys.executable, "-m", "forebay.cli", "run", str(file), "--engine", "kernel"]
+    process = subprocess.Popen(
+        [*words, "--out", str(tmp_path / "out")],
+        stderr=(tmp_path / "said").open("wb"),
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"FOREBAY_STORE": "off"},
+    )
+    folders = f"{run.PREFIX}{process.pid}-*"
+    try:
+        _until(lambda: bool(list(run._memory().glob(f"{folders}/progress"))))
+        assert process.poll() is None, (tmp_path / "said").read_text()
+        process.send_signal(how)
+        process.wait(30)
+    finally:
+        process.kill()
+    _until(lambda: not _guests_of(process.pid))
+    run.tidy()
+    assert not list(run._memory().glob(folders))
+
+
+def _until(condition: object, patience_s: float = 60) -> None:
+    assert callable(condition)
+    end = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _guests_of(pid: int) -> list[str]:
+    """Processes with a folder of this process's runs in their command line."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes()
+        except OSError:
+            continue
+        if f"{run.PREFIX}{pid}-".encode() in words:
+            found.append(file.parent.name)
+    return found
