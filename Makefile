@@ -192,6 +192,7 @@ capi: $(STAMPS)/rust
 	cargo build --quiet -p forebay-capi --profile $(CAPI_PROFILE)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(CAPI_VERSION)|' \
 	  $(CAPI)/forebay.pc.in > $(CAPI_BUILT)/forebay.pc
+	ln -sf libforebay.so $(CAPI_BUILT)/libforebay.so.$(CAPI_ABI)
 
 capi-install: capi
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include

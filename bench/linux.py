@@ -176,6 +176,7 @@ def red(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
         # Above `max` everything goes; signals are spaced as count·p grows.
         "gentle = false",
         "wait = false",
+        f"mark_above = {'false' if 'harddrop' in given else 'true'}",
     ]
 
 
@@ -230,7 +231,8 @@ def fq(given: Mapping[str, str]) -> str:
 
 
 def dualpi2(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
-    """Gains as `tc` rounds its defaults."""
+    """The default gains as the kernel has them, of 41 and 819 parts of 256
+    (`dualpi2_scale_alpha_beta`)."""
     keys = {"step_least": given.get("min_qlen_step", "0")}
     if "any_ect" in given:
         keys["any_ect"] = "true"
@@ -238,8 +240,8 @@ def dualpi2(given: Mapping[str, str], held: Held) -> tuple[str, list[str]]:
         'kind = "dualpi2"',
         f'target = "{given.get("target", "15ms")}"',
         f'interval = "{given.get("tupdate", "16ms")}"',
-        "alpha = 0.15625",
-        "beta = 3.195312",
+        "alpha = 0.160071",
+        "beta = 3.197783",
         f'least_backlog = "{2 * PACKET_BYTES}B"',
         f"queue = {table('dualpi2', keys)}",
     ]
@@ -325,6 +327,7 @@ CAKE_PACKET_MEMORY = 2304
 FLAGS = {
     "ecn",
     "noecn",
+    "harddrop",
     "bytemode",
     "nobytemode",
     "dq_rate_estimator",

@@ -105,6 +105,8 @@ def traffic(p: Mapping[str, Any]) -> list[list[str]]:
     common = [
         f'tcp = "{RECOVERY[p["tcp"]]}"',
         f'packet = "{p["pkt"]}B"',
+        # Its packets are these whole.
+        'header = "0B"',
         "rtt = [" + ", ".join(f'"{rtt}ms"' for rtt in str(p["rtts"]).split()) + "]",
         f'access = "{float(p["accbw"]):.0f}bit/s"',
         f'window = "{p["window"]}p"',

@@ -147,7 +147,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
             connections=50,
             shape=1.5,
             scale_bytes=6000,
-            payload_bytes=1500,
+            payload_bytes=1460,
         ),
     ]
     assert len(plan.flows) == 3

@@ -4,7 +4,7 @@
 use forebay_core::param::{ParamType, Shape, Value};
 use forebay_core::WindowLaw;
 
-/// A sender of TCP: a recovery from loss, and a window that grows.
+/// A sender of TCP: a stack, which sends and repairs losses, over a congestion control.
 #[derive(PartialEq, Eq)]
 pub struct SenderSpec {
     /// What `tcp` names.

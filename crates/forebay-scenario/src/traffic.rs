@@ -8,7 +8,7 @@ mod keys;
 mod tcp;
 
 use forebay_core::param::nearest;
-use forebay_core::{ParamSpec, Params, Time};
+use forebay_core::{Bytes, ParamSpec, Params, Time};
 
 use crate::document::Document;
 use crate::error::Fault;
@@ -312,8 +312,13 @@ fn flows(
     let kind = kind(section)?;
     let (packet, header) = match &kind {
         TrafficKind::Voice(voice) => (voice.packet(), Voice::HEADER),
-        TrafficKind::External(_) => external::sizes(section, &keys),
-        _ => (keys.packet, keys.header),
+        kind => (
+            match kind {
+                TrafficKind::External(_) => external::packet(section, &keys),
+                _ => keys.packet,
+            },
+            keys.header.0.unwrap_or(default_header(kind)),
+        ),
     };
     Ok(Traffic {
         label,
@@ -332,6 +337,11 @@ fn flows(
         kind,
         numbers: Vec::new(),
     })
+}
+
+/// Headers of IPv4 and TCP, or of IPv4 and UDP, without options (RFC 791, 9293, 768).
+fn default_header(kind: &TrafficKind) -> Bytes {
+    Bytes(if kind.tcp().is_some() { 40 } else { 28 })
 }
 
 /// The kind that a table has.

@@ -150,7 +150,7 @@ fn defaults_labels_and_kinds_of_traffic() {
     assert_eq!((tcp.window_pkts, tcp.delayed_ack), (20, true));
     assert_eq!(tcp.sender.name, "linux-cubic");
     assert_eq!((tcp.ack_delay, tcp.quick_acks), (Span::from_millis(40), 16));
-    assert_eq!((late.payload(), cbr.payload()), (Bytes(1000), Bytes(172)));
+    assert_eq!((late.payload(), cbr.payload()), (Bytes(960), Bytes(172)));
     let TrafficKind::Cbr { rate, ecn } = cbr.kind else {
         panic!("{:?}", cbr.kind)
     };

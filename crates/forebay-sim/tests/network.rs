@@ -227,7 +227,8 @@ fn each_bottleneck_has_a_law_of_its_own() {
     assert_eq!(trace.flows.len(), 30);
     // What both bottlenecks forward of the first group is what its receivers get.
     let first: u64 = into.flows.iter().map(|flow| flow.delivered_bytes).sum();
-    let crossing = 8.0 * first as f64 / 20.0;
+    // Delivered is payload: 960 of 1000 bytes.
+    let crossing = 8.0 * first as f64 / 0.96 / 20.0;
     let through = Metrics::of(between, None).utilisation * 10e6;
     assert!(
         (crossing / through - 1.0).abs() < 0.02,
@@ -359,6 +360,7 @@ fn bursts_load_the_link_as_declared() {
         bursts = 2.0
         arrivals = 200.0
         packet = "125B"
+        header = "0B"
         rtt = "60ms"
     "#;
     let trace = simulate(&dumbbell("", onoff));
@@ -384,6 +386,7 @@ fn a_trace_of_times_drives_a_link() {
         flows = 1
         rate = "1Mbit/s"
         packet = "PACKETB"
+        header = "0B"
         rtt = "0s"
         [[law]]
         kind = "droptail"

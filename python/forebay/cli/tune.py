@@ -25,6 +25,8 @@ from forebay.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from forebay.tuning.tuning import Tuning
 
 
@@ -124,6 +126,9 @@ def _done(result: Tuning) -> str:
 
 def _show(told: Mapping[str, Any], commands: Sequence[str]) -> None:
     screen = console(100)
+    if told["candidates"]:
+        screen.print(_choices(told["candidates"]))
+        screen.print()
     for paragraph in told["reasons"]:
         screen.print(paragraph, markup=False)
         screen.print()
@@ -138,3 +143,32 @@ def _show(told: Mapping[str, Any], commands: Sequence[str]) -> None:
     for command in commands:
         screen.print(f"    {command}", markup=False, soft_wrap=True)
     screen.print()
+    if told["router"]:
+        screen.print("On a router with Linux:")
+        for line in told["router"]:
+            screen.print(f"    {line}", markup=False, soft_wrap=True)
+        screen.print()
+
+
+#: Rows of the table of choices.
+MOST_CHOICES = 8
+
+
+def _choices(candidates: Sequence[Mapping[str, Any]]) -> Table:
+    """The choice first, then what else was tried, the steadiest first."""
+    from rich.table import Table
+
+    table = Table(box=None, title="Choices, at the worst place of each", title_justify="left")
+    table.add_column("")
+    for heading in ("deviation, ms", "95th pct., ms", "goodput, % of best"):
+        table.add_column(heading, justify="right")
+    rows = sorted(candidates, key=lambda row: (not row["chosen"], row["worst_deviation_s"]))
+    for row in rows[:MOST_CHOICES]:
+        times_s = (row["worst_deviation_s"], row["worst_delay_p95_s"])
+        table.add_row(
+            f"{row['label']} (chosen)" if row["chosen"] else row["label"],
+            *(f"{1e3 * time_s:.3g}" for time_s in times_s),
+            f"{100 * row['goodput_of_best']:.1f}",
+            style="bold" if row["chosen"] else None,
+        )
+    return table

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from forebay.base import words
 from forebay.designs import reasons
+from forebay.scenarios import router
 from forebay.scenarios.builder import Law
 from forebay.theory.design import pi_stabilising_set
 from forebay.theory.plant.ack_clocking import AckClockedEquilibrium
@@ -60,6 +61,20 @@ def show(console: Console, result: Design, out: Path | None, written: Sequence[P
             markup=False,
             soft_wrap=True,
         )
+    settings = list(
+        router.lines(
+            result.law,
+            result.params,
+            rate_bps=round(result.link.rate_bps),
+            packet_bytes=round(result.link.packet_bytes),
+            buffer_pkts=result.link.buffer_pkts,
+        )
+    )
+    if settings:
+        console.print()
+        console.print("On a router with Linux:")
+        for line in settings:
+            console.print(f"    {line}", markup=False, soft_wrap=True)
     pictures = [path.name for path in written if path.suffix in (".png", ".pdf")]
     if pictures:
         console.print()

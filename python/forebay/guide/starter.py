@@ -6,15 +6,18 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 
 import forebay._native as _native
 from forebay.base import registries
 from forebay.pages.templates import template
+from forebay.scenarios import router
 
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")
+#: Of the downloads.
+PACKET_BYTES = 1500
 #: Columns of the file.
 WIDTH = 100
 
@@ -39,12 +42,14 @@ def scenario(
     """
     usual = tomllib.loads(resources.files("forebay.guide").joinpath("starter.toml").read_text())
     rate, rtts = rate or usual["rate"], rtts or usual["rtt"]
+    buffer = buffer or _product(rate, rtts)
     text = template("starter.toml.j2").render(
         name=name,
         rate=rate,
         rtts=rtts,
         flows=flows or usual["flows"],
-        buffer=buffer or _product(rate, rtts),
+        buffer=buffer,
+        on_router=partial(_on_router, rate, buffer),
         laws=laws or usual["laws"],
         key=_key,
         needs_gains=_needs_gains,
@@ -56,7 +61,22 @@ def _product(rate: str, rtts: Sequence[str]) -> str:
     """The bandwidth-delay product of the longest round trip, in packets of 1500 bytes."""
     rate_bps = _native.quantity("--rate", rate, "rate")
     rtt_s = max(_native.quantity("--rtt", rtt, "time") for rtt in rtts)
-    return f"{max(20, round(rate_bps * rtt_s / (8 * 1500)))}p"
+    return f"{max(20, round(rate_bps * rtt_s / (8 * PACKET_BYTES)))}p"
+
+
+def _on_router(rate: str, buffer: str, law: str) -> list[str]:
+    """Commands that make the law with its defaults on a router; none where Linux has no qdisc of
+    that, where the file asks for other numbers, and where the buffer is no number of packets."""
+    if law not in registries.laws() or _needs_gains(law) or not PACKETS.fullmatch(buffer):
+        return []
+    found = router.settings(
+        law,
+        [],
+        rate_bps=round(_native.quantity("--rate", rate, "rate")),
+        packet_bytes=PACKET_BYTES,
+        buffer_pkts=round(float(buffer.removesuffix("p"))),
+    )
+    return found.tc if found is not None else []
 
 
 def _needs_gains(name: str) -> bool:

@@ -14,6 +14,7 @@ from forebay.base import statistics
 from forebay.base.metrics import with_interval
 from forebay.base.registries import baseline
 from forebay.pages.templates import paragraphs
+from forebay.scenarios import router
 from forebay.theory.design import pi_forms
 from forebay.theory.design.pi_stabilising_set import SLOW
 from forebay.tuning import calm_regions
@@ -55,6 +56,7 @@ def numbers(tuning: TuningState) -> Findings:
         "law": chosen and chosen.candidate.law,
         "params": dict(chosen.candidate.params) if chosen else {},
         "toml": tuning.toml() + "\n" if chosen else None,
+        "router": _router(tuning, chosen) if chosen else [],
         "goal": tuning.goal.name,
         "meets_goal": tuning.meets_goal,
         "keeps_margins": bool(chosen and chosen.candidate.keeps),
@@ -90,6 +92,24 @@ def numbers(tuning: TuningState) -> Findings:
     if tuning.tested:
         told["worst_deviation_s"] = told["test"]["deviation_s"]
     return told
+
+
+def _router(tuning: TuningState, chosen: Checked) -> list[str]:
+    """Commands for a router at the fastest link; empty for a law that Linux has no qdisc of."""
+    slowest, fastest = tuning.ranges.rates_bps
+    law = chosen.candidate
+    found = list(
+        router.lines(
+            law.law,
+            law.params,
+            rate_bps=fastest,
+            packet_bytes=round(tuning.ranges.packet_bytes),
+            buffer_pkts=tuning.ranges.buffer_pkts,
+        )
+    )
+    if found and slowest < fastest:
+        found.append("# with the rate of the link in place of that of the fastest")
+    return found
 
 
 def _candidate(one: Checked, tuning: TuningState) -> Findings:

@@ -74,6 +74,15 @@ impl DisciplineParams for CakeParams {
     ) -> Result<Box<dyn Discipline<P>>, ParamError> {
         let salt = laws.salt();
         let shaped = self.bandwidth.as_bps() > 0;
+        // Laws are checked where the slower of shaper and link lets packets go.
+        let checked = QueueSite {
+            rate: if shaped {
+                self.bandwidth.min(site.rate)
+            } else {
+                site.rate
+            },
+            ..*site
+        };
         let tin = |share: &Share| Tin::new(share, self.bandwidth);
         let mut cake = Cake {
             tins: self.tins.shares().iter().map(tin).collect(),
@@ -81,7 +90,7 @@ impl DisciplineParams for CakeParams {
             shaped,
             salt,
             rng: Rng::new(salt, "quanta"),
-            makes: Bands::new(site, laws)?,
+            makes: Bands::new(&checked, laws)?,
             current: 0,
             next_packet: Time::ZERO,
             remainder: 0,

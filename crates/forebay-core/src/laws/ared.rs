@@ -81,6 +81,7 @@ impl AredParams {
             wait: self.wait,
             queue_in_bytes: self.queue_in_bytes,
             by_size: self.by_size,
+            mark_above: false,
         }
     }
 

@@ -86,6 +86,7 @@ impl PdRedParams {
             wait: self.wait,
             queue_in_bytes: self.queue_in_bytes,
             by_size: self.by_size,
+            mark_above: false,
         }
     }
 }

@@ -146,15 +146,21 @@ impl LawParams for Pi2Params {
 /// `dualpi2_scale_alpha_beta` turns those into whole parts of 64·2³²/10⁹ (sch_dualpi2.c).
 fn linux_gain(gain: f64) -> (f64, f64) {
     let unit = 1e9 / 64.0 / 2.0f64.powi(32);
-    let parts = (256.0 * gain).round();
-    let taken = (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
+    let taken = |parts: f64| (parts * f64::from(u32::MAX) / 4e9).floor() * unit;
+    let off = |parts: &f64| (taken(*parts) - gain).abs();
+    let near = (256.0 * gain).round();
+    let parts = [near, near - 1.0, near + 1.0]
+        .into_iter()
+        .filter(|parts| *parts >= 0.0)
+        .min_by(|a, b| off(a).total_cmp(&off(b)))
+        .unwrap_or(0.0);
     // Past the part itself, for tc rounds down.
     let word = if parts > 0.0 {
         (parts + 0.25) / 256.0
     } else {
         0.0
     };
-    (word, taken)
+    (word, taken(parts))
 }
 
 impl Pi2Params {

@@ -36,6 +36,9 @@ params! {
         /// Space signals by at least 1/p packets: uniform on [1/p, 2/p]. Without it [1, 1/p],
         /// which signals three times as often.
         wait: bool = true, 0.0 => 1.0;
+        /// Above max_th, twice that where gentle, mark what can be marked. Without it everything is
+        /// dropped there (RFC 3168 section 7), as in Linux with `harddrop`.
+        mark_above: bool = false, 0.0 => 1.0;
         /// Average bytes instead of packets.
         queue_in_bytes: bool = false, 0.0 => 1.0;
         /// Signal a packet with a probability in proportion to its size.
@@ -101,6 +104,13 @@ impl LawParams for RedParams {
     }
 
     fn twin(&self, site: &Site) -> Result<Option<Twin>, ParamError> {
+        if self.mark_above {
+            return Err(ParamError::new(
+                "mark_above",
+                true,
+                "false in the kernel's header",
+            ));
+        }
         let law = Red::new(self.clone(), site);
         Ok(Some(Twin {
             interval: None,
@@ -151,7 +161,9 @@ impl LawParams for RedParams {
         tc.pair("bandwidth", format!("{}bit", site.queue.rate.as_bps()));
         if site.queue.ecn {
             tc.word("ecn");
-            tc.word("harddrop");
+            if !self.mark_above {
+                tc.word("harddrop");
+            }
         }
         Ok(Some(tc))
     }
@@ -422,7 +434,10 @@ impl Law for Red {
         if self.average_pkts >= self.full_pkts {
             self.probability = 1.0;
             self.count = 0.0;
-            return Verdict::Drop;
+            return match self.params.mark_above {
+                true => Verdict::Mark,
+                false => Verdict::Drop,
+            };
         }
         if !self.above_min {
             // The average has just risen above min_th: start counting here.
@@ -527,6 +542,21 @@ mod tests {
         assert!((with / (0.05 / 1.5) - 1.0).abs() < 0.02, "{with}");
         let without = rate_at(red(|p| p.wait = false), 135);
         assert!((without / (2.0 * 0.05) - 1.0).abs() < 0.02, "{without}");
+    }
+
+    #[test]
+    fn above_the_upper_threshold_it_drops_or_marks_as_it_is_told() {
+        for (marks, want) in [(false, Verdict::Drop), (true, Verdict::Mark)] {
+            let mut r = red(|p| {
+                p.gentle = false;
+                p.mark_above = marks;
+            });
+            let max_th = r.params.max_th.0;
+            r.average_pkts = 2.0 * max_th;
+            let q = view(whole_u32(2.0 * max_th));
+            let verdict = r.on_enqueue(Time::ZERO, &q, &packet(1000), &mut Rng::new(0, ""));
+            assert_eq!(verdict, want);
+        }
     }
 
     #[test]

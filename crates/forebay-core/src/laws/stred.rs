@@ -121,6 +121,7 @@ impl StredParams {
             wait: self.wait,
             queue_in_bytes: self.queue_in_bytes,
             by_size: self.by_size,
+            mark_above: false,
         }
     }
 }

@@ -60,6 +60,10 @@ pub fn path_delay(path: &[usize], links: &[Link]) -> Span {
 
 pub fn check(section: &Section, traffic: &Traffic, links: &[Link]) -> Result<(), Fault> {
     if traffic.header >= traffic.packet {
+        if section.table.entry("header").is_none() {
+            let allowed = format!("more than its headers, \"{}\"", traffic.header);
+            return Err(section.fault("packet", format!("\"{}\"", traffic.packet), allowed));
+        }
         let allowed = format!("less than the packet, \"{}\"", traffic.packet);
         return Err(section.fault("header", format!("\"{}\"", traffic.header), allowed));
     }

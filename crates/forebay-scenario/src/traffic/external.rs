@@ -9,8 +9,6 @@ use crate::tree::Section;
 
 /// Over Ethernet.
 const PACKET: Bytes = Bytes(1500);
-/// IPv4 and UDP.
-const HEADER: Bytes = Bytes(28);
 
 pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     let keys: ExternalKeys = section.read()?;
@@ -23,12 +21,10 @@ pub fn external(section: &Section) -> Result<TrafficKind, Fault> {
     Ok(TrafficKind::External(External { loss: keys.loss.0 }))
 }
 
-/// Largest packet, and headers of each: those that are given, or its own.
-pub fn sizes(section: &Section, keys: &FlowKeys) -> (Bytes, Bytes) {
-    let given = |key, of, own| match section.table.entry(key) {
-        Some(_) => of,
-        None => own,
-    };
-    let packet = given("packet", keys.packet, PACKET);
-    (packet, given("header", keys.header, HEADER))
+/// The largest packet: that which is given, or its own.
+pub fn packet(section: &Section, keys: &FlowKeys) -> Bytes {
+    match section.table.entry("packet") {
+        Some(_) => keys.packet,
+        None => PACKET,
+    }
 }

@@ -17,9 +17,10 @@ params! {
         flows: u32 = 100, 1.0 => 5e6, required;
         /// Size on the wire of every data packet, TCP and IP headers of 40 bytes included.
         packet: Bytes = Bytes(1000), 40.0 => 65535.0;
-        /// Headers of every data packet, such as the 52 bytes of TCP over IPv4 with timestamps.
-        /// Goodput does not count them; with 0 it counts whole packets.
-        header: Bytes = Bytes(0), 0.0 => 65534.0;
+        /// Headers of every data packet, such as the 52 bytes of TCP over IPv4 with timestamps; by
+        /// default 40 bytes over TCP, and 28 over UDP. Goodput and the sizes of transfers do not
+        /// count them; "0B" counts whole packets, as ns-2 does.
+        header: Maybe<Bytes> = Maybe(None), 0.0 => 65534.0;
         /// Nodes that the data passes, such as ["left", "right"]; ACKs come back the same way.
         /// By default the bottleneck's two ends.
         path: Maybe<Vec<Label>> = Maybe(None), 0.0 => 0.0;
@@ -49,7 +50,7 @@ params! {
     /// Keys of traffic over TCP. The defaults are those of ns-2.35, except the window, which ns-2's
     /// scripts set.
     pub struct TcpKeys {
-        /// Sender, a recovery from loss and a window: "reno", "newreno" and "sack" as in
+        /// Sender, a stack over a congestion control: "reno", "newreno" and "sack" as in
         /// ns-2.35, "cubic" as in RFC 9438 with the recovery of "sack", "linux-reno" and
         /// "linux-cubic" as in the Linux kernel (RACK, tail loss probes, PRR, F-RTO, HyStart; they
         /// count acknowledged packets, and `min_rto` bounds the deviation's term of the RTO),
