@@ -79,8 +79,7 @@ guest: $(STAMPS)/guest
 KERNELS ?= $(abspath $(STAMPS)/kernels)
 
 test-kernel: $(STAMPS)/native $(STAMPS)/guest $(STAMPS)/test $(STAMPS)/programs
-	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils \
-	  pahole=libelf-dev,dwarves
+	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
 

@@ -19,6 +19,7 @@ TOPICS: dict[str, list[tuple[str, list[str]]]] = {
     ],
     "Studies": [("forebay", ["study"])],
     "Laws in Python": [("forebay", ["Controller", "Queue", "Packet"])],
+    "A network for your tests": [("forebay", ["Network"])],
     "Real traffic": [("forebay", ["link"]), ("forebay.links", ["Net", "Host", "Outcome", "run"])],
     "The fluid model": [("forebay.fluid.model", []), ("forebay.fluid.api", [])],
     "The control bench": [

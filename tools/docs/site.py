@@ -191,6 +191,8 @@ def build(out: Path) -> None:
         "docs_dir": str(pages),
         "site_dir": str(out.resolve()),
         "nav": nav(names, pages),
+        # MkDocs would leave out a folder of this name; ours holds repositories to start from.
+        "exclude_docs": "!/templates/",
     }
     file = folder / "mkdocs.yml"
     # JSON is YAML.

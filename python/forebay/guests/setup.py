@@ -41,7 +41,7 @@ PROGRAMS = {
     "setpriv": "util-linux",
 }
 #: Headers that a build includes, likewise.
-HEADERS = {"/usr/include/stdio.h": "libc6-dev", "/usr/include/libelf.h": "libelf-dev"}
+HEADERS = {"/usr/include/stdio.h": "libc6-dev"}
 #: Packages that iproute2 runs with.
 TOOL_PACKAGES = [
     "iproute2",

@@ -13,7 +13,7 @@ const ACK_BYTES: usize = 9;
 /// A packet is lost once one sent so many later has arrived (RFC 9002 section 6.1.1).
 const REORDERING: u64 = 3;
 /// Before the first measurement of a round trip (RFC 9002 section 6.2.2).
-const FIRST_RTT_NS: f64 = 333e6;
+const FIRST_RTT_NS: u64 = 333_000_000;
 const INITIAL_WINDOW: f64 = 10.0;
 const LEAST_WINDOW: f64 = 2.0;
 
@@ -27,8 +27,8 @@ pub struct Sender {
     under_way: BTreeMap<u64, u64>,
     /// Losses and marks of packets before this one belong to a round trip that was answered.
     recovered: u64,
-    rtt_ns: f64,
-    deviation_ns: f64,
+    rtt_ns: u64,
+    deviation_ns: u64,
     measured: bool,
     /// When the last packet was sent, or acknowledged.
     heard: u64,
@@ -46,7 +46,7 @@ impl Sender {
             under_way: BTreeMap::new(),
             recovered: 0,
             rtt_ns: FIRST_RTT_NS,
-            deviation_ns: FIRST_RTT_NS / 2.0,
+            deviation_ns: FIRST_RTT_NS / 2,
             measured: false,
             heard: start,
             backoff: 0,
@@ -74,7 +74,7 @@ impl Sender {
         let Some(sent) = self.under_way.remove(&number) else {
             return;
         };
-        self.measure((now - sent) as f64);
+        self.measure(now - sent);
         (self.heard, self.backoff) = (now, 0);
         let lost = self
             .under_way
@@ -100,8 +100,7 @@ impl Sender {
         if self.next == 0 {
             return Some(self.start);
         }
-        let wait_ns = (self.rtt_ns + 4.0 * self.deviation_ns).max(1e6);
-        let wait_ns = wait_ns as u64 * 2u64.pow(self.backoff.min(6));
+        let wait_ns = (self.rtt_ns + 4 * self.deviation_ns).max(1_000_000) << self.backoff.min(6);
         (!self.under_way.is_empty()).then_some(self.heard + wait_ns)
     }
 
@@ -118,14 +117,14 @@ impl Sender {
         self.heard = now;
     }
 
-    fn measure(&mut self, rtt_ns: f64) {
+    fn measure(&mut self, rtt_ns: u64) {
         if !self.measured {
             self.measured = true;
-            (self.rtt_ns, self.deviation_ns) = (rtt_ns, rtt_ns / 2.0);
+            (self.rtt_ns, self.deviation_ns) = (rtt_ns, rtt_ns / 2);
             return;
         }
-        self.deviation_ns += ((self.rtt_ns - rtt_ns).abs() - self.deviation_ns) / 4.0;
-        self.rtt_ns += (rtt_ns - self.rtt_ns) / 8.0;
+        self.deviation_ns = (3 * self.deviation_ns + self.rtt_ns.abs_diff(rtt_ns)) / 4;
+        self.rtt_ns = (7 * self.rtt_ns + rtt_ns) / 8;
     }
 }
 
