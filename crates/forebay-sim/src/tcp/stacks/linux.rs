@@ -15,6 +15,8 @@ mod sequence_ring;
 mod transmit;
 mod writes;
 
+use forebay_core::Ecn;
+
 use crate::tcp::congestion::{
     AckSample, CongestionControl, Established, RateSample, RecoveryState,
 };
@@ -80,6 +82,8 @@ pub struct Linux<C> {
     /// Timeouts since anything new was acknowledged.
     timeouts: u32,
     syn_timeouts: u32,
+    /// Of its packets: as configured, unless a SYN was lost.
+    ect: Ecn,
     /// F-RTO is looking whether the timeout came too early.
     frto: bool,
     /// Window and threshold to go back to if it did.
@@ -149,8 +153,7 @@ impl<C: CongestionControl> Sender for Linux<C> {
         }
         let ordinary =
             self.state == CaState::Open && self.probe.is_none() && self.scoreboard.is_in_order();
-        let says_no_more =
-            ack.next > before && ack.blocks.is_empty() && !(ack.ece && step.config.ecn());
+        let says_no_more = ack.next > before && ack.blocks.is_empty() && !(ack.ece && self.ecn());
         if !(ordinary && says_no_more && self.process_on_fast_path(ack, step)) {
             self.process_on_slow_path(ack, step);
             self.send_new(step);
@@ -194,6 +197,7 @@ impl<C: CongestionControl> Linux<C> {
             probe: None,
             timeouts: 0,
             syn_timeouts: 0,
+            ect: config.ect,
             frto: false,
             before_timeout: None,
             cwnd_limited: false,
@@ -249,6 +253,12 @@ impl<C: CongestionControl> Linux<C> {
         if self.congestion.probes_rtt() {
             rates.set_app_limited(in_flight_pkts);
         }
+    }
+
+    /// Packets can be marked.
+    #[inline]
+    fn ecn(&self) -> bool {
+        self.ect != Ecn::NotEct
     }
 
     /// The SYN is acknowledged.
@@ -347,7 +357,7 @@ impl<C: CongestionControl> Linux<C> {
         let (now, floor_ns) = (step.now, step.config.min_rto_ns);
         let mut report = AckReport {
             una_advanced: ack.next > self.connection.una,
-            ece: ack.ece && step.config.ecn(),
+            ece: ack.ece && self.ecn(),
             ce_pkts: ack.ce_pkts,
             prior_in_flight_pkts: self.scoreboard.in_flight(),
             ..AckReport::default()

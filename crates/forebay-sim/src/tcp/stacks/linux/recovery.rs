@@ -20,7 +20,7 @@ impl<C: CongestionControl> Linux<C> {
         if !repeats || (una == end && !report.una_advanced && !report.sacked) {
             self.probe = None;
         } else if una > end {
-            self.begin_reduction(Indication::Loss, step);
+            self.begin_reduction(Indication::Loss);
             self.end_reduction();
             self.try_keep_open();
         }
@@ -63,7 +63,7 @@ impl<C: CongestionControl> Linux<C> {
             return Retransmit::Lost;
         }
         if report.ece && !C::ANSWERS_MARKS && self.state < CaState::Cwr {
-            self.begin_reduction(Indication::Mark, step);
+            self.begin_reduction(Indication::Mark);
             self.state = CaState::Cwr;
         }
         if self.state != CaState::Cwr {
@@ -115,18 +115,18 @@ impl<C: CongestionControl> Linux<C> {
 
     pub(super) fn enter_recovery(&mut self, step: &Step) {
         if !self.reducing() {
-            self.begin_reduction(Indication::Loss, step);
+            self.begin_reduction(Indication::Loss);
         }
         self.state = CaState::Recovery;
     }
 
     /// A reduction begins (`tcp_init_cwnd_reduction`).
-    fn begin_reduction(&mut self, indication: Indication, step: &Step) {
+    fn begin_reduction(&mut self, indication: Indication) {
         self.high_seq = self.connection.next;
         self.probe = None;
         self.prr = Prr::new(self.congestion.cwnd_pkts());
         self.reduce_ssthresh(indication);
-        self.connection.cwr_pending = step.config.ecn();
+        self.connection.cwr_pending = self.ecn();
     }
 
     pub(super) fn reduce_ssthresh(&mut self, indication: Indication) {

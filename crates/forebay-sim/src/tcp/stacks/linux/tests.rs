@@ -288,6 +288,30 @@ fn lost_syns_are_sent_again_every_second() {
     assert_eq!(host.numbers(), [1]);
 }
 
+#[test]
+fn a_lost_syn_takes_ecn_with_it() {
+    let config = Config {
+        ect: Ecn::Ect0,
+        ..config()
+    };
+    for (timeouts, ecn) in [(0, Ecn::Ect0), (1, Ecn::NotEct)] {
+        let mut host: Host = Host {
+            tcp: Linux::new(Connection::new(), &config),
+            config: config.clone(),
+            now: 0,
+            sent: Vec::new(),
+        };
+        host.open();
+        for _ in 0..timeouts {
+            host.fire();
+        }
+        host.sent.clear();
+        host.now += RTT;
+        host.ack(1, &[]);
+        assert_eq!(host.sent[0].ecn, ecn);
+    }
+}
+
 fn delivery(seq: u32, sent_ns: u64, ever_retransmitted: bool) -> Delivery {
     Delivery {
         seq,

@@ -225,7 +225,7 @@ impl<C: CongestionControl> Linux<C> {
             push,
             seq: self.connection.next,
             cwr: std::mem::take(&mut self.connection.cwr_pending),
-            ecn: step.config.ect,
+            ecn: self.ect,
         });
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
@@ -390,6 +390,8 @@ impl<C: CongestionControl> Linux<C> {
         }
         if self.connection.una == 0 {
             self.syn_timeouts += 1;
+            // Who asks again does not ask for ECN (RFC 3168 section 6.1.1.1, `tcp_ecn_clear_syn`).
+            self.ect = Ecn::NotEct;
             self.retransmit(0, true, step);
             if self.syn_timeouts > EVEN_SYN_TIMEOUTS {
                 self.rtt.back_off();
@@ -421,7 +423,7 @@ impl<C: CongestionControl> Linux<C> {
         self.state = CaState::Loss;
         self.high_seq = next;
         self.probe = None;
-        self.connection.cwr_pending = step.config.ecn();
+        self.connection.cwr_pending = self.ecn();
         self.frto = fresh || self.timeouts > 0;
         self.timeouts += 1;
         self.retransmit(una, false, step);

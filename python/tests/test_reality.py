@@ -1,0 +1,82 @@
+"""docs/reality.md: its cells, how they are judged, and a sample of them on real Linux."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from guest_marks import needs_guest
+
+import forebay
+from tools import reality
+
+CELLS = Path(__file__).parents[2] / "experiments" / "reality" / "cells.toml"
+TEXT = CELLS.read_text()
+[(AXES, POINTS)] = tomllib.loads(TEXT)["sweep"].items()
+KEYS = AXES.split(", ")
+LAWS = re.findall(r'^kind += "(.+)"', TEXT[TEXT.index("[[law]]") :], re.MULTILINE)
+
+
+def test_the_cells_have_every_law_and_every_pair_of_values() -> None:
+    assert sorted(LAWS) == sorted(law["name"] for law in forebay.laws())
+    drawn = [key for key in KEYS if key.split(".")[-1] not in {"buffer", "duration", "measure"}]
+    rows = [dict(zip(KEYS, point, strict=True)) for point in POINTS]
+    for first, second in itertools.combinations(drawn, 2):
+        met = {(row[first], row[second]) for row in rows}
+        values = len({row[first] for row in rows}), len({row[second] for row in rows})
+        # A sender asks for ECN where the link marks.
+        together = {first, second} == {"bottleneck.ecn", "traffic.0.ecn"}
+        assert len(met) == (2 if together else values[0] * values[1]), (first, second)
+
+
+def frame(delays_s: list[float]) -> pl.DataFrame:
+    size = len(delays_s)
+    cell: dict[str, Any] = {
+        "law": "pi",
+        "bottleneck.rate": 4e6,
+        "traffic.0.tcp": "bbr",
+        "traffic.0.flows": 1.0,
+        "traffic.0.rtt": 0.01,
+        "bottleneck.ecn": "true",
+    }
+    return pl.DataFrame(
+        {key: [value] * size for key, value in cell.items()}
+        | {"seed": range(size), "delay_mean_s": delays_s, "queue_std_pkts": [3.0] * size}
+        | {"drop_rate": [0.01] * size, "mark_rate": [0.0] * size, "utilisation": [1.0] * size}
+    )
+
+
+def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
+    linux = frame([0.0200, 0.0201, 0.0199])
+    for ours, agrees, proven in [
+        ([0.0204, 0.0205, 0.0206], True, False),
+        ([0.0230, 0.0231, 0.0229], False, True),
+        ([0.0150, 0.0230, 0.0320], False, False),
+    ]:
+        found = reality.verdicts(frame(ours), linux)
+        assert [one.agrees for one in found] == [agrees, True, True, True]
+        assert found[0].proven is proven
+        page = reality.page(found, (3, 3))
+        assert ("20.00 → 23.00" in page) is proven
+        assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
+
+
+@needs_guest
+@pytest.mark.parametrize("number", range(len(POINTS)))
+def test_a_cell_beside_real_linux(number: int) -> None:
+    """One law at each link, and one seed: twice what ours differ by is allowed, too."""
+    law = LAWS[(7 * number + 3) % len(LAWS)]
+    sets = dict(zip(KEYS, POINTS[number], strict=True))
+    text = TEXT[: TEXT.index("[sweep]")]
+    ours = forebay.run(text, laws=[law], sets=sets, seeds=8).metrics
+    linux = forebay.run(text, laws=[law], sets=sets, seeds=1, engine="kernel").metrics
+    for figure in reality.FIGURES[:1] + reality.FIGURES[-1:]:
+        values, [theirs] = figure.values(ours), figure.values(linux)
+        mean, spread = sum(values) / len(values), max(values) - min(values)
+        allowed = max(figure.share * theirs, figure.least, 2 * spread)
+        assert abs(mean - theirs) <= allowed, (law, sets, figure.title)
