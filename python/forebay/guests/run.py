@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import guest_orders, guest_run
 from forebay.guests.installed import PROGRAM
+from forebay.runs.engine import Extras, ProgramEnd
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
@@ -31,6 +32,8 @@ MEMORY = Path("/dev/shm")
 #: The folder of a run, as its guest's process finds it. The kernel's random numbers depend on its
 #: command line, too, which is the same for every run so.
 HERE = "/proc/self/cwd"
+#: The packets of the bottleneck, where they were asked for.
+CAPTURE = "bottleneck.pcapng"
 #: Memory of a guest. What it does not use is not taken from the machine.
 MEMORY_MB = 1024
 #: When every run begins, in the guest's own time: 2026-01-01.
@@ -47,9 +50,18 @@ class GuestError(RuntimeError):
     """A guest that failed, in one line."""
 
 
+class Keep:
+    """A folder for what runs leave beside their traces, on a disk: it goes with this object."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-kept-")
+        self.path = Path(self._folder.name)
+
+
 def tidy() -> None:
     """Removes folders of processes that were killed."""
-    for folder in _memory().glob(f"{PREFIX}*"):
+    places = {_memory(), Path(tempfile.gettempdir())}
+    for folder in (folder for place in places for folder in place.glob(f"{PREFIX}*")):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -72,11 +84,17 @@ class GuestRun:
     samples: bool
     #: Of the scenario, where programs run.
     scenario: Path
+    #: Of its files.
+    name: str = ""
+    #: Where they go; nowhere where it leaves none.
+    keep: Keep | None = None
     #: A queue of ours, also where the kernel has the law.
     ours: bool = False
     cancelled: bool = False
     #: What a reader must know of it.
     remarks: list[str] = field(default_factory=list)
+    #: What it has left.
+    extras: Extras | None = None
     _folder: Path | None = None
     _process: subprocess.Popen[bytes] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -115,9 +133,33 @@ class GuestRun:
             )
         except RuntimeError as error:
             raise GuestError(f"{error}{_last_words(folder)}") from error
-        for program in json.loads(outcome)["programs"]:
+        programs = json.loads(outcome)["programs"]
+        if self.keep is not None:
+            self.extras = self._kept(self.keep, folder, programs)
+        for program in programs:
             self._hear(program)
         return run
+
+    def _kept(self, keep: Keep, folder: Path, programs: list[dict[str, Any]]) -> Extras:
+        """Takes what is to stay out of the run's folder."""
+        ends, files = [], {}
+
+        def take(found: Path, name: str) -> str:
+            files[name] = keep.path / name.replace("/", "-")
+            shutil.copyfile(found, files[name])
+            return name
+
+        for number, program in enumerate(programs):
+            output, name = folder / f"program-{number}", f"programs/{self.name}-{number}.txt"
+            # Of one that never started there is only the reason.
+            if not output.exists():
+                output.write_text(program["output"] + "\n")
+            traffic, end = program["traffic"], program["end"]
+            taken = take(output, name)
+            ends.append(ProgramEnd(traffic, end, program["command"], program["status"], taken))
+        if (folder / CAPTURE).exists():
+            take(folder / CAPTURE, f"pcap/{self.name}.pcapng")
+        return Extras(ends, files, keep)
 
     def _hear(self, program: dict[str, Any]) -> None:
         """A client that fails has made no traffic to speak of: its last words are the reason."""
