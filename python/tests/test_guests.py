@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -136,6 +137,22 @@ def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: P
     with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
     assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
+
+
+def test_a_guest_that_is_killed_says_by_what(some_guest: Path) -> None:
+    (some_guest / guests.KERNEL).write_text("#!/bin/sh\necho its last line\nkill -SEGV $$\n")
+    with pytest.raises(RunError, match=r"no outcome.json.*ended by SIGSEGV.*its last line"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+
+
+def test_memory_that_is_full_is_said_and_little_memory_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, some_guest: Path, tmp_path: Path
+) -> None:
+    usage = type(shutil.disk_usage(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(64 << 20, 64 << 20, 0))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(RunError, match=f"{tmp_path} has 0 MiB free, and a guest takes up to 256"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
 def test_folders_of_killed_runs_are_removed() -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PREFIX = "forebay-kernel-"
 #: A file system in memory, where there is one: guests write packets there.
 MEMORY = Path("/dev/shm")
+#: What there must be free of it: the memory that a guest touches, and its rows.
+LEAST_FREE_BYTES = 256 << 20
 #: The folder of a run, as its guest's process finds it. The kernel's random numbers depend on its
 #: command line, too, which is the same for every run so.
 HERE = "/proc/self/cwd"
@@ -60,7 +62,7 @@ class Keep:
 
 def tidy() -> None:
     """Removes folders of processes that were killed."""
-    places = {_memory(), Path(tempfile.gettempdir())}
+    places = {MEMORY, Path(tempfile.gettempdir())}
     for folder in (folder for place in places for folder in place.glob(f"{PREFIX}*")):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
@@ -68,8 +70,12 @@ def tidy() -> None:
 
 
 def _memory() -> Path:
+    """Where the folder of a new run goes."""
     usable = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
-    return MEMORY if usable else Path(tempfile.gettempdir())
+    # A container often has little of it.
+    if usable and shutil.disk_usage(MEMORY).free >= LEAST_FREE_BYTES:
+        return MEMORY
+    return Path(tempfile.gettempdir())
 
 
 @dataclass
@@ -97,6 +103,8 @@ class GuestRun:
     extras: Extras | None = None
     _folder: Path | None = None
     _process: subprocess.Popen[bytes] | None = None
+    #: As wait4(2) has it.
+    _status: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def made(self) -> Run:
@@ -132,7 +140,7 @@ class GuestRun:
                 samples=self.samples,
             )
         except RuntimeError as error:
-            raise GuestError(f"{error}{_last_words(folder)}") from error
+            raise GuestError(f"{error}{self._why(folder)}{_last_words(folder)}") from error
         programs = json.loads(outcome)["programs"]
         if self.keep is not None:
             self.extras = self._kept(self.keep, folder, programs)
@@ -160,6 +168,19 @@ class GuestRun:
         if (folder / CAPTURE).exists():
             take(folder / CAPTURE, f"pcap/{self.name}.pcapng")
         return Extras(ends, files, keep)
+
+    def _why(self, folder: Path) -> str:
+        """What ended a guest that did not come to its end, as far as it can be told."""
+        why = ""
+        if self._status and os.WIFSIGNALED(self._status):
+            why = f"; it was ended by {signal.Signals(os.WTERMSIG(self._status)).name}"
+        free = shutil.disk_usage(folder).free
+        if free < LEAST_FREE_BYTES:
+            why += (
+                f"; {folder.parent} has {free >> 20} MiB free, and a guest takes up to "
+                f"{LEAST_FREE_BYTES >> 20} MiB"
+            )
+        return why
 
     def _hear(self, program: dict[str, Any]) -> None:
         """A client that fails has made no traffic to speak of: its last words are the reason."""
@@ -234,7 +255,7 @@ class GuestRun:
         """Until it has ended. Raises `GuestError` where time does not go on."""
         passed_s, since_s = 0.0, 0.0
         while True:
-            ended, _, used = os.wait4(pid, os.WNOHANG)
+            ended, self._status, used = os.wait4(pid, os.WNOHANG)
             if ended:
                 return used
             time.sleep(POLL_S)
