@@ -433,6 +433,21 @@ def test_a_program_that_is_not_there_is_a_line(tmp_path: Path) -> None:
         forebay.run(file, engine="kernel")
 
 
+@needs_guest
+@pytest.mark.parametrize("looks", ["time.time() < 9e9", "True"])
+def test_a_program_that_never_sleeps_is_said(
+    looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "STILL_S", 3.0)
+    (tmp_path / "spin.py").write_text(f"import time\nwhile {looks}:\n    pass\n")
+    program = PROGRAM + f'client = "{sys.executable} spin.py"\nstart = "1s"\n'
+    file = tmp_path / "spin.toml"
+    file.write_text(scenario(program, FTP.format(flows=1)))
+    with pytest.raises(RunError, match=r"time stood still for 3 s .* looks at the clock"):
+        forebay.run(file, engine="kernel")
+    assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
+
+
 def test_programs_need_an_engine_that_runs_them() -> None:
     program = PROGRAM + 'client = "true"\n'
     with pytest.raises(ScenarioError, match=r'kind: found "program".*--engine kernel'):
