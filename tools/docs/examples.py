@@ -159,8 +159,8 @@ offloads = true
 sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
 ```
 
-`--engine kernel` reads it: [real-kernel.md](real-kernel.md). Other engines pass it over, with a line
-that says so, so that one scenario runs on all of them.
+`--engine kernel` reads it: [real-kernel.md](real-kernel.md). Other engines pass it over, with a
+line that says so, so that one scenario runs on all of them.
 """
 
 LINK = """\

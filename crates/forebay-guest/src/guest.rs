@@ -182,6 +182,11 @@ enum Bottleneck {
     Kernels(Box<Kernels>),
 }
 
+/// Of the devices beside a queue of ours.
+fn our_mtu(scenario: &Scenario) -> u64 {
+    scenario.packet().0.max(crate::limits::LEAST_PACKET_BYTES)
+}
+
 /// A queue of ours between two devices for packets.
 fn our_queue(
     scenario: &Scenario,
@@ -190,7 +195,7 @@ fn our_queue(
     tools: &Tools,
     traffic: Vec<GroupTraffic>,
 ) -> io::Result<Ours> {
-    let mtu = scenario.packet().0.max(crate::limits::LEAST_PACKET_BYTES);
+    let mtu = our_mtu(scenario);
     let mut ends = Vec::new();
     for (namespace, device) in [
         (network::ROUTER, network::IN_DEVICE),

@@ -16,9 +16,6 @@ use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
 
-/// Longest packet of the guest's devices.
-const MOST_BYTES: usize = 65_536;
-
 /// A packet of the queue; its bytes lie in a slot.
 #[derive(Clone, Copy)]
 struct Waiting {
@@ -88,6 +85,8 @@ pub struct Ours {
     /// By the second byte of an address: the number of the traffic.
     groups: Vec<GroupTraffic>,
     names: Vec<String>,
+    /// Longest packet of the devices: a slot is cleared for each that comes.
+    most_bytes: usize,
 }
 
 impl Ours {
@@ -118,6 +117,7 @@ impl Ours {
             sending: std::collections::VecDeque::new(),
             groups,
             names,
+            most_bytes: usize::try_from(super::our_mtu(scenario)).unwrap_or(usize::MAX),
         })
     }
 
@@ -155,7 +155,7 @@ impl Ours {
         loop {
             let slot = self.take_slot();
             let memory = &mut self.slots[slot as usize];
-            memory.resize(MOST_BYTES, 0);
+            memory.resize(self.most_bytes, 0);
             let length = match self.near.read(memory) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
