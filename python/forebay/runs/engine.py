@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from forebay._native import ScenarioError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -133,6 +135,17 @@ class Engine(Protocol):
 
 #: Name of the engine that alone reads the table `[kernel]` of a scenario.
 KERNEL = "kernel"
+
+
+def check_repeatable(engine: Engine) -> str:
+    """The version of an engine. Raises `ScenarioError` for one whose runs cannot be kept."""
+    version = engine.version()
+    if version is None:
+        raise ScenarioError(
+            f"--engine: found {engine.name}, no two runs of which are alike, allowed: one whose "
+            f"runs can be kept, such as {PACKETS.name}"
+        )
+    return version
 
 
 class Packets:
