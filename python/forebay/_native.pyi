@@ -490,6 +490,9 @@ class Plan:
     points: tuple[PointInfo, ...]
     #: one for each law that asked for numbers, and each link and load that it has them for
     designed: tuple[Designed, ...]
+    #: Whether the scenario has a table `[kernel]`, and asks a guest to keep packets.
+    has_kernel_table: bool
+    keeps_packets: bool
     def resolved(self, point: int) -> tuple[str, list[str | None]]:
         """What the runs at a point depend on beside the seed: a text for the point, and one for
         each law; None for a prototype. How a scenario is spelled is in none of them."""
@@ -534,6 +537,9 @@ class Batch:
     @property
     def remarks(self) -> dict[tuple[int, int, int], list[str]]:
         """What a reader must know of a run; nothing of simulated ones."""
+    @property
+    def extras(self) -> dict[tuple[int, int, int], Any]:
+        """What a run leaves beside its trace; nothing of simulated ones."""
     @property
     def more(self) -> str:
         """What a bar adds to the progress: nothing."""
@@ -668,7 +674,6 @@ def guest_orders(
     *,
     ours: bool = False,
     folder: str = "/",
-    sysctls: Sequence[tuple[str, str]] = (),
 ) -> tuple[str, bool, list[bytes]]:
     """What a guest is told of a run as JSON, whether its queue is the kernel's, and the files that
     the scenario names."""

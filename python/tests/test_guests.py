@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -87,10 +88,24 @@ def test_on_another_system_a_line_says_so(
             r"traffic.0.access: .*at least the bottleneck's rate",
         ),
         (
-            scenario(
-                FTP.format(flows=1), '[[at]]\ntime = "5s"\nset = { "bottleneck.delay" = "9ms" }\n'
-            ),
-            "at: found .a delay., allowed: changes of the rate and of flows",
+            scenario(FTP.format(flows=1) + 'ecn = "l4s"\n'),
+            r"traffic.0.ecn: found .*l4s.*, allowed: true or false",
+        ),
+        (
+            scenario(FTP.format(flows=1), '[kernel]\ntcp = "not one"\n'),
+            "kernel.tcp: found .not one., allowed: a name of 1 to 15",
+        ),
+        (
+            scenario(FTP.format(flows=1), '[kernel]\nsysctls = { "vm.swappiness" = 1 }\n'),
+            "kernel.sysctls: .*names under net",
+        ),
+        (
+            scenario(PROGRAM + 'client = "true"\nfiles = "not here"\n'),
+            "traffic.0.files: found .not here., allowed: a file that can be read",
+        ),
+        (
+            scenario(PROGRAM + 'client = "true"\nfiles = "../secret"\n'),
+            r"traffic.0.files: found .\.\./secret., allowed: a file in the scenario's folder",
         ),
     ],
 )
@@ -99,6 +114,12 @@ def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
 ) -> None:
     with pytest.raises(ScenarioError, match=line):
         forebay.run(text, engine="kernel")
+
+
+def test_other_engines_say_that_they_pass_the_table_over() -> None:
+    text = scenario(FTP.format(flows=1), "[kernel]\noffloads = true\n", duration=5)
+    result = forebay.run(text)
+    assert result.experiment.warning.endswith("[kernel] counts with --engine kernel alone")
 
 
 def test_a_law_in_python_stays_outside(some_guest: Path) -> None:
@@ -116,6 +137,22 @@ def test_a_guest_that_dies_shows_its_last_lines_and_leaves_nothing(some_guest: P
     with pytest.raises(RunError, match=r"no outcome.json.*a line of its console"):
         forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
     assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
+
+
+def test_a_guest_that_is_killed_says_by_what(some_guest: Path) -> None:
+    (some_guest / guests.KERNEL).write_text("#!/bin/sh\necho its last line\nkill -SEGV $$\n")
+    with pytest.raises(RunError, match=r"no outcome.json.*ended by SIGSEGV.*its last line"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
+
+
+def test_memory_that_is_full_is_said_and_little_memory_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, some_guest: Path, tmp_path: Path
+) -> None:
+    usage = type(shutil.disk_usage(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(64 << 20, 64 << 20, 0))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(RunError, match=f"{tmp_path} has 0 MiB free, and a guest takes up to 256"):
+        forebay.run(scenario(FTP.format(flows=1)), engine="kernel")
 
 
 def test_folders_of_killed_runs_are_removed() -> None:
@@ -247,6 +284,123 @@ def test_a_rate_that_changes_is_followed() -> None:
 
 
 @needs_guest
+def test_a_delay_that_changes_is_followed() -> None:
+    """One flow without a queue: a window of data in each round trip, which doubles."""
+    change = '[[at]]\ntime = "8s"\nset = { "bottleneck.delay" = "41ms" }\n'
+    window = FTP.format(flows=1) + 'window = "20p"\n'
+    for law in ('kind = "pi"\ntarget = "40p"', 'kind = "codel"'):
+        samples = forebay.run(scenario(window, change, law=law), engine="kernel").samples
+        early, late = (
+            samples.filter(pl.col("time_s").is_between(*span))["departed_bytes"].sum()
+            for span in ((5, 7), (10, 12))
+        )
+        # From 40 ms to 120 ms.
+        assert early / late == pytest.approx(3, rel=0.1), law
+
+
+@needs_guest
+def test_a_buffer_that_changes_is_followed() -> None:
+    flood = (
+        '[[traffic]]\nkind = "cbr"\nflows = 1\nrate = "20Mbit/s"\npacket = "1500B"\nrtt = "40ms"\n'
+    )
+    change = '[[at]]\ntime = "8s"\nset = { "bottleneck.buffer" = "50p" }\n'
+    for law in ('kind = "droptail"', 'kind = "pi"\ntarget = "140p"\nqueue = "fq"'):
+        samples = forebay.run(scenario(flood, change, law=law), engine="kernel").samples
+        queue = samples.filter(pl.col("time_s") > 10)["queue_pkts"]
+        assert 35 <= queue.max() <= 50, law  # type: ignore[operator]
+        if "droptail" in law:
+            before = samples.filter(pl.col("time_s").is_between(5, 8))["queue_pkts"]
+            assert before.min() >= 148  # type: ignore[operator]
+
+
+@needs_guest
+def test_packets_come_as_they_came_once(tmp_path: Path) -> None:
+    """Sizes, flows, times and ECN of a list; a burst waits as long as the link takes."""
+    lines = ["time_s,size_bytes,flow,ecn"]
+    # Each 100 ms ten packets of 1000 bytes from two flows at once: the last waits for nine.
+    lines += [f"{0.1 * i:.1f},1000,{'ab'[n % 2]},1" for i in range(120) for n in range(10)]
+    (tmp_path / "list.csv").write_text("\n".join(lines) + "\n")
+    traffic = '[[traffic]]\nkind = "arrivals"\nfile = "list.csv"\n'
+    file = tmp_path / "came.toml"
+    for law in ('kind = "droptail"', 'kind = "pi"\ntarget = "40p"\nqueue = "fq"'):
+        file.write_text(scenario(traffic, law=law, more="").replace("15Mbit/s", "8Mbit/s"))
+        kernel, packets = (forebay.run(file, engine=engine) for engine in ("kernel", "packets"))
+        metrics = ["utilisation", "drop_rate", "goodput_bps"]
+        # After a pause a shaper of the kernel's lets two packets go at once.
+        if "queue" in law:
+            assert mean(kernel, "delay_mean_s") == pytest.approx(0.0045, rel=2e-3), law
+            metrics += ["delay_mean_s"]
+        for metric in metrics:
+            wanted = pytest.approx(mean(packets, metric), rel=5e-3, abs=1e-9)
+            assert mean(kernel, metric) == wanted, (law, metric)
+        assert kernel.flows["goodput_bps"].to_list() == pytest.approx(
+            packets.flows["goodput_bps"].to_list(), rel=5e-3
+        )
+
+
+@needs_guest
+def test_offloads_make_bursts_and_the_queue_sees_packets() -> None:
+    """A window that comes in bursts waits longer, and no packet is larger than the link's."""
+    flow = FTP.format(flows=1) + 'window = "40p"\n'
+    text = scenario(flow, law='kind = "droptail"')
+    off = forebay.run(text, engine="kernel")
+    on = forebay.run(text, sets={"kernel.offloads": "true"}, engine="kernel")
+    for result in (off, on):
+        # But for packets in the queue at the end, and of the handshake.
+        sizes = result.samples["departed_bytes"].sum() / result.samples["arrivals"].sum()
+        assert sizes == pytest.approx(1500, rel=0.01)
+    assert not on.samples.equals(off.samples)
+    assert mean(on, "goodput_bps") == pytest.approx(mean(off, "goodput_bps"), rel=0.05)
+
+
+@needs_guest
+def test_settings_of_the_hosts_are_followed() -> None:
+    text = scenario(FTP.format(flows=1), law='kind = "droptail"')
+    # 20 kB in 42 ms.
+    small = {"kernel.sysctls": '{ "net.ipv4.tcp_wmem" = "4096 20000 20000" }'}
+    free = forebay.run(text, engine="kernel")
+    held = forebay.run(text, sets=small, engine="kernel")
+    assert mean(held, "goodput_bps") < 0.5 * mean(free, "goodput_bps")
+    vegas = forebay.run(text, sets={"kernel.tcp": "vegas"}, engine="kernel")
+    # It slows down when packets wait.
+    assert mean(vegas, "queue_mean_pkts") < 0.5 * mean(free, "queue_mean_pkts")
+    for key, value, line in [
+        ("kernel.sysctls", '{ "net.ipv4.no_such" = 1 }', r"no_such: found nothing of this name"),
+        ("kernel.sysctls", '{ "net.ipv4.tcp_ecn" = "x" }', r"tcp_ecn: found .x., allowed: a value"),
+        ("kernel.tcp", "bbr9", r'kernel.tcp: found "bbr9", allowed: .*cubic.*--source DIR'),
+    ]:
+        with pytest.raises(RunError, match=line):
+            forebay.run(text, sets={key: value}, engine="kernel")
+
+
+@needs_guest
+def test_what_programs_say_and_packets_are_in_the_result(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("of a file\n")
+    (tmp_path / "hidden").write_text("")
+    client = "cat words; ls; echo bad >&2; exit 7"
+    program = PROGRAM + f'client = "{client}"\nfiles = "words"\n'
+    file = tmp_path / "said.toml"
+    kept = "[kernel]\npcap = true\n"
+    file.write_text(scenario(program, FTP.format(flows=1), kept, duration=6))
+    result = forebay.run(file, engine="kernel")
+    result.report(tmp_path / "out")
+    told = json.loads((tmp_path / "out/metrics.json").read_text())["programs"]
+    (of_client,) = [{**one, "law": "", "point": ""} for one in told]
+    assert (of_client["status"], of_client["end"], of_client["seed"]) == (7, "client", 1)
+    said = (tmp_path / "out" / of_client["output"]).read_text()
+    assert said == "of a file\nwords\nbad\n"
+    (capture,) = (tmp_path / "out/pcap").iterdir()
+    assert capture.name == "codel-1.pcapng"
+    again = tmp_path / "again.toml"
+    again.write_text(
+        scenario(f'[[traffic]]\nkind = "arrivals"\nfile = "out/pcap/{capture.name}"\n', duration=6)
+    )
+    came = forebay.run(again).samples["arrivals"].sum()
+    # But for packets in the queue at the end.
+    assert came == pytest.approx(result.samples["arrivals"].sum(), abs=160)
+
+
+@needs_guest
 def test_programs_run_as_they_are(tmp_path: Path) -> None:
     python = sys.executable
     (tmp_path / "page").write_bytes(os.urandom(3_000_000))
@@ -277,6 +431,21 @@ def test_a_program_that_is_not_there_is_a_line(tmp_path: Path) -> None:
     file.write_text(scenario(program, FTP.format(flows=1)))
     with pytest.raises(RunError, match=r"`./nowhere` of client ended with status 127.*not found"):
         forebay.run(file, engine="kernel")
+
+
+@needs_guest
+@pytest.mark.parametrize("looks", ["time.time() < 9e9", "True"])
+def test_a_program_that_never_sleeps_is_said(
+    looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "STILL_S", 3.0)
+    (tmp_path / "spin.py").write_text(f"import time\nwhile {looks}:\n    pass\n")
+    program = PROGRAM + f'client = "{sys.executable} spin.py"\nstart = "1s"\n'
+    file = tmp_path / "spin.toml"
+    file.write_text(scenario(program, FTP.format(flows=1)))
+    with pytest.raises(RunError, match=r"time stood still for 3 s .* looks at the clock"):
+        forebay.run(file, engine="kernel")
+    assert not list(run._memory().glob(f"{run.PREFIX}{os.getpid()}-*"))
 
 
 def test_programs_need_an_engine_that_runs_them() -> None:

@@ -129,6 +129,7 @@ kind   = "program"         # iperf3 as it is, over the sockets of a real kernel
 flows  = 1
 server = "iperf3 -s"       # what it sends crosses the bottleneck
 client = "iperf3 -R -c $FOREBAY_SERVER -t 8"
+files  = "my.conf"         # all that its folder has
 packet = "1500B"
 rtt    = "40ms"
 start  = "1s"
@@ -149,6 +150,18 @@ A program sends these packets, in Rust, C or Python: [your-stack.md](your-stack.
 such as in `forebay run`, a scenario with external traffic is refused.
 """,
 }
+
+KERNEL = """\
+```toml
+[kernel]
+tcp      = "vegas"        # whatever the traffic's own `tcp` is
+offloads = true
+sysctls  = { "net.ipv4.tcp_slow_start_after_idle" = 0 }
+```
+
+`--engine kernel` reads it: [real-kernel.md](real-kernel.md). Other engines pass it over, with a
+line that says so, so that one scenario runs on all of them.
+"""
 
 LINK = """\
 Two bottlenecks in a row, with traffic across both and across each. `[bottleneck]` is the first

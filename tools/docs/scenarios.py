@@ -67,6 +67,7 @@ time = "10s"
 set  = { "bottleneck.rate" = "5Mbit/s", "traffic.ftp.flows" = 20 }
 ```
 """,
+    "kernel": examples.KERNEL,
 }
 
 SWEEP = """\
@@ -93,6 +94,7 @@ Keys are paths, as in `--set` and `[[at]]`:
 | `link.N.buffer` | of a `[[link]]` |
 | `traffic.N.flows` | of a `[[traffic]]` |
 | `law.N.target` | of a `[[law]]` |
+| `kernel.tcp` | of `[kernel]` |
 
 N is a number, from 0, or the name of the link, the label of the traffic or law. Without a label,
 the kind is the label: "ftp", and "ftp 2" for a second one.
@@ -283,7 +285,7 @@ def _listed(texts: list[str]) -> str:
 
 
 #: Parts of a scenario as a reader meets them.
-ORDER = ["", "bottleneck", "link", "traffic", "law", "at"]
+ORDER = ["", "bottleneck", "link", "traffic", "law", "at", "kernel"]
 
 
 def _place(name: str) -> tuple[int, bool]:
@@ -296,5 +298,5 @@ def _title(name: str) -> str:
     part, _, kind = name.partition(" ")
     if not part:
         return "At the top"
-    title = f"`[{part}]`" if part == "bottleneck" else f"`[[{part}]]`"
+    title = f"`[{part}]`" if part in {"bottleneck", "kernel"} else f"`[[{part}]]`"
     return f'{title} of `kind = "{kind.strip("()")}"`' if kind else title

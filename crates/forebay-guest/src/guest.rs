@@ -6,6 +6,8 @@ mod kernels;
 mod network;
 mod ours;
 mod programs;
+mod recorded;
+mod rows;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 #[allow(unsafe_code, reason = "a ring that the kernel shares")]
@@ -28,13 +30,12 @@ use nix::unistd::{chdir, chroot};
 use clock::Clock;
 use hosts::{Hosts, Place, Ready};
 use kernels::Kernels;
-use network::{groups, Tools};
+use network::{groups, Group, Tools};
 use ours::Ours;
+use rows::Rows;
 use tap::Tap;
 
-use crate::record::{
-    goodput_every, Outcome, PacketRow, SampleRow, OUTCOME, PACKETS, PROGRESS, SAMPLES,
-};
+use crate::record::{goodput_every, Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
 use crate::{Orders, Qdisc};
 
 /// Where the run's folder of the host is in the guest, and the tools.
@@ -120,9 +121,17 @@ fn run(folder: &Path) -> io::Result<Outcome> {
         .map_err(|error| io::Error::other(error.to_string()))?;
     let groups = groups(&scenario);
     let tools = Tools::new(PathBuf::from(TOOLS));
-    network::make(&scenario, &groups, &tools, &orders.sysctls)?;
-    let traffic = groups.iter().map(|it| u8::try_from(it.traffic));
-    let traffic: Vec<u8> = traffic
+    network::make(&scenario, &groups, &tools)?;
+    if let Some(name) = &scenario.kernel.tcp {
+        network::check_congestion_control(name)?;
+    }
+    let traffic = groups.iter().map(|group| {
+        u8::try_from(group.traffic).map(|traffic| GroupTraffic {
+            traffic,
+            recorded: group.recorded,
+        })
+    });
+    let traffic: Vec<GroupTraffic> = traffic
         .collect::<Result<_, _>>()
         .map_err(|_| io::Error::other("too much traffic"))?;
     let bottleneck = match &orders.qdisc {
@@ -142,17 +151,19 @@ fn run(folder: &Path) -> io::Result<Outcome> {
     };
     let mut hosts = Hosts::new(&scenario, &groups, orders.seed, &epoll, place)?;
     hosts.start_servers()?;
-    let file = |name: &str| File::create(folder.join(name)).map(BufWriter::new);
     let run = Run {
         scenario: &scenario,
-        qdisc: orders.qdisc.as_ref(),
+        law: &law,
+        groups: &groups,
+        qdisc: orders.qdisc.clone(),
+        rate: scenario.bottleneck.rate,
         tools: &tools,
         folder,
         epoll: &epoll,
         clock: Clock::start()?,
         bottleneck,
-        packets: file(PACKETS)?,
-        samples: file(SAMPLES)?,
+        packets: Rows::create(folder, scenario.kernel.pcap)?,
+        samples: BufWriter::new(File::create(folder.join(SAMPLES))?),
     };
     let mut outcome = run.drive(hosts)?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -171,15 +182,20 @@ enum Bottleneck {
     Kernels(Box<Kernels>),
 }
 
+/// Of the devices beside a queue of ours.
+fn our_mtu(scenario: &Scenario) -> u64 {
+    scenario.packet().0.max(crate::limits::LEAST_PACKET_BYTES)
+}
+
 /// A queue of ours between two devices for packets.
 fn our_queue(
     scenario: &Scenario,
     law: &LawChoice,
     seed: u64,
     tools: &Tools,
-    traffic: Vec<u8>,
+    traffic: Vec<GroupTraffic>,
 ) -> io::Result<Ours> {
-    let mtu = scenario.packet().0;
+    let mtu = our_mtu(scenario);
     let mut ends = Vec::new();
     for (namespace, device) in [
         (network::ROUTER, network::IN_DEVICE),
@@ -204,7 +220,7 @@ fn kernels_queue(
     qdisc: &Qdisc,
     scenario: &Scenario,
     tools: &Tools,
-    traffic: Vec<u8>,
+    traffic: Vec<GroupTraffic>,
 ) -> io::Result<Kernels> {
     let device = network::NEAR_DEVICE;
     network::enter(network::ROUTER)?;
@@ -260,13 +276,17 @@ fn shaper(qdisc: &Qdisc, how: &str, rate: Rate, scenario: &Scenario) -> String {
 
 struct Run<'a> {
     scenario: &'a Scenario,
-    qdisc: Option<&'a Qdisc>,
+    law: &'a LawChoice,
+    groups: &'a [Group],
+    /// Of the kernel's, as it is now; likewise what else changes.
+    qdisc: Option<Qdisc>,
+    rate: Rate,
     tools: &'a Tools,
     folder: &'a Path,
     epoll: &'a Epoll,
     clock: Clock,
     bottleneck: Bottleneck,
-    packets: BufWriter<File>,
+    packets: Rows,
     samples: BufWriter<File>,
 }
 
@@ -381,25 +401,87 @@ impl Run<'_> {
 
     /// A change of the bottleneck.
     fn change(&mut self, number: usize) -> io::Result<()> {
-        let Setting::Link {
-            what: LinkSetting::Rate(rate),
-            ..
-        } = self.scenario.changes[number].what
-        else {
+        let Setting::Link { what, .. } = self.scenario.changes[number].what else {
             return Ok(());
         };
-        match &mut self.bottleneck {
-            Bottleneck::Ours(ours) => ours.set_rate(rate),
-            Bottleneck::Kernels(kernels) => {
-                let Some(qdisc) = self.qdisc else {
-                    return Ok(());
-                };
-                let change = shaper(qdisc, "change", rate, self.scenario);
-                self.tools.batch("tc", Some(network::ROUTER), &change)?;
-                kernels.set_rate(rate);
+        match what {
+            LinkSetting::Delay(delay) => {
+                network::set_delay(
+                    self.groups,
+                    self.tools,
+                    self.scenario.bottleneck.delay,
+                    delay,
+                )?;
+            }
+            LinkSetting::Rate(rate) => {
+                self.rate = rate;
+                match &mut self.bottleneck {
+                    Bottleneck::Ours(ours) => ours.set_rate(rate),
+                    Bottleneck::Kernels(kernels) => kernels.set_rate(rate),
+                }
+                if let Some(qdisc) = &self.qdisc {
+                    let change = shaper(qdisc, "change", rate, self.scenario);
+                    self.tools.batch("tc", Some(network::ROUTER), &change)?;
+                }
+            }
+            LinkSetting::Buffer(buffer) => {
+                if let Bottleneck::Ours(ours) = &mut self.bottleneck {
+                    ours.set_buffer(buffer);
+                }
+                if self.qdisc.is_some() {
+                    self.qdisc = crate::qdisc_with(self.scenario, self.law, buffer);
+                }
+                if let Some(qdisc) = &self.qdisc {
+                    let change = match qdisc.shapes {
+                        true => shaper(qdisc, "change", self.rate, self.scenario),
+                        false => format!(
+                            "qdisc change dev {} parent 1:1 handle 10: {}\n",
+                            network::NEAR_DEVICE,
+                            changeable(&qdisc.words)
+                        ),
+                    };
+                    self.tools.batch("tc", Some(network::ROUTER), &change)?;
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// The words of a queue without those that it takes only when it is made.
+fn changeable(words: &str) -> String {
+    let mut kept = Vec::new();
+    let mut words = words.split_whitespace();
+    while let Some(word) = words.next() {
+        match word {
+            "flows" => {
+                words.next();
+            }
+            word => kept.push(word),
+        }
+    }
+    kept.join(" ")
+}
+
+/// What the packets of a group are of.
+#[derive(Clone, Copy)]
+struct GroupTraffic {
+    traffic: u8,
+    /// They are of many flows between hosts of a file.
+    recorded: bool,
+}
+
+impl GroupTraffic {
+    /// The number of a packet's flow in its traffic: by its address, or its port.
+    fn flow_number(self, ip: &[u8]) -> u32 {
+        let word = |at: usize| {
+            ip.get(at..at + 2)
+                .map_or(0, |it| u16::from_be_bytes([it[0], it[1]]))
+        };
+        match self.recorded {
+            true => u32::from(word(20)),
+            false => u32::from(word(14)).saturating_sub(1),
+        }
     }
 }
 
@@ -414,13 +496,4 @@ fn header_bytes(ip: &[u8]) -> u8 {
         _ => 0,
     };
     u8::try_from(internet + transport + 14).unwrap_or(u8::MAX)
-}
-
-/// The number of a packet's flow in its traffic, by its address.
-fn flow_number(ip: &[u8]) -> u32 {
-    u32::from(u16::from_be_bytes([ip[14], ip[15]])).saturating_sub(1)
-}
-
-fn write_row(rows: &mut impl Write, row: &PacketRow) -> io::Result<()> {
-    row.write(rows)
 }

@@ -8,14 +8,15 @@
     clippy::cast_sign_loss
 )]
 
+pub mod capture;
 #[cfg(target_os = "linux")]
 pub mod guest;
 pub mod limits;
 pub mod orders;
 pub mod record;
 
-use forebay_core::{Bytes, Capacity, TcSite};
-use forebay_scenario::{LawChoice, Scenario};
+use forebay_core::{Buffer, Bytes, Capacity, TcSite};
+use forebay_scenario::{LawChoice, Link, LinkSetting, Scenario, Setting};
 
 pub use limits::check;
 pub use orders::{Orders, Qdisc};
@@ -28,6 +29,35 @@ pub fn qdisc(scenario: &Scenario, law: &LawChoice) -> Option<Qdisc> {
     if matches!(bottleneck.capacity(), Capacity::Recorded(_)) {
         return None;
     }
+    // It must be one with every buffer that is to come.
+    let buffers = scenario
+        .changes
+        .iter()
+        .filter_map(|change| buffer_of(&change.what));
+    let mut all = buffers.map(|buffer| qdisc_with(scenario, law, buffer));
+    match all.all(|later| later.is_some()) {
+        true => qdisc_with(scenario, law, bottleneck.buffer),
+        false => None,
+    }
+}
+
+/// The buffer that a change gives to the bottleneck.
+pub(crate) fn buffer_of(what: &Setting) -> Option<Buffer> {
+    match what {
+        Setting::Link {
+            link: 0,
+            what: LinkSetting::Buffer(buffer),
+        } => Some(*buffer),
+        _ => None,
+    }
+}
+
+/// As [`qdisc`], with another buffer.
+pub(crate) fn qdisc_with(scenario: &Scenario, law: &LawChoice, buffer: Buffer) -> Option<Qdisc> {
+    let bottleneck = &Link {
+        buffer,
+        ..scenario.bottleneck.clone()
+    };
     let words = |held: bool| {
         let site = TcSite {
             queue: scenario.queue_site(bottleneck),

@@ -1,9 +1,7 @@
 //! What a guest cannot run of a scenario, said before anything runs.
 
 use forebay_core::ParamError;
-use forebay_scenario::{
-    EcnChoice, LawChoice, LinkSetting, Scenario, Setting, Traffic, TrafficKind,
-};
+use forebay_scenario::{EcnChoice, LawChoice, Scenario, Traffic, TrafficKind};
 
 /// Most flows of a guest: each is two sockets of one process.
 pub const MOST_FLOWS: u32 = 2000;
@@ -12,12 +10,18 @@ pub const MOST_GROUPS: usize = 100;
 /// Ethernet's header, which a queue of the kernel counts.
 pub const ETHERNET_BYTES: u32 = 14;
 /// Smallest packet on the wire: IPv4 asks for an MTU of 68, and TCP for some room.
-const LEAST_PACKET_BYTES: u64 = 142;
+pub(crate) const LEAST_PACKET_BYTES: u64 = 142;
+/// Most flows of recorded packets: they need no socket, and each is told of.
+const MOST_RECORDED_FLOWS: u32 = 20_000;
 /// Beneath this ratio an access link would limit its flow, which no device of the guest does.
 const ACCESS_RATIO: u64 = 1;
 
-/// The kernel's name of a sender's congestion control, where the kernel has it.
-pub fn congestion_control(sender: &str) -> Option<&'static str> {
+/// The kernel's name of a flow's congestion control, where the kernel has it: the scenario's for all
+/// flows, or that of the sender.
+pub fn congestion_control<'a>(scenario: &'a Scenario, sender: &str) -> Option<&'a str> {
+    if let Some(name) = &scenario.kernel.tcp {
+        return Some(name);
+    }
     Some(match sender {
         "reno" | "newreno" | "sack" | "linux-reno" => "reno",
         "cubic" | "linux-cubic" => "cubic",
@@ -56,7 +60,9 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
     if scenario.traffic.len() > 250 {
         return refuse("traffic", scenario.traffic.len().to_string(), "at most 250");
     }
-    let flows: u32 = scenario.traffic.iter().map(|it| it.flows).sum();
+    let recorded = |it: &&Traffic| matches!(it.kind, TrafficKind::Arrivals(_));
+    let with_sockets = scenario.traffic.iter().filter(|it| !recorded(it));
+    let flows: u32 = with_sockets.map(|it| it.flows).sum();
     if flows > MOST_FLOWS {
         let allowed = format!("at most {MOST_FLOWS} in all");
         return refuse("traffic.flows", flows.to_string(), &allowed);
@@ -70,16 +76,10 @@ pub fn check(scenario: &Scenario, law: &LawChoice) -> Result<(), ParamError> {
         let allowed = format!("at most {MOST_GROUPS} round trips and programs in all");
         return refuse("traffic.rtt", groups.to_string(), &allowed);
     }
-    for change in &scenario.changes {
-        if let Setting::Link { what, .. } = change.what {
-            if !matches!(what, LinkSetting::Rate(_)) {
-                let found = match what {
-                    LinkSetting::Delay(_) => "a delay",
-                    _ => "a buffer",
-                };
-                return refuse("at", found.into(), "changes of the rate and of flows");
-            }
-        }
+    let mut recorded = scenario.traffic.iter().filter(recorded);
+    if let Some(traffic) = recorded.find(|it| it.flows > MOST_RECORDED_FLOWS) {
+        let allowed = format!("a file with at most {MOST_RECORDED_FLOWS} flows");
+        return refuse("traffic.file", format!("{} flows", traffic.flows), &allowed);
     }
     for (number, traffic) in scenario.traffic.iter().enumerate() {
         if let Err((key, found, allowed)) = check_traffic(traffic, scenario) {
@@ -93,8 +93,7 @@ type Refusal = (&'static str, String, &'static str);
 
 fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> {
     if let TrafficKind::Arrivals(_) = traffic.kind {
-        let allowed = "any kind but arrivals";
-        return Err(("kind", "arrivals".into(), allowed));
+        return Ok(());
     }
     if traffic.packet.0 < LEAST_PACKET_BYTES {
         let allowed = "at least 142B, IPv4's least MTU and room for TCP";
@@ -115,10 +114,11 @@ fn check_traffic(traffic: &Traffic, scenario: &Scenario) -> Result<(), Refusal> 
         ));
     }
     if let Some(tcp) = traffic.kind.tcp() {
-        if congestion_control(tcp.sender.name).is_none() {
+        if congestion_control(scenario, tcp.sender.name).is_none() {
             return Err(("tcp", tcp.sender.name.to_owned(), SENDERS));
         }
-        if tcp.ecn == EcnChoice::L4s && tcp.sender.name != "dctcp" {
+        let others = scenario.kernel.tcp.is_none() && tcp.sender.name != "dctcp";
+        if tcp.ecn == EcnChoice::L4s && others {
             let allowed = "true or false, or tcp = \"dctcp\" as an L4S sender";
             return Err(("ecn", "\"l4s\"".into(), allowed));
         }

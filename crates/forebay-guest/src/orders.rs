@@ -31,8 +31,6 @@ pub struct Orders {
     pub qdisc: Option<Qdisc>,
     /// Folder of the scenario, where programs run.
     pub folder: String,
-    /// Settings of the hosts under net.ipv4, by name.
-    pub sysctls: Vec<(String, String)>,
 }
 
 /// A link: its rate in bit/s, and its delay in ns.
@@ -126,7 +124,6 @@ impl Orders {
             seed,
             qdisc: None,
             folder: "/".to_owned(),
-            sysctls: Vec::new(),
         })
     }
 

@@ -16,9 +16,15 @@ use serde::{Deserialize, Serialize};
 
 /// Names of the files that a guest writes.
 pub const PACKETS: &str = "packets";
+/// How each packet begins, in the order of their rows.
+pub const STARTS: &str = "starts";
 pub const SAMPLES: &str = "samples";
 pub const OUTCOME: &str = "outcome.json";
 pub const PROGRESS: &str = "progress";
+
+/// Bytes of a packet that are kept: IP and TCP with all options.
+pub const START_BYTES: usize = 128;
+pub(crate) const START_BYTES_U32: u32 = 128;
 
 /// What became of a packet that came to the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +222,11 @@ pub fn trace(
             delivered_bytes,
         })
         .collect();
-    count_programs(scenario, &packets, &mut flows);
+    let end = Time::ZERO + scenario.duration;
+    let written = crate::capture::write(folder, &packets, end);
+    written.map_err(|error| format!("a capture: {error}"))?;
+    count_unseen(scenario, &packets, &mut flows);
+    let goodput = goodput(scenario, &outcome, &packets);
     replay(scenario, &mut recorder, packets, &samples, &outcome);
     let mut trace = recorder.finish(flows);
     trace.name.clone_from(&scenario.bottleneck.name);
@@ -247,30 +257,51 @@ pub fn trace(
             changes: Span::from_nanos(changes_ns),
         })
         .collect();
-    trace.goodput = goodput(scenario, &outcome);
+    trace.goodput = goodput;
     for of in &mut trace.traffic {
         complete(of, scenario, &outcome);
     }
     Ok((trace, outcome))
 }
 
-/// Nobody sees what a program makes of its data: what left the queue counts, without headers.
-fn count_programs(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTotals]) {
-    let (start, end) = scenario.measure;
-    for (number, traffic) in (0..).zip(&scenario.traffic) {
-        if !matches!(traffic.kind, TrafficKind::Program(_)) {
-            continue;
+/// The data of packets whose receiver nobody sees, as they left the queue: each one's row, and its
+/// bytes without headers. Headers of recorded packets are a part of them.
+fn unseen<'a>(
+    scenario: &'a Scenario,
+    packets: &'a [PacketRow],
+) -> impl Iterator<Item = (&'a PacketRow, u64)> {
+    let left = packets
+        .iter()
+        .filter(|row| !matches!(row.fate, Fate::Lost(_)));
+    left.filter_map(|row| {
+        let traffic = scenario.traffic.get(usize::from(row.traffic))?;
+        let bytes = u64::from(row.bytes);
+        match traffic.kind {
+            TrafficKind::Program(_) => Some((row, bytes - u64::from(row.header_bytes))),
+            TrafficKind::Arrivals(_) => Some((row, bytes)),
+            _ => None,
         }
-        let first = flows.iter().position(|flow| flow.traffic == number);
-        let of = packets
-            .iter()
-            .filter(|row| u32::from(row.traffic) == number);
-        for row in of.filter(|row| !matches!(row.fate, Fate::Lost(_))) {
-            let at = first.map(|first| first + row.flow as usize);
-            let flow = at.and_then(|at| flows.get_mut(at));
-            if let (Some(flow), true) = (flow, start < row.left && row.left <= end) {
-                flow.delivered_bytes += u64::from(row.bytes) - u64::from(row.header_bytes);
-            }
+    })
+}
+
+/// By traffic: the number of its first flow.
+fn first_flows(scenario: &Scenario, traffic_of: impl Iterator<Item = u32>) -> Vec<usize> {
+    let mut first = vec![usize::MAX; scenario.traffic.len()];
+    for (flow, traffic) in traffic_of.enumerate() {
+        let at = &mut first[traffic as usize];
+        *at = flow.min(*at);
+    }
+    first
+}
+
+/// Nobody sees what a program makes of its data: what left the queue counts.
+fn count_unseen(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTotals]) {
+    let (start, end) = scenario.measure;
+    let first = first_flows(scenario, flows.iter().map(|flow| flow.traffic));
+    for (row, bytes) in unseen(scenario, packets) {
+        let at = first[usize::from(row.traffic)].saturating_add(row.flow as usize);
+        if let (Some(flow), true) = (flows.get_mut(at), start < row.left && row.left <= end) {
+            flow.delivered_bytes += bytes;
         }
     }
 }
@@ -371,8 +402,28 @@ fn interned(name: &str) -> &'static str {
     known[known.len() - 1]
 }
 
-fn goodput(scenario: &Scenario, outcome: &Outcome) -> forebay_trace::Goodput {
+fn goodput(
+    scenario: &Scenario,
+    outcome: &Outcome,
+    packets: &[PacketRow],
+) -> forebay_trace::Goodput {
     let every = goodput_every(scenario);
+    let interval = scenario.sample * every;
+    let first = first_flows(scenario, outcome.flows.iter().map(|(traffic, _)| *traffic));
+    let mut totals = outcome.totals.clone();
+    for (row, bytes) in unseen(scenario, packets) {
+        let flow = first[usize::from(row.traffic)].saturating_add(row.flow as usize);
+        // The first row that ends after it has left; each row counts from the start.
+        let after = row.left.as_nanos().div_ceil(interval.as_nanos()).max(1) - 1;
+        for total in totals
+            .iter_mut()
+            .skip(usize::try_from(after).unwrap_or(usize::MAX))
+        {
+            if let Some(total) = total.get_mut(flow) {
+                *total += bytes;
+            }
+        }
+    }
     let of = |traffic: usize| {
         outcome
             .flows
@@ -380,8 +431,8 @@ fn goodput(scenario: &Scenario, outcome: &Outcome) -> forebay_trace::Goodput {
             .filter(move |it| it.0 as usize == traffic)
     };
     let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(of(traffic).count()));
-    let mut recorder = GoodputRecorder::new(scenario.sample * every, flows);
-    outcome.totals.iter().for_each(|row| recorder.row(row));
+    let mut recorder = GoodputRecorder::new(interval, flows);
+    totals.iter().for_each(|row| recorder.row(row));
     recorder.crossing(|_| true)
 }
 

@@ -43,6 +43,12 @@ impl PyBatch {
         HashMap::new()
     }
 
+    /// What a run leaves beside its trace; nothing of simulated ones.
+    #[getter]
+    fn extras(&self, py: Python) -> Py<PyDict> {
+        PyDict::new(py).unbind()
+    }
+
     /// What a bar adds to the progress: nothing.
     #[getter]
     fn more(&self) -> &'static str {

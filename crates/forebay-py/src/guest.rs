@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use forebay_batch::{Key, Outcome};
 use forebay_guest::{check, qdisc, trace, Orders};
+use forebay_scenario::TrafficKind;
 use forebay_trace::Metrics;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -27,10 +28,9 @@ fn guest_check(plan: &Plan) -> PyResult<()> {
 
 /// What a guest is told of one run: JSON, whether its queue is the kernel's, and the files that the
 /// scenario names, by number. `ours`
-/// asks for a queue of ours where the kernel has the law, too; programs run in `folder`; `sysctls` are
-/// settings of the hosts under net.ipv4.
+/// asks for a queue of ours where the kernel has the law, too; programs run in `folder`.
 #[pyfunction]
-#[pyo3(signature = (plan, point, law, seed, *, ours=false, folder="/", sysctls=Vec::new()))]
+#[pyo3(signature = (plan, point, law, seed, *, ours=false, folder="/"))]
 #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
 fn guest_orders(
     py: Python,
@@ -40,7 +40,6 @@ fn guest_orders(
     seed: u64,
     ours: bool,
     folder: &str,
-    sysctls: Vec<(String, String)>,
 ) -> PyResult<(String, bool, Vec<Py<PyBytes>>)> {
     let read = plan.read()?;
     let at = read.experiment.points.get(point);
@@ -48,14 +47,24 @@ fn guest_orders(
     let gains = read.gains.get(point).map_or(&[][..], Vec::as_slice);
     let orders = Orders::of(&read.inputs, &at.settings, gains, law, seed);
     let mut orders = orders.map_err(PyRuntimeError::new_err)?;
-    orders.sysctls = sysctls;
     folder.clone_into(&mut orders.folder);
     let choice = at.laws.get(law);
     let choice = choice.ok_or_else(|| PyIndexError::new_err("law"))?;
     orders.qdisc = qdisc(&at.scenario, choice).filter(|_| !ours);
     let json = serde_json::to_string(&orders).map_err(failed)?;
-    let files = read.inputs.files.iter();
-    let files = files.map(|(_, contents)| PyBytes::new(py, contents).unbind());
+    // A guest finds those of programs in the scenario's folder.
+    let of_programs = |name: &str| {
+        let traffic = at.scenario.traffic.iter();
+        let mut files = traffic.flat_map(|of| match &of.kind {
+            TrafficKind::Program(program) => &program.files[..],
+            _ => &[],
+        });
+        files.any(|file| file.name == name)
+    };
+    let files = read.inputs.files.iter().map(|(name, contents)| {
+        let contents: &[u8] = if of_programs(name) { &[] } else { contents };
+        PyBytes::new(py, contents).unbind()
+    });
     Ok((json, orders.qdisc.is_some(), files.collect()))
 }
 

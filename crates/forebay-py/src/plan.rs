@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
 use forebay_core::ParamError;
 use forebay_fluid::{from_scenario, run, Step};
-use forebay_scenario::{DesignedGains, Experiment, Inputs, Reading};
+use forebay_scenario::{DesignedGains, Experiment, Inputs, KernelSettings, Reading};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -204,6 +204,12 @@ impl Plan {
         self.read.as_ref().ok_or_else(none)
     }
 
+    /// Of each point.
+    fn kernels(&self) -> impl Iterator<Item = &KernelSettings> {
+        let points = self.read.iter().flat_map(|read| &read.experiment.points);
+        points.map(|point| &point.scenario.kernel)
+    }
+
     fn experiment(&self) -> PyResult<&Experiment> {
         Ok(&self.read()?.experiment)
     }
@@ -250,6 +256,18 @@ impl Plan {
             file: String::new(),
             read: None,
         }
+    }
+
+    /// Whether the scenario has a table of the hosts of a guest.
+    #[getter]
+    fn has_kernel_table(&self) -> bool {
+        self.kernels().any(|kernel| kernel.given)
+    }
+
+    /// Whether a guest is to keep the packets of the bottleneck.
+    #[getter]
+    fn keeps_packets(&self) -> bool {
+        self.kernels().any(|kernel| kernel.pcap)
     }
 
     /// What the runs at a point depend on beside the seed: a text for the point, and one for each

@@ -10,7 +10,15 @@ use crate::tree::{self, Data, Entry, Node, Section, Table};
 const MOST_TABLES: usize = 1000;
 
 /// Tables that stand beside the keys at the top.
-pub const SECTIONS: &[&str] = &["bottleneck", "link", "traffic", "law", "sweep", "at"];
+pub const SECTIONS: &[&str] = &[
+    "bottleneck",
+    "link",
+    "traffic",
+    "law",
+    "sweep",
+    "at",
+    "kernel",
+];
 
 /// The parts of a scenario, each still untyped.
 #[derive(Clone, Debug)]
@@ -23,6 +31,7 @@ pub struct Document {
     /// Dotted keys to lists of values.
     pub sweep: Table,
     pub at: Vec<Table>,
+    pub kernel: Table,
 }
 
 impl Document {
@@ -44,6 +53,7 @@ impl Document {
             laws: Vec::new(),
             sweep: Table::empty(Origin::File),
             at: Vec::new(),
+            kernel: Table::empty(Origin::File),
         };
         let section = Section {
             table: &root,
@@ -64,6 +74,7 @@ impl Document {
             match entry.name.as_str() {
                 "bottleneck" => document.bottleneck = one_table(entry)?,
                 "sweep" => document.sweep = one_table(entry)?.flattened(),
+                "kernel" => document.kernel = one_table(entry)?,
                 "link" => document.links = tables(entry)?,
                 "traffic" => document.traffic = tables(entry)?,
                 "law" => document.laws = tables(entry)?,

@@ -7,11 +7,13 @@ use forebay_core::RateTrace;
 use forebay_packets::{Arrivals, Selection};
 
 use crate::error::Fault;
+use crate::model::ProgramFile;
 use crate::tree::Section;
 
-/// The key of a link that names a file, and that of traffic.
+/// The key of a link that names a file, that of traffic, and that of programs, which has several.
 pub const TRACE_KEY: &str = "rate_trace";
 pub const ARRIVALS_KEY: &str = "file";
+pub const PROGRAM_KEY: &str = "files";
 
 /// Their contents come with the call; nothing is opened.
 #[derive(Default)]
@@ -63,6 +65,12 @@ impl Files {
                 Err(section.fault(key, format!("{file:?}"), allowed))
             }
         }
+    }
+
+    /// A file that programs may read.
+    pub fn of_programs(&self, section: &Section, name: String) -> Result<ProgramFile, Fault> {
+        let contents = self.contents(section, PROGRAM_KEY, &name)?;
+        Ok(ProgramFile::new(name, contents))
     }
 
     /// The recorded link in the file of this name.

@@ -4,6 +4,7 @@ use forebay_core::param::Value;
 use forebay_core::{ParamSpec, Params};
 
 use crate::changes::{changeable, AtKeys};
+use crate::kernel::KernelKeys;
 use crate::laws::LawKeys;
 use crate::links;
 use crate::top::Top;
@@ -12,7 +13,8 @@ use crate::traffic::KINDS;
 /// One key of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyDoc {
-    /// "" at the top, or "bottleneck", "link", "traffic (ftp)", "law", "sweep", "at".
+    /// "" at the top, or "bottleneck", "link", "traffic (ftp)", "law", "sweep", "at",
+    /// "kernel".
     pub section: String,
     pub name: String,
     /// Base unit of the range; "" where there is none.
@@ -86,6 +88,7 @@ pub fn keys() -> Vec<KeyDoc> {
     }
     add("law", LawKeys::SPECS);
     add("at", AtKeys::SPECS);
+    add("kernel", KernelKeys::SPECS);
     let kinds: Vec<&str> = KINDS.iter().map(|spec| spec.kind).collect();
     all.push(KeyDoc::written(
         "traffic",

@@ -12,6 +12,7 @@ mod document;
 mod error;
 mod files;
 mod gains;
+mod kernel;
 mod keys;
 mod law_choice;
 mod laws;

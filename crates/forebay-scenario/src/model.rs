@@ -33,6 +33,22 @@ pub struct Scenario {
     pub traffic: Vec<Traffic>,
     /// In order of time.
     pub changes: Vec<Change>,
+    pub kernel: KernelSettings,
+}
+
+/// How the hosts of a guest are set (`[kernel]`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelSettings {
+    /// Whether the scenario has such a table.
+    pub given: bool,
+    /// Congestion control of all flows, in place of their own.
+    pub tcp: Option<String>,
+    /// GSO of senders, GRO of receivers.
+    pub offloads: bool,
+    /// By name: "net.ipv4.tcp_rmem".
+    pub sysctls: Vec<(String, String)>,
+    /// Keeps the packets of the bottleneck.
+    pub pcap: bool,
 }
 
 /// A link in one direction, and the queue before it. The way back is another link, or, where
@@ -294,6 +310,16 @@ pub struct Program {
     pub client: String,
     pub server: Option<String>,
     pub ecn: bool,
+    /// What their folder has; the scenario's own where there is nothing.
+    pub files: Vec<ProgramFile>,
+}
+
+/// A file that programs may read, as from the scenario's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFile {
+    pub name: String,
+    /// Of its contents: a run depends on them.
+    pub digest: String,
 }
 
 /// A viewer who fetches segment after segment, each over a fresh connection, at a rate by what is

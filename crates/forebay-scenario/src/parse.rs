@@ -8,7 +8,7 @@ use forebay_core::{ParamError, Params, Value};
 
 use crate::document::Document;
 use crate::error::{Fault, Origin, ScenarioError};
-use crate::files::{Files, ARRIVALS_KEY, TRACE_KEY};
+use crate::files::{Files, ARRIVALS_KEY, PROGRAM_KEY, TRACE_KEY};
 use crate::gains::{DesignedGains, GainsRequest, Load};
 use crate::law_choice::LawChoice;
 use crate::laws::Asking;
@@ -18,7 +18,7 @@ use crate::path::Target;
 use crate::sweep::{Settings, Sweep, POINTS};
 use crate::top::Top;
 use crate::tree::{command_line_value, Section};
-use crate::{changes, laws, limits, links, traffic};
+use crate::{changes, kernel, laws, limits, links, traffic};
 
 /// Key of traffic that names its sender.
 const SENDER_KEY: &str = "tcp";
@@ -151,12 +151,14 @@ impl Reading {
     pub fn files(&self) -> BTreeSet<String> {
         let tables = std::iter::once(&self.document.bottleneck).chain(&self.document.links);
         let traces = tables.filter_map(|table| table.text(TRACE_KEY));
-        let tables = self.document.traffic.iter();
-        let arrivals = tables.filter_map(|table| table.text(ARRIVALS_KEY));
+        let tables = &self.document.traffic;
+        let arrivals = tables.iter().filter_map(|table| table.text(ARRIVALS_KEY));
         let swept = [TRACE_KEY, ARRIVALS_KEY].into_iter();
         let swept = swept.flat_map(|key| self.sweep.texts(key));
         let names = traces.chain(arrivals).chain(swept);
-        names.map(str::to_owned).collect()
+        let mut names: BTreeSet<String> = names.map(str::to_owned).collect();
+        names.extend(tables.iter().flat_map(|table| table.texts(PROGRAM_KEY)));
+        names
     }
 
     /// Contents of a file that the scenario names.
@@ -380,6 +382,7 @@ fn scenario(document: &Document, files: &Files, options: &Options) -> Result<Sce
         links,
         traffic,
         changes,
+        kernel: kernel::read(document)?,
     };
     links::check_buffers(document, &scenario)?;
     check_target(document, &scenario)?;

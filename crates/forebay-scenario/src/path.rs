@@ -18,6 +18,7 @@ pub enum TableId {
     Link(usize),
     Traffic(usize),
     Law(usize),
+    Kernel,
 }
 
 /// A key of the document, whether or not it is written there yet.
@@ -43,6 +44,7 @@ impl Document {
             None if SECTIONS.contains(&path) => return Err(no_such_path(path)),
             None => return at(TableId::Top, path),
             Some(("bottleneck", key)) => return at(TableId::Bottleneck, key),
+            Some(("kernel", key)) => return at(TableId::Kernel, key),
             // A label may itself hold a dot.
             Some((_, rest)) => rest.rsplit_once('.').unwrap_or((rest, "")),
         };
@@ -76,6 +78,7 @@ impl Document {
             TableId::Link(i) => &mut self.links[i],
             TableId::Traffic(i) => &mut self.traffic[i],
             TableId::Law(i) => &mut self.laws[i],
+            TableId::Kernel => &mut self.kernel,
         }
     }
 
@@ -87,7 +90,9 @@ impl Document {
 
 fn no_such_path(path: &str) -> ParamError {
     let mut known: Vec<&str> = Top::SPECS.iter().map(|spec| spec.name).collect();
-    known.extend(["bottleneck.KEY", "link.N.KEY", "traffic.N.KEY", "law.N.KEY"]);
+    let tables = ["bottleneck.KEY", "link.N.KEY", "traffic.N.KEY", "law.N.KEY"];
+    known.extend(tables);
+    known.push("kernel.KEY");
     let section = path.split('.').next().unwrap_or("");
     let hint = match nearest(section, SECTIONS) {
         Some(near) if near != section => format!(" (did you mean {near:?}?)"),

@@ -272,7 +272,7 @@ fn follows(document: &Document, target: &Target) -> Option<(Follows, &'static Pa
     match target.table {
         TableId::Bottleneck | TableId::Link(_) => of_link(&target.key),
         TableId::Traffic(i) => of_traffic(kind(&document.traffic[i], "").ok()?, &target.key),
-        TableId::Top | TableId::Law(_) => None,
+        TableId::Top | TableId::Law(_) | TableId::Kernel => None,
     }
 }
 

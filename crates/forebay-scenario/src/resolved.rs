@@ -10,7 +10,7 @@ use std::fmt::{self, Debug, Write};
 use forebay_core::Value;
 
 use crate::law_choice::LawChoice;
-use crate::model::{Recorded, Scenario};
+use crate::model::{ProgramFile, Recorded, Scenario};
 use crate::senders::SenderSpec;
 
 impl Scenario {
@@ -56,6 +56,15 @@ impl Debug for SenderSpec {
     }
 }
 
+impl ProgramFile {
+    pub fn new(name: String, contents: &[u8]) -> ProgramFile {
+        let mut hash = Hash::default();
+        hash.add(contents);
+        let digest = format!("{:032x}", hash.0);
+        ProgramFile { name, digest }
+    }
+}
+
 impl Debug for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.debug_struct("Recorded")
@@ -67,18 +76,33 @@ impl Debug for Recorded {
     }
 }
 
-/// FNV-1a in 128 bits (RFC 9923) of what would be written.
-fn digest(value: &impl Debug) -> String {
-    struct Hash(u128);
-    impl Write for Hash {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            for byte in text.bytes() {
-                self.0 = (self.0 ^ u128::from(byte)).wrapping_mul((1 << 88) + 0x13b);
-            }
-            Ok(())
+/// FNV-1a in 128 bits (RFC 9923).
+struct Hash(u128);
+
+impl Default for Hash {
+    fn default() -> Hash {
+        Hash(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Hash {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul((1 << 88) + 0x13b);
         }
     }
-    let mut hash = Hash(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+}
+
+impl Write for Hash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.add(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Of what would be written.
+fn digest(value: &impl Debug) -> String {
+    let mut hash = Hash::default();
     // Writing into a hash cannot fail.
     let _ = write!(hash, "{value:?}");
     format!("{:032x}", hash.0)

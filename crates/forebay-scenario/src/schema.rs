@@ -11,6 +11,7 @@ use forebay_core::{ParamSpec, Params};
 use serde_json::{json, Map, Value as Json};
 
 use crate::changes::{AtKeys, LINK};
+use crate::kernel::KernelKeys;
 use crate::keys::KeyDoc;
 use crate::laws::LawKeys;
 use crate::links::{self, LinkKeys};
@@ -27,6 +28,7 @@ pub fn schema() -> String {
     properties.insert("law".into(), law());
     properties.insert("sweep".into(), sweep());
     properties.insert("at".into(), at());
+    properties.insert("kernel".into(), kernel());
     let mut required = required(&[Top::SPECS]);
     required.extend(["bottleneck", "traffic"]);
     let schema = json!({
@@ -46,6 +48,15 @@ fn bottleneck() -> Json {
         "type": "object",
         "properties": declared(links::BOTTLENECK),
         "required": required(links::BOTTLENECK),
+        "additionalProperties": false,
+    })
+}
+
+fn kernel() -> Json {
+    json!({
+        "description": "Settings of the hosts with `--engine kernel`.",
+        "type": "object",
+        "properties": declared(&[KernelKeys::SPECS]),
         "additionalProperties": false,
     })
 }

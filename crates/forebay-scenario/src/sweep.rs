@@ -490,6 +490,7 @@ fn sweepable(document: &Document, name: &str) -> Result<Target, ParamError> {
         TableId::Top => matches!(target.key.as_str(), "title" | "source" | "seeds"),
         TableId::Bottleneck | TableId::Link(_) => target.key == "name",
         TableId::Traffic(_) | TableId::Law(_) => matches!(target.key.as_str(), "kind" | "label"),
+        TableId::Kernel => false,
     };
     if fixed {
         let allowed = "a key that may differ between points";

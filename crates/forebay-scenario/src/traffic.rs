@@ -61,6 +61,8 @@ impl TrafficSpec {
 enum Read {
     /// With the keys of flows, besides those of the kind.
     Flows(fn(&Section) -> Result<TrafficKind, Fault>),
+    /// Likewise, with files that it names.
+    FlowsOfFiles(fn(&Section, &Files) -> Result<TrafficKind, Fault>),
     /// With keys of its own alone.
     Whole(fn(&Section, String, &[Link], &Files) -> Result<Traffic, Fault>),
 }
@@ -217,7 +219,7 @@ pub const KINDS: &[TrafficSpec] = &[
         parts: &[FlowKeys::SPECS, ProgramKeys::SPECS],
         numbers: &[],
         in_proportion: &[],
-        read: Read::Flows(applications::program),
+        read: Read::FlowsOfFiles(applications::program),
     },
     TrafficSpec {
         kind: EXTERNAL,
@@ -293,7 +295,8 @@ fn one(section: &Section, label: String, links: &[Link], files: &Files) -> Resul
     let spec = spec(section)?;
     section.only(&["kind"], spec.parts)?;
     let mut traffic = match spec.read {
-        Read::Flows(kind) => flows(section, label, links, kind)?,
+        Read::Flows(kind) => flows(section, label, links, kind(section)?)?,
+        Read::FlowsOfFiles(kind) => flows(section, label, links, kind(section, files)?)?,
         Read::Whole(read) => read(section, label, links, files)?,
     };
     for part in spec.numbers {
@@ -306,10 +309,9 @@ fn flows(
     section: &Section,
     label: String,
     links: &[Link],
-    kind: fn(&Section) -> Result<TrafficKind, Fault>,
+    kind: TrafficKind,
 ) -> Result<Traffic, Fault> {
     let keys: FlowKeys = section.read()?;
-    let kind = kind(section)?;
     let (packet, header) = match &kind {
         TrafficKind::Voice(voice) => (voice.packet(), Voice::HEADER),
         kind => (

@@ -96,6 +96,19 @@ impl Table {
         self.entry(name)?.node.text()
     }
 
+    /// The texts of a list, or the one that stands for it.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        let nodes = match self.entry(name).map(|entry| &entry.node) {
+            Some(Node {
+                data: Data::List(items),
+                ..
+            }) => items.iter().collect(),
+            node => Vec::from_iter(node),
+        };
+        let texts = nodes.into_iter().filter_map(Node::text);
+        texts.map(str::to_owned).collect()
+    }
+
     /// Replaces a value, or adds it.
     pub fn put(&mut self, name: &str, node: Node) {
         self.entries.retain(|entry| entry.name != name);

@@ -60,6 +60,31 @@ impl ParamType for Command {
     }
 }
 
+/// A file below the scenario's folder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InnerFile(pub String);
+
+impl ParamType for InnerFile {
+    const SHAPE: Shape = Shape::Text;
+    const ALLOWED: &'static str =
+        "a file in the scenario's folder or below it, without \"..\", such as \"page\"";
+    fn from_value(value: &Value) -> Result<InnerFile, String> {
+        let inner = |text: &str| {
+            let mut parts = std::path::Path::new(text).components();
+            !text.is_empty() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
+        };
+        match value {
+            Value::Text(text) if inner(text) && !text.chars().any(char::is_control) => {
+                Ok(InnerFile(text.clone()))
+            }
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.clone())
+    }
+}
+
 /// A name in reports and in paths such as `traffic.NAME.flows`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label(pub String);

@@ -62,6 +62,8 @@ def run(
     read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds, engine=by)
     for line in read.designed:
         print(line, file=sys.stderr)
+    if read.warning:
+        print(read.warning, file=sys.stderr)
     call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
     out, store = call.folder, call.store(making)
     with progress.bar() as watch:

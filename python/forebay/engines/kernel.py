@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -10,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from forebay._native import Fault, guest_check
 from forebay.guests import installed as guests
-from forebay.guests.run import GuestError, GuestRun, tidy
+from forebay.guests.run import GuestError, GuestRun, Keep, tidy
+from forebay.runs.engine import KERNEL
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
-    from forebay._native import Run
-    from forebay.runs.engine import Key, Planned, RunningBatch
+    from forebay._native import Plan, Run
+    from forebay.runs.engine import Extras, Key, Planned, RunningBatch
 
 
 class Kernel:
     """Linux in a guest: a process that needs no rights."""
 
-    name = "kernel"
+    name = KERNEL
     in_words = "run on the real Linux kernel, in virtual time"
     runs_programs = True
 
@@ -44,6 +46,17 @@ class Kernel:
         return _Guests(experiment, threads, samples=samples, only=only)
 
 
+def _runs_programs(plan: Plan) -> bool:
+    return any(traffic.kind == "program" for point in plan.points for traffic in point.traffic)
+
+
+def _name(plan: Plan, key: Key, *, several: bool) -> str:
+    """Of a run's files: law, point where there are several, and seed."""
+    point, law, seed = key
+    label = re.sub(r"[^\w.-]+", "_", plan.laws[law])
+    return f"{label}-{f'p{point}-' if several else ''}{seed}"
+
+
 class _Guests:
     """Runs in guests, so many at a time."""
 
@@ -54,7 +67,12 @@ class _Guests:
         plan = experiment.plan
         order = sorted(only, key=lambda key: (key[2], key[0], key[1]))
         folder = names.path(experiment.path).parent.absolute()
-        self._runs = [GuestRun(plan, key, guest, samples, folder) for key in order]
+        several = len(plan.points) > 1
+        keep = Keep() if plan.keeps_packets or _runs_programs(plan) else None
+        self._runs = [
+            GuestRun(plan, key, guest, samples, folder, _name(plan, key, several=several), keep)
+            for key in order
+        ]
         self._duration_s = [plan.points[key[0]].duration_s for key in order]
         self._lock = threading.Lock()
         self._made: list[Run] = []
@@ -93,6 +111,12 @@ class _Guests:
     def remarks(self) -> Mapping[Key, Sequence[str]]:
         """What programs did: one that failed, or that said what a reader should see."""
         return {run.key: run.remarks for run in self._runs if run.remarks}
+
+    @property
+    def extras(self) -> Mapping[Key, Extras]:
+        """Of runs that have ended: outputs of programs, and captures."""
+        ended = (run for run, ended in zip(self._runs, self._ended, strict=True) if ended)
+        return {run.key: run.extras for run in ended if run.extras}
 
     @property
     def more(self) -> str:

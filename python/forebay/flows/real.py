@@ -21,7 +21,7 @@ from forebay.links.process import Emulator, LinkError
 
 if TYPE_CHECKING:
     from forebay.links.outcome import Outcome
-    from forebay.runs.engine import Key
+    from forebay.runs.engine import Extras, Key
 
 #: How long iperf3 may take to end: its results cross the same queue.
 PATIENCE_S = 30.0
@@ -83,6 +83,11 @@ class RealRuns:
     @property
     def done(self) -> bool:
         return all(future.done() for future in self._futures)
+
+    @property
+    def extras(self) -> Mapping[Key, Extras]:
+        """Nothing."""
+        return {}
 
     @property
     def more(self) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from forebay._native import guest_orders, guest_run
 from forebay.guests.installed import PROGRAM
+from forebay.runs.engine import Extras, ProgramEnd
 
 if TYPE_CHECKING:
     from forebay._native import Plan, Run
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
 PREFIX = "forebay-kernel-"
 #: A file system in memory, where there is one: guests write packets there.
 MEMORY = Path("/dev/shm")
+#: What there must be free of it: the memory that a guest touches, and its rows.
+LEAST_FREE_BYTES = 256 << 20
 #: The folder of a run, as its guest's process finds it. The kernel's random numbers depend on its
 #: command line, too, which is the same for every run so.
 HERE = "/proc/self/cwd"
+#: The packets of the bottleneck, where they were asked for.
+CAPTURE = "bottleneck.pcapng"
 #: Memory of a guest. What it does not use is not taken from the machine.
 MEMORY_MB = 1024
 #: When every run begins, in the guest's own time: 2026-01-01.
@@ -38,7 +43,7 @@ START_NS = 1_767_225_600 * 10**9
 #: Time between two looks at a guest.
 POLL_S = 0.05
 #: CPU time without a step of the guest's clock, after which it is given up.
-STILL_S = 120.0
+STILL_S = 60.0
 #: Lines of a guest's console that a failure shows.
 LAST_LINES = 6
 
@@ -47,17 +52,30 @@ class GuestError(RuntimeError):
     """A guest that failed, in one line."""
 
 
+class Keep:
+    """A folder for what runs leave beside their traces, on a disk: it goes with this object."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-kept-")
+        self.path = Path(self._folder.name)
+
+
 def tidy() -> None:
     """Removes folders of processes that were killed."""
-    for folder in _memory().glob(f"{PREFIX}*"):
+    places = {MEMORY, Path(tempfile.gettempdir())}
+    for folder in (folder for place in places for folder in place.glob(f"{PREFIX}*")):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _memory() -> Path:
+    """Where the folder of a new run goes."""
     usable = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
-    return MEMORY if usable else Path(tempfile.gettempdir())
+    # A container often has little of it.
+    if usable and shutil.disk_usage(MEMORY).free >= LEAST_FREE_BYTES:
+        return MEMORY
+    return Path(tempfile.gettempdir())
 
 
 @dataclass
@@ -72,13 +90,21 @@ class GuestRun:
     samples: bool
     #: Of the scenario, where programs run.
     scenario: Path
+    #: Of its files.
+    name: str = ""
+    #: Where they go; nowhere where it leaves none.
+    keep: Keep | None = None
     #: A queue of ours, also where the kernel has the law.
     ours: bool = False
     cancelled: bool = False
     #: What a reader must know of it.
     remarks: list[str] = field(default_factory=list)
+    #: What it has left.
+    extras: Extras | None = None
     _folder: Path | None = None
     _process: subprocess.Popen[bytes] | None = None
+    #: As wait4(2) has it.
+    _status: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def made(self) -> Run:
@@ -114,10 +140,47 @@ class GuestRun:
                 samples=self.samples,
             )
         except RuntimeError as error:
-            raise GuestError(f"{error}{_last_words(folder)}") from error
-        for program in json.loads(outcome)["programs"]:
+            raise GuestError(f"{error}{self._why(folder)}{_last_words(folder)}") from error
+        programs = json.loads(outcome)["programs"]
+        if self.keep is not None:
+            self.extras = self._kept(self.keep, folder, programs)
+        for program in programs:
             self._hear(program)
         return run
+
+    def _kept(self, keep: Keep, folder: Path, programs: list[dict[str, Any]]) -> Extras:
+        """Takes what is to stay out of the run's folder."""
+        ends, files = [], {}
+
+        def take(found: Path, name: str) -> str:
+            files[name] = keep.path / name.replace("/", "-")
+            shutil.copyfile(found, files[name])
+            return name
+
+        for number, program in enumerate(programs):
+            output, name = folder / f"program-{number}", f"programs/{self.name}-{number}.txt"
+            # Of one that never started there is only the reason.
+            if not output.exists():
+                output.write_text(program["output"] + "\n")
+            traffic, end = program["traffic"], program["end"]
+            taken = take(output, name)
+            ends.append(ProgramEnd(traffic, end, program["command"], program["status"], taken))
+        if (folder / CAPTURE).exists():
+            take(folder / CAPTURE, f"pcap/{self.name}.pcapng")
+        return Extras(ends, files, keep)
+
+    def _why(self, folder: Path) -> str:
+        """What ended a guest that did not come to its end, as far as it can be told."""
+        why = ""
+        if self._status and os.WIFSIGNALED(self._status):
+            why = f"; it was ended by {signal.Signals(os.WTERMSIG(self._status)).name}"
+        free = shutil.disk_usage(folder).free
+        if free < LEAST_FREE_BYTES:
+            why += (
+                f"; {folder.parent} has {free >> 20} MiB free, and a guest takes up to "
+                f"{LEAST_FREE_BYTES >> 20} MiB"
+            )
+        return why
 
     def _hear(self, program: dict[str, Any]) -> None:
         """A client that fails has made no traffic to speak of: its last words are the reason."""
@@ -192,7 +255,7 @@ class GuestRun:
         """Until it has ended. Raises `GuestError` where time does not go on."""
         passed_s, since_s = 0.0, 0.0
         while True:
-            ended, _, used = os.wait4(pid, os.WNOHANG)
+            ended, self._status, used = os.wait4(pid, os.WNOHANG)
             if ended:
                 return used
             time.sleep(POLL_S)
@@ -201,7 +264,8 @@ class GuestRun:
             if now_s > passed_s:
                 passed_s, since_s = now_s, cpu_s
             elif cpu_s - since_s > STILL_S:
-                self.cancel()
+                # Nobody has cancelled it: its failure is to be heard of.
+                self._kill()
                 os.wait4(pid, 0)
                 raise GuestError(
                     f"time stood still for {STILL_S:g} s of its processor after {passed_s:g} s: a "
@@ -212,9 +276,12 @@ class GuestRun:
         """Ends it at once."""
         with self._lock:
             self.cancelled = True
-            if self._process is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def passed_s(self) -> float:
         """Simulated time that has passed."""
@@ -238,9 +305,21 @@ def _last_words(folder: Path) -> str:
 
 
 def _cpu_s(pid: int) -> float:
-    """Of a process that runs: user and system time (proc(5), stat)."""
+    """User and system time of a guest that runs: of its kernel, of programs that have ended, and of
+    those that run, which are processes below it (proc(5))."""
+    process = Path(f"/proc/{pid}")
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        below = (process / f"task/{pid}/children").read_text().split()
+    except OSError:
+        below = []
+    ticks = _ticks(process, 4) + sum(_ticks(Path(f"/proc/{child}"), 2) for child in below)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(process: Path, times: int) -> int:
+    """Of the first two times of a process, or with those of its children that have ended."""
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        return sum(int(field) for field in fields[11 : 11 + times])
     except (OSError, IndexError, ValueError):
-        return 0.0
+        return 0

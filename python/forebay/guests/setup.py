@@ -196,8 +196,11 @@ def _call(words: list[str], where: Path, line: Callable[[], None] | None = None)
         process.wait()
         raise
     if status != 0:
-        errors = [one.strip() for one in said if re.search(r"error|E:|fail|No space", one, re.I)]
-        last = (errors or [one.strip() for one in said if one.strip()])[-LAST_LINES:]
+        lines = [one.strip() for one in said if one.strip()]
+        errors = [one for one in lines if re.search(r"error|E:|fail|No space", one, re.I)]
+        # Make repeats at its end that something failed; what did stands before.
+        causes = [one for one in errors if not one.startswith("make")]
+        last = (causes or errors or lines)[-LAST_LINES:]
         raise SetupError(f"{Path(words[0]).name} failed: {' | '.join(last) or status}")
     return "".join(said)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +29,11 @@ NUMBERS, COSTS = "metrics.json", "costs.json"
 TABLES = ["metrics", "samples", "delays", "flows"]
 #: Tables that are written where they have rows.
 DETAILS = ["classes", "class_delays", "traffic", "transfers", "goodput"]
+#: Folders with what runs leave beside their traces: the output of programs, and captures.
+EXTRAS = ["programs", "pcap"]
 #: Every file that a result may have; a new one replaces or removes those of a former one.
 NAMES = [REPORT, FIGURES, NUMBERS, COSTS, *(f"{it}.parquet" for it in TABLES + DETAILS)]
+NAMES += EXTRAS
 
 
 def write_all(result: Runs, out: str | os.PathLike[str], *, report: bool = True) -> None:
@@ -50,7 +55,36 @@ def write_tables(result: Runs, out: str | os.PathLike[str]) -> None:
         for name, table in tables.items()
         if name in TABLES or not table.is_empty()
     }
+    shown |= {name: files for name in EXTRAS if (files := _extras(result, name))}
     publish(out, {**shown, NUMBERS: as_json(result), COSTS: costs(result)}, replaces=NAMES)
+
+
+def _extras(result: Runs, folder: str) -> Callable[[Path], None] | None:
+    """What writes the files that runs left for a folder of the result."""
+    files = [file for extras in result.extras.values() for file in extras.files.items()]
+    of_folder = [(name, where) for name, where in files if Path(name).parent.name == folder]
+
+    def write_them(path: Path) -> None:
+        path.mkdir()
+        for name, where in of_folder:
+            shutil.copyfile(where, path / Path(name).name)
+
+    return write_them if of_folder else None
+
+
+def _programs(result: Runs) -> list[dict[str, Any]]:
+    """How the programs of a scenario ended, as metrics.json has it."""
+    plan = result.plan
+    return [
+        {
+            "law": plan.laws[law],
+            "point": plan.points[point].label,
+            "seed": seed,
+            **asdict(program),
+        }
+        for (point, law, seed), extras in sorted(result.extras.items())
+        for program in extras.programs
+    ]
 
 
 def write_report(
@@ -105,6 +139,7 @@ def numbers(result: Runs) -> str:
 def as_json(result: Runs) -> dict[str, Any]:
     """The whole of metrics.json."""
     plan = result.plan
+    programs = _programs(result)
     return {
         "forebay": __version__,
         "title": plan.title,
@@ -123,6 +158,7 @@ def as_json(result: Runs) -> dict[str, Any]:
             }
             for run in result.runs
         ],
+        **({"programs": programs} if programs else {}),
     }
 
 

@@ -9,15 +9,44 @@ pages and the store, knows of an engine what stands here.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from forebay._native import ScenarioError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from forebay._native import Fault, Plan, Run
 
 #: A run of an experiment: its point and law by their indices in the plan, and its seed.
 Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ProgramEnd:
+    """How a program of a scenario ended."""
+
+    #: Index into the point's traffic.
+    traffic: int
+    #: "client" or "server".
+    end: str
+    command: str
+    #: Exit status; None where it was stopped at the scenario's end.
+    status: int | None
+    #: Where the result has what it wrote.
+    output: str
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a run leaves beside its trace."""
+
+    programs: Sequence[ProgramEnd]
+    #: Files by their names in the result's folder, and where they are until then.
+    files: Mapping[str, Path]
+    #: What keeps them there.
+    holder: object = None
 
 
 class Planned(Protocol):
@@ -48,6 +77,10 @@ class RunningBatch(Protocol):
     def remarks(self) -> Mapping[Key, Sequence[str]]:
         """What a reader must know of a run before its numbers: clauses such as "void, 1.2 ms late".
         They are warnings of its result, and a run with one is not stored."""
+
+    @property
+    def extras(self) -> Mapping[Key, Extras]:
+        """What runs leave for the result's folder, beside the trace; most leave nothing."""
 
     @property
     def more(self) -> str:
@@ -98,6 +131,10 @@ class Engine(Protocol):
 
         Without `samples`, runs keep only their metrics.
         """
+
+
+#: Name of the engine that alone reads the table `[kernel]` of a scenario.
+KERNEL = "kernel"
 
 
 def check_repeatable(engine: Engine) -> str:

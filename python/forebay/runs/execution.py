@@ -18,7 +18,7 @@ from forebay.runs.experiment import NO_FILE
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
-    from forebay.runs.engine import Key, RunningBatch
+    from forebay.runs.engine import Extras, Key, RunningBatch
     from forebay.runs.experiment import Experiment
     from forebay.store.rows import LawAtPoint
     from forebay.store.store import Store, Writer
@@ -44,6 +44,8 @@ class Execution:
     elapsed_s: float
     #: What a reader must know of some of them, by run: see `engine.RunningBatch`.
     remarks: Mapping[Key, Sequence[str]] = field(default_factory=dict, kw_only=True)
+    #: What some of them leave beside their traces, likewise.
+    extras: Mapping[Key, Extras] = field(default_factory=dict, kw_only=True)
 
 
 def cores() -> int:
@@ -219,6 +221,7 @@ class _Job:
             time.monotonic() - self.began_s,
             found=found,
             remarks=dict(self.batch.remarks) if self.batch else {},
+            extras=dict(self.batch.extras) if self.batch else {},
         )
 
 
@@ -256,7 +259,7 @@ def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
 
     plan, engine = experiment.plan, experiment.engine
     version = engine.version()
-    if version is None:
+    if version is None or _leaves_files(experiment):
         return {}
     made = rows.Made(engine.name, version)
     return {
@@ -265,6 +268,15 @@ def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
         for law, config in enumerate(rows.configs(plan, point, made))
         if config is not None
     }
+
+
+def _leaves_files(experiment: Experiment) -> bool:
+    """Whether runs leave more than a store keeps. What a program does depends on more than its
+    words, too."""
+    if not experiment.engine.runs_programs:
+        return False
+    traffic = (of for point in experiment.plan.points for of in point.traffic)
+    return experiment.plan.keeps_packets or any(of.kind == "program" for of in traffic)
 
 
 def _configs(plan: Plan, stored: Mapping[tuple[int, int], LawAtPoint]) -> dict[Key, str]:

@@ -16,7 +16,7 @@ from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.base.output_folder import reason_of
 from forebay.runs import automatic_gains
-from forebay.runs.engine import PACKETS, chosen_by
+from forebay.runs.engine import KERNEL, PACKETS, chosen_by
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
@@ -121,7 +121,18 @@ def read(
     if plan.designed:
         shown = automatic_gains.written(shown, plan.designed)
     lines = automatic_gains.lines(plan)
-    read = Experiment(plan, name, shown, command, files=hashes, designed=lines, engine=engine)
+    unread = plan.has_kernel_table and engine.name != KERNEL
+    warning = f"{name}: the table [kernel] counts with --engine {KERNEL} alone" if unread else ""
+    read = Experiment(
+        plan,
+        name,
+        shown,
+        command,
+        warning=warning,
+        files=hashes,
+        designed=lines,
+        engine=engine,
+    )
     engine.check(read)
     return read
 

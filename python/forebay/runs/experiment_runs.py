@@ -34,6 +34,8 @@ class Runs:
         self.found = execution.found
         #: What a reader must know of some runs, by point, law and seed.
         self.remarks = execution.remarks
+        #: What some runs leave beside their traces, likewise.
+        self.extras = execution.extras
         self._groups: dict[tuple[int, int], list[Run]] = {}
         for run in self.runs:
             self._groups.setdefault((run.point, run.law), []).append(run)

@@ -17,6 +17,7 @@ use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
 use super::network::{enter, Group};
 use super::programs::{self, Program};
+use super::recorded::Recorded;
 use super::sys;
 use crate::limits::{congestion_control, ETHERNET_BYTES};
 use crate::record::Outcome;
@@ -85,6 +86,7 @@ struct Class {
     calls: Option<Calls>,
     /// Data packets that its senders sent within the window, and again.
     sent: (u64, u64),
+    recorded: Option<Recorded>,
 }
 
 struct Flow {
@@ -146,6 +148,7 @@ enum Task {
     Change(usize),
     Act(u32),
     Arrival(u32),
+    Coming(u32),
     Start(usize),
     Stop(usize),
 }
@@ -186,7 +189,7 @@ impl<'a> Hosts<'a> {
             hosts.open_sinks(group)?;
         }
         for (index, traffic) in scenario.traffic.iter().enumerate() {
-            hosts.add_flows(index, traffic, seed);
+            hosts.add_flows(index, traffic, seed)?;
         }
         for (number, change) in scenario.changes.iter().enumerate() {
             hosts.schedule(change.at.as_nanos(), Task::Change(number));
@@ -204,8 +207,8 @@ impl<'a> Hosts<'a> {
 
     fn open_sinks(&mut self, group: &Group) -> io::Result<()> {
         let traffic = &self.scenario.traffic[group.traffic];
-        if group.only_flow.is_some() {
-            // The port is a program's; numbers of sinks stay those of groups.
+        if group.only_flow.is_some() || group.recorded {
+            // The port is a program's, or nobody waits; numbers of sinks stay those of groups.
             self.listeners.push(None);
             self.datagrams.push(None);
             return Ok(());
@@ -215,9 +218,11 @@ impl<'a> Hosts<'a> {
         let number = crate::count(self.listeners.len());
         let listener = sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
         if let Some(tcp) = traffic.kind.tcp() {
-            // DCTCP's echo of marks is the receiver's part (RFC 8257 section 3.2).
-            let name = congestion_control(tcp.sender.name).unwrap_or("cubic");
-            let name = if name == "dctcp" { name } else { "cubic" };
+            // DCTCP's echo of marks is the receiver's part (RFC 8257 section 3.2), and so may that
+            // of a congestion control be that the scenario names.
+            let name = congestion_control(self.scenario, tcp.sender.name).unwrap_or("cubic");
+            let both = name == "dctcp" || self.scenario.kernel.tcp.is_some();
+            let name = if both { name } else { "cubic" };
             sys::set_congestion_control(&listener, name)?;
             let clamp = u64::from(tcp.window_pkts).saturating_mul(payload(traffic));
             if let Ok(clamp) = i32::try_from(clamp) {
@@ -252,7 +257,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// As the simulator does, with streams of the same names.
-    fn add_flows(&mut self, index: usize, traffic: &Traffic, seed: u64) {
+    fn add_flows(&mut self, index: usize, traffic: &Traffic, seed: u64) -> io::Result<()> {
         let stream = |what: &str| Rng::new(seed, &format!("traffic {index} {what}"));
         let (mut starts, mut stops) = (stream("start"), stream("stop"));
         let count = most_flows(index, traffic, &self.scenario.changes);
@@ -285,12 +290,18 @@ impl<'a> Hosts<'a> {
             });
             self.schedule_act(first + i);
             if let (TrafficKind::Program(program), true) = (&traffic.kind, declared) {
-                self.add_programs(program, first_group + i as usize, i, start, stop);
+                self.add_programs(program, first_group + i as usize, i, start, stop)?;
             }
         }
         application.set_active(traffic.flows);
         if let Some(at) = application.first_arrival() {
             self.schedule(at, Task::Arrival(class));
+        }
+        let mut recorded = None;
+        if let Some(at) = application.first_coming() {
+            self.enter(self.groups[first_group].source_namespace())?;
+            recorded = Some(Recorded::new(&self.groups[first_group])?);
+            self.schedule(at, Task::Coming(class));
         }
         self.classes.push(Class {
             application,
@@ -305,7 +316,9 @@ impl<'a> Hosts<'a> {
             },
             calls: matches!(traffic.kind, TrafficKind::Voice(_)).then(|| Calls::new(count)),
             sent: (0, 0),
+            recorded,
         });
+        Ok(())
     }
 
     fn add_programs(
@@ -315,8 +328,9 @@ impl<'a> Hosts<'a> {
         flow: u32,
         start: u64,
         stop: Option<u64>,
-    ) {
+    ) -> io::Result<()> {
         let group = &self.groups[group];
+        let folder = programs::folder(group.traffic, &self.place.scenario, &program.files)?;
         let ends = [
             (true, program.server.as_deref()),
             (false, Some(program.client.as_str())),
@@ -325,7 +339,7 @@ impl<'a> Hosts<'a> {
             let Some(command) = command else { continue };
             let number = self.programs.len();
             let run = &self.place.run;
-            let made = Program::new(group, flow, server, command, run, number);
+            let made = Program::new(group, flow, server, command, (run, &folder), number);
             self.programs.push(made);
             if !server {
                 self.schedule(start, Task::Start(number));
@@ -334,6 +348,7 @@ impl<'a> Hosts<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Starts the servers, before the clock of the run, and gives them time to listen.
@@ -360,7 +375,7 @@ impl<'a> Hosts<'a> {
 
     fn start_program(&mut self, number: usize) -> io::Result<()> {
         self.enter(self.programs[number].namespace().to_owned())?;
-        self.programs[number].start(&self.place.scenario);
+        self.programs[number].start();
         Ok(())
     }
 
@@ -404,6 +419,7 @@ impl<'a> Hosts<'a> {
             match task {
                 Task::Act(flow) => self.act(at, flow)?,
                 Task::Arrival(class) => self.arrive(at, class),
+                Task::Coming(class) => self.come(at, class)?,
                 Task::Start(number) => self.start_program(number)?,
                 Task::Stop(number) => self.programs[number].ask_to_end(),
                 Task::Change(number) => match self.scenario.changes[number].what {
@@ -425,6 +441,31 @@ impl<'a> Hosts<'a> {
         if arrival.next != u64::MAX {
             self.schedule(arrival.next, Task::Arrival(class));
         }
+    }
+
+    /// Sends the packets that come by themselves at `now`.
+    fn come(&mut self, now: u64, class: u32) -> io::Result<()> {
+        let of = &mut self.classes[class as usize];
+        let Some(recorded) = &mut of.recorded else {
+            return Ok(());
+        };
+        let next = loop {
+            if recorded.coming.is_empty() {
+                let coming = &mut recorded.coming;
+                of.application.coming(&mut |it| coming.push_back(it));
+            }
+            match recorded.coming.front().copied() {
+                Some(coming) if coming.at <= now => {
+                    recorded.coming.pop_front();
+                    recorded.send(coming)?;
+                }
+                next => break next,
+            }
+        };
+        if let Some(coming) = next {
+            self.schedule(coming.at, Task::Coming(class));
+        }
+        Ok(())
     }
 
     fn act(&mut self, now: u64, flow: u32) -> io::Result<()> {
@@ -496,7 +537,7 @@ impl<'a> Hosts<'a> {
         let socket = sys::socket(libc::AF_INET, kind, 0)?;
         let number = crate::count(self.connections.len());
         if let Some(tcp) = tcp {
-            let name = congestion_control(tcp.sender.name).unwrap_or("cubic");
+            let name = congestion_control(self.scenario, tcp.sender.name).unwrap_or("cubic");
             sys::set_congestion_control(&socket, name)
                 .map_err(|error| io::Error::other(format!("congestion control {name}: {error}")))?;
             let ends = left.is_none() && !matches!(traffic.kind, TrafficKind::Ftp(_))

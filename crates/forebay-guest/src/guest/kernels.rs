@@ -2,15 +2,16 @@
 //! kernel tells its backlog.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use forebay_core::{Drop, Ecn, Rate, Span, Time};
 use nix::libc;
 
 use super::clock::Clock;
+use super::rows::{Rows, Start};
 use super::tap::Tap;
-use super::write_row;
+use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
 
@@ -18,7 +19,6 @@ use crate::record::{Fate, PacketRow, SampleRow};
 /// packet in its IP header.
 type Key = (u32, u32, u16, u16);
 
-#[derive(Clone, Copy)]
 struct Inside {
     arrived: Time,
     bytes: u32,
@@ -26,6 +26,8 @@ struct Inside {
     marked: bool,
     header_bytes: u8,
     flow: u32,
+    /// Where packets are kept.
+    start: Option<Box<Start>>,
 }
 
 pub struct Kernels {
@@ -36,7 +38,7 @@ pub struct Kernels {
     near: Tap,
     far: Tap,
     inside: HashMap<Key, Inside>,
-    traffic_of_group: Vec<u8>,
+    groups: Vec<GroupTraffic>,
     /// What the shaper sends in, where it keeps a packet until it is out.
     holds_at: Option<Rate>,
 }
@@ -58,7 +60,7 @@ impl Kernels {
         parent: u32,
         near: Tap,
         far: Tap,
-        traffic_of_group: Vec<u8>,
+        groups: Vec<GroupTraffic>,
         holds_at: Option<Rate>,
     ) -> io::Result<Kernels> {
         let netlink = super::sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
@@ -69,7 +71,7 @@ impl Kernels {
             near,
             far,
             inside: HashMap::new(),
-            traffic_of_group,
+            groups,
             holds_at,
         })
     }
@@ -82,26 +84,27 @@ impl Kernels {
     ///
     /// # Errors
     /// As write(2) says.
-    pub fn fetch(&mut self, clock: &Clock, rows: &mut impl Write) -> io::Result<()> {
+    pub fn fetch(&mut self, clock: &Clock, rows: &mut Rows) -> io::Result<()> {
         let Kernels {
             near,
             far,
             inside,
-            traffic_of_group,
+            groups,
             holds_at,
             ..
         } = self;
         near.drain(clock, |at, ip| {
-            let Some(traffic) = traffic_of_group.get(usize::from(ip[13])) else {
+            let Some(group) = groups.get(usize::from(ip[13])) else {
                 return;
             };
             let came = Inside {
                 arrived: at,
                 bytes: wire_bytes(ip),
-                traffic: *traffic,
+                traffic: group.traffic,
                 marked: ecn(ip) == Ecn::Ce,
                 header_bytes: super::header_bytes(ip),
-                flow: super::flow_number(ip),
+                flow: group.flow_number(ip),
+                start: rows.start_of(ip),
             };
             inside.insert(key(ip), came);
         });
@@ -129,7 +132,7 @@ impl Kernels {
                 flow: came.flow,
             };
             if failed.is_ok() {
-                failed = write_row(rows, &row);
+                failed = rows.write(&row, ip);
             }
         });
         failed
@@ -156,23 +159,21 @@ impl Kernels {
     ///
     /// # Errors
     /// As write(2) says.
-    pub fn finish(&mut self, rows: &mut impl Write) -> io::Result<()> {
+    pub fn finish(&mut self, rows: &mut Rows) -> io::Result<()> {
         let mut lost: Vec<Inside> = self.inside.drain().map(|(_, it)| it).collect();
         lost.sort_by_key(|it| (it.arrived, it.traffic, it.bytes));
         for came in lost {
-            write_row(
-                rows,
-                &PacketRow {
-                    arrived: came.arrived,
-                    left: came.arrived,
-                    bytes: came.bytes,
-                    traffic: came.traffic,
-                    class: 0,
-                    fate: Fate::Lost(Drop::Early),
-                    header_bytes: came.header_bytes,
-                    flow: came.flow,
-                },
-            )?;
+            let row = PacketRow {
+                arrived: came.arrived,
+                left: came.arrived,
+                bytes: came.bytes,
+                traffic: came.traffic,
+                class: 0,
+                fate: Fate::Lost(Drop::Early),
+                header_bytes: came.header_bytes,
+                flow: came.flow,
+            };
+            rows.write(&row, came.start.as_deref().map_or(&[], |it| &it[..]))?;
         }
         Ok(())
     }

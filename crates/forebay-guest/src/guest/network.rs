@@ -21,7 +21,7 @@ use forebay_scenario::{EcnChoice, Scenario, TrafficKind};
 use nix::sched::{setns, CloneFlags};
 
 use super::sys;
-use crate::limits::ETHERNET_BYTES;
+use crate::limits::{ETHERNET_BYTES, LEAST_PACKET_BYTES};
 
 pub const ROUTER: &str = "rtr";
 pub const FAR: &str = "far";
@@ -42,6 +42,8 @@ pub struct Group {
     pub one_host: bool,
     /// The one flow that it has: programs have hosts of their own.
     pub only_flow: Option<u32>,
+    /// Its packets came once: hosts and flows are those of a file.
+    pub recorded: bool,
 }
 
 impl Group {
@@ -56,7 +58,12 @@ impl Group {
     /// Addresses of a flow at both ends.
     pub fn addresses(&self, flow: u32) -> (Ipv4Addr, Ipv4Addr) {
         let host = if self.one_host { 1 } else { flow + 1 };
-        let base = 10 << 24 | u32::from(self.number) << 16 | host & 0xffff;
+        self.addresses_of_hosts(u16::try_from(host & 0xffff).expect("it has 16 bits"))
+    }
+
+    /// Of the hosts with this number at both ends.
+    pub fn addresses_of_hosts(&self, host: u16) -> (Ipv4Addr, Ipv4Addr) {
+        let base = 10 << 24 | u32::from(self.number) << 16 | u32::from(host);
         (base.into(), (base | SINKS << 16).into())
     }
 }
@@ -87,6 +94,7 @@ pub fn groups(scenario: &Scenario) -> Vec<Group> {
                 rtt: *rtt,
                 one_host: of.host.is_some(),
                 only_flow: programs.then_some(flow),
+                recorded: matches!(of.kind, TrafficKind::Arrivals(_)),
             });
         }
     }
@@ -161,22 +169,70 @@ pub fn enter(namespace: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Payload of the largest packet that crosses a device with this MTU.
-fn mtu(packet_bytes: u64) -> u64 {
-    packet_bytes - u64::from(ETHERNET_BYTES)
+/// Of a device whose largest packet has this size.
+pub fn mtu(packet_bytes: u64) -> u64 {
+    packet_bytes.max(LEAST_PACKET_BYTES) - u64::from(ETHERNET_BYTES)
+}
+
+/// The command for one way's part of a round trip.
+fn netem(device: &str, delay: Span) -> String {
+    let delay_ns = delay.as_nanos();
+    format!("qdisc replace dev {device} root netem delay {delay_ns}ns limit 1000000\n")
+}
+
+/// Makes the path from the router on so much longer both ways, or shorter.
+///
+/// # Errors
+/// What a tool says.
+pub fn set_delay(groups: &[Group], tools: &Tools, was: Span, is: Span) -> io::Result<()> {
+    let (mut back, mut forth) = (String::new(), String::new());
+    for group in groups {
+        let half_ns = (group.rtt.as_nanos() / 2 + is.as_nanos()).saturating_sub(was.as_nanos());
+        back += &netem(&format!("a{}", group.number), Span::from_nanos(half_ns));
+        forth += &netem(&format!("b{}", group.number), Span::from_nanos(half_ns));
+    }
+    tools.batch("tc", Some(ROUTER), &back)?;
+    tools.batch("tc", Some(FAR), &forth)
+}
+
+/// Writes a setting of this thread's namespace; the error has its name.
+fn set_sysctl(name: &str, value: &str) -> Result<(), String> {
+    let file = format!("/proc/sys/{}", name.replace('.', "/"));
+    fs::write(&file, value).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("{name}: found nothing of this name, allowed: a setting of this kernel's hosts")
+        }
+        io::ErrorKind::InvalidInput => {
+            format!("{name}: found {value:?}, allowed: a value that the kernel takes")
+        }
+        _ => format!("{name}: found {value:?}: {error}"),
+    })
+}
+
+/// Refuses a congestion control that this kernel lacks.
+///
+/// # Errors
+/// Those that it has.
+pub fn check_congestion_control(name: &str) -> io::Result<()> {
+    let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+    let known: Vec<&str> = known.split_whitespace().collect();
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let allowed = known.join(", ");
+    Err(io::Error::other(format!(
+        "kernel.tcp: found {name:?}, allowed: {allowed}; `forebay kernel setup --source DIR` builds \
+         a kernel with others"
+    )))
 }
 
 /// Sets the network up, all but the queue.
 ///
 /// # Errors
 /// What a tool says, or the kernel.
-pub fn make(
-    scenario: &Scenario,
-    groups: &[Group],
-    tools: &Tools,
-    sysctls: &[(String, String)],
-) -> io::Result<()> {
+pub fn make(scenario: &Scenario, groups: &[Group], tools: &Tools) -> io::Result<()> {
     fs::create_dir_all("/run/netns")?;
+    let settings = &scenario.kernel;
     let largest = mtu(scenario.packet().0);
     let mut links = format!("netns add {ROUTER}\nnetns add {FAR}\n");
     for group in groups {
@@ -212,6 +268,10 @@ pub fn make(
     tools.batch("ip", None, &links)?;
 
     let up = |device: &str| format!("link set {device} arp off gso_max_segs 1 up\n");
+    let up_host = match settings.offloads {
+        true => "link set e0 arp off up\n".to_owned(),
+        false => up("e0"),
+    };
     let (mut router, mut far) = (up(NEAR_DEVICE), up(FAR_DEVICE));
     far += &format!("route add default dev {FAR_DEVICE}\n");
     let (mut back, mut forth) = (String::new(), String::new());
@@ -221,21 +281,22 @@ pub fn make(
         router += &up(&format!("a{n}"));
         far += &up(&format!("b{n}"));
         let _ = writeln!(router, "route add 10.{n}.0.0/16 dev a{n}");
-        let _ = writeln!(far, "route add 10.{sinks}.0.0/16 dev b{n}");
-        let half_ns = group.rtt.as_nanos() / 2;
-        if half_ns > 0 {
-            let netem = |device: String| {
-                format!("qdisc add dev {device} root netem delay {half_ns}ns limit 1000000\n")
-            };
-            back += &netem(format!("a{n}"));
-            forth += &netem(format!("b{n}"));
+        // Nobody waits for packets that came once.
+        let _ = match group.recorded {
+            true => writeln!(far, "route add blackhole 10.{sinks}.0.0/16"),
+            false => writeln!(far, "route add 10.{sinks}.0.0/16 dev b{n}"),
+        };
+        let half = Span::from_nanos(group.rtt.as_nanos() / 2);
+        if half > Span::ZERO {
+            back += &netem(&format!("a{n}"), half);
+            forth += &netem(&format!("b{n}"), half);
         }
         for (namespace, addresses) in [
             (group.source_namespace(), u32::from(n)),
             (group.sink_namespace(), sinks),
         ] {
             let mut end = String::from("link set lo up\n");
-            end += &up("e0");
+            end += &up_host;
             // Every address of the block is the host's own.
             let _ = writeln!(end, "route add local 10.{addresses}.0.0/16 dev lo");
             let source = group.only_flow.map(|flow| {
@@ -269,9 +330,9 @@ pub fn make(
         } else {
             FAR_DEVICE
         };
-        sys::offloads_off(own)?;
+        sys::set_offloads(own, false)?;
         for group in groups {
-            sys::offloads_off(&format!("{devices}{}", group.number))?;
+            sys::set_offloads(&format!("{devices}{}", group.number), false)?;
         }
     }
     for group in groups {
@@ -282,10 +343,9 @@ pub fn make(
             (group.sink_namespace(), false),
         ] {
             enter(&namespace)?;
-            sys::offloads_off("e0")?;
+            sys::set_offloads("e0", settings.offloads)?;
             let set = |name: &str, value: &str| {
-                fs::write(format!("/proc/sys/net/ipv4/{name}"), value)
-                    .map_err(|error| io::Error::other(format!("sysctl {name}: {error}")))
+                set_sysctl(&format!("net.ipv4.{name}"), value).map_err(io::Error::other)
             };
             // Passive ends agree to ECN (2); active ones ask for it (1), or do not (0).
             let passive = namespace.starts_with('d');
@@ -303,11 +363,12 @@ pub fn make(
             set("tcp_no_metrics_save", "1")?;
             set("tcp_rmem", "4096 131072 67108864")?;
             set("tcp_wmem", "4096 16384 67108864")?;
-            for (name, value) in sysctls {
-                set(name, value)?;
+            for (name, value) in &settings.sysctls {
+                set_sysctl(name, value)
+                    .map_err(|error| io::Error::other(format!("kernel.sysctls.{error}")))?;
             }
         }
-        if l4s {
+        if l4s && settings.tcp.is_none() {
             // DCTCP sends ECT(0); an L4S sender's packets are ECT(1) (RFC 9331 section 4.1).
             let rewrite =
                 "qdisc add dev e0 clsact\nfilter add dev e0 egress protocol ip u32 match \

@@ -7,16 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use forebay_core::discipline::Packet as DisciplinePacket;
 use forebay_core::transmitter::Transmitter;
-use forebay_core::{Drop, Ecn, ParamError, Queue, Rate, Sink, Time};
+use forebay_core::{Buffer, Drop, Ecn, ParamError, Queue, Rate, Sink, Time};
 use forebay_packets::ip::{self, Headers};
 use forebay_scenario::{LawChoice, Scenario};
 
-use super::write_row;
+use super::rows::Rows;
+use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
-
-/// Longest packet of the guest's devices.
-const MOST_BYTES: usize = 65_536;
 
 /// A packet of the queue; its bytes lie in a slot.
 #[derive(Clone, Copy)]
@@ -85,8 +83,10 @@ pub struct Ours {
     /// The packet that is being sent, and when it is out.
     sending: std::collections::VecDeque<(Time, Waiting)>,
     /// By the second byte of an address: the number of the traffic.
-    traffic_of_group: Vec<u8>,
+    groups: Vec<GroupTraffic>,
     names: Vec<String>,
+    /// Longest packet of the devices: a slot is cleared for each that comes.
+    most_bytes: usize,
 }
 
 impl Ours {
@@ -97,7 +97,7 @@ impl Ours {
         law: &LawChoice,
         seed: u64,
         devices: [OwnedFd; 2],
-        traffic_of_group: Vec<u8>,
+        groups: Vec<GroupTraffic>,
     ) -> Result<Ours, ParamError> {
         let bottleneck = &scenario.bottleneck;
         let site = scenario.queue_site(bottleneck);
@@ -115,8 +115,9 @@ impl Ours {
             slots: Vec::new(),
             free: Vec::new(),
             sending: std::collections::VecDeque::new(),
-            traffic_of_group,
+            groups,
             names,
+            most_bytes: usize::try_from(super::our_mtu(scenario)).unwrap_or(usize::MAX),
         })
     }
 
@@ -141,16 +142,20 @@ impl Ours {
         self.queue.set_rate(rate);
     }
 
+    pub fn set_buffer(&mut self, buffer: Buffer) {
+        self.queue.set_buffer(buffer);
+    }
+
     /// Takes every packet that has come.
     ///
     /// # Errors
     /// As read(2) and write(2) say.
-    pub fn fetch(&mut self, now: Time, rows: &mut impl Write) -> io::Result<()> {
+    pub fn fetch(&mut self, now: Time, rows: &mut Rows) -> io::Result<()> {
         self.advance(now, rows)?;
         loop {
             let slot = self.take_slot();
             let memory = &mut self.slots[slot as usize];
-            memory.resize(MOST_BYTES, 0);
+            memory.resize(self.most_bytes, 0);
             let length = match self.near.read(memory) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -176,7 +181,7 @@ impl Ours {
     ///
     /// # Errors
     /// As write(2) says.
-    pub fn advance(&mut self, now: Time, rows: &mut impl Write) -> io::Result<()> {
+    pub fn advance(&mut self, now: Time, rows: &mut Rows) -> io::Result<()> {
         while self.queue.poll_timeout().is_some_and(|at| at <= now) {
             self.queue.handle_timeout(now);
         }
@@ -216,7 +221,7 @@ impl Ours {
     fn read(&self, now: Time, slot: u32) -> Option<Waiting> {
         let bytes = &self.slots[slot as usize];
         let headers = Headers::read(bytes)?;
-        let group = bytes[13];
+        let group = self.groups.get(usize::from(bytes[13]))?;
         Some(Waiting {
             slot,
             arrived: now,
@@ -225,46 +230,44 @@ impl Ours {
             hosts: headers.flow.hosts(),
             ecn: headers.class.ecn(),
             dscp: headers.class.dscp(),
-            traffic: *self.traffic_of_group.get(usize::from(group))?,
+            traffic: group.traffic,
             tcp: headers.is_tcp(),
             marked: false,
             header_bytes: super::header_bytes(bytes),
-            number: super::flow_number(bytes),
+            number: group.flow_number(bytes),
         })
     }
 
-    fn send_next(&mut self, now: Time, rows: &mut impl Write) -> io::Result<()> {
+    fn send_next(&mut self, now: Time, rows: &mut Rows) -> io::Result<()> {
         let sent = self.transmitter.ask(now, &mut self.queue, &mut self.lost);
         let Some(sent) = sent else { return Ok(()) };
         let packet = sent.departure.packet;
-        write_row(
-            rows,
-            &PacketRow {
-                arrived: packet.arrived,
-                left: now,
-                bytes: packet.bytes,
-                traffic: packet.traffic,
-                class: sent.departure.class,
-                fate: if packet.marked {
-                    Fate::Marked
-                } else {
-                    Fate::Left
-                },
-                header_bytes: packet.header_bytes,
-                flow: packet.number,
+        let bytes = &mut self.slots[packet.slot as usize];
+        if packet.marked {
+            ip::set_ce(bytes);
+        }
+        let row = PacketRow {
+            arrived: packet.arrived,
+            left: now,
+            bytes: packet.bytes,
+            traffic: packet.traffic,
+            class: sent.departure.class,
+            fate: if packet.marked {
+                Fate::Marked
+            } else {
+                Fate::Left
             },
-        )?;
+            header_bytes: packet.header_bytes,
+            flow: packet.number,
+        };
+        rows.write(&row, bytes)?;
         self.sending.push_back((sent.out, packet));
         Ok(())
     }
 
     /// The last bit is out: the packet goes on.
     fn release(&mut self, packet: Waiting) -> io::Result<()> {
-        let bytes = &mut self.slots[packet.slot as usize];
-        if packet.marked {
-            ip::set_ce(bytes);
-        }
-        match self.far.write(bytes) {
+        match self.far.write(&self.slots[packet.slot as usize]) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
@@ -273,22 +276,20 @@ impl Ours {
         Ok(())
     }
 
-    fn tell_lost(&mut self, rows: &mut impl Write) -> io::Result<()> {
+    fn tell_lost(&mut self, rows: &mut Rows) -> io::Result<()> {
         for (at, packet, why, class) in self.lost.0.drain(..) {
             self.free.push(packet.slot);
-            write_row(
-                rows,
-                &PacketRow {
-                    arrived: packet.arrived,
-                    left: at,
-                    bytes: packet.bytes,
-                    traffic: packet.traffic,
-                    class,
-                    fate: Fate::Lost(why),
-                    header_bytes: packet.header_bytes,
-                    flow: packet.number,
-                },
-            )?;
+            let row = PacketRow {
+                arrived: packet.arrived,
+                left: at,
+                bytes: packet.bytes,
+                traffic: packet.traffic,
+                class,
+                fate: Fate::Lost(why),
+                header_bytes: packet.header_bytes,
+                flow: packet.number,
+            };
+            rows.write(&row, &self.slots[packet.slot as usize])?;
         }
         Ok(())
     }

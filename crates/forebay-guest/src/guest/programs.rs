@@ -1,12 +1,14 @@
 //! Programs of the user's as endpoints: processes in the hosts' namespaces, which end with the run.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use forebay_scenario::ProgramFile;
 use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
 
@@ -26,6 +28,7 @@ pub struct Program {
     namespace: String,
     addresses: [(&'static str, String); 2],
     output: PathBuf,
+    folder: PathBuf,
     child: Option<Child>,
     status: Option<i32>,
     /// It was asked to end: how it did so says nothing.
@@ -40,7 +43,7 @@ impl Program {
         flow: u32,
         server: bool,
         command: &str,
-        run: &Path,
+        (run, folder): (&Path, &Path),
         number: usize,
     ) -> Program {
         // As over `forebay link`: what the server sends crosses the queue under test.
@@ -58,6 +61,7 @@ impl Program {
                 ("FOREBAY_SERVER", source.to_string()),
             ],
             output: run.join(format!("program-{number}")),
+            folder: folder.to_owned(),
             child: None,
             status: None,
             asked: false,
@@ -70,13 +74,13 @@ impl Program {
     }
 
     /// Starts it in the namespace of this thread.
-    pub fn start(&mut self, folder: &Path) {
+    pub fn start(&mut self) {
         let started = File::create(&self.output).and_then(|output| {
             let errors = output.try_clone()?;
             Command::new("/bin/sh")
                 .args(["-c", &self.command])
                 .envs(self.addresses.iter().cloned())
-                .current_dir(folder)
+                .current_dir(&self.folder)
                 .stdin(Stdio::null())
                 .stdout(output)
                 .stderr(errors)
@@ -126,6 +130,30 @@ impl Program {
             output,
         }
     }
+}
+
+/// Where the programs of a traffic run: in the scenario's folder, or in one that has `files` of it
+/// alone.
+///
+/// # Errors
+/// As mkdir(2) and symlink(2) say.
+pub fn folder(traffic: usize, scenario: &Path, files: &[ProgramFile]) -> io::Result<PathBuf> {
+    if files.is_empty() {
+        return Ok(scenario.to_owned());
+    }
+    let folder = PathBuf::from(format!("/run/programs-{traffic}"));
+    for file in files {
+        let link = folder.join(&file.name);
+        if let Some(parent) = link.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        match symlink(scenario.join(&file.name), link) {
+            // Of another flow, or named twice.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+    }
+    Ok(folder)
 }
 
 /// Ends all programs, and says how they ended.

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::libc;
@@ -120,6 +120,26 @@ pub fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
+/// Hands a packet that has its IP header to a raw socket, which sends it to `to`.
+pub fn send_raw(fd: RawFd, packet: &[u8], to: Ipv4Addr) -> io::Result<()> {
+    let address = raw(SocketAddrV4::new(to, 0));
+    // SAFETY: packet and address live through the call, and have the lengths given.
+    let sent = unsafe {
+        libc::sendto(
+            fd,
+            packet.as_ptr().cast(),
+            packet.len(),
+            0,
+            std::ptr::from_ref(&address).cast(),
+            length::<libc::sockaddr_in>(),
+        )
+    };
+    match sent {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Takes up to `most` bytes that have come, and throws them away; how many. The kernel copies
 /// nothing where a stream is read with MSG_TRUNC (tcp(7)).
 pub fn discard(fd: RawFd, most: usize) -> io::Result<usize> {
@@ -228,17 +248,18 @@ impl Request {
     }
 }
 
-/// Turns TSO, GSO and GRO of a device of this thread's namespace off: a packet is a segment.
-pub fn offloads_off(device: &str) -> io::Result<()> {
+/// Lets a device of this thread's namespace cut segments of its sender's into packets (GSO), and join
+/// packets that come at one time (GRO), or neither. It never hands on what is not cut (TSO).
+pub fn set_offloads(device: &str, on: bool) -> io::Result<()> {
     /// linux/sockios.h, linux/ethtool.h.
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     const STSO: u32 = 0x1f;
     const SGSO: u32 = 0x24;
     const SGRO: u32 = 0x2c;
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    for command in [STSO, SGSO, SGRO] {
-        // struct ethtool_value: command, and 0 for off.
-        let mut value = [command, 0];
+    for (command, on) in [(STSO, false), (SGSO, on), (SGRO, on)] {
+        // struct ethtool_value: command, and 1 for on.
+        let mut value = [command, u32::from(on)];
         let mut request = Request::of(device);
         let pointer = value.as_mut_ptr() as usize;
         request.data[..8].copy_from_slice(&pointer.to_ne_bytes());

@@ -16,7 +16,7 @@ const FRAME_BYTES: usize = 256;
 const FRAMES: usize = 32_768;
 const BLOCK_BYTES: usize = 1 << 16;
 /// Bytes of a packet that are kept: IP and TCP with all options.
-const KEPT_BYTES: u32 = 128;
+const KEPT_BYTES: u32 = crate::record::START_BYTES_U32;
 
 pub struct Tap {
     /// The ring is as long as it.

@@ -3,6 +3,7 @@
 use super::keys::{FramesKeys, ProgramKeys, VideoKeys, VoiceKeys};
 use super::tcp::tcp;
 use crate::error::Fault;
+use crate::files::Files;
 use crate::model::{Frames, Program, Talk, TrafficKind, Video, Voice};
 use crate::tree::Section;
 
@@ -36,12 +37,15 @@ pub fn voice(section: &Section) -> Result<TrafficKind, Fault> {
     Ok(TrafficKind::Voice(voice))
 }
 
-pub fn program(section: &Section) -> Result<TrafficKind, Fault> {
+pub fn program(section: &Section, files: &Files) -> Result<TrafficKind, Fault> {
     let keys: ProgramKeys = section.read()?;
+    let names = keys.files.0.unwrap_or_default().into_iter();
+    let read = names.map(|name| files.of_programs(section, name.0));
     Ok(TrafficKind::Program(Program {
         client: keys.client.0,
         server: keys.server.0.map(|command| command.0),
         ecn: keys.ecn,
+        files: read.collect::<Result<_, _>>()?,
     }))
 }
 

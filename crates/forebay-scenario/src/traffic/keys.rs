@@ -6,7 +6,7 @@ use forebay_packets::Prefix;
 use crate::link_types::Share;
 use crate::model::{EcnChoice, Instant};
 use crate::senders::Sender;
-use crate::types::{Command, Label, Maybe, Text, WholePackets};
+use crate::types::{Command, InnerFile, Label, Maybe, Text, WholePackets};
 
 params! {
     /// Keys of every kind of traffic.
@@ -232,6 +232,10 @@ params! {
         server: Maybe<Command> = Maybe(None), 0.0 => 0.0;
         /// Whether the hosts ask for ECN (RFC 3168) where the program's TCP does not say.
         ecn: bool = false, 0.0 => 1.0;
+        /// Files that the programs need, such as "page" or ["bin/server", "page"]. They then run in
+        /// a folder that has these alone, and not in the scenario's; what changes in them makes
+        /// another run.
+        files: Maybe<Vec<InnerFile>> = Maybe(None), 0.0 => 0.0;
     }
 }
 

@@ -1,0 +1,184 @@
+//! `[kernel]`: how the hosts of a guest are set. Other engines have no kernel and pass it over.
+
+use forebay_core::param::{ParamType, Shape, Value};
+use forebay_core::{params, Params};
+
+use crate::document::Document;
+use crate::error::Fault;
+use crate::model::KernelSettings;
+use crate::tree::Section;
+use crate::types::Maybe;
+
+params! {
+    /// Keys of the hosts of a guest; `--engine kernel` alone reads them.
+    pub struct KernelKeys {
+        /// Congestion control of every flow, in place of its `tcp`: a name that the guest's kernel
+        /// has, such as "prague" in a tree that brings it.
+        tcp: Maybe<Algorithm> = Maybe(None), 0.0 => 0.0;
+        /// Whether senders hand segments of several packets to their device, which cuts them (GSO),
+        /// and receivers join what comes at one time (GRO). The queue sees packets either way.
+        offloads: bool = false, 0.0 => 1.0;
+        /// Settings of every host, under its namespace: `{ "net.ipv4.tcp_rmem" = "4096 131072
+        /// 6291456" }`. They come after those of Forebay.
+        sysctls: Sysctls = Sysctls(Vec::new()), 0.0 => 0.0;
+        /// Keep the headers of every packet at the bottleneck: `pcap/LAW-SEED.pcapng` of the result,
+        /// with a comment where it was dropped or marked.
+        pcap: bool = false, 0.0 => 1.0;
+    }
+}
+
+/// A congestion control of the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Algorithm(pub String);
+
+impl ParamType for Algorithm {
+    const SHAPE: Shape = Shape::Text;
+    const ALLOWED: &'static str = "a name of 1 to 15 small letters, digits, \"_\" and \"-\"";
+    fn from_value(value: &Value) -> Result<Algorithm, String> {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
+        match value {
+            Value::Text(text) if (1..=15).contains(&text.len()) && text.chars().all(fits) => {
+                Ok(Algorithm(text.clone()))
+            }
+            _ => Err(Self::ALLOWED.into()),
+        }
+    }
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.clone())
+    }
+}
+
+/// Settings of the kernel's by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sysctls(pub Vec<(String, String)>);
+
+impl ParamType for Sysctls {
+    const SHAPE: Shape = Shape::Table;
+    const ALLOWED: &'static str =
+        "a table of names under net and their values, such as { \"net.ipv4.tcp_sack\" = 0 }";
+    fn from_value(value: &Value) -> Result<Sysctls, String> {
+        let Value::Table(fields) = value else {
+            return Err(Self::ALLOWED.into());
+        };
+        let mut flat = Vec::new();
+        flatten("", fields, &mut flat)?;
+        Ok(Sysctls(flat))
+    }
+    fn to_value(&self) -> Value {
+        let field = |(name, value): &(String, String)| (name.clone(), Value::Text(value.clone()));
+        Value::Table(self.0.iter().map(field).collect())
+    }
+}
+
+/// Names without quotes are nested tables in TOML.
+fn flatten(
+    prefix: &str,
+    fields: &[(String, Value)],
+    flat: &mut Vec<(String, String)>,
+) -> Result<(), String> {
+    for (name, value) in fields {
+        let name = format!("{prefix}{name}");
+        let value = match value {
+            Value::Table(inner) => {
+                flatten(&format!("{name}."), inner, flat)?;
+                continue;
+            }
+            Value::Text(text) if !text.is_empty() && !text.chars().any(char::is_control) => {
+                text.clone()
+            }
+            Value::Integer(number) => number.to_string(),
+            _ => return Err(format!("a text or a whole number for {name:?}")),
+        };
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        let mut parts = name.split('.');
+        let whole = parts.next() == Some("net") && name.contains('.');
+        if !whole || !parts.all(|part| !part.is_empty() && part.chars().all(fits)) {
+            return Err(format!(
+                "names under net, such as \"net.ipv4.tcp_rmem\", in place of {name:?}"
+            ));
+        }
+        flat.push((name, value));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// A key that is unknown or wrong.
+pub fn read(document: &Document) -> Result<KernelSettings, Fault> {
+    let section = Section {
+        table: &document.kernel,
+        name: "kernel",
+    };
+    section.only(&[], &[KernelKeys::SPECS])?;
+    let keys: KernelKeys = section.read()?;
+    Ok(KernelSettings {
+        given: !document.kernel.entries.is_empty(),
+        tcp: keys.tcp.0.map(|algorithm| algorithm.0),
+        offloads: keys.offloads,
+        sysctls: keys.sysctls.0,
+        pcap: keys.pcap,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use crate::{parse, Options};
+
+    const FILE: &str = "duration = \"20s\"\n[bottleneck]\nrate = \"10Mbit/s\"\nbuffer = \"9p\"\n\
+                        [[traffic]]\nkind = \"ftp\"\n[[law]]\nkind = \"droptail\"\n";
+
+    fn read(more: &str) -> Result<crate::KernelSettings, String> {
+        let text = format!("{FILE}{more}");
+        let read = parse(text.as_bytes(), "test", &Options::default());
+        let read = read.map_err(|error| error.to_string())?;
+        Ok(read.points[0].scenario.kernel.clone())
+    }
+
+    #[test]
+    fn names_of_settings_are_the_same_with_and_without_quotes() {
+        let wanted = [("net.ipv4.tcp_sack".to_owned(), "0".to_owned())];
+        let quoted = read("[kernel]\nsysctls = { \"net.ipv4.tcp_sack\" = 0 }\n").unwrap();
+        let nested = read("[kernel.sysctls]\nnet.ipv4.tcp_sack = \"0\"\n").unwrap();
+        assert_eq!(quoted.sysctls, wanted);
+        assert_eq!(nested, quoted);
+        assert!(!read("").unwrap().given);
+    }
+
+    #[test]
+    fn what_is_wrong_is_a_line() {
+        for (more, line) in [
+            ("speed = 1", "kernel.speed: "),
+            (
+                "tcp = \"a b\"",
+                "kernel.tcp: found \"a b\", allowed: a name of 1 to 15",
+            ),
+            (
+                "sysctls = { \"kernel.panic\" = 1 }",
+                "in place of \"kernel.panic\"",
+            ),
+            ("sysctls = { \"net.../x\" = 1 }", "names under net"),
+            (
+                "sysctls = { \"net.core.x\" = true }",
+                "a text or a whole number",
+            ),
+        ] {
+            let said = read(&format!("[kernel]\n{more}\n")).unwrap_err();
+            assert!(said.contains(line), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_its_keys() {
+        let options = Options {
+            sets: vec![("kernel.tcp".to_owned(), "bbr3".to_owned())],
+            ..Options::default()
+        };
+        let text = format!("{FILE}[sweep]\n\"kernel.offloads\" = [false, true]\n");
+        let read = parse(text.as_bytes(), "test", &options).unwrap();
+        let kernels = read.points.iter().map(|point| &point.scenario.kernel);
+        let found: Vec<_> = kernels.map(|it| (it.tcp.as_deref(), it.offloads)).collect();
+        assert_eq!(found, [(Some("bbr3"), false), (Some("bbr3"), true)]);
+    }
+}
