@@ -276,6 +276,10 @@ static __always_inline int protocol(const __u8 *bytes, __be16 ethertype)
 #if defined(LAW_DEPARTED) || defined(LAW_SEES_MARKS)
 #define FRONT_SEES_HEADER
 #endif
+/* Reading the clock costs as much as a law does. */
+#if defined(LAW_TIMES) || (defined(LAW_DEPARTED) && !FRONT_HOLDS)
+#define FRONT_SEES_TIME
+#endif
 
 /* The law's verdict on a packet that comes; is: of its header. */
 static __always_inline int arrives(struct running *state, const struct settings *site,
@@ -283,22 +287,31 @@ static __always_inline int arrives(struct running *state, const struct settings 
 {
 	int verdict = FB_PASS;
 #ifdef FRONT_SEES_QUEUE
-	__u64 now = bpf_ktime_get_ns(), sent;
 	__u32 qlen = qdisc->q.qlen, backlog = qdisc->qstats.backlog;
 #ifdef LAW_OVERFLOW
 	__u32 full = qdisc->qstats.drops;
 #endif
+#ifdef FRONT_SEES_TIME
+	__u64 now = bpf_ktime_get_ns(), sent;
 	struct fb_queue queue = {.now_ns = now - state->start_ns};
+#else
+	const __u64 now = 0;
+	struct fb_queue queue = {};
+
+	(void)now;
+#endif
 
 	packet->marks = site->ecn && is & IS_ECT;
 	packet->random = bpf_get_prandom_u32();
 	law_queue(site, &queue, qlen, backlog);
 	bpf_spin_lock(&state->lock);
+#ifdef FRONT_SEES_TIME
 	/* The link is idle from when it has sent what came last, unless that was dropped. */
 	sent = state->busy_until_ns > state->last_ns ? state->busy_until_ns : state->last_ns;
 	if (!qlen && now > sent)
 		queue.idle_ns = now - sent;
 	state->last_ns = now;
+#endif
 #ifdef LAW_OVERFLOW
 	if (full != state->overflows) {
 		if (state->overflows)
@@ -316,10 +329,12 @@ static __always_inline int arrives(struct running *state, const struct settings 
 		state->other_bytes += packet->bytes;
 #endif
 	verdict = law_arrival(&site->law, &state->law, &queue, packet);
-	if (FRONT_HOLDS && !verdict) {
+#if FRONT_HOLDS && defined(FRONT_SEES_TIME)
+	if (!verdict) {
 		sent = qlen || state->busy_until_ns < now ? now : state->busy_until_ns;
 		state->busy_until_ns = sent + fb_times(backlog + packet->bytes, site->ns_per_byte);
 	}
+#endif
 	bpf_spin_unlock(&state->lock);
 #else
 	/* A probability that only the clock moves. */
