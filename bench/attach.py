@@ -1,11 +1,12 @@
 """Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
-    sudo python -m bench.attach bench/attach.toml --law pi --law red     # on this kernel, in real time
+    sudo python -m bench.attach bench/attach.toml --law pi --set traffic.rtt=1ms   # in real time
 
-A scenario of one group of long flows is simulated, and run by iperf3 through three network namespaces,
-with the law on the router's device. A run in real time is void where the law's clock was late by more
-than a millisecond on average or 50 ms once: the machine was busy. Needs iperf3, and netem for an RTT.
+A scenario of one group of long flows is simulated, and run by iperf3 through three network
+namespaces, with the law on the router's device. A run in real time is void where the law's clock
+was late by more than a millisecond on average or 50 ms once: the machine was busy. Needs iperf3,
+and netem for an RTT above a millisecond.
 """
 
 from __future__ import annotations
@@ -80,9 +81,15 @@ class Measured:
         return self.late_mean_s > LATE_MEAN_S or self.late_max_s > LATE_MAX_S
 
 
-def case(path: Path) -> Case:
+def case(path: Path, sets: list[str]) -> Case:
+    """sets: KEY=VALUE of the traffic and the bottleneck, on top of the file."""
     text = tomllib.loads(path.read_text())
     (traffic,) = text["traffic"]
+    for one in sets:
+        key, _, value = one.partition("=")
+        table, _, name = key.partition(".")
+        of = traffic if table == "traffic" else text[table]
+        of[name] = {"true": True, "false": False}.get(value, value)
     link = text["bottleneck"]
 
     def seconds(value: Any) -> float:
@@ -94,7 +101,7 @@ def case(path: Path) -> Case:
         rate=link["rate"],
         rate_bps=_native.quantity("rate", link["rate"], "rate"),
         buffer=link["buffer"],
-        flows=traffic["flows"],
+        flows=int(traffic["flows"]),
         tcp=traffic["tcp"].removeprefix("linux-"),
         rtt_s=seconds(traffic["rtt"]),
         packet_bytes=round(_native.quantity("packet", traffic["packet"], "size")),
@@ -105,24 +112,23 @@ def case(path: Path) -> Case:
     )
 
 
-def simulated(path: Path, laws: list[str], seeds: int | None) -> dict[str, list[Measured]]:
+def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
     """By law, a run each."""
     made: dict[str, list[Measured]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        out = forebay.run(path, seeds=seeds, laws=laws or None, out=Path(folder) / "out")
-        link = case(path)
-        packet_s = 8 * link.packet_bytes / link.rate_bps
-        for row in out.metrics.iter_rows(named=True):
-            made.setdefault(row["law"], []).append(
-                Measured(
-                    law=row["law"],
-                    delay_s=row["queue_mean_pkts"] * packet_s,
-                    deviation_s=row["queue_std_pkts"] * packet_s,
-                    signals=row["mark_rate"] + row["drop_rate"],
-                    drops=row["drop_rate"],
-                    utilisation=row["utilisation"],
-                )
+    out = forebay.run(given.scenario, sets=given.set, seeds=given.seeds, threads=1)
+    link = case(given.scenario, given.set)
+    packet_s = 8 * link.packet_bytes / link.rate_bps
+    for row in out.metrics.iter_rows(named=True):
+        made.setdefault(row["law"], []).append(
+            Measured(
+                law=row["law"],
+                delay_s=row["queue_mean_pkts"] * packet_s,
+                deviation_s=row["queue_std_pkts"] * packet_s,
+                signals=row["mark_rate"] + row["drop_rate"],
+                drops=row["drop_rate"],
+                utilisation=row["utilisation"],
             )
+        )
     return made
 
 
@@ -133,11 +139,12 @@ def sh(line: str) -> str:
 
 
 @contextmanager
-def namespaces(link: Case, tag: str) -> Iterator[None]:
+def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
     """A sender, a router whose `eth0` is the bottleneck, and a receiver, whose answers are late by
-    the RTT. Segments leave the sender one by one."""
+    the RTT. Segments leave the sender one by one, unless they may be `large`."""
     s, r, d = (f"{name}{tag}" for name in "srd")
     mtu = link.packet_bytes - HEADER_BYTES
+    most = "" if large else "gso_max_segs 1"
     late = f"tc -n {d} qdisc add dev eth0 root netem limit 1000000 delay {link.rtt_s * 1e6:.0f}us"
     try:
         sh(f"""
@@ -146,8 +153,8 @@ def namespaces(link: Case, tag: str) -> Iterator[None]:
             ip link add eth0 netns {r} type veth peer name eth0 netns {d}
             ip -n {s} addr add 10.9.1.2/24 dev eth0; ip -n {r} addr add 10.9.1.1/24 dev eth1
             ip -n {r} addr add 10.9.2.1/24 dev eth0; ip -n {d} addr add 10.9.2.2/24 dev eth0
-            ip -n {s} link set eth0 mtu {mtu} gso_max_segs 1; ip -n {r} link set eth1 mtu {mtu}
-            ip -n {r} link set eth0 mtu {mtu} gso_max_segs 1; ip -n {d} link set eth0 mtu {mtu}
+            ip -n {s} link set eth0 mtu {mtu} {most}; ip -n {r} link set eth1 mtu {mtu}
+            ip -n {r} link set eth0 mtu {mtu} {most}; ip -n {d} link set eth0 mtu {mtu}
             ip -n {s} link set eth0 up; ip -n {r} link set eth1 up
             ip -n {r} link set eth0 up; ip -n {d} link set eth0 up
             ip -n {s} route add default via 10.9.1.1; ip -n {d} route add default via 10.9.2.1
@@ -238,7 +245,7 @@ def between(first: Seen, last: Seen, span_s: float, packet_bytes: int) -> Measur
 
 def inside(path: Path, given: argparse.Namespace) -> None:
     """In the router's namespace: each law in turn, a line of JSON each."""
-    link, tag = case(path), os.environ[INSIDE]
+    link, tag = case(path, given.set), os.environ[INSIDE]
     for law in link.laws:
         if given.law and law["kind"] not in given.law:
             continue
@@ -257,7 +264,7 @@ def lines(printed: str) -> dict[str, list[Measured]]:
 def real(path: Path, given: argparse.Namespace) -> str:
     """What `inside` printed, in this machine's kernel."""
     tag = f"fb{os.getpid()}"
-    with namespaces(case(path), tag):
+    with namespaces(case(path, given.set), tag, large=given.large):
         done = subprocess.run(
             [
                 *("nsenter", f"--net=/run/netns/r{tag}", sys.executable, "-m", "bench.attach"),
@@ -277,7 +284,7 @@ def virtual(given: argparse.Namespace) -> str:
     words = [word for word in sys.argv[1:] if word != "--virtual"]
     command = shlex.join([sys.executable, "-m", "bench.attach", *words, "--raw"])
     given.out.mkdir(parents=True, exist_ok=True)
-    log = given.out / f"{given.scenario.stem}-{given.front}.log"
+    log = given.out / (re.sub(r"[^\w.=-]+", "_", "_".join(words)) + ".log")
     try:
         virtual_machine.run(f"{command} > $OUT/{log.name} 2>&1", given.limit, given.out)
     finally:
@@ -327,6 +334,8 @@ def main() -> int:
     parser.add_argument("--raw", action="store_true", help="only the kernel's runs, as JSON")
     parser.add_argument("--front", default="classifier")
     parser.add_argument("--law", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--large", action="store_true", help="leave large segments whole")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--limit", type=float, default=1800)
@@ -340,7 +349,7 @@ def main() -> int:
         print(printed, end="")
         return 0
     measured = lines(printed)
-    for line in table(measured, simulated(given.scenario, list(measured), given.seeds)):
+    for line in table(measured, simulated(given)):
         print(line)
     return 0
 
