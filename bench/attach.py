@@ -1,7 +1,7 @@
 """Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
-    sudo python -m bench.attach bench/attach.toml --law pi --set traffic.rtt=1ms   # in real time
+    sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=1ms   # real time
 
 A scenario of one group of long flows is simulated, and run by iperf3 through three network
 namespaces, with the law on the router's device. A run in real time is void where the law's clock
@@ -82,12 +82,12 @@ class Measured:
 
 
 def case(path: Path, sets: list[str]) -> Case:
-    """sets: KEY=VALUE of the traffic and the bottleneck, on top of the file."""
+    """sets: as --set of `forebay run`, of the traffic and the bottleneck."""
     text = tomllib.loads(path.read_text())
     (traffic,) = text["traffic"]
     for one in sets:
         key, _, value = one.partition("=")
-        table, _, name = key.partition(".")
+        table, *_, name = key.split(".")
         of = traffic if table == "traffic" else text[table]
         of[name] = {"true": True, "false": False}.get(value, value)
     link = text["bottleneck"]
@@ -175,7 +175,6 @@ def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
 def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
     """A run; in the router's namespace."""
     params = {key: value for key, value in law.items() if key != "kind"}
-    ends = [f"nsenter --net=/run/netns/{name}{tag} iperf3" for name in "ds"]
     length_s = link.measure_s[1] - link.start_s
     attachments.attach(
         *("eth0", law["kind"], params),
@@ -184,31 +183,41 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
         ecn=link.ecn,
         front=front,
     )
-    server = subprocess.Popen([*ends[0].split(), "-s", "-1"], stdout=subprocess.DEVNULL)
     try:
-        time.sleep(link.start_s)
-        began_s = time.monotonic()
-        client = subprocess.Popen(
-            [
-                *(*ends[1].split(), "-c", "10.9.2.2", "-P", str(link.flows), "-C", link.tcp),
-                *("-t", str(math.ceil(length_s + LEAD_S)), "-J"),
-            ],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
+        with traffic(link, tag, length_s + LEAD_S) as began_s:
             _sleep_until(began_s + link.measure_s[0] - link.start_s)
             first, first_s = seen("eth0"), time.monotonic()
             _sleep_until(began_s + length_s)
             last, last_s = seen("eth0"), time.monotonic()
-        finally:
-            client.kill()
-            client.wait()
         return between(first, last, last_s - first_s, link.packet_bytes)
     finally:
-        server.kill()
-        server.wait()
         attachments.detach("eth0")
         time.sleep(link.rtt_s + 1)
+
+
+@contextmanager
+def traffic(link: Case, tag: str, length_s: float) -> Iterator[float]:
+    """The flows, for so long at most; gives when they began. Raises `RuntimeError` where they ended
+    by themselves."""
+    ends = [["nsenter", f"--net=/run/netns/{name}{tag}", "iperf3"] for name in "ds"]
+    server = subprocess.Popen([*ends[0], "-s", "-1"], stdout=subprocess.DEVNULL)
+    time.sleep(link.start_s)
+    began_s = time.monotonic()
+    client = subprocess.Popen(
+        [
+            *(*ends[1], "-c", "10.9.2.2", "-P", str(link.flows), "-C", link.tcp),
+            *("-t", str(math.ceil(length_s)), "-J"),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        yield began_s
+        if client.poll() is not None:
+            raise RuntimeError("iperf3 ended before the measurement did")
+    finally:
+        for process in (client, server):
+            process.kill()
+            process.wait()
 
 
 def _sleep_until(then_s: float) -> None:
@@ -246,6 +255,9 @@ def between(first: Seen, last: Seen, span_s: float, packet_bytes: int) -> Measur
 def inside(path: Path, given: argparse.Namespace) -> None:
     """In the router's namespace: each law in turn, a line of JSON each."""
     link, tag = case(path, given.set), os.environ[INSIDE]
+    # Programs that are not in memory yet would begin late, and a virtual machine's clock jump.
+    with traffic(link, tag, 10.0):
+        time.sleep(2)
     for law in link.laws:
         if given.law and law["kind"] not in given.law:
             continue
@@ -308,7 +320,7 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
             continue
 
         def mean(of: list[Measured], name: str) -> float:
-            return statistics.mean(getattr(one, name) for one in of)
+            return float(statistics.mean(getattr(one, name) for one in of))
 
         cells, beyond = [law], []
         for name, scale, digits in (

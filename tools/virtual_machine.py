@@ -91,7 +91,9 @@ def refusal() -> str | None:
 
 
 def setup() -> None:
-    """Fetches Debian's kernel. Raises `MachineError` and `forebay.guests.setup.SetupError`."""
+    """Fetches Debian's kernel, unless it is there. Raises `MachineError` and `forebay.guests.setup.SetupError`."""
+    if (place() / "vmlinuz").exists():
+        return
     place().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place(), prefix=".build-") as folder:
         work = Path(folder)
