@@ -91,7 +91,7 @@ def refusal() -> str | None:
 
 
 def setup() -> None:
-    """Fetches Debian's kernel, unless it is there. Raises `MachineError` and `forebay.guests.setup.SetupError`."""
+    """Fetches Debian's kernel, unless it is there. Raises `MachineError` and `SetupError`."""
     if (place() / "vmlinuz").exists():
         return
     place().mkdir(parents=True, exist_ok=True)
