@@ -23,13 +23,14 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run native guest guests test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-realtime atlas docs gallery site wheel clean help
+.PHONY: run native guest guests machine test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
 	@echo "make test      every test but those in real time"
 	@echo "make test-realtime  real packets over a link; void where the machine is busy"
 	@echo "make test-kernel  runs on real Linux; builds the guest that they need (minutes)"
+	@echo "make machine   what test-kernel runs qdiscs of BPF in (qemu); without it they are skipped"
 	@echo "make fuzz      every parser for FUZZ_S seconds (needs a nightly toolchain)"
 	@echo "make deny      licences and sources of the Rust libraries"
 	@echo "make fresh     make run and make test on a bare Debian (needs root, debootstrap)"
@@ -83,8 +84,16 @@ guests: $(STAMPS)/native $(STAMPS)/guest
 	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
 
+# A virtual machine, in which BPF is tested: tests of it are skipped without.
+MACHINE ?= $(abspath $(STAMPS)/virtual-machine)
+
+machine: $(STAMPS)/native
+	@sh tools/setup.sh programs needed qemu-system-x86_64=qemu-system-x86 clang-16=clang-16 \
+	  bpftool=bpftool tc=iproute2 iperf3=iperf3
+	FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m tools.virtual_machine setup
+
 test-kernel: guests $(STAMPS)/test $(STAMPS)/programs
-	FOREBAY_KERNELS=$(KERNELS) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
+	FOREBAY_KERNELS=$(KERNELS) FOREBAY_VIRTUAL_MACHINE=$(MACHINE) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
 
 # What CHANGELOG.md says of a version.
 release-notes:

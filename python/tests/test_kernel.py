@@ -273,6 +273,47 @@ def test_a_device_that_goes_leaves_a_record_to_remove(router: Path3) -> None:
     assert not records.ATTACHED.exists()
 
 
+def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> None:
+    """Attached while packets wait; the device is removed while they wait, and made anew."""
+    server = subprocess.Popen(
+        [*router.inside("d"), "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
+    )
+    time.sleep(0.3)
+    client = subprocess.Popen(
+        [*router.inside("s"), "iperf3", "-c", "10.9.2.2", "-u", "-b", "40M", "-t", "30"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        time.sleep(1)
+        router.did("attach", "eth0", "pi", "--rate", "15Mbit/s")
+        # Long enough for packets to wait.
+        time.sleep(2)
+        seen = router.stats()
+        assert seen["packets"] > 0 and seen["queue_mean_pkts"] > 1, seen
+        sh(f"ip -n r{router.tag} link del eth0")
+        assert "(gone)" in router.did("list")
+        assert router.stats()["present"] is False
+        time.sleep(1)
+        # The clock of a law whose queue is gone goes on, and harms nothing.
+        assert router.stats()["ticks"] > seen["ticks"]
+        refused = router.forebay("set", "eth0", "target=30p")
+        assert refused.returncode == 2 and "which is gone" in refused.stderr
+    finally:
+        for process in (client, server):
+            process.kill()
+            process.wait()
+    sh(f"""
+        ip link add eth0 netns r{router.tag} type veth peer name eth0 netns d{router.tag}
+    """)
+    down = router.forebay("attach", "eth0", "pi", "--rate", "15Mbit/s")
+    assert down.returncode == 2 and "which is down" in down.stderr
+    assert len(down.stderr.splitlines()) == 1
+    router.did("detach", "eth0")
+    assert not records.RUN.exists()
+    sh(f"ip -n r{router.tag} link set eth0 up")
+
+
 def test_who_may_not_is_told_what_is_missing() -> None:
     done = subprocess.run(
         [

@@ -43,6 +43,7 @@ def attach(
     set_: Settings = None,
     design: str | None = None,
     ecn: bool = False,
+    front: str | None = None,
     dry_run: bool = False,
 ) -> None:
     """Put a law into the kernel, before the queue of a network device.
@@ -53,6 +54,8 @@ def attach(
     set_: A parameter of the law, such as target=50p or target=20ms.
     design KEYS: Design the law for flows and round trips, such as flows=60,rtt=246ms.
     ecn: Mark packets that can be marked instead of dropping them.
+    front: Where the law stands: classifier, before a shaper, or qdisc, which shapes itself (Linux
+        6.16); what the kernel offers if it is left out.
     dry_run: Print what would be done, and do nothing.
     """
     from forebay.kernel import attachments
@@ -67,6 +70,7 @@ def attach(
             buffer=buffer,
             ecn=ecn,
             design=settings(design.split(",")) if design else None,
+            front=front,
         )
     for note in done.notes:
         print(note)
@@ -74,7 +78,7 @@ def attach(
         for words, _ in done.commands:
             print(shlex.join(words))
         return
-    how = "a classifier" if done.twin else f"Linux's {done.attached.engine}"
+    how = f"a {done.attached.engine}" if done.twin else f"Linux's {done.attached.engine}"
     print(f"{device}: {law} as {how}; `forebay stats {device}`, `forebay detach {device}`")
 
 

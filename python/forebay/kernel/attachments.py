@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +18,15 @@ from forebay._native import LawTwin, ScenarioError
 from forebay.base import quantities, registries
 from forebay.kernel import devices, privileges, programs, records
 from forebay.kernel.devices import CHILD, HANDLE, PREFERENCE, Device
-from forebay.kernel.programs import KernelError, answer, call, hexadecimal
+from forebay.kernel.programs import (
+    CLASSIFIER,
+    FRONTS,
+    QDISC,
+    KernelError,
+    answer,
+    call,
+    hexadecimal,
+)
 from forebay.kernel.records import Attached
 
 #: Of a buffer that is not given, as `forebay link` has it.
@@ -27,7 +37,11 @@ WATCHED_NS = 10_000_000
 RATE_BITS = 56
 #: The shaper sends so much at once, at least two packets.
 BURST_S = 0.001
-CLASSIFIER = "classifier"
+#: The qdiscs, by a function of theirs and the module that may have it.
+SHAPER = ("tbf_enqueue", "sch_tbf")
+OWN_QDISC = ("bpf_qdisc_init_prologue", "bpf_qdisc")
+#: What bpftool says of a qdisc that the kernel knows: the number of a program of it.
+ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
 
 
 @dataclass(frozen=True)
@@ -51,12 +65,15 @@ def plan(
     buffer: str | None = None,
     ecn: bool = False,
     design: Mapping[str, str] | None = None,
+    front: str | None = None,
 ) -> Plan:
     """How a law would be attached; nothing is touched.
 
     device: name of the network device. law, params: as `forebay laws` and a scenario have them.
     rate: of the shaper that is made, such as "15Mbit/s"; None for the one that is there. buffer: of
     that shaper. design: `flows` and `rtt` that the law is designed for, such as "60" and "246ms".
+    front: "classifier", before the shaper, or "qdisc", which shapes itself; None for what the
+    kernel offers.
 
     Raises `ScenarioError`.
     """
@@ -85,9 +102,6 @@ def plan(
     if design:
         given, note = _designed(law, found, rate_bps, buffer_pkts, given, design)
         notes.append(note)
-    if made:
-        back = partial(devices.restore, device, before)
-        commands.append((shaper(found, rate_bps, buffer_pkts), back))
     twin = _twin(law, given, rate_bps, buffer_pkts, found.packet_bytes)
     attached = Attached(
         device=device,
@@ -99,10 +113,12 @@ def plan(
         buffer_pkts=buffer_pkts,
         packet_bytes=found.packet_bytes,
         ecn=ecn,
-        engine=CLASSIFIER,
+        engine=_front(front, law, twin, shapes=bool(made), ecn=ecn),
         made=made,
         before=before,
     )
+    if made:
+        commands.append((shaper(attached, found), partial(devices.restore, device, before)))
     if twin is None:
         words = _own_qdisc(attached, found)
         if not made:
@@ -114,6 +130,8 @@ def plan(
         commands.append((["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()], None))
         notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
         return Plan(replace(attached, engine=words.qdisc), commands, None, notes)
+    if attached.engine == QDISC:
+        return Plan(attached, commands, twin, notes)
     if not found.has_clsact:
         made.append("clsact")
         commands.append(
@@ -148,7 +166,7 @@ def attach(*args: Any, **kwargs: Any) -> Plan:
             programs.need("bpftool", "clang")
             records.mount()
             _claim(attached)
-            undo.callback(_unpin, attached.pinned)
+            undo.callback(_unload, attached)
             _load(attached, wanted.twin)
         for words, back in wanted.commands:
             call(*words)
@@ -175,7 +193,7 @@ def detach(device: str) -> Attached:
         # Another one is no longer ours to remove.
         if "shaper" in attached.made and root.get("handle") == HANDLE:
             devices.restore(device, attached.before)
-    _unpin(attached.pinned)
+    _unload(attached)
     attached.file.unlink(missing_ok=True)
     records.tidy()
     return attached
@@ -192,10 +210,10 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
         raise ScenarioError(
             f'DEV: found "{device}", which is gone, allowed: `forebay detach {device}`'
         )
-    if attached.engine != CLASSIFIER:
+    if attached.engine not in FRONTS:
         raise ScenarioError(
             f"set: found Linux's {attached.engine}, allowed: a law of `forebay list` that is a "
-            "classifier; detach, and attach anew"
+            f"{' or a '.join(FRONTS)}; detach, and attach anew"
         )
     changes = dict(changes)
     rate = changes.pop("rate", None)
@@ -221,9 +239,8 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
             "allowed: detach, and attach anew"
         )
     privileges.need(privileges.LAW, "set")
-    if rate is not None:
-        found = devices.device(device)
-        words = shaper(found, new.rate_bps, new.buffer_pkts)
+    if rate is not None and new.engine == CLASSIFIER:
+        words = shaper(new, devices.device(device))
         call(*["change" if word == "replace" else word for word in words])
     maps = attached.pinned / "maps"
     (active,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "active"))
@@ -235,18 +252,19 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     return new
 
 
-def shaper(found: Device, rate_bps: int, buffer_pkts: float) -> list[str]:
+def shaper(attached: Attached, found: Device) -> list[str]:
     """The words of our shaper."""
-    burst = max(2 * found.packet_bytes, round(BURST_S * rate_bps / 8))
-    limit = round(buffer_pkts * found.packet_bytes)
-    return [
-        *("tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE),
-        *("tbf", "rate", f"{rate_bps}bit", "burst", str(burst), "limit", str(limit)),
-    ]
+    words = ["tc", "qdisc", "replace", "dev", found.name, "root", "handle", HANDLE]
+    if attached.engine == QDISC:
+        return [*words, attached.qdisc]
+    burst = max(2 * found.packet_bytes, round(BURST_S * attached.rate_bps / 8))
+    limit = round(attached.buffer_pkts * found.packet_bytes)
+    rate = f"{attached.rate_bps}bit"
+    return [*words, "tbf", "rate", rate, "burst", str(burst), "limit", str(limit)]
 
 
 def settings(attached: Attached, twin: LawTwin) -> bytes:
-    """`struct settings` of the classifier."""
+    """`struct settings` of front.h."""
     bytes_per_s = attached.rate_bps / 8
     per_byte_ns = 1e9 / bytes_per_s
     numbers = [
@@ -256,6 +274,7 @@ def settings(attached: Attached, twin: LawTwin) -> bytes:
         round(bytes_per_s * 1e-9 * 2**RATE_BITS),
         attached.packet_bytes,
         _factor(per_byte_ns),
+        round(attached.buffer_pkts * attached.packet_bytes),
         *(value for _, value in twin.config),
     ]
     return struct.pack(f"<{len(numbers)}q", *numbers)
@@ -267,6 +286,36 @@ def _factor(x: float) -> int:
 
     shift = 47 - math.floor(math.log2(x))
     return round(x * 2.0**shift) | shift << 48
+
+
+def _front(wanted: str | None, law: str, twin: LawTwin | None, *, shapes: bool, ecn: bool) -> str:
+    """Where the law will stand. Raises `ScenarioError` where it cannot."""
+    if wanted is not None and wanted not in FRONTS:
+        raise ScenarioError(f'--front: found "{wanted}", allowed: {", ".join(FRONTS)}')
+    if wanted is not None and twin is None:
+        raise ScenarioError(
+            f'--front: found "{wanted}" with {law}, allowed: with a law in fixed point'
+        )
+    if wanted != QDISC and (twin is None or not shapes or programs.offers(*SHAPER)):
+        return CLASSIFIER
+    if wanted == CLASSIFIER:
+        raise ScenarioError(
+            "--front: found a kernel without tbf, allowed: one with sch_tbf, or --front qdisc"
+        )
+    if not programs.offers(*OWN_QDISC):
+        without = "neither tbf nor " if wanted is None else "no "
+        raise ScenarioError(
+            f"--front: found Linux {os.uname().release} with {without}qdiscs of BPF, allowed: 6.16 "
+            "and later with CONFIG_NET_SCH_BPF, or sch_tbf and --front classifier"
+        )
+    if not shapes:
+        raise ScenarioError("--rate: found none, allowed: such as 15Mbit/s, since a qdisc shapes")
+    if ecn:
+        raise ScenarioError(
+            "--ecn: found with a qdisc, allowed: with --front classifier, since the kernel lets no "
+            "qdisc of BPF mark"
+        )
+    return QDISC
 
 
 def _twin(
@@ -355,9 +404,13 @@ def _load(attached: Attached, twin: LawTwin) -> None:
     """The program and its maps, with the law's numbers, pinned."""
     maps = attached.pinned / "maps"
     with tempfile.TemporaryDirectory(prefix="forebay-") as folder:
-        built = programs.compile_law(attached.law, Path(folder))
-        program = str(attached.pinned / "program")
-        call("bpftool", "prog", "load", str(built), program, "type", "tc", "pinmaps", str(maps))
+        built = programs.compile_law(attached.law, Path(folder), attached.engine, attached.qdisc)
+        if attached.engine == QDISC:
+            _register(attached, built, maps)
+        else:
+            program = str(attached.pinned / "program")
+            words = ["bpftool", "prog", "load", str(built), program, "type", "tc"]
+            call(*words, "pinmaps", str(maps))
     _update(maps / "settings", 0, settings(attached, twin))
     (empty,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
     fields = list(empty["formatted"]["value"]["law"])
@@ -369,6 +422,20 @@ def _load(attached: Attached, twin: LawTwin) -> None:
     _update(maps / "running", 0, raw[: len(raw) - len(law)] + law)
 
 
+def _register(attached: Attached, built: Path, maps: Path) -> None:
+    """A qdisc of ours, which the kernel then knows by its name."""
+    call("bpftool", "struct_ops", "register", str(built))
+    # Not every bpftool gives valid JSON here.
+    enqueue = ENQUEUES.search(call("bpftool", "-j", "struct_ops", "dump", "name", attached.qdisc))
+    if enqueue is None:
+        raise KernelError("bpftool struct_ops dump: names no program")
+    program = answer("bpftool", "-j", "prog", "show", "id", enqueue[1])
+    maps.mkdir()
+    for one in program["map_ids"]:
+        named = answer("bpftool", "-j", "map", "show", "id", str(one))["name"]
+        call("bpftool", "map", "pin", "id", str(one), str(maps / named))
+
+
 def _update(path: Path, key: int, value: bytes) -> None:
     call(
         *("bpftool", "map", "update", "pinned", str(path)),
@@ -377,8 +444,11 @@ def _update(path: Path, key: int, value: bytes) -> None:
     )
 
 
-def _unpin(folder: Path) -> None:
-    """Removes what is pinned in a folder, and it."""
+def _unload(attached: Attached) -> None:
+    """Removes what is pinned for a device, and the folder."""
+    folder = attached.pinned
+    if attached.engine == QDISC:
+        _quietly(partial(call, "bpftool", "struct_ops", "unregister", "name", attached.qdisc))
     for path in sorted(folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     with suppress(FileNotFoundError):

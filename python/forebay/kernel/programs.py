@@ -8,17 +8,25 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from forebay._native import ScenarioError
 
 BPF = Path(__file__).with_name("bpf")
+#: Where a law in fixed point stands: before a shaper, or in a qdisc that shapes itself.
+CLASSIFIER, QDISC = "classifier", "qdisc"
+FRONTS = (CLASSIFIER, QDISC)
 #: What a distribution calls the package of each, as Debian does.
 PACKAGES = {"tc": "iproute2", "ip": "iproute2", "bpftool": "bpftool", "clang": "clang"}
 #: A header that comes in a package of its own.
 HELPERS = ("bpf/bpf_helpers.h", "libbpf-dev")
 INCLUDE = Path("/usr/include")
+#: Of clang, for a qdisc: earlier ones do not say in BTF what a pointer owns.
+OWNING_CLANG = 16
+#: What this kernel knows, by names in its types: a function of each qdisc.
+TYPES = Path("/sys/kernel/btf/vmlinux")
 
 
 class KernelError(RuntimeError):
@@ -64,15 +72,48 @@ def answer(*words: str) -> Any:
     return json.loads(call(*words) or "[]")
 
 
-def compile_law(law: str, into: Path) -> Path:
-    """The classifier with this law, as an object for BPF. Raises as `call` and `need` do."""
+def clang(least: int = 0) -> str:
+    """A clang of this version or later. Raises `ScenarioError`."""
     need("clang")
+    newest = sorted(
+        (int(at.name.removeprefix("clang-")), str(at))
+        for folder in os.environ.get("PATH", os.defpath).split(":")
+        for at in Path(folder).glob("clang-[0-9][0-9]")
+    )
+    (major, *_) = call("clang", "-dumpversion").split(".")
+    if int(major) >= least:
+        return "clang"
+    if newest and newest[-1][0] >= least:
+        return newest[-1][1]
+    raise ScenarioError(
+        f"--front: found clang {major}, allowed for a qdisc: {least} and later, `apt-get install "
+        f"clang-{least}`"
+    )
+
+
+def offers(function: str, module: str) -> bool:
+    """Whether this kernel has a function, in itself or in a module."""
+    with suppress(OSError):
+        if f"\0{function}\0".encode() in TYPES.read_bytes():
+            return True
+    if Path("/sys/module", module).exists():
+        return True
+    release = os.uname().release
+    with suppress(OSError):
+        return f"/{module}.ko" in Path("/lib/modules", release, "modules.dep").read_text()
+    return False
+
+
+def compile_law(law: str, into: Path, front: str, qdisc: str) -> Path:
+    """A front end with this law, as an object for BPF. Raises as `call` and `need` do."""
+    compiler = clang(OWNING_CLANG if front == QDISC else 0)
     built = into / f"{law}.o"
     machine = [str(found) for found in INCLUDE.glob("*-linux-gnu") if (found / "asm").exists()]
     call(
-        *("clang", "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", f"-I{BPF}"),
+        *(compiler, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", f"-I{BPF}"),
         *(f"-I{folder}" for folder in machine[:1]),
-        *(f"-DFOREBAY_LAW=laws/{law}.h", "-c", str(BPF / "classifier.bpf.c"), "-o", str(built)),
+        *(f"-DFOREBAY_LAW=laws/{law}.h", f"-DFOREBAY_QDISC={qdisc}"),
+        *("-c", str(BPF / f"{front}.bpf.c"), "-o", str(built)),
     )
     return built
 

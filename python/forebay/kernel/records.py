@@ -37,7 +37,7 @@ class Attached:
     #: Usual packet, as the shaper counts it.
     packet_bytes: int
     ecn: bool
-    #: "classifier", or the kind of the kernel's own qdisc.
+    #: One of `programs.FRONTS`, or the kind of the kernel's own qdisc.
     engine: str
     #: What was made: "shaper", "clsact".
     made: list[str] = field(default_factory=list)
@@ -51,6 +51,11 @@ class Attached:
     @property
     def pinned(self) -> Path:
         return PINNED / self.key
+
+    @property
+    def qdisc(self) -> str:
+        """What the kernel calls a qdisc of ours: each device has its own, of up to 15 letters."""
+        return f"fb{self.namespace & 0xFFFFFFFF:x}_{self.ifindex:x}"[:15]
 
     @property
     def file(self) -> Path:

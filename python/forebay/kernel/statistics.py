@@ -8,12 +8,11 @@ from typing import Any
 
 from forebay._native import ScenarioError
 from forebay.kernel import records
-from forebay.kernel.attachments import CLASSIFIER
-from forebay.kernel.programs import answer
+from forebay.kernel.programs import FRONTS, answer
 from forebay.kernel.records import Attached
 
 ONE = 2.0**60
-#: Of the sums over ticks: `struct running` of the classifier.
+#: Of the sums over ticks: `struct running` of front.h.
 P_SUM_ONE, SQUARE_BYTES = 2.0**40, 64
 
 
@@ -80,7 +79,7 @@ def _seen(one: Attached) -> Seen:
         qdiscs = answer("tc", "-s", "-j", "qdisc", "show", "dev", one.device)
         root = next((it for it in qdiscs if it.get("root")), {})
     counted: dict[str, Any] = {}
-    if one.engine == CLASSIFIER:
+    if one.engine in FRONTS:
         counted = _counted(one)
     common: dict[str, Any] = {
         "device": one.device,
@@ -100,7 +99,7 @@ def _seen(one: Attached) -> Seen:
 
 
 def _counted(one: Attached) -> dict[str, Any]:
-    """Of the classifier's maps."""
+    """Of the maps of front.h."""
     maps = one.pinned / "maps"
     (running,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "running"))
     (tally,) = answer("bpftool", "-j", "map", "dump", "pinned", str(maps / "tally"))

@@ -94,19 +94,19 @@ static __always_inline __s64 fb_power(__s64 base, __u64 n)
 	return power;
 }
 
-/* The square root of a probability, in units of 2^-30: digit by digit, without a branch.
- * x < 2^63. */
+/* The square root of a probability, in units of 2^-30: digit by digit, without a branch, and without a
+ * mask of all ones or none, on which newer verifiers (6.18) follow both. x < 2^63. */
 static __always_inline __u64 fb_sqrt(__u64 x)
 {
 	__u64 root = 0, bit = 1ULL << 62, taken;
 	int i;
 
 	for (i = 0; i < 32; i++, bit >>= 2) {
-		/* All ones where x ≥ root + bit. */
-		taken = ((x - root - bit) >> 63) - 1;
+		/* One where x ≥ root + bit. */
+		taken = (x - root - bit) >> 63 ^ 1;
 		__asm__ volatile("" : "+r"(taken));
-		x -= (root + bit) & taken;
-		root = (root >> 1) + (bit & taken);
+		x -= (root + bit) * taken;
+		root = (root >> 1) + bit * taken;
 	}
 	return root;
 }

@@ -7,6 +7,7 @@
  *   LAW_TICK      law_tick, at fixed intervals
  *   LAW_ARRIVAL   law_arrival, which changes the state at every packet; without it a packet is
  *                 signalled with the probability `p` of the last tick
+ *   LAW_TIMES     its law_arrival, or another hook of a packet, reads now_ns or idle_ns
  *   LAW_OVERFLOW  law_overflow, when the buffer was full
  *   LAW_IDLE      law_idle, when the link has run out of packets
  *   LAW_DESIGN    law_design, which follows a tick and only writes numbers that stand alone: it runs

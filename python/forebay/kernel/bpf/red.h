@@ -109,6 +109,7 @@ static __always_inline int red_arrival(const struct red_config *config, struct r
 }
 
 #define LAW_OVERFLOW
+#define LAW_TIMES
 #define RED_OVERFLOW                                                                        \
 	static __always_inline void law_overflow(const struct law_config *config,           \
 						 struct law_state *state, __u64 now_ns)     \

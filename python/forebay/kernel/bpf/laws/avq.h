@@ -7,6 +7,7 @@
 LAW_STRUCTS
 
 #define LAW_SEES_MARKS
+#define LAW_TIMES
 #define LAW_ARRIVAL
 static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
 				       const struct fb_queue *queue, const struct fb_packet *packet)

@@ -13,6 +13,7 @@ static __always_inline void blue_change(const struct law_config *config, struct 
 	state->changed = 1;
 }
 
+#define LAW_TIMES
 #define LAW_OVERFLOW
 static __always_inline void law_overflow(const struct law_config *config, struct law_state *state,
 					 __u64 now_ns)
