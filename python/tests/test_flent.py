@@ -25,7 +25,7 @@ law = [{ kind = "codel" }, { kind = "droptail" }]
 
 
 def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
-    """The same flows, goodput to half a per cent, and the delay of the queue."""
+    """The same flows, goodput to a per cent, and the delay of the queue."""
     result = forebay.run(LINK, seeds=2)
     files = flent.write(result, tmp_path / "flent")
     assert sorted(file.name for file in files) == [
@@ -34,8 +34,8 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     for run, file in zip(result.runs, files, strict=True):
         read = flent.read(file)
         assert (read.law, read.seed) == (result.plan.laws[run.law], run.seed)
-        assert read.flows_bps == pytest.approx(run.flow_goodput_bps, rel=0.005)
-        assert read.goodput_bps == pytest.approx(run.metrics["goodput_bps"], rel=0.005)
+        assert read.flows_bps == pytest.approx(run.flow_goodput_bps, rel=0.01)
+        assert read.goodput_bps == pytest.approx(run.metrics["goodput_bps"], rel=0.01)
         # Of times and not of packets, so not to the last figure.
         mean_s = run.metrics["delay_mean_s"]
         assert float(read.delays_s.mean()) == pytest.approx(mean_s, rel=0.1, abs=1e-3)
@@ -44,7 +44,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     found = forebay.compare(tmp_path / "ours", tmp_path / "flent", metrics)
     assert [line.seeds for line in found.differences] == [2] * 6
     assert all(
-        abs(line.share) < 0.005 for line in found.differences if line.metric == "goodput_bps"
+        abs(line.share) < 0.01 for line in found.differences if line.metric == "goodput_bps"
     )
 
 
