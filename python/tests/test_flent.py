@@ -43,9 +43,7 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     metrics = ["goodput_bps", "delay_p95_s", "jain"]
     found = forebay.compare(tmp_path / "ours", tmp_path / "flent", metrics)
     assert [line.seeds for line in found.differences] == [2] * 6
-    assert all(
-        abs(line.share) < 0.01 for line in found.differences if line.metric == "goodput_bps"
-    )
+    assert all(abs(line.share) < 0.01 for line in found.differences if line.metric == "goodput_bps")
 
 
 def test_a_file_is_what_flent_reads(tmp_path: Path) -> None:
