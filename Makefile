@@ -23,7 +23,7 @@ TESTED_WITH := ps=procps iperf3=iperf3 ping=iputils-ping setpriv=util-linux scri
 
 SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 
-.PHONY: run native guest test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality atlas docs gallery site wheel clean help
+.PHONY: run native guest guests test-kernel api test-build fresh lock-check release-notes capi capi-install test test-realtime golden lint deny fuzz lock fidelity bench costs papers suite reality reality-realtime atlas docs gallery site wheel clean help
 
 help:
 	@echo "make run       a paper's experiment, shortened; says where its report is"
@@ -41,7 +41,8 @@ help:
 	@echo "make costs     instructions per packet of laws, queues and senders (needs valgrind)"
 	@echo "make papers    every experiment of the papers, and docs/papers.md"
 	@echo "make suite     docs/rfc7928.md: every law in the scenarios of RFC 7928"
-	@echo "make reality   docs/reality*.md: the simulator beside real flows, in real time (65 min)"
+	@echo "make reality   docs/reality.md: every law simulated and on real Linux (an hour or two)"
+	@echo "make reality-realtime  docs/reality-*.md: the simulator beside real flows, in real time (65 min)"
 	@echo "make atlas     docs/atlas.md: which law, where, from 51,200 runs (an hour on two cores)"
 	@echo "make api       docs/api/: the public names of Python and of each crate"
 	@echo "make docs      the generated pages of docs/"
@@ -78,9 +79,11 @@ guest: $(STAMPS)/guest
 # Guests are kept here, so that tests meet the one of this checkout.
 KERNELS ?= $(abspath $(STAMPS)/kernels)
 
-test-kernel: $(STAMPS)/native $(STAMPS)/guest $(STAMPS)/test $(STAMPS)/programs
+guests: $(STAMPS)/native $(STAMPS)/guest
 	@sh tools/setup.sh programs needed gcc=gcc,libc6-dev flex=flex bison=bison bc=bc xz=xz-utils
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay kernel setup
+
+test-kernel: guests $(STAMPS)/test $(STAMPS)/programs
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/python -m pytest -m kernel -n logical --dist worksteal
 
 # What CHANGELOG.md says of a version.
@@ -164,9 +167,18 @@ papers: $(STAMPS)/native
 suite: $(STAMPS)/native
 	$(BIN)/forebay suite rfc7928 --law all --page docs/rfc7928.md
 
-reality: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
+# Goes on where it was stopped, as `atlas` does.
+reality: guests
+	$(BIN)/forebay study experiments/reality/cells.toml --seeds 10 --no-report \
+	  --out results/reality-packets
+	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay study experiments/reality/cells.toml --engine kernel \
+	  --no-report --out results/reality-kernel
+	$(BIN)/python -m tools.reality results/reality-packets/frame.parquet \
+	  results/reality-kernel/frame.parquet --out docs/reality.md
+
+reality-realtime: $(STAMPS)/native $(STAMPS)/test $(STAMPS)/programs
 	$(BIN)/forebay validate $(addprefix experiments/reality/,reno.toml cubic.toml load.toml short.toml) \
-	  --repeats 5 --links 2 --page docs/reality.md --out results/reality
+	  --repeats 5 --links 2 --page docs/reality-realtime.md --out results/reality
 	$(BIN)/forebay validate experiments/reality/modern.toml \
 	  --repeats 3 --links 2 --page docs/reality-modern.md --out results/reality-modern
 

@@ -210,7 +210,7 @@ def test_a_copy_of_the_template_stands_alone(tmp_path: Path) -> None:
     [block] = re.findall(r"^```sh\n(cp .*?)^```", page, re.MULTILINE | re.DOTALL)
     clone = tmp_path / "forebay"
     clone.mkdir()
-    for name in ("templates", "crates"):
+    for name in ("templates", "crates", "Cargo.toml"):
         (clone / name).symlink_to(ROOT / name)
     lines = block.strip().splitlines()
     assert len(lines) == 3

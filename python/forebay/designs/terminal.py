@@ -137,7 +137,7 @@ def _rows(result: Design, closer: Loop | None) -> Iterator[tuple[str, ...]]:
     if result.expected is not None:
         yield "queue's deviation", "", f"{result.expected.deviation_pkts:.3g} packets"
         yield "p's deviation", "", f"{100 * result.expected.share:.0f} %"
-        yield "goodput", "", f"{100 * result.expected.goodput:.4g} %"
+        yield "utilisation", "", f"{100 * result.expected.utilisation:.4g} %"
     if result.cycle is not None:
         yield "swings by", "", f"±{result.cycle.amplitude_pkts:.3g} packets"
         yield "every", "", f"{result.cycle.period_s:.3g} s"

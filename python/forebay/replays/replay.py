@@ -13,6 +13,7 @@ from forebay._native import ScenarioError
 from forebay.base import progress
 from forebay.replays import claims, verdicts
 from forebay.runs import execution
+from forebay.runs.engine import check_repeatable
 from forebay.store import choice
 
 if TYPE_CHECKING:
@@ -101,12 +102,7 @@ def plan(
         allowed = ", ".join([*(one.name for one in papers), ALL])
         raise ScenarioError(f'PAPER: found "{paper}", allowed: {allowed}')
     by = engines.named(engine)
-    if by.version() is None:
-        keeping = [name for name in engines.NAMES if engines.named(name).version() is not None]
-        raise ScenarioError(
-            f"--engine: found {engine}, no two runs of which are alike, allowed, as claims are of "
-            f"runs that are kept: {', '.join(keeping)}"
-        )
+    check_repeatable(by)
     return Replay(
         chosen,
         {one.name: verdicts.plan(one, seeds=seeds, sets=sets or {}, engine=by) for one in chosen},

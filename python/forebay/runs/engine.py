@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from forebay._native import ScenarioError
+
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan, Run
 
@@ -96,6 +98,17 @@ class Engine(Protocol):
 
         Without `samples`, runs keep only their metrics.
         """
+
+
+def check_repeatable(engine: Engine) -> str:
+    """The version of an engine. Raises `ScenarioError` for one whose runs cannot be kept."""
+    version = engine.version()
+    if version is None:
+        raise ScenarioError(
+            f"--engine: found {engine.name}, no two runs of which are alike, allowed: one whose "
+            f"runs can be kept, such as {PACKETS.name}"
+        )
+    return version
 
 
 class Packets:

@@ -15,7 +15,7 @@ import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.runs import experiment
-from forebay.runs.engine import PACKETS
+from forebay.runs.engine import PACKETS, check_repeatable
 from forebay.store import designs, rows
 from forebay.store.rows import Made
 from forebay.studies.point_gains import PointGains
@@ -117,12 +117,7 @@ class Points:
         engine: Engine = PACKETS,
     ) -> None:
         experiment.check_seeds(seeds)
-        version = engine.version()
-        if version is None:
-            raise ScenarioError(
-                f"--engine: found {engine.name}, no two runs of which are alike, allowed: one "
-                "whose runs can be kept, such as packets"
-            )
+        version = check_repeatable(engine)
         #: what makes the runs, for the store
         self.made = Made(engine.name, version)
         name, text = experiment.text_of(source)

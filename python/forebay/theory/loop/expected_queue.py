@@ -63,13 +63,13 @@ class Expected:
     """Of a stable loop at constant load.
 
     deviation_pkts: standard deviation of the queue. share: that of the probability over its mean.
-    goodput: share of the link that is used. mean_pkts: of the queue, which is below the set-point
-    where a law's integral is cut at zero.
+    utilisation: share of the link that is used. mean_pkts: of the queue, which is below the
+    set-point where a law's integral is cut at zero.
     """
 
     deviation_pkts: float
     share: float
-    goodput: float
+    utilisation: float
     mean_pkts: float
 
 

@@ -1,0 +1,240 @@
+"""docs/reality.md: every law simulated, and on the real Linux kernel, from two studies' frames.
+
+    python -m tools.reality PACKETS.parquet KERNEL.parquet --out docs/reality.md
+
+`make reality` makes both studies first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from forebay.base.statistics import difference_and_interval
+
+#: Columns that tell a cell from others, and how a reader is told of one.
+CELL = ("law", "rate", "tcp", "flows", "rtt", "ecn")
+AXES = {
+    "law": "law",
+    "bottleneck.rate": "rate",
+    "traffic.0.tcp": "tcp",
+    "traffic.0.flows": "flows",
+    "traffic.0.rtt": "rtt",
+    "bottleneck.ecn": "ecn",
+}
+NOTES = Path(__file__).with_name("reality_causes.md")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric, and what it may differ by: the wider of a share of Linux's value and `least`."""
+
+    title: str
+    #: of the frame; several are added
+    columns: tuple[str, ...]
+    share: float
+    least: float
+    #: from the unit of the column to that of the title
+    scale: float
+    digits: int
+
+    def values(self, frame: pl.DataFrame) -> list[float]:
+        return frame.select(pl.sum_horizontal(self.columns)).to_series().to_list()
+
+
+FIGURES = (
+    Figure("mean delay (ms)", ("delay_mean_s",), 0.05, 0.5e-3, 1e3, 2),
+    # A tenth of a packet is less than any trace tells.
+    Figure("deviation of the queue (packets)", ("queue_std_pkts",), 0.10, 0.1, 1, 1),
+    # A drop or mark in ten thousand packets is a handful in a run.
+    Figure("drops and marks (%)", ("drop_rate", "mark_rate"), 0.10, 1e-4, 100, 3),
+    Figure("utilisation (%)", ("utilisation",), 0.0, 0.005, 100, 2),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A figure of one cell: Linux's mean, ours less that, and half of the 95 % interval."""
+
+    figure: Figure
+    cell: dict[str, object]
+    linux: float
+    difference: float
+    half_width: float
+
+    @property
+    def allowed(self) -> float:
+        return max(self.figure.share * abs(self.linux), self.figure.least)
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.difference) <= self.allowed
+
+    @property
+    def proven(self) -> bool:
+        """Whether the whole interval is outside: no chance of the seeds."""
+        return abs(self.difference) - self.half_width > self.allowed
+
+    @property
+    def excess(self) -> float:
+        return abs(self.difference) / self.allowed
+
+
+def verdicts(packets: pl.DataFrame, kernel: pl.DataFrame) -> list[Verdict]:
+    """Of every figure of every cell that both frames have."""
+    ours = _cells(packets)
+    found = []
+    for key, theirs in _cells(kernel).items():
+        if key not in ours:
+            continue
+        cell = dict(zip(CELL, key, strict=True))
+        for figure in FIGURES:
+            linux = figure.values(theirs)
+            mean = statistics.fmean(linux)
+            # A delay is that of packets that left: there is none where nothing did.
+            if math.isnan(mean):
+                continue
+            difference, half_width = difference_and_interval(figure.values(ours[key]), linux)
+            found.append(Verdict(figure, cell, mean, difference, half_width))
+    return found
+
+
+def _cells(frame: pl.DataFrame) -> dict[tuple[object, ...], pl.DataFrame]:
+    named = frame.rename(AXES)
+    return dict(named.partition_by(CELL, as_dict=True, maintain_order=True).items())
+
+
+def page(found: Sequence[Verdict], seeds: tuple[int, int]) -> str:
+    """The page in Markdown."""
+    cells = len({tuple(one.cell.values()) for one in found})
+    outside = sorted((one for one in found if not one.agrees), key=lambda one: -one.excess)
+    proven = [one for one in outside if one.proven]
+    parts = [
+        f"""\
+# Every law beside real Linux
+
+```sh
+make reality
+```
+
+writes this page. Each of {cells} cells is a law on a link, and is run twice: simulated
+(`--engine packets`, {_seeds(seeds[0])}), and on the real Linux kernel in virtual time
+(`--engine kernel`, {_seeds(seeds[1])}; [real-kernel.md](real-kernel.md)). There the senders and
+receivers are Linux's, and so is the queue where Linux has the law with these parameters; every
+other law judges packets of the kernel's TCP in a queue of ours.
+[cells.toml](../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
+DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
+and with ECN, drawn once so that every pair of values occurs.
+
+A figure agrees if the means are within {_limits()}. *Proven* is a miss whose whole 95 % interval
+(Welch's t) is outside; any other may be the chance of few seeds. [Real traffic in real
+time](reality-realtime.md) is the check of the guest itself.
+
+## What agrees
+
+{_by_figure(found)}
+
+{chr(10).join(_by(key, found) + chr(10) for key in CELL)}"""
+    ]
+    if NOTES.exists():
+        parts.append(NOTES.read_text(encoding="utf-8"))
+    parts.append(f"""\
+## Misses
+
+{len(outside)} of {len(found)} figures are outside, {len(proven)} of them proven. The proven ones,
+the largest first, as multiples of what is allowed:
+
+{_misses(proven)}
+""")
+    return "\n".join(parts)
+
+
+def _limits() -> str:
+    delay, deviation, signals, use = FIGURES
+    return (
+        f"{delay.share:.0%} or {delay.least * 1e3:g} ms of mean delay, {deviation.share:.0%} of "
+        f"the queue's deviation (or {deviation.least:g} packets) and of the share of packets "
+        f"dropped or marked (or {signals.least:.2%}), and {100 * use.least:g} points of utilisation"
+    )
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def _by_figure(found: Sequence[Verdict]) -> str:
+    rows = []
+    for figure in FIGURES:
+        mine = [one for one in found if one.figure is figure]
+        rows.append([figure.title, str(_agree(mine)), str(len(mine)), str(_proven(mine))])
+    return _markdown(["figure", "agree", "of", "proven misses"], rows)
+
+
+def _by(key: str, found: Sequence[Verdict]) -> str:
+    """How many cells agree in each figure; a row for each value of a key."""
+    rows = []
+    for value in dict.fromkeys(one.cell[key] for one in found):
+        mine = [one for one in found if one.cell[key] == value]
+        agree = [str(_agree([one for one in mine if one.figure is figure])) for figure in FIGURES]
+        cells = len({tuple(one.cell.values()) for one in mine})
+        rows.append([str(value), str(cells), *agree, str(_proven(mine))])
+    head = [key, "cells", *(figure.title for figure in FIGURES), "proven misses"]
+    return _markdown(head, rows)
+
+
+def _agree(found: Iterable[Verdict]) -> int:
+    return sum(one.agrees for one in found)
+
+
+def _proven(found: Iterable[Verdict]) -> int:
+    return sum(one.proven for one in found)
+
+
+def _misses(found: Sequence[Verdict]) -> str:
+    rows = []
+    for one in found:
+        figure = one.figure
+        linux, ours = (
+            f"{figure.scale * value:.{figure.digits}f}"
+            for value in (one.linux, one.linux + one.difference)
+        )
+        half = f"{figure.scale * one.half_width:.{figure.digits}f}"
+        rows.append(
+            [
+                *(str(value) for value in one.cell.values()),
+                figure.title,
+                f"{linux} → {ours} ± {half}",
+                f"{one.excess:.1f}",
+            ]
+        )
+    return _markdown([*CELL, "figure", "Linux → Forebay", "× allowed"], rows)
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.reality", description=__doc__)
+    parser.add_argument("packets", type=Path, help="frame.parquet of the simulated study")
+    parser.add_argument("kernel", type=Path, help="of the study on the kernel")
+    parser.add_argument("--out", type=Path, required=True, help="page to write")
+    given = parser.parse_args()
+    packets, kernel = pl.read_parquet(given.packets), pl.read_parquet(given.kernel)
+    found = verdicts(packets, kernel)
+    seeds = (packets["seed"].n_unique(), kernel["seed"].n_unique())
+    given.out.write_text(page(found, seeds), encoding="utf-8")
+    print(f"{given.out}: {sum(one.agrees for one in found)} of {len(found)} figures agree")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
