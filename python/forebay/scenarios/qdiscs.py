@@ -250,7 +250,7 @@ class _Reader:
                 return quantities.size(_size(word, text))
             case "threshold":
                 pkts = _size(word, text) / site.unit_bytes - site.held_pkts
-                return quantities.packets(float(f"{max(0.0, pkts):.9g}"))
+                return quantities.packets(float(f"{max(0.0, pkts):.12g}"))
             case "burst":
                 return self._weight(_number(word, text))
             case "log":
