@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import command, started
 
-from forebay.cli.main import run_command
+from forebay.base import signals
+from forebay.cli.main import main, run_command
 from forebay.runs import execution
 
 #: 4000 runs of some tenths of a second.
@@ -208,3 +209,23 @@ def test_native_code_is_not_broken_off() -> None:
     finally:
         signal.signal(signal.SIGINT, former)
     assert ended
+
+
+def test_before_the_command_has_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As soon as signals are caught: a line, and no traceback."""
+
+    def caught() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(signals, "catch", caught)
+    monkeypatch.setattr(sys, "argv", ["forebay", "laws"])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as end:
+            main()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "interrupted: nothing is left\n"

@@ -497,6 +497,30 @@ def test_what_is_saved_and_copied_runs(
 
 
 @needs_chromium
+def test_each_law_has_a_row_of_numbers(
+    browser: Browser, server: tuple[str, int], faults: list[str]
+) -> None:
+    """Where the page is wide; where it is narrow, a column beside the names of the numbers."""
+    page = opened(browser, server[0] + "#duration=10s", faults)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.get_by_label("Law B").select_option("codel")
+    settled(page)
+    rows = page.locator("#numbers tbody tr")
+    assert rows.count() == 2
+    assert [rows.nth(i).locator("th").text_content() for i in (0, 1)] == ["pi", "codel"]
+    heads = page.locator("#numbers thead th").all_text_contents()
+    cells = [rows.nth(i).locator("td").all_text_contents() for i in (0, 1)]
+    assert [len(of) for of in cells] == [len(heads) - 1] * 2
+    assert cells[0] != cells[1] and "" not in cells[0] + cells[1]
+    page.set_viewport_size({"width": 400, "height": 900})
+    page.wait_for_selector("#numbers table.narrow")
+    columns = page.locator("#numbers thead th").all_text_contents()
+    assert columns == ["", "pi", "codel"]
+    assert page.locator("#numbers tbody tr").count() == len(heads) - 1
+    assert faults == []
+
+
+@needs_chromium
 def test_compare_design_and_reasons(
     browser: Browser, server: tuple[str, int], faults: list[str]
 ) -> None:

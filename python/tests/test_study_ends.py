@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +18,9 @@ import pytest
 from conftest import command, started
 from test_studies import GRID, SMALL, environment, run
 
+from forebay.base import progress
+from forebay.base.progress import Progress
+from forebay.cli import study
 from forebay.store import choice
 from forebay.studies import cluster, making
 from forebay.studies.batches import FIRST_RUNS
@@ -205,3 +210,19 @@ def test_what_a_cluster_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -
     rows = [row for done in ended for row in done.rows]
     assert [row["fault"] for row in rows if "fault" in row] == []
     assert len(rows) == FIRST_RUNS
+
+
+def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that counts none while it runs is not said to have made 0 million of them."""
+    seen: list[Progress] = []
+
+    @contextmanager
+    def bar() -> Iterator[Callable[[Progress], None]]:
+        yield seen.append
+
+    monkeypatch.setattr(progress, "bar", bar)
+    now = Progress(0.5, 1, 2, 1.0)
+    with study._bar() as tell:
+        tell(now, making.Made(wanted=2, failed=1))
+        tell(now, making.Made(wanted=2, packets=3e6))
+    assert [it.more for it in seen] == [", 1 failed", ", 3 million packets"]

@@ -23,6 +23,7 @@ def init(
     flows: Annotated[int | None, typer.Option(min=1)] = None,
     buffer: str | None = None,
     law: Laws = None,
+    tc: list[str] | None = None,
     force: bool = False,
 ) -> None:
     """Write a commented scenario to start from.
@@ -33,6 +34,7 @@ def init(
     flows: Number of long downloads; 20 if it is left out.
     buffer SIZE: Buffer size, such as 200p or 64kB; a bandwidth-delay product if it is left out.
     law: A law of `forebay laws`; pi, codel and droptail if none is named.
+    tc LINE: What a router has, as `tc qdisc` takes or shows it: its law, queue and rate.
     force: Replace a file that is there.
     """
     from forebay.base import output_folder
@@ -41,7 +43,7 @@ def init(
 
     printed = str(file) == experiment.STDIN
     name = "my-link.toml" if printed else file.name
-    text = starter.scenario(name, rate, rtt, flows, buffer, law)
+    text = starter.scenario(name, rate, rtt, flows, buffer, law, tc="\n".join(tc) if tc else None)
     # What is written runs: whatever is wrong with an option is said before.
     try:
         experiment.read(text)

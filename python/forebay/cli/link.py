@@ -78,6 +78,7 @@ def link(
     metrics: str | None = None,
     control: Path | None = None,
     pcap: Path | None = None,
+    flent: Path | None = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
     **options: object,
 ) -> None:
@@ -92,6 +93,7 @@ def link(
         given.
     control PATH: Take changes over a Unix socket there, as `forebay studio --link` makes them.
     pcap DIR: Write client.pcapng and server.pcapng there, with drops and marks as comments.
+    flent DIR: Write each direction there as a data file of flent, NAME.flent.gz.
     quiet: Print only errors and void runs.
     """
     from forebay.base import output_folder
@@ -121,6 +123,8 @@ def link(
             if ready.metrics:
                 _say(f"http://{ready.metrics}/metrics")
 
+    if flent is not None:
+        output_folder.check(flent, "--flent")
     if pcap is not None:
         output_folder.check(pcap, "--pcap")
         pcap.mkdir(parents=True, exist_ok=True)
@@ -154,6 +158,10 @@ def link(
 
     outcome = Outcome(wanted, words, server, observed)
     _tell(outcome, out, quiet=quiet)
+    if flent is not None and outcome.measured:
+        from forebay.results import flent as data_files
+
+        data_files.write(outcome.result(), flent)
     if out is not None and outcome.measured:
         try:
             outcome.write(out, report=not no_report)

@@ -30,15 +30,19 @@ def main() -> None:
     """Entry point of the command `forebay`."""
     if not _open():
         sys.exit(BAD_INPUT)
-    if sys.argv[1:2] == [PASSES_ON]:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-    else:
-        signals.catch()
-        # Before numpy is loaded. Matrices of loops have some dozens of rows, and threads for them
-        # cost three times the processor time.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    status = run_command(sys.argv[1:])
+    try:
+        if sys.argv[1:2] == [PASSES_ON]:
+            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+        else:
+            signals.catch()
+            # Before numpy is loaded. Matrices of loops have some dozens of rows, and threads for
+            # them cost three times the processor time.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        status = run_command(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Before the command has begun.
+        status = _interrupted()
     # What is left is to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)
@@ -73,9 +77,13 @@ def run_command(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt:
-        # A command writes when all is done; one that keeps what had finished says so itself.
-        print("interrupted: nothing is left", file=sys.stderr)
-        return signals.status()
+        return _interrupted()
+
+
+def _interrupted() -> int:
+    """A command writes when all is done; one that keeps what had finished says so itself."""
+    print("interrupted: nothing is left", file=sys.stderr)
+    return signals.status()
 
 
 def _run(arguments: list[str]) -> int:
@@ -115,7 +123,7 @@ def _run(arguments: list[str]) -> int:
 
 
 #: Options that name a file or a folder; an empty text would be the present folder.
-PATHS = ("--out", "--page", "--pcap", "--control", "--link", "--experiments", "--store")
+PATHS = ("--out", "--page", "--pcap", "--flent", "--control", "--link", "--experiments", "--store")
 
 
 def _no_empty_path(arguments: list[str]) -> None:

@@ -42,6 +42,7 @@ def run(
     output: ReportOptions,
     making: RunOptions,
     no_report: NoReport = False,
+    flent: Path | None = None,
 ) -> None:
     """Run every law at every point with every seed, and report on them.
 
@@ -52,9 +53,10 @@ def run(
         Python.
     out: Where the report and the samples go; results/NAME for a scenario NAME.toml.
     as_json: Print one JSON object per run; files are written only with --out.
+    flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
     """
     from forebay import engines
-    from forebay.base import progress
+    from forebay.base import output_folder, progress
     from forebay.pages import result_files
     from forebay.runs import execution, experiment
 
@@ -66,10 +68,11 @@ def run(
         print(read.warning, file=sys.stderr)
     call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
     out, store = call.folder, call.store(making)
+    if flent is not None:
+        output_folder.check(flent, "--flent")
+    samples = out is not None or flent is not None
     with progress.bar() as watch:
-        executed = execution.execute(
-            read, making.threads, watch, samples=out is not None, store=store
-        )
+        executed = execution.execute(read, making.threads, watch, samples=samples, store=store)
 
     for fault in executed.faults:
         print(execution.fault_in_words(read.plan, fault), file=sys.stderr)
@@ -77,10 +80,14 @@ def run(
         for finished in executed.runs:
             print(result_files.line(read.plan, finished, engine))
     interrupted = executed.interrupted
-    if executed.runs and out is not None:
+    if executed.runs and samples:
+        from forebay.results import flent as data_files
         from forebay.results.result import Result
 
         result = Result(read, executed)
+        if flent is not None:
+            data_files.write(result, flent)
+    if executed.runs and out is not None:
         interrupted |= _keep(result, out, show=not call.as_json, report=not no_report)
     if len(executed.runs) < read.runs:
         raise stopped(

@@ -225,6 +225,8 @@ def _bar() -> Iterator[Callable[[Progress, Made], None]]:
 
         def tell(now: Progress, made: Made) -> None:
             failed = f", {made.failed:,} failed" if made.failed else ""
-            watch(replace(now, more=f", {made.packets / 1e6:.0f} million packets{failed}"))
+            # An engine that runs on for long after its first results has counted none yet.
+            packets = f", {made.packets / 1e6:.0f} million packets" if made.packets >= 5e5 else ""
+            watch(replace(now, more=f"{packets}{failed}"))
 
         yield tell

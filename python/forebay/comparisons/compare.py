@@ -57,7 +57,8 @@ def compare(
 ) -> ShownComparison:
     """What two saved results differ in, and whether that may be chance.
 
-    a, b: folders that `forebay run` or `forebay study` has written. metrics: names; what laws are
+    a, b: folders that `forebay run` or `forebay study` has written, or data files of flent, one or
+    a folder of them. metrics: names; what laws are
     compared by if none is named.
 
     Laws and points are matched by their labels, or where each result has one, that one with the

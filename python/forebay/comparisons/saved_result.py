@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from forebay._native import ScenarioError
 from forebay.base import quantities
 from forebay.base.metrics import METRICS
 from forebay.pages.result_files import NUMBERS
+from forebay.results import flent
 from forebay.runs.engine import PACKETS
 from forebay.studies.files import FACTS, FRAME
 
@@ -24,7 +27,7 @@ KEYS = {"law": pl.String, "point": pl.String, "seed": pl.UInt64}
 
 @dataclass(frozen=True)
 class SavedResult:
-    """A folder that `forebay run` or `forebay study` has written.
+    """A folder that `forebay run` or `forebay study` has written, or data files of flent.
 
     engine: what made the runs. rows: a row per run: law, point, seed, and the metrics of the
     bottleneck. labels: of points, as the scenario writes them, by what the rows have, which is the
@@ -52,6 +55,8 @@ class SavedResult:
 def read_result(folder: str | os.PathLike[str]) -> SavedResult:
     """Reads the numbers of a result. Raises `ScenarioError` for a folder without any."""
     path = Path(folder)
+    if files := _flent_files(path):
+        return _of_flent(path, [flent.read(file) for file in files])
     try:
         if (path / FRAME).is_file():
             return _of_study(path)
@@ -59,7 +64,7 @@ def read_result(folder: str | os.PathLike[str]) -> SavedResult:
     except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise ScenarioError(
             f'compare: found "{folder}", allowed: a folder that forebay run or forebay study has '
-            f"written, with {NUMBERS} or {FRAME}"
+            f"written, with {NUMBERS} or {FRAME}, or data files of flent"
         ) from error
 
 
@@ -104,6 +109,47 @@ def _of_study(path: Path) -> SavedResult:
     engine = told.get("engine", PACKETS.name)
     facts = (told["title"], told["command"], told["forebay"], engine, told["partial"])
     return SavedResult(path, *facts, rows, labels)
+
+
+def _flent_files(path: Path) -> list[Path]:
+    """A file of flent, or those of a folder that has no numbers of ours."""
+    if path.name.endswith(flent.SUFFIX):
+        return [path]
+    if (path / FRAME).exists() or (path / NUMBERS).exists():
+        return []
+    return sorted(path.glob(f"*{flent.SUFFIX}"))
+
+
+def _of_flent(path: Path, runs: list[flent.FlentRun]) -> SavedResult:
+    """Delay and goodput of each; files that name no seed are numbered for each law and point."""
+    counts: Counter[tuple[str, str]] = Counter()
+    rows = []
+    for run in runs:
+        place = _place(run.settings)
+        counts[run.law, place] += 1
+        delays_s = run.delays_s
+        some = len(delays_s) > 0
+        rows.append(
+            {
+                "law": run.law,
+                "point": place,
+                "seed": counts[run.law, place] if run.seed is None else run.seed,
+                "goodput_bps": run.goodput_bps,
+                "delay_mean_s": float(delays_s.mean()) if some else None,
+                "delay_p95_s": float(np.quantile(delays_s, 0.95)) if some else None,
+                "delay_p99_s": float(np.quantile(delays_s, 0.99)) if some else None,
+                "jain": jain(run.flows_bps),
+            }
+        )
+    frame = pl.DataFrame(rows, {**KEYS, **dict.fromkeys(METRICS, pl.Float64)})
+    labels = {place: place for place in frame["point"].unique()}
+    return SavedResult(path, runs[0].title, "", "", "flent", False, frame, labels)
+
+
+def jain(flows_bps: Sequence[float]) -> float | None:
+    """Jain's index; None without flows."""
+    squares = sum(flow**2 for flow in flows_bps)
+    return sum(flows_bps) ** 2 / (len(flows_bps) * squares) if squares else None
 
 
 def _place(settings: Mapping[str, object]) -> str:

@@ -10,9 +10,11 @@ from functools import cache, partial
 from importlib import resources
 
 import forebay._native as _native
-from forebay.base import registries
+from forebay._native import ScenarioError
+from forebay.base import quantities, registries
 from forebay.pages.templates import template
-from forebay.scenarios import router
+from forebay.scenarios import qdiscs, router
+from forebay.scenarios.builder import Law
 
 #: A number of packets.
 PACKETS = re.compile(r"[\d.]+p")
@@ -29,6 +31,7 @@ def scenario(
     flows: int | None = None,
     buffer: str | None = None,
     laws: Sequence[str] | None = None,
+    tc: str | None = None,
 ) -> str:
     """The text of a scenario; what is not given is that of `starter.toml`.
 
@@ -37,22 +40,36 @@ def scenario(
         which the flows take in turn; without `buffer` it is a bandwidth-delay product of the
         longest of them.
     laws: kinds of `forebay laws`.
+    tc: lines of tc(8), which say the law, its buffer and, where they have a shaper, the rate.
 
-    Raises `ScenarioError` for a quantity that is none.
+    Raises `ScenarioError` for a quantity that is none, and for what the lines leave no room for.
     """
     usual = tomllib.loads(resources.files("forebay.guide").joinpath("starter.toml").read_text())
+    qdisc = None
+    if tc is not None:
+        qdisc = qdiscs.read(tc, PACKET_BYTES)
+        said = {"--rate": qdisc.rate_bps and rate, "--buffer": buffer, "--law": laws}
+        for option, given in said.items():
+            if given:
+                raise ScenarioError(f"{option}: found beside --tc, allowed: nothing; tc says it")
+        rate = quantities.rate(qdisc.rate_bps) if qdisc.rate_bps else rate
+        buffer = qdisc.buffer
     rate, rtts = rate or usual["rate"], rtts or usual["rtt"]
     buffer = buffer or _product(rate, rtts)
+    chosen = [qdisc.law] if qdisc else [Law(kind) for kind in laws or usual["laws"]]
     text = template("starter.toml.j2").render(
         name=name,
         rate=rate,
         rtts=rtts,
         flows=flows or usual["flows"],
         buffer=buffer,
-        on_router=partial(_on_router, rate, buffer),
-        laws=laws or usual["laws"],
+        burst=quantities.size(qdisc.burst_bytes) if qdisc and qdisc.burst_bytes else None,
+        ecn=qdisc.ecn if qdisc else None,
+        on_router=partial(_on_router, rate, buffer, ecn=qdisc.ecn if qdisc else True),
+        laws=chosen,
         key=_key,
-        needs_gains=_needs_gains,
+        needs_gains=lambda law: _needs_gains(law.kind) and not law.params,
+        toml=quantities.toml,
     )
     return text + "\n"
 
@@ -64,17 +81,20 @@ def _product(rate: str, rtts: Sequence[str]) -> str:
     return f"{max(20, round(rate_bps * rtt_s / (8 * PACKET_BYTES)))}p"
 
 
-def _on_router(rate: str, buffer: str, law: str) -> list[str]:
-    """Commands that make the law with its defaults on a router; none where Linux has no qdisc of
-    that, where the file asks for other numbers, and where the buffer is no number of packets."""
-    if law not in registries.laws() or _needs_gains(law) or not PACKETS.fullmatch(buffer):
+def _on_router(rate: str, buffer: str, law: Law, *, ecn: bool) -> list[str]:
+    """Commands that make the law on a router; none where Linux has no qdisc of that, and where the
+    file asks for other numbers."""
+    if law.kind not in registries.laws() or (_needs_gains(law.kind) and not law.params):
         return []
+    count, unit = _native.number_and_unit(buffer) or (0.0, "")
     found = router.settings(
-        law,
-        [],
+        law.kind,
+        [(name, value) for name, value in law.table().items() if name != "kind"],
         rate_bps=round(_native.quantity("--rate", rate, "rate")),
         packet_bytes=PACKET_BYTES,
-        buffer_pkts=round(float(buffer.removesuffix("p"))),
+        buffer_pkts=round(count) if unit == "p" else None,
+        buffer_bytes=round(count) if unit == "B" else None,
+        ecn=ecn,
     )
     return found.tc if found is not None else []
 

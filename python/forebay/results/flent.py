@@ -1,0 +1,231 @@
+"""Runs as flent's data files, `.flent.gz`, and what such a file says: JSON with series over one
+grid of times (version 4 of the format, resultset.py of flent)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from forebay._native import ScenarioError, __version__
+from forebay.base import quantities
+from forebay.base.publication import publish
+
+if TYPE_CHECKING:
+    from forebay._native import Observed, PointInfo, Run
+    from forebay.runs.experiment_runs import Runs
+
+SUFFIX = ".flent.gz"
+VERSION = 4
+#: Between two values of a series where goodput over time is not known: flent's own default.
+STEP_S = 0.2
+PING = "Ping (ms) ICMP"
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+#: Key of the metadata with what flent has no word for.
+OURS = "FOREBAY"
+#: Simulated time has no date, and the same run gives the same file.
+BEGIN = "1970-01-01T00:00:00.000000Z"
+MBIT_S, MS = "Mbits/s", "ms"
+#: What flent derives from the flows.
+DERIVED = re.compile(r"(avg|sum|totals|fairness)$")
+
+
+@dataclass(frozen=True)
+class FlentRun:
+    """What a file says of the time between the start and the end of its load.
+
+    law: or what the test was called. settings: of its point. delays_s: queuing delays, those of
+    pings less the least one where the file does not know the round trip without a queue.
+    flows_bps: the mean of each flow. goodput_bps: of all.
+    """
+
+    title: str
+    law: str
+    settings: Mapping[str, Any]
+    seed: int | None
+    delays_s: Floats
+    flows_bps: Sequence[float]
+    goodput_bps: float
+
+
+def write(result: Runs, folder: str | os.PathLike[str]) -> list[Path]:
+    """A file for each run; returns where they are.
+
+    The ping of a run is how long the bottleneck sends what is in its queue, on top of the shortest
+    round trip; with a queue for each flow, that of the flows with the load.
+    """
+    files = {}
+    for run in result.runs:
+        name = _name(result, run)
+        told = json.dumps(quantities.finite(_data(result, run, name)), sort_keys=True)
+        # Without the time of writing: the same run is the same file.
+        files[name] = gzip.compress(told.encode(), mtime=0)
+    return publish(folder, files)
+
+
+def _name(result: Runs, run: Run) -> str:
+    """Law, point and seed, in letters that every disk takes."""
+    parts = [result.plan.laws[run.law], result.plan.points[run.point].label, f"seed{run.seed}"]
+    return "-".join(re.sub(r"[^\w.]+", "_", part).strip("_") for part in parts if part) + SUFFIX
+
+
+def _data(result: Runs, run: Run, name: str) -> dict[str, Any]:
+    plan = result.plan
+    point = plan.points[run.point]
+    base_s = _round_trip_s(result, point)
+    step_s = run.goodput[0].interval_s if run.goodput else STEP_S
+    count = max(1, math.floor(point.duration_s / step_s + 1e-9))
+    ends_s = step_s * np.arange(1, count + 1, dtype=np.float64)
+    times_s = run.samples["time_s"]
+    at = np.minimum(np.searchsorted(times_s, ends_s - 1e-9), len(times_s) - 1)
+    way = "upload" if result.experiment.made_by == "link" and run.point == 0 else "download"
+    flows = _flows_bps(run, count)
+    total_bps = np.sum(flows, axis=0) if flows else _total_bps(run, point, ends_s)
+    series: dict[str, tuple[str, Any]] = {
+        PING: (MS, 1e3 * (base_s + _queue_s(run, point)[at])),
+        f"TCP {way} sum": (MBIT_S, 1e-6 * total_bps),
+    }
+    if flows:
+        series[f"TCP {way} avg"] = (MBIT_S, 1e-6 * total_bps / len(flows))
+    for i, flow in enumerate(flows, 1):
+        series[f"TCP {way}::{i}"] = (MBIT_S, 1e-6 * flow)
+    values = {
+        key: [float(f"{value:.6g}") for value in column] for key, (_, column) in series.items()
+    }
+    law = plan.laws[run.law]
+    title = ", ".join(filter(None, (plan.title, law, point.label, f"seed {run.seed}")))
+    return {
+        "version": VERSION,
+        "x_values": [round(float(end), 6) for end in ends_s],
+        "results": values,
+        "raw_values": {
+            key: [
+                {"t": round(float(end), 6), "val": value}
+                for end, value in zip(ends_s, column, strict=True)
+            ]
+            for key, column in values.items()
+        },
+        "metadata": {
+            "NAME": f"tcp_n{'up' if way == 'upload' else 'down'}",
+            "TITLE": title,
+            "NOTE": result.experiment.command,
+            "TIME": BEGIN,
+            "T0": BEGIN,
+            "LENGTH": point.duration_s,
+            "TOTAL_LENGTH": point.duration_s,
+            "STEP_SIZE": step_s,
+            "HOST": "forebay",
+            "HOSTS": ["forebay"],
+            "LOCAL_HOST": "forebay",
+            "IP_VERSION": 4,
+            "FLENT_VERSION": f"Forebay {__version__}",
+            "TEST_PARAMETERS": {f"{way}_streams": str(max(1, len(flows)))},
+            "DATA_FILENAME": name,
+            "SERIES_META": {key: {"UNITS": units} for key, (units, _) in series.items()},
+            OURS: {
+                "law": law,
+                "settings": point.settings,
+                "seed": run.seed,
+                "measure_s": list(point.measure_s),
+                "round_trip_s": base_s,
+            },
+        },
+    }
+
+
+def _round_trip_s(result: Runs, point: PointInfo) -> float:
+    """Without a queue: of the flows with the shortest one, or of both directions of a link."""
+    rtts_s = [rtt_s for traffic in point.traffic for rtt_s in traffic.rtts_s]
+    return min(rtts_s) if rtts_s else sum(it.links[0].delay_s[0] for it in result.plan.points)
+
+
+def _queue_s(run: Observed, point: PointInfo) -> Floats:
+    """How long the link sends what is queued, at its rate of then."""
+    bits, capacity = 8.0 * run.samples["queue_bytes"], run.samples["capacity_bits"]
+    rates_bps = np.where(capacity > 0, capacity / point.sample_s, point.links[0].rate_bps)
+    return bits / rates_bps
+
+
+def _flows_bps(run: Observed, count: int) -> list[Floats]:
+    """Goodput of each flow over time; nothing where some traffic has too many flows for that."""
+    if any(of.quantiles for of in run.goodput):
+        return []
+    columns = [np.asarray(column, float) for of in run.goodput for column in of.columns]
+    return [np.pad(column[:count], (0, max(0, count - len(column)))) for column in columns]
+
+
+def _total_bps(run: Observed, point: PointInfo, ends_s: Floats) -> Floats:
+    """What left the link over time, of which goodput is the share that it is over the whole."""
+    times_s = run.samples["time_s"]
+    departed = np.cumsum(run.samples["departed_bytes"] * 8.0)
+    sent = np.interp(ends_s, times_s, departed)
+    start_s, end_s = point.measure_s
+    first, last = np.interp([start_s, end_s], times_s, departed)
+    share = run.metrics["goodput_bps"] * (end_s - start_s) / max(last - first, 1.0)
+    bps: Floats = np.diff(sent, prepend=0.0) / np.diff(ends_s, prepend=0.0) * share
+    return np.where(np.isfinite(bps), bps, 0.0)
+
+
+def read(file: str | os.PathLike[str]) -> FlentRun:
+    """The delays and the goodput of a file, ours or flent's. Raises `ScenarioError`."""
+    try:
+        told = json.loads(gzip.decompress(Path(file).read_bytes()))
+        return _run(told)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ScenarioError(
+            f'compare: found "{file}", allowed: a data file of flent with pings or goodput'
+        ) from error
+
+
+def _run(told: Mapping[str, Any]) -> FlentRun:
+    metadata, results = told["metadata"], told["results"]
+    ours: Mapping[str, Any] = metadata.get(OURS) or {}
+    times_s = np.asarray(told["x_values"], float)
+    start_s, end_s = ours.get("measure_s") or _load_s(metadata, times_s)
+    inside = (times_s > start_s + 1e-9) & (times_s <= end_s + 1e-9)
+    named = {name: np.asarray(column, float)[inside] for name, column in results.items()}
+    pings = [it for name, it in named.items() if name.startswith("Ping") and "avg" not in name]
+    ping_ms = np.concatenate([it[np.isfinite(it)] for it in pings]) if pings else np.empty(0)
+    if "round_trip_s" in ours:
+        delays_s = ping_ms / 1e3 - ours["round_trip_s"]
+    else:
+        delays_s = (ping_ms - np.min(ping_ms, initial=math.inf)) / 1e3
+    flows_bps = [1e6 * _mean(named[name]) for name in _flows(named)]
+    sums = [it for name, it in named.items() if re.fullmatch(r"TCP (up|down)load sum", name)]
+    goodput_bps = sum(flows_bps) if flows_bps else 1e6 * sum(map(_mean, sums))
+    if not (len(delays_s) or flows_bps or sums):
+        raise ValueError("no series of ours")
+    title = metadata.get("TITLE") or metadata["NAME"]
+    law, seed = ours.get("law") or title, ours.get("seed")
+    return FlentRun(title, law, ours.get("settings") or {}, seed, delays_s, flows_bps, goodput_bps)
+
+
+def _load_s(metadata: Mapping[str, Any], times_s: Floats) -> tuple[float, float]:
+    """flent pings alone before and after the load, for as long on both sides."""
+    whole_s = float(metadata.get("TOTAL_LENGTH") or times_s.max())
+    alone_s = max(0.0, whole_s - float(metadata.get("LENGTH") or whole_s)) / 2
+    return alone_s, whole_s - alone_s
+
+
+def _flows(names: Mapping[str, object]) -> Iterator[str]:
+    """The series that are a flow of TCP each, and no statistic of one ("::cwnd")."""
+    for name in names:
+        flow, *inner = name.split("::")
+        of_flow = not inner or (len(inner) == 1 and inner[0].isdigit())
+        if re.match(r"TCP (up|down)load", flow) and of_flow and not DERIVED.search(name):
+            yield name
+
+
+def _mean(values: Floats) -> float:
+    """Over the times that have one."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else 0.0

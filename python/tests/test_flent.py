@@ -1,0 +1,148 @@
+"""Data files of flent: out of runs, and into a comparison."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+
+import forebay
+from forebay import ScenarioError
+from forebay.results import flent
+
+LINK = """\
+title    = "A link"
+duration = "10s"
+measure  = ["4s", "10s"]
+bottleneck = { rate = "10Mbit/s", delay = "5ms", buffer = "100p" }
+traffic = [{ kind = "ftp", flows = 3, rtt = "40ms", start = { uniform = ["0s", "1s"] } }]
+law = [{ kind = "codel" }, { kind = "droptail" }]
+"""
+
+
+def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
+    """The same flows, goodput to a per cent, and the delay of the queue."""
+    result = forebay.run(LINK, seeds=2)
+    files = flent.write(result, tmp_path / "flent")
+    assert sorted(file.name for file in files) == [
+        f"{law}-seed{seed}.flent.gz" for law in ("codel", "droptail") for seed in (1, 2)
+    ]
+    for run, file in zip(result.runs, files, strict=True):
+        read = flent.read(file)
+        assert (read.law, read.seed) == (result.plan.laws[run.law], run.seed)
+        assert read.flows_bps == pytest.approx(run.flow_goodput_bps, rel=0.01)
+        assert read.goodput_bps == pytest.approx(run.metrics["goodput_bps"], rel=0.01)
+        # Of times and not of packets, so not to the last figure.
+        mean_s = run.metrics["delay_mean_s"]
+        assert float(read.delays_s.mean()) == pytest.approx(mean_s, rel=0.1, abs=1e-3)
+    result.report(tmp_path / "ours")
+    metrics = ["goodput_bps", "delay_p95_s", "jain"]
+    found = forebay.compare(tmp_path / "ours", tmp_path / "flent", metrics)
+    assert [line.seeds for line in found.differences] == [2] * 6
+    assert all(abs(line.share) < 0.01 for line in found.differences if line.metric == "goodput_bps")
+
+
+def test_a_file_is_what_flent_reads(tmp_path: Path) -> None:
+    """As `ResultSet.unserialise` wants it: each series on the grid of times, and raw values."""
+    result = forebay.run(LINK, laws=["codel"], seeds=1)
+    (file,) = flent.write(result, tmp_path)
+    told = json.loads(gzip.decompress(file.read_bytes()))
+    assert told["version"] == 4
+    assert told["x_values"][:2] == [0.1, 0.2] and told["x_values"][-1] == 10
+    assert set(told["results"]) == {
+        "Ping (ms) ICMP",
+        "TCP download sum",
+        "TCP download avg",
+        *(f"TCP download::{i}" for i in (1, 2, 3)),
+    }
+    for name, series in told["results"].items():
+        assert len(series) == len(told["x_values"]), name
+        assert [it["val"] for it in told["raw_values"][name]] == series
+        assert told["metadata"]["SERIES_META"][name]["UNITS"] in ("ms", "Mbits/s")
+    # The round trip without a queue is in the ping.
+    assert min(told["results"]["Ping (ms) ICMP"]) >= 40
+    assert told["metadata"]["NAME"] == "tcp_ndown"
+    (again,) = flent.write(result, tmp_path / "again")
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_many_flows_have_their_sum(tmp_path: Path) -> None:
+    result = forebay.run(LINK, laws=["codel"], seeds=1, sets={"traffic.0.flows": 200})
+    (file,) = flent.write(result, tmp_path)
+    read = flent.read(file)
+    assert read.flows_bps == []
+    assert read.goodput_bps == pytest.approx(result.runs[0].metrics["goodput_bps"], rel=0.02)
+
+
+def theirs(ping_ms: list[float | None], flow: list[float | None]) -> dict[str, Any]:
+    """A file as flent writes it: five seconds of pings alone before and after the load."""
+    count = len(ping_ms)
+    results: dict[str, list[float | None]] = {
+        "Ping (ms) ICMP": ping_ms,
+        "TCP upload::1": flow,
+        "TCP upload::2": flow,
+        "TCP upload::1::tcp_cwnd": [99.0] * count,
+        "TCP upload avg": flow,
+        "TCP upload sum": [2 * it if it is not None else None for it in flow],
+        "TCP upload fairness": [1.0] * count,
+    }
+    return {
+        "version": 4,
+        "x_values": [float(i) for i in range(count)],
+        "results": results,
+        "raw_values": {},
+        "metadata": {
+            "NAME": "tcp_nup",
+            "TITLE": "home",
+            "LENGTH": count - 11,
+            "TOTAL_LENGTH": count - 1,
+        },
+    }
+
+
+def save(file: Path, told: Any) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(gzip.compress(json.dumps(told).encode()))
+    return file
+
+
+def test_a_file_of_flent_is_read_while_the_load_lasts(tmp_path: Path) -> None:
+    before: list[float | None] = [200.0] * 6
+    ping = [*before, None, 20.0, *([40.0] * 18), *([300.0] * 5)]
+    flow = [*([None] * 6), *([4.0] * 20), *([None] * 5)]
+    read = flent.read(save(tmp_path / "home.flent.gz", theirs(ping, flow)))
+    assert read.flows_bps == [4e6, 4e6] and read.goodput_bps == 8e6
+    # Above the least ping: nobody knows the round trip without a queue.
+    assert sorted(read.delays_s) == [0.0, *([0.02] * 18)]
+    assert (read.law, read.seed) == ("home", None)
+
+
+def test_files_of_flent_are_compared_with_a_law(tmp_path: Path, cli: Cli) -> None:
+    ping: list[float | None] = [40.0] * 31
+    for i in range(3):
+        flow: list[float | None] = [4.0 + i] * 31
+        save(tmp_path / "theirs" / f"{i}.flent.gz", theirs(ping, flow))
+    run = cli("run", write(tmp_path), "--law", "codel", "--seeds", 3, "--flent", "ours", "--json")
+    assert run.returncode == 0, run.stderr
+    done = cli("compare", "theirs", "ours", "--metric", "goodput_bps", "--json")
+    assert done.returncode == 0, done.stderr
+    (line,) = json.loads(done.stdout)["differences"]
+    assert line["laws"] == ["home", "codel"] and line["seeds"] == 3
+    assert line["a"] == pytest.approx(10e6)
+
+
+def write(folder: Path) -> Path:
+    file = folder / "link.toml"
+    file.write_text(LINK)
+    return file
+
+
+@pytest.mark.parametrize("told", [[], {"metadata": {}}, {**theirs([1.0] * 20, []), "results": {}}])
+def test_what_is_no_such_file_is_one_line(tmp_path: Path, told: Any) -> None:
+    file = save(tmp_path / "x.flent.gz", told)
+    with pytest.raises(ScenarioError, match="allowed: a data file of flent with pings or goodput"):
+        flent.read(file)
