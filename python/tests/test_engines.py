@@ -28,7 +28,7 @@ from forebay.flows.real import MADE_AGAIN, Limits
 from forebay.links import LinkError, settings
 from forebay.links import run as run_link
 from forebay.runs import descriptions, execution, experiment
-from forebay.runs.engine import PACKETS, Key, Planned, RunningBatch
+from forebay.runs.engine import PACKETS, Extras, Key, Planned, RunningBatch
 from forebay.runs.experiment_runs import Runs
 from forebay.store import choice, rows
 
@@ -222,6 +222,7 @@ class Doubted:
 class DoubtedRuns:
     batch: RunningBatch
     more: str = ", one in doubt"
+    extras: Mapping[Key, Extras] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:

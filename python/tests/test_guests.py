@@ -291,7 +291,7 @@ def test_a_delay_that_changes_is_followed() -> None:
     for law in ('kind = "pi"\ntarget = "40p"', 'kind = "codel"'):
         samples = forebay.run(scenario(window, change, law=law), engine="kernel").samples
         early, late = (
-            samples.filter(pl.col("time_s").is_between(*span))["departed_bytes"].sum()
+            int(samples.filter(pl.col("time_s").is_between(*span))["departed_bytes"].sum())
             for span in ((5, 7), (10, 12))
         )
         # From 40 ms to 120 ms.
@@ -347,7 +347,8 @@ def test_offloads_make_bursts_and_the_queue_sees_packets() -> None:
     on = forebay.run(text, sets={"kernel.offloads": "true"}, engine="kernel")
     for result in (off, on):
         # But for packets in the queue at the end, and of the handshake.
-        sizes = result.samples["departed_bytes"].sum() / result.samples["arrivals"].sum()
+        samples = result.samples
+        sizes = int(samples["departed_bytes"].sum()) / int(samples["arrivals"].sum())
         assert sizes == pytest.approx(1500, rel=0.01)
     assert not on.samples.equals(off.samples)
     assert mean(on, "goodput_bps") == pytest.approx(mean(off, "goodput_bps"), rel=0.05)

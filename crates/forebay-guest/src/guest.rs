@@ -35,7 +35,8 @@ use ours::Ours;
 use rows::Rows;
 use tap::Tap;
 
-use crate::record::{goodput_every, Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
+use crate::record::{Outcome, SampleRow, OUTCOME, PROGRESS, SAMPLES};
+use crate::trace::goodput_every;
 use crate::{Orders, Qdisc};
 
 /// Where the run's folder of the host is in the guest, and the tools.

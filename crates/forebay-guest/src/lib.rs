@@ -14,13 +14,15 @@ pub mod guest;
 pub mod limits;
 pub mod orders;
 pub mod record;
+pub mod trace;
 
 use forebay_core::{Buffer, Bytes, Capacity, TcSite};
 use forebay_scenario::{LawChoice, Link, LinkSetting, Scenario, Setting};
 
 pub use limits::check;
 pub use orders::{Orders, Qdisc};
-pub use record::{trace, Outcome};
+pub use record::Outcome;
+pub use trace::trace;
 
 /// The queue of the kernel that a law is in its queue, in the words of tc(8); `None` where a guest
 /// runs ours, since the kernel has no such law, not with these parameters, or not on such a link.

@@ -336,7 +336,7 @@ impl<C: CongestionControl> Linux<C> {
     /// Takes an ACK, looks for losses and repairs them.
     fn process_on_slow_path(&mut self, ack: &Ack, step: &mut Step) {
         let mut report = self.apply_ack(ack, step);
-        self.process_probe_ack(&report, step);
+        self.process_probe_ack(&report);
         let dubious = !report.una_advanced || report.sacked || report.ece;
         let retransmit = match dubious || self.state != CaState::Open {
             true => self.run_state_machine(&mut report, step),

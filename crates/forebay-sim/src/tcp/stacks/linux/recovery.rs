@@ -9,7 +9,7 @@ use crate::tcp::connection::Step;
 impl<C: CongestionControl> Linux<C> {
     /// A probe that repeated a packet and is acknowledged along with later ones has repaired a
     /// loss, which costs what a loss costs (RFC 8985 section 7.4).
-    pub(super) fn process_probe_ack(&mut self, report: &AckReport, step: &Step) {
+    pub(super) fn process_probe_ack(&mut self, report: &AckReport) {
         let Some((end, repeats)) = self.probe else {
             return;
         };
@@ -59,7 +59,7 @@ impl<C: CongestionControl> Linux<C> {
         }
         self.detect_losses(report, step);
         if self.scoreboard.lost_out() > 0 {
-            self.enter_recovery(step);
+            self.enter_recovery();
             return Retransmit::Lost;
         }
         if report.ece && !C::ANSWERS_MARKS && self.state < CaState::Cwr {
@@ -113,7 +113,7 @@ impl<C: CongestionControl> Linux<C> {
         }
     }
 
-    pub(super) fn enter_recovery(&mut self, step: &Step) {
+    pub(super) fn enter_recovery(&mut self) {
         if !self.reducing() {
             self.begin_reduction(Indication::Loss);
         }

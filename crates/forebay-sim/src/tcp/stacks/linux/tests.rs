@@ -290,14 +290,14 @@ fn lost_syns_are_sent_again_every_second() {
 
 #[test]
 fn a_lost_syn_takes_ecn_with_it() {
-    let config = Config {
-        ect: Ecn::Ect0,
-        ..config()
-    };
     for (timeouts, ecn) in [(0, Ecn::Ect0), (1, Ecn::NotEct)] {
+        let config = Config {
+            ect: Ecn::Ect0,
+            ..config()
+        };
         let mut host: Host = Host {
             tcp: Linux::new(Connection::new(), &config),
-            config: config.clone(),
+            config,
             now: 0,
             sent: Vec::new(),
         };

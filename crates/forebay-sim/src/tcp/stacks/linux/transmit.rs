@@ -349,7 +349,7 @@ impl<C: CongestionControl> Linux<C> {
         let losses = self.detect(step.now);
         if losses.lost_pkts > 0 {
             if self.state != CaState::Recovery {
-                self.enter_recovery(step);
+                self.enter_recovery();
                 self.reduce(Progress {
                     delivered: 1,
                     lost: losses.lost_pkts,

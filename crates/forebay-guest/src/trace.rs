@@ -1,0 +1,322 @@
+//! What a guest has observed as a trace, by the code that takes a simulated run's metrics.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_core::cast::whole_usize;
+use forebay_core::discipline::Packet as DisciplinePacket;
+use forebay_core::{Drop, Ecn, Rate, Span, Time};
+use forebay_scenario::{LawChoice, LinkSetting, Scenario, Setting, TrafficKind};
+use forebay_trace::{
+    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Transfer, Viewer,
+};
+
+use crate::capture;
+use crate::record::{u32_at, u64_at, Fate, Outcome, PacketRow, OUTCOME, PACKETS, SAMPLES};
+
+/// A packet of a queue that never holds one: for the names of its classes.
+#[derive(Clone, Copy)]
+struct NoPacket;
+
+impl DisciplinePacket for NoPacket {
+    fn bytes(&self) -> u32 {
+        0
+    }
+    fn flow(&self) -> u64 {
+        0
+    }
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+    fn dscp(&self) -> u8 {
+        0
+    }
+    fn set_ce(&mut self) {}
+}
+
+/// The trace of a run, from what the guest left in `folder`, and the rest of its outcome.
+///
+/// `ours`: whether the queue is one of ours and not the kernel's, so that it has classes.
+///
+/// # Errors
+/// Files that are not there, or that a guest which crashed has not finished.
+pub fn trace(
+    scenario: &Scenario,
+    law: &LawChoice,
+    seed: u64,
+    ours: bool,
+    folder: &Path,
+) -> Result<(Trace, Outcome), String> {
+    let read = |name: &str| {
+        fs::read(folder.join(name)).map_err(|error| format!("the guest left no {name}: {error}"))
+    };
+    let outcome = serde_json::from_slice::<Outcome>(&read(OUTCOME)?)
+        .map_err(|error| format!("the guest's {OUTCOME}: {error}"))?;
+    if !outcome.failure.is_empty() {
+        return Err(outcome.failure);
+    }
+    let packets: Vec<PacketRow> = read(PACKETS)?
+        .chunks_exact(PacketRow::BYTES)
+        .map(PacketRow::read)
+        .collect();
+    let samples = read(SAMPLES)?;
+
+    let settings = Settings {
+        interval: scenario.sample,
+        window: scenario.measure,
+    };
+    let rate = scenario.bottleneck.capacity().steady_rate();
+    let mut recorder = Recorder::new(settings, rate);
+    if ours {
+        let queue = law
+            .aqm()
+            .build::<NoPacket>(&scenario.queue_site(&scenario.bottleneck), seed, "classes")
+            .map_err(|error| error.to_string())?;
+        recorder.tell_apart(queue.classes());
+    }
+    let traffics = crate::count(scenario.traffic.len());
+    if traffics > 1 {
+        recorder.tell_traffic_apart(traffics);
+    }
+    let mut flows: Vec<FlowTotals> = (outcome.flows.iter())
+        .map(|&(traffic, delivered_bytes)| FlowTotals {
+            traffic,
+            delivered_bytes,
+        })
+        .collect();
+    let end = Time::ZERO + scenario.duration;
+    let written = capture::write(folder, &packets, end);
+    written.map_err(|error| format!("a capture: {error}"))?;
+    count_unseen(scenario, &packets, &mut flows);
+    let goodput = goodput(scenario, &outcome, &packets);
+    replay(scenario, &mut recorder, packets, &samples, &outcome);
+    let mut trace = recorder.finish(flows);
+    trace.name.clone_from(&scenario.bottleneck.name);
+    trace.transfers = (outcome.transfers.iter())
+        .map(|&(traffic, packets, took_ns)| Transfer {
+            traffic,
+            packets,
+            took: Span::from_nanos(took_ns),
+        })
+        .collect();
+    trace.viewers = (outcome.viewers.iter())
+        .map(
+            |&(traffic, segments, rates_bps, stalls, stalled_ns)| Viewer {
+                traffic,
+                segments,
+                rates_bps,
+                stalls,
+                stalled: Span::from_nanos(stalled_ns),
+            },
+        )
+        .collect();
+    trace.calls = (outcome.calls.iter())
+        .map(|&(traffic, received, lost, delays_ns, changes_ns)| Call {
+            traffic,
+            received,
+            lost,
+            delays: Span::from_nanos(delays_ns),
+            changes: Span::from_nanos(changes_ns),
+        })
+        .collect();
+    trace.goodput = goodput;
+    for of in &mut trace.traffic {
+        complete(of, scenario, &outcome);
+    }
+    Ok((trace, outcome))
+}
+
+/// The data of packets whose receiver nobody sees, as they left the queue: each one's row, and its
+/// bytes without headers. Headers of recorded packets are a part of them.
+fn unseen<'a>(
+    scenario: &'a Scenario,
+    packets: &'a [PacketRow],
+) -> impl Iterator<Item = (&'a PacketRow, u64)> {
+    let left = packets
+        .iter()
+        .filter(|row| !matches!(row.fate, Fate::Lost(_)));
+    left.filter_map(|row| {
+        let traffic = scenario.traffic.get(usize::from(row.traffic))?;
+        let bytes = u64::from(row.bytes);
+        match traffic.kind {
+            TrafficKind::Program(_) => Some((row, bytes - u64::from(row.header_bytes))),
+            TrafficKind::Arrivals(_) => Some((row, bytes)),
+            _ => None,
+        }
+    })
+}
+
+/// By traffic: the number of its first flow.
+fn first_flows(scenario: &Scenario, traffic_of: impl Iterator<Item = u32>) -> Vec<usize> {
+    let mut first = vec![usize::MAX; scenario.traffic.len()];
+    for (flow, traffic) in traffic_of.enumerate() {
+        let at = &mut first[traffic as usize];
+        *at = flow.min(*at);
+    }
+    first
+}
+
+/// Nobody sees what a program makes of its data: what left the queue counts.
+fn count_unseen(scenario: &Scenario, packets: &[PacketRow], flows: &mut [FlowTotals]) {
+    let (start, end) = scenario.measure;
+    let first = first_flows(scenario, flows.iter().map(|flow| flow.traffic));
+    for (row, bytes) in unseen(scenario, packets) {
+        let at = first[usize::from(row.traffic)].saturating_add(row.flow as usize);
+        if let (Some(flow), true) = (flows.get_mut(at), start < row.left && row.left <= end) {
+            flow.delivered_bytes += bytes;
+        }
+    }
+}
+
+/// What happens to the record in the order of time; a sample closes its interval.
+enum Event {
+    Arrives,
+    Marked(u8, u8),
+    Leaves(PacketRow),
+    Lost(u8, u8, Drop),
+    Rate(Rate),
+}
+
+fn replay(
+    scenario: &Scenario,
+    recorder: &mut Recorder,
+    packets: Vec<PacketRow>,
+    samples: &[u8],
+    outcome: &Outcome,
+) {
+    let mut events: Vec<(Time, Event)> = Vec::with_capacity(2 * packets.len());
+    for change in &scenario.changes {
+        if let Setting::Link {
+            link: 0,
+            what: LinkSetting::Rate(rate),
+        } = change.what
+        {
+            events.push((change.at, Event::Rate(rate)));
+        }
+    }
+    for row in packets {
+        events.push((row.arrived, Event::Arrives));
+        match row.fate {
+            Fate::Lost(why) => events.push((row.left, Event::Lost(row.traffic, row.class, why))),
+            Fate::Marked => {
+                events.push((row.left, Event::Marked(row.traffic, row.class)));
+                events.push((row.left, Event::Leaves(row)));
+            }
+            Fate::Left => events.push((row.left, Event::Leaves(row))),
+        }
+    }
+    // Stable: what happens at one time keeps its order.
+    events.sort_by_key(|(at, _)| *at);
+    let mut events = events.into_iter().peekable();
+    let names: Vec<&'static str> = outcome.probes.iter().map(|name| interned(name)).collect();
+    let row_bytes = 12 + 8 * names.len();
+    for (i, row) in samples.chunks_exact(row_bytes).enumerate() {
+        let end = forebay_trace::Samples::time(scenario.sample, i);
+        while let Some((at, event)) = events.next_if(|(at, _)| *at <= end) {
+            apply(recorder, at, event);
+        }
+        let probes = names
+            .iter()
+            .zip(row[12..].chunks_exact(8))
+            .map(|(name, value)| (*name, f64::from_le_bytes(value.try_into().expect("eight"))));
+        recorder.sample(end, u32_at(row, 0), u64_at(row, 4), |out| {
+            probes.for_each(|(name, value)| out(name, value));
+        });
+    }
+}
+
+fn apply(recorder: &mut Recorder, at: Time, event: Event) {
+    match event {
+        Event::Arrives => recorder.arrived(),
+        Event::Rate(rate) => recorder.rate_changed(at, rate),
+        Event::Marked(traffic, class) => {
+            recorder.marked(at, class);
+            if let Some(of) = recorder.traffic(at, Some(traffic)) {
+                of.marked_packets += 1;
+            }
+        }
+        Event::Lost(traffic, class, why) => {
+            recorder.dropped(at, why, class);
+            if let Some(of) = recorder.traffic(at, Some(traffic)) {
+                of.dropped_packets += 1;
+            }
+        }
+        Event::Leaves(row) => {
+            let sojourn = row.left.since(row.arrived);
+            recorder.departed(at, row.bytes, sojourn, row.class);
+            if let Some(of) = recorder.traffic(at, Some(row.traffic)) {
+                of.left_packets += 1;
+                of.waited_ns += sojourn.as_nanos();
+            }
+        }
+    }
+}
+
+/// The names of probes are few; each is kept once for as long as the process lives.
+fn interned(name: &str) -> &'static str {
+    use std::sync::{Mutex, PoisonError};
+    static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.iter().find(|it| **it == name) {
+        return found;
+    }
+    known.push(Box::leak(name.to_owned().into_boxed_str()));
+    known[known.len() - 1]
+}
+
+fn goodput(
+    scenario: &Scenario,
+    outcome: &Outcome,
+    packets: &[PacketRow],
+) -> forebay_trace::Goodput {
+    let every = goodput_every(scenario);
+    let interval = scenario.sample * every;
+    let first = first_flows(scenario, outcome.flows.iter().map(|(traffic, _)| *traffic));
+    let mut totals = outcome.totals.clone();
+    for (row, bytes) in unseen(scenario, packets) {
+        let flow = first[usize::from(row.traffic)].saturating_add(row.flow as usize);
+        // The first row that ends after it has left; each row counts from the start.
+        let after = row.left.as_nanos().div_ceil(interval.as_nanos()).max(1) - 1;
+        for total in totals
+            .iter_mut()
+            .skip(usize::try_from(after).unwrap_or(usize::MAX))
+        {
+            if let Some(total) = total.get_mut(flow) {
+                *total += bytes;
+            }
+        }
+    }
+    let of = |traffic: usize| {
+        outcome
+            .flows
+            .iter()
+            .filter(move |it| it.0 as usize == traffic)
+    };
+    let flows = (0..scenario.traffic.len()).map(|traffic| crate::count(of(traffic).count()));
+    let mut recorder = GoodputRecorder::new(interval, flows);
+    totals.iter().for_each(|row| recorder.row(row));
+    recorder.crossing(|_| true)
+}
+
+/// Samples of a row of the goodput.
+pub fn goodput_every(scenario: &Scenario) -> u64 {
+    GoodputRecorder::every(scenario.duration.as_nanos() / scenario.sample.as_nanos())
+}
+
+fn complete(of: &mut TrafficTrace, scenario: &Scenario, outcome: &Outcome) {
+    let traffic = &scenario.traffic[of.traffic as usize];
+    let (sent, resent) = outcome.sent[of.traffic as usize];
+    let rtts = &traffic.rtts;
+    let flows = whole_usize(f64::from(traffic.flows.max(1)));
+    let propagation = rtts
+        .iter()
+        .cycle()
+        .take(if rtts.is_empty() { 0 } else { flows });
+    let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
+    of.sent_packets = sent;
+    of.resent_packets = resent;
+    of.rtt_s = match rtts.is_empty() {
+        true => f64::NAN,
+        false => propagation_s / flows as f64 + of.delay_mean_s(),
+    };
+}
