@@ -66,8 +66,8 @@ def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
         assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
 
 
-#: Points of the study, each with a law. What swings between two states is left to more seeds, and one
-#: flow of BBR over 200 ms, the point 18, to the page: it is open.
+#: Points of the study, each with a law. What swings between two states is left to more seeds, and
+#: one flow of BBR over 200 ms, the point 18, to the page: it is open.
 SAMPLE = {number: LAWS[(7 * number + 3) % len(LAWS)] for number in range(len(POINTS))}
 SAMPLE |= {9: "codel", 16: "ared", 19: "pie"}
 del SAMPLE[18]
