@@ -17,7 +17,7 @@ from pathlib import Path
 
 import polars as pl
 
-from forebay.base.statistics import difference_and_interval
+from forebay.base.statistics import difference_and_interval, student_quantile
 
 #: Columns that tell a cell from others, and how a reader is told of one.
 CELL = ("law", "rate", "tcp", "flows", "rtt", "ecn")
@@ -29,6 +29,8 @@ AXES = {
     "traffic.0.rtt": "rtt",
     "bottleneck.ecn": "ecn",
 }
+#: Units of what a frame has as numbers.
+SHOWN: dict[str, tuple[str, float]] = {"rate": ("Mbit/s", 1e-6), "rtt": ("ms", 1e3)}
 NOTES = Path(__file__).with_name("reality_causes.md")
 
 
@@ -64,7 +66,7 @@ class Verdict:
     """A figure of one cell: Linux's mean, ours less that, and half of the 95 % interval."""
 
     figure: Figure
-    cell: dict[str, object]
+    cell: dict[str, str]
     linux: float
     difference: float
     half_width: float
@@ -94,21 +96,37 @@ def verdicts(packets: pl.DataFrame, kernel: pl.DataFrame) -> list[Verdict]:
     for key, theirs in _cells(kernel).items():
         if key not in ours:
             continue
-        cell = dict(zip(CELL, key, strict=True))
+        cell = {name: _shown(name, value) for name, value in zip(CELL, key, strict=True)}
         for figure in FIGURES:
             linux = figure.values(theirs)
             mean = statistics.fmean(linux)
             # A delay is that of packets that left: there is none where nothing did.
             if math.isnan(mean):
                 continue
-            difference, half_width = difference_and_interval(figure.values(ours[key]), linux)
+            values = figure.values(ours[key])
+            difference, half_width = difference_and_interval(values, linux)
+            if len(linux) == 1:
+                half_width = _of_one_more(values)
             found.append(Verdict(figure, cell, mean, difference, half_width))
     return found
+
+
+def _of_one_more(values: Sequence[float]) -> float:
+    """Half of the 95 % interval for a further run: of one seed of Linux's no spread is known."""
+    count = len(values)
+    return student_quantile(count - 1) * statistics.stdev(values) * math.sqrt(1 + 1 / count)
 
 
 def _cells(frame: pl.DataFrame) -> dict[tuple[object, ...], pl.DataFrame]:
     named = frame.rename(AXES)
     return dict(named.partition_by(CELL, as_dict=True, maintain_order=True).items())
+
+
+def _shown(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    unit, scale = SHOWN.get(name, ("", 1.0))
+    return f"{scale * value:g} {unit}".rstrip()
 
 
 def page(found: Sequence[Verdict], seeds: tuple[int, int]) -> str:
@@ -133,9 +151,10 @@ other law judges packets of the kernel's TCP in a queue of ours.
 DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
 and with ECN, drawn once so that every pair of values occurs.
 
-A figure agrees if the means are within {_limits()}. *Proven* is a miss whose whole 95 % interval
-(Welch's t) is outside; any other may be the chance of few seeds. [Real traffic in real
-time](reality-realtime.md) is the check of the guest itself.
+A figure agrees if the means are within {_limits()}.
+*Proven* is a miss whose whole 95 % interval is outside, {_test(seeds[1])}; any other may be the
+chance of few seeds. [Real traffic in real time](reality-realtime.md) is the check of the guest
+itself.
 
 ## What agrees
 
@@ -159,10 +178,21 @@ the largest first, as multiples of what is allowed:
 def _limits() -> str:
     delay, deviation, signals, use = FIGURES
     return (
-        f"{delay.share:.0%} or {delay.least * 1e3:g} ms of mean delay, {deviation.share:.0%} of "
-        f"the queue's deviation (or {deviation.least:g} packets) and of the share of packets "
-        f"dropped or marked (or {signals.least:.2%}), and {100 * use.least:g} points of utilisation"
+        f"{_percent(delay.share)} or {delay.least * 1e3:g} ms of mean delay, "
+        f"{_percent(deviation.share)} of the queue's deviation (or {deviation.least:g} packets) "
+        f"and of the share of packets dropped or marked (or {_percent(signals.least)}), and "
+        f"{100 * use.least:g} points of utilisation"
     )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g} %"
+
+
+def _test(linux_seeds: int) -> str:
+    if linux_seeds == 1:
+        return "that of one further run of ours, since Linux ran once"
+    return "by Welch's t"
 
 
 def _seeds(count: int) -> str:
@@ -184,7 +214,7 @@ def _by(key: str, found: Sequence[Verdict]) -> str:
         mine = [one for one in found if one.cell[key] == value]
         agree = [str(_agree([one for one in mine if one.figure is figure])) for figure in FIGURES]
         cells = len({tuple(one.cell.values()) for one in mine})
-        rows.append([str(value), str(cells), *agree, str(_proven(mine))])
+        rows.append([value, str(cells), *agree, str(_proven(mine))])
     head = [key, "cells", *(figure.title for figure in FIGURES), "proven misses"]
     return _markdown(head, rows)
 
@@ -208,7 +238,7 @@ def _misses(found: Sequence[Verdict]) -> str:
         half = f"{figure.scale * one.half_width:.{figure.digits}f}"
         rows.append(
             [
-                *(str(value) for value in one.cell.values()),
+                *one.cell.values(),
                 figure.title,
                 f"{linux} → {ours} ± {half}",
                 f"{one.excess:.1f}",
