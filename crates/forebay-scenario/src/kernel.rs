@@ -126,7 +126,7 @@ mod tests {
     use crate::{parse, Options};
 
     const FILE: &str = "duration = \"20s\"\n[bottleneck]\nrate = \"10Mbit/s\"\nbuffer = \"9p\"\n\
-                        [[traffic]]\nkind = \"ftp\"\n[[law]]\nkind = \"droptail\"\n";
+                        [[traffic]]\nkind = \"ftp\"\nflows = 1\nrtt = \"9ms\"\n[[law]]\nkind = \"droptail\"\n";
 
     fn read(more: &str) -> Result<crate::KernelSettings, String> {
         let text = format!("{FILE}{more}");
