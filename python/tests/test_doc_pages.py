@@ -58,6 +58,7 @@ def test_the_example_of_a_kind_runs(kind: str, tmp_path: Path) -> None:
         # Addresses are those of a capture, which the reader has.
         block = re.sub(r"destination.*\n", "", block).replace("my.pcapng", "my.csv")
         (tmp_path / "my.csv").write_text(CSV)
+    (tmp_path / "my.conf").touch()
     path = tmp_path / "example.toml"
     path.write_text(LINK + block + LAW)
     if kind in ("external", "program"):
@@ -85,7 +86,8 @@ def test_a_key_is_on_the_page_of_scenarios_once() -> None:
     rows = re.findall(r"^\| `.*$", text, re.MULTILINE)
     # Of traffic without TCP, and of arrivals.
     assert {row.split("`")[1] for row in rows if rows.count(row) > 1} <= {"ecn", "label"}
-    assert sum(row.startswith("| `tcp` |") for row in rows) == 1
+    # Of flows, and of `[kernel]`.
+    assert sum(row.startswith("| `tcp` |") for row in rows) == 2
     # None is lost: each declared name is in some row.
     declared = _native.keys()
     assert {key["name"] for key in declared} <= {row.split("`")[1] for row in rows}

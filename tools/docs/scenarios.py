@@ -218,7 +218,9 @@ def _shared(keys: dict[str, list[KeyInfo]]) -> list[Shared]:
         return Shared(title, found, frozenset(parts))
 
     def having(name: str) -> frozenset[str]:
-        return frozenset(part for part in keys if any(key["name"] == name for key in keys[part]))
+        """The kinds of traffic with a key of this name."""
+        kinds = [part for part in keys if part.startswith("traffic")]
+        return frozenset(kind for kind in kinds if any(key["name"] == name for key in keys[kind]))
 
     of_links = frozenset({"bottleneck", "link"})
     # Arrivals have a label, too, and no number of flows.
