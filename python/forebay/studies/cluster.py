@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
@@ -208,6 +209,8 @@ def cluster(on: str, threads: int | None) -> Iterator[Cluster]:
             # An interruption while they start is told once they have.
             with signals.held() as interrupted, signals.kept_from_children():
                 try:
+                    # Another study's scheduler has its usual port; any other does.
+                    warnings.filterwarnings("ignore", "Port \\d+ is already in use", UserWarning)
                     local = stack.enter_context(
                         LocalCluster(  # type: ignore[no-untyped-call]
                             n_workers=threads or cores(),
