@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import hashlib
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -35,8 +36,8 @@ class Kernel:
     def version(self) -> str:
         """Of the kernel, and of what runs in it."""
         guest = guests.chosen()
-        stamp = guests.PROGRAM.stat()
-        return f"{guest.digest}/{stamp.st_size}"
+        program = hashlib.sha256(guests.PROGRAM.read_bytes()).hexdigest()
+        return f"{guest.digest}/{program[:16]}"
 
     def start(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]
