@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import hashlib
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
