@@ -129,8 +129,8 @@ def _shown(name: str, value: object) -> str:
     return f"{scale * value:g} {unit}".rstrip()
 
 
-def page(found: Sequence[Verdict], seeds: tuple[int, int]) -> str:
-    """The page in Markdown."""
+def page(found: Sequence[Verdict], seeds: tuple[int, int], planned: int) -> str:
+    """The page in Markdown, of so many cells as are planned, or of those that have been run."""
     cells = len({tuple(one.cell.values()) for one in found})
     outside = sorted((one for one in found if not one.agrees), key=lambda one: -one.excess)
     proven = [one for one in outside if one.proven]
@@ -149,7 +149,7 @@ receivers are Linux's, and so is the queue where Linux has the law with these pa
 other law judges packets of the kernel's TCP in a queue of ours.
 [cells.toml](../experiments/reality/cells.toml) has the cells: every law under Reno, CUBIC, BBR and
 DCTCP, with 1, 10 and 100 flows, 4, 15 and 100 Mbit/s, round trips of 10, 60 and 200 ms, with drops
-and with ECN, drawn once so that every pair of values occurs.
+and with ECN, drawn once so that every pair of values occurs.{_left(cells, planned)}
 
 A figure agrees if the means are within {_limits()}.
 *Proven* is a miss whose whole 95 % interval is outside, {_test(seeds[1])}; any other may be the
@@ -193,6 +193,12 @@ def _test(linux_seeds: int) -> str:
     if linux_seeds == 1:
         return "that of one further run of ours, since Linux ran once"
     return "by Welch's t"
+
+
+def _left(cells: int, planned: int) -> str:
+    if cells == planned:
+        return ""
+    return f" Of {planned} cells {cells} have been run so far, those of the slow links first."
 
 
 def _seeds(count: int) -> str:
@@ -261,7 +267,7 @@ def main() -> int:
     packets, kernel = pl.read_parquet(given.packets), pl.read_parquet(given.kernel)
     found = verdicts(packets, kernel)
     seeds = (packets["seed"].n_unique(), kernel["seed"].n_unique())
-    given.out.write_text(page(found, seeds), encoding="utf-8")
+    given.out.write_text(page(found, seeds, len(_cells(packets))), encoding="utf-8")
     print(f"{given.out}: {sum(one.agrees for one in found)} of {len(found)} figures agree")
     return 0
 

@@ -61,7 +61,7 @@ def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
         found = reality.verdicts(frame(ours), linux)
         assert [one.agrees for one in found] == [agrees, True, True, True]
         assert found[0].proven is proven
-        page = reality.page(found, (3, 3))
+        page = reality.page(found, (3, 3), 1)
         assert ("20.00 → 23.00" in page) is proven
         assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
 
