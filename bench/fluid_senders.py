@@ -24,7 +24,7 @@ import numpy as np
 from fluid_links import CLASSIC, SCALABLE, Link, drawn
 
 from forebay import fluid
-from forebay.fluid.packets import NAMES, Comparison, compare, fluid_line
+from forebay.fluid.packets import NAMES, FluidAndPackets, compare, fluid_line
 from forebay.fluid.response import SWINGS, response, spread
 
 #: Packets that are simulated for a link, and runs at least and at most.
@@ -39,24 +39,24 @@ ANY = 10
 Row = dict[str, Any]
 
 
-def compared(link: Link, sender: str, seeds: int | None) -> Comparison:
+def compared(link: Link, sender: str, seeds: int | None) -> FluidAndPackets:
     if seeds is None:
         seeds = int(np.clip(PACKETS / (link.pkts_per_s * link.end_s), LEAST, MOST))
     (found,) = compare(link.text(sender), seeds=seeds, step_s=link.step_s)
     return found
 
 
-def again(link: Link, sender: str) -> Comparison:
+def again(link: Link, sender: str) -> FluidAndPackets:
     """The fluids alone."""
     text = tomllib.loads(link.text(sender))
     lines = [
         fluid_line(name, fluid.scenario(text, sawtooth=name == "sawtooth")[0]) for name in NAMES[1:]
     ]
     measure_s = (link.settled_s, link.step_s)
-    return Comparison("", "", lines, measure_s, link.end_s, link.step_s, "", None)
+    return FluidAndPackets("", "", lines, measure_s, link.end_s, link.step_s, "", None)
 
 
-def rows(found: Comparison) -> list[Row]:
+def rows(found: FluidAndPackets) -> list[Row]:
     """Packets, published, sawtooth; of packets with the intervals of the response."""
     made: list[Row] = []
     start_s, end_s = found.measure_s

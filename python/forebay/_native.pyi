@@ -507,9 +507,9 @@ class Plan:
 
         `only` leaves out all but these (point, law, seed), the first two as indices.
         """
-    def fluid(self, *, sawtooth: bool = False, step: str = "auto") -> list[FluidTrace]:
-        """Every law at every point as a fluid; with `sawtooth`, windows are described more closely
-        than by the published equations. Raises `ScenarioError` for what the fluid cannot express.
+    def fluid_classes(self, point: int) -> list[str]:
+        """Labels of the classes that the fluid model has at a point, in the order of its columns.
+        Raises `ScenarioError` for what the fluid cannot express.
         """
     def start_fluid(
         self,
@@ -520,7 +520,9 @@ class Plan:
         samples: bool = True,
         only: Collection[tuple[int, int, int]] | None = None,
     ) -> Batch:
-        """As `start`, by the fluid model. Raises `ScenarioError` for what it cannot express."""
+        """As `start`, by the fluid model; with `sawtooth`, windows are described more closely than
+        by the published equations. Raises `ScenarioError` for what it cannot express.
+        """
     def check_fluid(self, *, sawtooth: bool = False, step: str = "auto") -> None:
         """Raises `ScenarioError` for what the fluid cannot express, of any law at any point."""
     def network(self, seed: int) -> Network:
@@ -697,6 +699,18 @@ def fluid_halving(model: Model) -> dict[str, float]: ...
 class FluidTrace:
     """Columns of a fluid run; the two-dimensional ones have a row per bottleneck or class."""
 
+    def __init__(
+        self,
+        point: str,
+        law: str,
+        classes: list[str],
+        time_s: NDArray[np.float64],
+        queue_pkts: NDArray[np.float64],
+        probability: NDArray[np.float64],
+        window_pkts: NDArray[np.float64],
+        in_flight_pkts: NDArray[np.float64],
+        rtt_s: NDArray[np.float64],
+    ) -> None: ...
     point: str
     law: str
     #: labels

@@ -229,8 +229,8 @@ def test_theory_is_of_the_flows_sender(base: BaseScenario, tcp: str) -> None:
     assert isinstance(drawn, dict)
     assert len(drawn["gain_margin_db"]) == drawn["cells"] ** 2
     alone = base.alone(now, params(now))
-    (trace,) = _native.plan(alone["a"], "").fluid(sawtooth=True)
-    queue = theory.fluid(alone, "", now.tcp, now.duration, 100)["laws"]["a"]["queue_pkts"]
+    (trace,) = forebay.fluid.scenario(alone["a"].decode(), sawtooth=True)
+    queue = theory.fluid(alone, now.tcp, now.duration, 100)["laws"]["a"]["queue_pkts"]
     assert queue[-1] == pytest.approx(trace.queue_pkts[0][-1], abs=1)
 
 

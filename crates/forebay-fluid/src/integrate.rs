@@ -14,8 +14,8 @@ use crate::model::{Model, What};
 use crate::port::Passed;
 use crate::senders::Windows;
 use crate::step::Pace;
-use crate::system::{hold, Moment, Piece, Slopes, System, Through, Turnover};
-use crate::trace::{Passage, Rows, Trace};
+use crate::system::{hold, Entering, Moment, Piece, Slopes, System, Through, Turnover};
+use crate::trace::{Met, Passage, Rows, Trace};
 
 /// Runs the model.
 ///
@@ -86,7 +86,7 @@ impl<'a> Engine<'a> {
             led_to: vec![0.0; system.queues.len()],
             looks_s: vec![0.0; system.sources.len()],
             kept: vec![[Kept::default(); 2]; system.queues.len()],
-            rows: Rows::new(system.queues.len(), system.sources.len(), model),
+            rows: Rows::new(&system, model),
             model,
             system,
             state,
@@ -251,6 +251,27 @@ impl<'a> Engine<'a> {
             // Of the rest, rounding.
             let full = last >= queue.buffer_pkts;
             let overflowed = if full { no_room.max(0.0) } else { 0.0 };
+            for n in 0..queue.passing.len() {
+                let own = |of: fn(&Entering) -> f64| {
+                    let [k1, k2, k3, k4] =
+                        [0, 1, 2, 3].map(|stage| of(&self.slopes[stage].entering[v][n]));
+                    h / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
+                };
+                let own_admitted = own(|it| it.admitted);
+                // Who finds no room is drawn evenly from those that come.
+                let no_room = if admitted > 0.0 {
+                    overflowed * own_admitted / admitted
+                } else {
+                    0.0
+                };
+                let entered = own_admitted - no_room;
+                let met = Met {
+                    entered,
+                    lost: own(|it| it.arriving) - entered,
+                    marked: own(|it| it.marked),
+                };
+                self.rows.met(v, n, met);
+            }
             self.rows.passed(
                 v,
                 Passage {

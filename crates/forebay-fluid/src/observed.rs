@@ -3,23 +3,33 @@
 //!
 //! What remains of a packet is carried on to the next row, so that means and sums are those of the
 //! fluid; a settled queue of 20.3 packets is 20 in most rows and 21 in some. All flows of a class
-//! get the same. There is nobody's share of the queue, and no transfer.
+//! get the same. There is no transfer, and nothing is sent again.
+//!
+//! Beside the whole packets stand the equations' own numbers, as a law's probes do: `fluid_pkts` of
+//! each queue, and of each class, by its number in the model, `window_pkts` and `rtt_s`.
+
+use std::borrow::Cow;
 
 use forebay_core::cast::{whole_u32, whole_u64};
 use forebay_core::{Span, Time};
 use forebay_scenario::{Link, Scenario};
-use forebay_trace::{FlowTotals, GoodputRecorder, Recorder, Settings, Trace as Observed};
+use forebay_trace::{
+    mean_rtt_s, FlowTotals, GoodputRecorder, Recorder, Settings, Trace as Observed, TrafficTrace,
+};
 
 use crate::model::Model;
 use crate::scenario::groups;
-use crate::trace::{Passage, Trace};
+use crate::trace::Trace;
 
 /// The trace of `scenario`, whose `model` gave `trace`: of the bottleneck, with those of the other
 /// links.
 pub fn observed(scenario: &Scenario, model: &Model, trace: &Trace) -> Observed {
     let flows = Flows::new(scenario, trace);
     let links = scenario.all_links().enumerate();
-    let mut all = links.map(|(v, link)| at_link(scenario, model, trace, &flows, v, link));
+    let links = links.map(|(v, link)| at_link(scenario, model, trace, &flows, v, link));
+    let mut links: Vec<Observed> = links.collect();
+    who_gets_what(&mut links, scenario, model, trace);
+    let mut all = links.into_iter();
     let mut bottleneck = all.next().expect("a scenario has a bottleneck");
     bottleneck.others = all.collect();
     bottleneck
@@ -53,9 +63,79 @@ fn end_of(row: usize, interval: Span) -> Time {
     Time::ZERO + interval * row as u64
 }
 
-/// How long a packet waits behind `pkts` others.
-fn waiting(pkts: f64, passage: &Passage, interval: Span) -> Span {
-    Span::from_secs_f64(pkts * interval.as_secs_f64() / passage.could_leave)
+/// When a packet comes in the middle of a row that ends there, and how long it waits until those
+/// before it are gone.
+fn passage_of(trace: &Trace, v: usize, row: usize, interval: Span) -> (Time, Span) {
+    let came = end_of(row - 1, interval) + Span::from_nanos(interval.as_nanos() / 2);
+    let before_pkts = 0.5 * (trace.queue_pkts[v][row - 1] + trace.queue_pkts[v][row]);
+    let could_leave = trace.passed[v][row].could_leave;
+    let wait_s = before_pkts * interval.as_secs_f64() / could_leave;
+    (came, Span::from_secs_f64(wait_s))
+}
+
+/// What each traffic of a scenario met at every link that several cross. The classes of the model are
+/// those of the first traffic, then those of the second.
+fn who_gets_what(found: &mut [Observed], scenario: &Scenario, model: &Model, trace: &Trace) {
+    let of_class: Vec<usize> = (0..scenario.traffic.len())
+        .flat_map(|traffic| groups(scenario, traffic).into_iter().map(move |_| traffic))
+        .collect();
+    let links = 0..found.len();
+    let met: Vec<Vec<TrafficTrace>> = links
+        .map(|v| met_at(scenario, model, trace, v, &of_class))
+        .collect();
+    for (traffic, it) in scenario.traffic.iter().enumerate() {
+        let waits_s = (it.path.iter()).map(|&v| met[v][traffic].delay_mean_s());
+        let rtt_s = mean_rtt_s(&it.rtts, it.flows, waits_s);
+        for &v in &it.path {
+            let met = met[v][traffic];
+            found[v].traffic.push(TrafficTrace { rtt_s, ..met });
+        }
+    }
+    // Of one alone the link's own metrics say it.
+    let alone = found.iter_mut().filter(|link| link.traffic.len() < 2);
+    alone.for_each(|link| link.traffic.clear());
+}
+
+/// By traffic: what its packets met at a link within the window.
+fn met_at(
+    scenario: &Scenario,
+    model: &Model,
+    trace: &Trace,
+    v: usize,
+    of_class: &[usize],
+) -> Vec<TrafficTrace> {
+    let (start, end) = scenario.measure;
+    let within = |at: Time| start < at && at <= end;
+    let passing = model.classes.iter().zip(of_class);
+    let passing = passing.filter(|(class, _)| class.route.contains(&v));
+    // Packets that left, what they waited in all (s), and packets lost and marked.
+    let mut sums = vec![[0.0; 4]; scenario.traffic.len()];
+    for ((_, &traffic), column) in passing.zip(&trace.met[v]) {
+        let [left, waited_s, lost, marked] = &mut sums[traffic];
+        for (row, met) in column.iter().enumerate().skip(1) {
+            let (came, wait) = passage_of(trace, v, row, scenario.sample);
+            if within(came + wait) {
+                *left += met.entered;
+                *waited_s += met.entered * wait.as_secs_f64();
+            }
+            if within(came) {
+                *lost += met.lost;
+                *marked += met.marked;
+            }
+        }
+    }
+    let nearest = |pkts: f64| whole_u64(pkts + 0.5);
+    (0..)
+        .zip(sums)
+        .map(|(traffic, [left, waited_s, lost, marked])| TrafficTrace {
+            traffic,
+            left_packets: nearest(left),
+            waited_ns: nearest(1e9 * waited_s),
+            dropped_packets: nearest(lost),
+            marked_packets: nearest(marked),
+            ..TrafficTrace::default()
+        })
+        .collect()
 }
 
 fn at_link(
@@ -71,7 +151,6 @@ fn at_link(
         window: scenario.measure,
     };
     let (start, end) = settings.window;
-    let half = Span::from_nanos(settings.interval.as_nanos() / 2);
     let packet_bytes = model.bottlenecks[v].packet.0;
     let crosses = |traffic: usize| scenario.traffic[traffic].path.contains(&v);
     let mut found = Recorder::new(settings, link.rate).finish(flows.totals(crosses));
@@ -94,19 +173,27 @@ fn at_link(
         samples.departed_bytes.push(gone * packet_bytes);
         (samples.capacity_bits).push(passage.could_leave * 8.0 * packet_bytes as f64);
         found.forwarded_packets += gone;
-        // A packet that comes in the middle of the row waits until those before it are gone.
-        let before_pkts = 0.5 * (trace.queue_pkts[v][row - 1] + trace.queue_pkts[v][row]);
-        let wait = waiting(before_pkts, passage, settings.interval);
-        let came = end_of(row - 1, settings.interval) + half;
+        let (came, wait) = passage_of(trace, v, row, settings.interval);
         let entered = admitted.count(passage.arrived - passage.dropped - passage.overflowed);
         let gone_at = came + wait;
         if start < gone_at && gone_at <= end {
             (found.delay_ns).saturating_record_n(wait.as_nanos(), u64::from(entered));
         }
     }
-    (samples.probes).push(("p", trace.probability[v][1..].to_vec()));
-    if v == 0 && scenario.windows {
-        (samples.probes).push(("in_flight_pkts", trace.in_flight_pkts[1..].to_vec()));
+    let mut probe = |name: Cow<'static, str>, column: &[f64]| {
+        samples.probes.push((name, column[1..].to_vec()));
+    };
+    probe("p".into(), &trace.probability[v]);
+    probe("fluid_pkts".into(), &trace.queue_pkts[v]);
+    if v == 0 {
+        if scenario.windows {
+            probe("in_flight_pkts".into(), &trace.in_flight_pkts);
+        }
+        for (class, (window_pkts, rtt_s)) in trace.window_pkts.iter().zip(&trace.rtt_s).enumerate()
+        {
+            probe(format!("window_pkts.{class}").into(), window_pkts);
+            probe(format!("rtt_s.{class}").into(), rtt_s);
+        }
     }
     found
 }

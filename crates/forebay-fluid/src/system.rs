@@ -185,6 +185,15 @@ pub struct ClassState {
     pub passing_on: f64,
 }
 
+/// What of one class comes to a queue, per second.
+#[derive(Clone, Copy, Default)]
+pub struct Entering {
+    pub arriving: f64,
+    /// Without what the law drops.
+    pub admitted: f64,
+    pub marked: f64,
+}
+
 /// Right-hand side at one moment.
 #[derive(Clone, Default)]
 pub struct Slopes {
@@ -192,6 +201,8 @@ pub struct Slopes {
     pub state: Vec<f64>,
     pub classes: Vec<ClassState>,
     pub through: Vec<Through>,
+    /// By queue, of the classes that pass it.
+    pub entering: Vec<Vec<Entering>>,
 }
 
 /// A moment of a step.
@@ -273,6 +284,9 @@ impl System {
             state: vec![0.0; state.len()],
             classes: vec![ClassState::default(); self.sources.len()],
             through: vec![Through::default(); self.queues.len()],
+            entering: (self.queues.iter())
+                .map(|queue| vec![Entering::default(); queue.passing.len()])
+                .collect(),
         }
     }
 
@@ -350,17 +364,21 @@ impl System {
             // A dropped packet does not enter the queue.
             let signals = queue.port.probability_at(now_s);
             let kept = if queue.drops { 1.0 - signals } else { 1.0 };
-            for &i in &queue.passing {
+            for (&i, own) in queue.passing.iter().zip(&mut out.entering[v]) {
                 let class = &self.sources[i].class;
-                through.arriving += classes[i].passing_on;
+                own.arriving = classes[i].passing_on;
+                own.marked = 0.0;
                 if class.l4s {
-                    through.marked += queue.port.marks_l4s(signals) * classes[i].passing_on;
+                    own.marked = queue.port.marks_l4s(signals) * own.arriving;
                 } else if class.marks {
-                    through.marked += signals * classes[i].passing_on;
+                    own.marked = signals * own.arriving;
                 } else {
                     classes[i].passing_on *= kept;
                 }
-                through.admitted += classes[i].passing_on;
+                own.admitted = classes[i].passing_on;
+                through.arriving += own.arriving;
+                through.admitted += own.admitted;
+                through.marked += own.marked;
             }
             let backlog = queues_pkts[v];
             let growth = through.admitted - queue.pkts_per_s;

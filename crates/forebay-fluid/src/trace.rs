@@ -24,6 +24,9 @@ pub struct Trace {
     pub rtt_s: Vec<Vec<f64>>,
     /// By bottleneck: what has passed since the last row.
     pub passed: Vec<Vec<Passage>>,
+    /// By bottleneck, and by class that passes it, in the order of the classes: what it met there
+    /// since the last row.
+    pub met: Vec<Vec<Vec<Met>>>,
     /// By class: packets of all its flows that have left its last bottleneck since the last row.
     pub delivered_pkts: Vec<Vec<f64>>,
 }
@@ -51,6 +54,23 @@ impl Passage {
         self.overflowed += share * other.overflowed;
         self.left += share * other.left;
         self.could_leave += share * other.could_leave;
+    }
+}
+
+/// Packets of one class that came to a queue within a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Met {
+    pub entered: f64,
+    /// For any cause.
+    pub lost: f64,
+    pub marked: f64,
+}
+
+impl Met {
+    fn add(&mut self, share: f64, other: &Met) {
+        self.entered += share * other.entered;
+        self.lost += share * other.lost;
+        self.marked += share * other.marked;
     }
 }
 
@@ -95,15 +115,56 @@ pub(crate) struct Rows {
     signal_s: Vec<f64>,
     /// By queue: probability at both ends of the last step.
     probability: Vec<[f64; 2]>,
-    /// By queue and by class: what passed in the last step, and since the last row.
-    in_step: (Vec<Passage>, Vec<f64>),
-    since_row: (Vec<Passage>, Vec<f64>),
+    in_step: Amounts,
+    since_row: Amounts,
     /// Scratch.
     state: Vec<f64>,
 }
 
+/// What passed within a time.
+#[derive(Clone)]
+struct Amounts {
+    /// By queue.
+    passed: Vec<Passage>,
+    /// By queue, and by class that passes it.
+    met: Vec<Vec<Met>>,
+    /// By class.
+    delivered_pkts: Vec<f64>,
+}
+
+impl Amounts {
+    fn none(system: &System) -> Amounts {
+        let queues = system.queues.iter();
+        Amounts {
+            passed: vec![Passage::default(); queues.len()],
+            met: queues
+                .map(|queue| vec![Met::default(); queue.passing.len()])
+                .collect(),
+            delivered_pkts: vec![0.0; system.sources.len()],
+        }
+    }
+
+    fn add(&mut self, share: f64, other: &Amounts) {
+        for (sum, more) in self.passed.iter_mut().zip(&other.passed) {
+            sum.add(share, more);
+        }
+        for (sum, more) in self
+            .met
+            .iter_mut()
+            .flatten()
+            .zip(other.met.iter().flatten())
+        {
+            sum.add(share, more);
+        }
+        for (sum, more) in self.delivered_pkts.iter_mut().zip(&other.delivered_pkts) {
+            *sum += share * more;
+        }
+    }
+}
+
 impl Rows {
-    pub fn new(queues: usize, classes: usize, model: &Model) -> Rows {
+    pub fn new(system: &System, model: &Model) -> Rows {
+        let (queues, classes) = (system.queues.len(), system.sources.len());
         let rows = model.duration.as_nanos() / model.sample.as_nanos() + 1;
         let rows = usize::try_from(rows).unwrap_or(0);
         let columns = |count| (0..count).map(|_| Vec::with_capacity(rows)).collect();
@@ -116,6 +177,9 @@ impl Rows {
                 in_flight_pkts: Vec::new(),
                 rtt_s: columns(classes),
                 passed: (0..queues).map(|_| Vec::with_capacity(rows)).collect(),
+                met: (system.queues.iter())
+                    .map(|queue| vec![Vec::with_capacity(rows); queue.passing.len()])
+                    .collect(),
                 delivered_pkts: columns(classes),
             },
             sample: model.sample,
@@ -123,20 +187,25 @@ impl Rows {
             last: Time::ZERO,
             signal_s: vec![0.0; queues],
             probability: vec![[0.0; 2]; queues],
-            in_step: (vec![Passage::default(); queues], vec![0.0; classes]),
-            since_row: (vec![Passage::default(); queues], vec![0.0; classes]),
+            in_step: Amounts::none(system),
+            since_row: Amounts::none(system),
             state: Vec::new(),
         }
     }
 
     /// What has passed a queue in a step.
     pub fn passed(&mut self, queue: usize, passage: Passage) {
-        self.in_step.0[queue] = passage;
+        self.in_step.passed[queue] = passage;
+    }
+
+    /// What a class, by its place among those that pass a queue, has met there in a step.
+    pub fn met(&mut self, queue: usize, place: usize, met: Met) {
+        self.in_step.met[queue][place] = met;
     }
 
     /// Packets of a class that have left its last queue in a step.
     pub fn delivered(&mut self, class: usize, pkts: f64) {
-        self.in_step.1[class] = pkts;
+        self.in_step.delivered_pkts[class] = pkts;
     }
 
     /// The probabilities of a queue at both ends of a step.
@@ -182,12 +251,7 @@ impl Rows {
             let middle = first + 0.5 * (from + to) * (last - first);
             *signal_s += h * (to - from) * middle;
         }
-        for (since_row, in_step) in self.since_row.0.iter_mut().zip(&self.in_step.0) {
-            since_row.add(to - from, in_step);
-        }
-        for (since_row, in_step) in self.since_row.1.iter_mut().zip(&self.in_step.1) {
-            *since_row += (to - from) * in_step;
-        }
+        self.since_row.add(to - from, &self.in_step);
     }
 
     /// A row, if one is due now.
@@ -212,7 +276,10 @@ impl Rows {
             };
             trace.probability[v].push(mean);
             trace.queue_pkts[v].push(state[classes + v]);
-            trace.passed[v].push(std::mem::take(&mut self.since_row.0[v]));
+            trace.passed[v].push(std::mem::take(&mut self.since_row.passed[v]));
+            for (column, met) in trace.met[v].iter_mut().zip(&mut self.since_row.met[v]) {
+                column.push(std::mem::take(met));
+            }
         }
         trace.in_flight_pkts.push(system.in_flight_pkts(state));
         for (i, source) in system.sources.iter().enumerate() {
@@ -220,7 +287,7 @@ impl Rows {
             // No flows, no window.
             let running = source.flows > 0.0;
             trace.window_pkts[i].push(if running { state[i] } else { f64::NAN });
-            trace.delivered_pkts[i].push(std::mem::take(&mut self.since_row.1[i]));
+            trace.delivered_pkts[i].push(std::mem::take(&mut self.since_row.delivered_pkts[i]));
         }
         self.last = self.next;
         self.next += self.sample;

@@ -9,6 +9,7 @@ use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::record::record;
 use crate::ScenarioError;
 
 /// A quantity as a scenario writes it.
@@ -190,39 +191,30 @@ pub fn refused(file: &str, error: &ParamError) -> PyErr {
     ScenarioError::new_err(format!("{file}: {error}"))
 }
 
-/// Columns of one run.
-#[pyclass(frozen, get_all, module = "forebay._native")]
-pub struct FluidTrace {
-    point: String,
-    law: String,
-    classes: Vec<String>,
-    time_s: Py<PyArray1<f64>>,
-    queue_pkts: Py<PyArray2<f64>>,
-    probability: Py<PyArray2<f64>>,
-    window_pkts: Py<PyArray2<f64>>,
-    in_flight_pkts: Py<PyArray1<f64>>,
-    rtt_s: Py<PyArray2<f64>>,
+record! {
+    /// Columns of one run.
+    FluidTrace {
+        point: String,
+        law: String,
+        classes: Vec<String>,
+        time_s: Py<PyArray1<f64>>,
+        queue_pkts: Py<PyArray2<f64>>,
+        probability: Py<PyArray2<f64>>,
+        window_pkts: Py<PyArray2<f64>>,
+        in_flight_pkts: Py<PyArray1<f64>>,
+        rtt_s: Py<PyArray2<f64>>,
+    }
 }
 
 impl FluidTrace {
-    pub fn new(
-        py: Python,
-        point: String,
-        law: String,
-        model: &Model,
-        trace: Trace,
-    ) -> PyResult<Self> {
+    fn of(py: Python, law: String, model: &Model, trace: Trace) -> PyResult<Self> {
         let columns = |columns: &[Vec<f64>]| -> PyResult<_> {
             Ok(PyArray2::from_vec2(py, columns)?.unbind())
         };
         Ok(FluidTrace {
-            point,
+            point: String::new(),
             law,
-            classes: model
-                .classes
-                .iter()
-                .map(|class| class.label.clone())
-                .collect(),
+            classes: labels(model),
             queue_pkts: columns(&trace.queue_pkts)?,
             probability: columns(&trace.probability)?,
             window_pkts: columns(&trace.window_pkts)?,
@@ -231,6 +223,12 @@ impl FluidTrace {
             time_s: PyArray1::from_vec(py, trace.time_s).unbind(),
         })
     }
+}
+
+/// Of a model's classes.
+pub fn labels(model: &Model) -> Vec<String> {
+    let classes = model.classes.iter();
+    classes.map(|class| class.label.clone()).collect()
 }
 
 /// Runs a model.
@@ -244,7 +242,7 @@ pub fn fluid_run(py: Python, model: PyModel) -> PyResult<FluidTrace> {
         .iter()
         .map(|it| it.law.label.as_str())
         .collect();
-    FluidTrace::new(py, String::new(), laws.join(", "), &model, trace)
+    FluidTrace::of(py, laws.join(", "), &model, trace)
 }
 
 /// Greatest differences between a run and one with half its step.

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use forebay_batch::{fluid_jobs, jobs, Batch, Job, Key};
-use forebay_core::ParamError;
-use forebay_fluid::{from_scenario, run, Step};
+use forebay_fluid::{from_scenario, Step};
 use forebay_scenario::{DesignedGains, Experiment, Inputs, KernelSettings, Reading};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -13,8 +12,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::batch::PyBatch;
 use crate::facts::PointInfo;
 use crate::files;
-use crate::fluid::{quantity, refused, windows, FluidTrace};
-use crate::hooks::detached;
+use crate::fluid::{labels, quantity, refused, windows};
 use crate::laws::values;
 use crate::network::Network;
 use crate::reading::{
@@ -297,7 +295,8 @@ impl Plan {
         self.batch(jobs, threads, samples)
     }
 
-    /// As `start`, by the fluid model: see `fluid`.
+    /// As `start`, by the fluid model. `step` is a time, or "auto"; with `sawtooth`, windows are
+    /// described more closely than by the published equations.
     ///
     /// Raises ScenarioError for what the fluid cannot express.
     #[pyo3(signature = (threads, *, sawtooth=false, step="auto", samples=true, only=None))]
@@ -329,25 +328,16 @@ impl Plan {
         Ok(())
     }
 
-    /// Runs every law at every point as a fluid. `step` is a time, or "auto"; with `sawtooth`,
-    /// windows are described more closely than by the published equations.
+    /// Labels of the classes that the fluid model has at a point, in the order of its columns.
     ///
     /// Raises ScenarioError for what the fluid cannot express.
-    #[pyo3(signature = (*, sawtooth=false, step="auto"))]
-    fn fluid(&self, py: Python, sawtooth: bool, step: &str) -> PyResult<Vec<FluidTrace>> {
-        let step = fluid_step(step)?;
-        let mut traces = Vec::new();
-        for point in &self.experiment()?.points {
-            for law in &point.laws {
-                let refuse = |error: ParamError| refused(&self.file, &error);
-                let model =
-                    from_scenario(&point.scenario, law, windows(sawtooth), step).map_err(refuse)?;
-                let trace = detached(py, || run(&model), &law.label)?.map_err(refuse)?;
-                let (point, law) = (point.label.clone(), law.label.clone());
-                traces.push(FluidTrace::new(py, point, law, &model, trace)?);
-            }
-        }
-        Ok(traces)
+    fn fluid_classes(&self, point: usize) -> PyResult<Vec<String>> {
+        let points = &self.experiment()?.points;
+        let point = points
+            .get(point)
+            .ok_or_else(|| PyIndexError::new_err("no such point"))?;
+        let model = from_scenario(&point.scenario, &point.laws[0], windows(false), Step::AUTO);
+        Ok(labels(&model.map_err(|error| refused(&self.file, &error))?))
     }
 
     /// The first point under its first law, with external traffic for the caller.

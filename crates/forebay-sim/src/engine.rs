@@ -26,7 +26,7 @@ use forebay_core::cast::whole_u64;
 use forebay_core::{Aqm, ParamError, Queue, Time};
 use forebay_scenario::{Link, Scenario};
 use forebay_trace::{
-    Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
+    mean_rtt_s, Call, FlowTotals, GoodputRecorder, Recorder, Settings, Trace, TrafficTrace, Viewer,
 };
 use hosts::{Alarm, Hosts, Returning};
 
@@ -449,19 +449,16 @@ fn who_gets_what(traces: &mut [Trace], scenario: &Scenario, network: &Network) {
         return;
     }
     for (traffic, class) in network.classes.iter().enumerate() {
-        let rtts = &scenario.traffic[traffic].rtts;
-        let propagation = rtts.iter().cycle().take(class.count as usize);
-        let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
         let waits_s = class
             .links
             .iter()
             .map(|&link| met[link][traffic].delay_mean_s());
-        let rtt_s = propagation_s / f64::from(class.count) + waits_s.sum::<f64>();
+        let rtt_s = mean_rtt_s(&scenario.traffic[traffic].rtts, class.count, waits_s);
         for &link in &class.links {
             traces[link].traffic.push(TrafficTrace {
                 sent_packets: class.sent_packets,
                 resent_packets: class.resent_packets,
-                rtt_s: if rtts.is_empty() { f64::NAN } else { rtt_s },
+                rtt_s,
                 ..met[link][traffic]
             });
         }

@@ -142,7 +142,7 @@ mod tests {
             trace(|t| t.samples.capacity_bits[0] += 1e-10),
             trace(|t| t.samples.probes[0].1[1] = 0.0),
             trace(|t| t.samples.probes[0].1[1] = -0.0),
-            trace(|t| t.samples.probes[0].0 = "q"),
+            trace(|t| t.samples.probes[0].0 = "q".into()),
             trace(|t| t.delay_ns.record(5).unwrap()),
             trace(|t| t.flows[0].delivered_bytes = 1),
             trace(|t| t.flows[0].traffic = 1),

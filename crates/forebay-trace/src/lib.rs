@@ -19,7 +19,9 @@ pub use classes::{ClassMetrics, ClassTrace, CLASS_METRICS};
 pub use goodput::{Goodput, GoodputOf, GoodputRecorder};
 pub use metrics::Metrics;
 pub use recorder::{Recorder, Settings};
-pub use traffic::{TrafficMetrics, TrafficTrace, TRAFFIC_METRICS};
+pub use traffic::{mean_rtt_s, TrafficMetrics, TrafficTrace, TRAFFIC_METRICS};
+
+use std::borrow::Cow;
 
 use forebay_core::{Span, Time};
 use hdrhistogram::Histogram;
@@ -90,7 +92,7 @@ pub struct Samples {
     /// What the link could have carried, in bits.
     pub capacity_bits: Vec<f64>,
     /// The law's named inner values, in the order in which it reports them.
-    pub probes: Vec<(&'static str, Vec<f64>)>,
+    pub probes: Vec<(Cow<'static, str>, Vec<f64>)>,
 }
 
 impl Samples {

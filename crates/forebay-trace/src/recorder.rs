@@ -194,7 +194,7 @@ impl Recorder {
                     .iter()
                     .position(|(known, _)| *known == name)
                     .unwrap_or_else(|| {
-                        probes.push((name, vec![f64::NAN; rows - 1]));
+                        probes.push((name.into(), vec![f64::NAN; rows - 1]));
                         probes.len() - 1
                     });
             }

@@ -1,5 +1,7 @@
 //! Who gets what: what each traffic of a scenario got of a queue, and what its packets met there.
 
+use forebay_core::Span;
+
 use crate::measures::{traffic_metric, Measure, MBITS, MS, NONE, PERCENT};
 use crate::Trace;
 
@@ -19,6 +21,17 @@ pub struct TrafficTrace {
     /// Propagation, the mean over its flows, and the mean wait at every queue that its data crosses;
     /// NaN where nothing left one of them.
     pub rtt_s: f64,
+}
+
+/// Round-trip time of a traffic: the mean propagation of its flows, which take `rtts` in turn, and the
+/// mean wait at every queue that its data crosses; NaN where it has none.
+pub fn mean_rtt_s(rtts: &[Span], flows: u32, waits_s: impl Iterator<Item = f64>) -> f64 {
+    if rtts.is_empty() {
+        return f64::NAN;
+    }
+    let propagation = rtts.iter().cycle().take(flows as usize);
+    let propagation_s: f64 = propagation.map(|rtt| rtt.as_secs_f64()).sum();
+    propagation_s / f64::from(flows) + waits_s.sum::<f64>()
 }
 
 impl TrafficTrace {

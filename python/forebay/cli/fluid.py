@@ -6,16 +6,25 @@ What it needs is loaded inside it, so that other commands stay quick.
 from __future__ import annotations
 
 import json
+import sys
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
 from forebay.cli.declaration import with_options
-from forebay.cli.invocation import Invocation, result_name
-from forebay.cli.options import Laws, OutputOptions, ScenarioFile, ScenarioKeys, print_table
+from forebay.cli.invocation import Invocation, result_name, stopped
+from forebay.cli.options import (
+    Laws,
+    OutputOptions,
+    RunOptions,
+    ScenarioFile,
+    ScenarioKeys,
+    console,
+    print_table,
+)
 
 if TYPE_CHECKING:
-    from forebay._native import FluidTrace
+    from forebay.results.result import Result
 
 Row = dict[str, str | float | None]
 
@@ -41,8 +50,11 @@ def fluid(
     seeds: int | None = None,
     step_at: float | None = None,
     output: OutputOptions,
+    making: RunOptions,
 ) -> None:
     """Run a scenario's laws in the fluid model of TCP, and draw queue, window and probability.
+
+    It is a view of `forebay run --engine fluid`, which has every metric and a report.
 
     law: Take this law instead of the file's: its kind or label.
     sawtooth: Describe windows more closely than the published equations.
@@ -52,25 +64,54 @@ def fluid(
     out: Where the figures go; results/NAME-fluid for a scenario NAME.toml.
     as_json: Print one JSON object per line of the table; figures only with --out.
     """
-    from forebay.base.publication import publish
-    from forebay.fluid import api
-    from forebay.runs import descriptions, experiment
+    from forebay.engines.fluid import Fluid
+    from forebay.fluid import packets, traces
+    from forebay.results.result import Result
+    from forebay.runs import experiment
 
     for key, value in [("--seeds", seeds), ("--step-at", step_at)]:
         if value is not None and not compare:
             raise ScenarioError(f"{key}: found {value:g} without --compare, allowed: beside it")
-    call = Invocation.begun(output, f"{result_name(file)}-fluid")
     # It is read several times.
     piped = str(file) == experiment.STDIN
     source: experiment.Source = experiment.text_of(file)[1].decode() if piped else file
-    rows: list[Row]
     if compare:
-        from forebay.fluid import packets  # draws, which takes a while to load
-
-        comparisons = packets.compare(
-            source, laws=law or (), sets=set_ or (), seeds=seeds, step_s=step_at
+        read = packets.experiments(source, law or (), set_ or (), seeds)
+        packets.check_step(read[0], step_at)
+    else:
+        sets = traces.with_windows(set_ or ())
+        engine = Fluid(sawtooth)
+        read = [experiment.read(source, laws=law, sets=sets, seeds=1, engine=engine)]
+    for line in read[0].designed:
+        print(line, file=sys.stderr)
+    call = Invocation.begun(output, f"{result_name(file)}-fluid")
+    executed = call.executed(read, making)
+    results = [Result(one, made) for one, made in zip(read, executed, strict=False)]
+    whole = len(results) == len(read) and not any(result.partial for result in results)
+    # Fluids are laid beside packets whole; one alone tells what it has.
+    if results[0].runs and (whole or not compare):
+        _tell(results, call, step_at)
+    if not whole:
+        raise stopped(
+            sum(len(result.runs) for result in results),
+            sum(one.runs for one in read),
+            interrupted=any(one.interrupted for one in executed),
+            reported=not compare and bool(results[0].runs),
+            by_input=any(fault.of_law for one in executed for fault in one.faults),
         )
-        in_words = {one.point: one.title for one in comparisons}
+
+
+def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None:
+    """Draws the figures, prints the table, and what a reader must know of it."""
+    from forebay.base.publication import publish
+    from forebay.fluid import packets, picture
+    from forebay.fluid.traces import Traces
+    from forebay.pages import terminal
+    from forebay.runs import descriptions
+
+    rows: list[Row]
+    if len(results) > 1:
+        comparisons = packets.beside(results, step_s)
         rows = [row for comparison in comparisons for row in comparison.rows()]
         ordered = sorted(comparisons, key=lambda comparison: comparison.law)
         figures = {
@@ -78,16 +119,12 @@ def fluid(
             for name, group in groupby(ordered, key=lambda comparison: comparison.law)
         }
     else:
-        from forebay.fluid import picture
-
-        traces = api.scenario(source, laws=law or (), sets=set_ or (), sawtooth=sawtooth)
-        points = traces.plan.points
-        in_words = {point.label: descriptions.point(point) for point in points}
-        rows = [_row(trace) for trace in traces]
+        traces = Traces(results[0])
+        rows = traces.rows()
         by_law = sorted(traces, key=lambda trace: trace.law)
         figures = {
             name: picture.draw(list(group), traces.plan)
-            for name, group in groupby(by_law, key=lambda t: t.law)
+            for name, group in groupby(by_law, key=lambda trace: trace.law)
         }
     if call.folder is not None:
         drawn = [figure.files(name) for name, figure in figures.items()]
@@ -96,20 +133,12 @@ def fluid(
         for row in rows:
             print(json.dumps(row))
         return
+    in_words = {point.label: descriptions.point(point) for point in results[0].plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
+    for result in results[:1]:
+        terminal.who_gets_what(console(), result)
+        terminal.warnings(console(), descriptions.warnings(result))
     print(f"Figures: {call.folder}")
-
-
-def _row(trace: FluidTrace) -> Row:
-    """Means over the second half."""
-    half = slice(len(trace.time_s) // 2, None)
-    return {
-        "law": trace.law,
-        "point": trace.point,
-        "queue_mean_pkts": float(trace.queue_pkts[0, half].mean()),
-        "probability": float(trace.probability[0, half].mean()),
-        "window_pkts": float(trace.window_pkts[0, half].mean()),
-    }
 
 
 def _print(rows: list[Row]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,17 @@ import typer
 
 from forebay.base import signals
 from forebay.cli.main import BAD_INPUT, FAILED
-from forebay.cli.options import OutputOptions, ReportOptions, StoreOptions, open_page
+from forebay.cli.options import (
+    OutputOptions,
+    ReportOptions,
+    RunOptions,
+    StoreOptions,
+    open_page,
+)
 
 if TYPE_CHECKING:
+    from forebay.runs.execution import Execution
+    from forebay.runs.experiment import Experiment
     from forebay.store.store import Store
 
 RESULTS = Path("results")
@@ -86,6 +94,26 @@ class Invocation:
         from forebay.store import choice
 
         return choice.store(runs.store, without=runs.no_store, default=self.folder is not None)
+
+    def executed(
+        self, experiments: Sequence[Experiment], making: RunOptions, *, samples: bool = True
+    ) -> list[Execution]:
+        """Makes the runs of some experiments, with the store and a bar, and says which failed;
+        after an interruption or a failure those that had begun."""
+        from forebay.base import progress
+        from forebay.runs import execution
+
+        store = self.store(making)
+        with progress.bar() as watch:
+            ended = execution.execute_all(
+                experiments, making.threads, watch, samples=samples, store=store
+            )
+            made = dict(ended)
+        found = [made[number] for number in sorted(made)]
+        for number, one in sorted(made.items()):
+            for fault in one.faults:
+                print(execution.fault_in_words(experiments[number].plan, fault), file=sys.stderr)
+        return found
 
     @contextmanager
     def drawing(self, kept: str) -> Iterator[None]:

@@ -56,9 +56,9 @@ def run(
     flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
     """
     from forebay import engines
-    from forebay.base import output_folder, progress
+    from forebay.base import output_folder
     from forebay.pages import result_files
-    from forebay.runs import execution, experiment
+    from forebay.runs import experiment
 
     by = engines.named(engine)
     read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds, engine=by)
@@ -67,15 +67,11 @@ def run(
     if read.warning:
         print(read.warning, file=sys.stderr)
     call = Invocation.begun(output, result_name(file), read.command, seeds=len(read.plan.seeds))
-    out, store = call.folder, call.store(making)
+    out = call.folder
     if flent is not None:
         output_folder.check(flent, "--flent")
     samples = out is not None or flent is not None
-    with progress.bar() as watch:
-        executed = execution.execute(read, making.threads, watch, samples=samples, store=store)
-
-    for fault in executed.faults:
-        print(execution.fault_in_words(read.plan, fault), file=sys.stderr)
+    (executed,) = call.executed([read], making, samples=samples)
     if call.as_json:
         for finished in executed.runs:
             print(result_files.line(read.plan, finished, engine))

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 NAMES = (PACKETS.name, "fluid", "kernel", "link")
 
 
-def named(name: str, key: str = "--engine") -> Engine:
-    """The engine with this name. Raises `ScenarioError`; `key` is what it is about."""
+def named(name: str | Engine, key: str = "--engine") -> Engine:
+    """The engine with this name; an engine is itself. Raises `ScenarioError`; `key` is what it is
+    about."""
+    if not isinstance(name, str):
+        return name
     if name == PACKETS.name:
         return PACKETS
     if name not in NAMES:

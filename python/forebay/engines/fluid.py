@@ -1,8 +1,9 @@
 """The fluid model as an engine: TCP's windows and queues as delay-differential equations.
 
-A run is counted in whole packets, so that tables and figures have it as any other. It has no
-transfers, calls or viewers, and nobody's share of the queue; flows that are alike get the same.
-Its seed moves nothing but the draws of laws that have no probability of their own.
+A run is counted in whole packets, so that tables and figures have it as any other; beside them
+stand the equations' own numbers (`forebay.fluid.traces` reads them). It has no transfers, calls or
+viewers, and nothing is sent again; flows that are alike get the same. Its seed moves nothing but the
+draws of laws that have no probability of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from forebay.runs.engine import Key, Planned, RunningBatch
+
+
+#: What a stored run has; runs with other columns are made anew.
+COLUMNS = "windows and shares"
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,8 @@ class Fluid:
         experiment.plan.check_fluid(sawtooth=self.sawtooth, step=self.step)
 
     def version(self) -> str:
-        """The equations; the store's version has that of our code."""
-        return f"{'sawtooth' if self.sawtooth else 'published'}, step {self.step}"
+        """The equations, and what their runs have; the store's version has that of our code."""
+        return f"{'sawtooth' if self.sawtooth else 'published'}, step {self.step}, {COLUMNS}"
 
     def start(
         self, experiment: Planned, threads: int, *, samples: bool, only: Collection[Key]

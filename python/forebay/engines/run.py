@@ -15,6 +15,7 @@ from forebay.runs import execution, experiment
 if TYPE_CHECKING:
     from forebay._native import Fault, Plan
     from forebay.base.quantities import Sets
+    from forebay.runs.engine import Engine
     from forebay.runs.experiment import Source
     from forebay.scenarios.python_laws import Prototype
 
@@ -48,7 +49,7 @@ def run(
     sets: Sets | None = None,
     seeds: int | None = None,
     threads: int | None = None,
-    engine: str = engines.NAMES[0],
+    engine: str | Engine = engines.NAMES[0],
 ) -> Result:
     """Runs every law at every point with every seed, and returns the result.
 
@@ -57,7 +58,8 @@ def run(
     sets: keys to set on top of the file, {"bottleneck.rate": "20Mbit/s"} or ["KEY=VALUE"].
     seeds: number of seeds, 1 to `seeds`; the file's if None.
     threads: threads to run on; all cores if None. Results do not depend on it.
-    engine: what makes the runs, "packets" being the simulator; docs/engines.md has the others.
+    engine: what makes the runs, "packets" being the simulator; docs/engines.md has the others. An
+        engine of `forebay.engines` may also be given itself.
 
     Raises `ScenarioError` for a scenario that cannot be run, or not by this engine, and `RunError`
     where a run fails. An interruption keeps what has finished: an interactive session gets it as a

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import forebay._native as _native
+from forebay.engines import run as runs
+from forebay.engines.fluid import Fluid
 from forebay.fluid.model import Model
-from forebay.fluid.traces import Traces
-from forebay.runs import execution, experiment
+from forebay.fluid.traces import Traces, with_windows
+from forebay.runs import execution
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
@@ -43,12 +45,13 @@ def scenario(
     sawtooth: bool = False,
     step: str = "auto",
 ) -> Traces:
-    """Runs every law at every point of a scenario as a fluid; see `run`.
+    """Runs every law at every point of a scenario on the engine `fluid`, with one seed, and gives
+    the equations' own columns; `.result` is what `forebay.run` gives of it.
 
     path, laws, sets: as `forebay.run` takes them; sawtooth: as in `Class`; step: as in `Model`.
 
     Raises `ScenarioError` where the file is wrong or the fluid cannot express it: it knows only
     long-lived TCP flows (ftp) with packets of one size.
     """
-    plan = experiment.read(path, laws=laws, sets=sets).plan
-    return Traces(execution.unbroken(lambda: plan.fluid(sawtooth=sawtooth, step=step)), plan)
+    engine = Fluid(sawtooth, step)
+    return Traces(runs.run(path, laws or None, with_windows(sets), 1, engine=engine))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,20 +11,21 @@ import polars as pl
 from numpy.typing import NDArray
 
 from forebay._native import ScenarioError
-from forebay.base import quantities
-from forebay.engines.run import run
+from forebay.engines.fluid import Fluid
 from forebay.figures.over_time import target_pkts
 from forebay.figures.parts import TARGET
 from forebay.figures.plot import Plot, styled
 from forebay.figures.style import COLOURS
 from forebay.fluid.response import response
-from forebay.runs import descriptions, execution, experiment
+from forebay.fluid.traces import Traces, made, with_windows
+from forebay.runs import descriptions, experiment
+from forebay.runs.engine import PACKETS
 
 if TYPE_CHECKING:
     from forebay._native import FluidTrace
     from forebay.base.quantities import Sets
     from forebay.results.result import Result
-    from forebay.runs.experiment import Source
+    from forebay.runs.experiment import Experiment, Source
     from forebay.scenarios.python_laws import Prototype
 
 Floats = NDArray[np.float64]
@@ -106,22 +106,39 @@ def compare(
 
     Raises `ScenarioError` as `forebay.fluid.scenario` does.
     """
-    plan = experiment.read(path, laws=laws, sets=sets).plan
-    fluids = {
-        name: execution.unbroken(partial(plan.fluid, sawtooth=name == "sawtooth"))
-        for name in NAMES[1:]
-    }
-    texts = [f"{key}={value}" for key, value in quantities.set_pairs(sets)]
-    result = run(path, laws or None, [*texts, "windows=true"], seeds)
-    points = {point.label: point for point in result.plan.points}
-    comparisons = []
-    for pair in zip(*fluids.values(), strict=True):
-        point = points[pair[0].point]
+    three = experiments(path, laws, sets, seeds)
+    check_step(three[0], step_s)
+    return beside([made(one) for one in three], step_s)
+
+
+def experiments(
+    path: Source, laws: Sequence[str | Prototype], sets: Sets, seeds: int | None
+) -> list[Experiment]:
+    """What `compare` runs: the scenario on the engines that `NAMES` has, in their order."""
+    engines = [(PACKETS, seeds), (Fluid(), 1), (Fluid(sawtooth=True), 1)]
+    return [
+        experiment.read(path, laws=laws, sets=with_windows(sets), seeds=count, engine=engine)
+        for engine, count in engines
+    ]
+
+
+def check_step(one: Experiment, step_s: float | None) -> None:
+    """Refuses a step outside of any run. Raises `ScenarioError`."""
+    for point in one.plan.points:
         if step_s is not None and not 0 < step_s < point.duration_s:
             allowed = f"a time within the run, before {point.duration_s:g}s"
             raise ScenarioError(f"--step-at: found {step_s:g}s, allowed: {allowed}")
-        lines = [_packets(result, pair[0])]
-        lines += [fluid_line(name, trace) for name, trace in zip(fluids, pair, strict=True)]
+
+
+def beside(results: Sequence[Result], step_s: float | None = None) -> list[FluidAndPackets]:
+    """The results of `experiments`, as `compare` gives them."""
+    packets, *fluids = results
+    points = {point.label: point for point in packets.plan.points}
+    comparisons = []
+    for pair in zip(*(Traces(result) for result in fluids), strict=True):
+        point = points[pair[0].point]
+        lines = [_packets(packets, pair[0])]
+        lines += [fluid_line(name, one) for name, one in zip(NAMES[1:], pair, strict=True)]
         law = next(law for law in point.laws if law.label == pair[0].law)
         comparisons.append(
             FluidAndPackets(

@@ -90,12 +90,7 @@ def results(console: Console, result: Runs) -> None:
     ]
     console.print(Text(result.plan.title, style="bold"))
     terminal_table.show(console, columns, groups, keys=keys)
-    for place, table in _traffic(result):
-        columns = [
-            replace(Column.from_heading(head), left=i < table.keys)
-            for i, head in enumerate(table.heads)
-        ]
-        terminal_table.show(console, columns, [RowGroup(table.rows, place)], keys=table.keys)
+    who_gets_what(console, result)
     note = (
         f"mean ± half the 95 % confidence interval over {result.seeds} seeds"
         if result.seeds > 1
@@ -103,6 +98,16 @@ def results(console: Console, result: Runs) -> None:
     )
     console.print(Text(note, style="dim"))
     warnings(console, descriptions.warnings(result))
+
+
+def who_gets_what(console: Console, result: Runs) -> None:
+    """A table for each link that several traffics cross."""
+    for place, table in _traffic(result):
+        columns = [
+            replace(Column.from_heading(head), left=i < table.keys)
+            for i, head in enumerate(table.heads)
+        ]
+        terminal_table.show(console, columns, [RowGroup(table.rows, place)], keys=table.keys)
 
 
 def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:

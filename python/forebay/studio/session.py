@@ -181,7 +181,7 @@ class Session:
         def fluid() -> Message:
             (now,) = parsed
             alone = self._base.alone(now, {side: of.params for side, of in settled.items()})
-            return ask("fluid", alone, self._base.name, now.tcp, now.duration, bins)
+            return ask("fluid", alone, now.tcp, now.duration, bins)
 
         def warn() -> Message:
             # It asks theory once more, in this process: not where that takes too long.

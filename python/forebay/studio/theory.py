@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-import forebay._native as _native
 from forebay._native import ScenarioError
 from forebay.base import quantities, registries
+from forebay.engines.fluid import Fluid
+from forebay.fluid.traces import Traces, made, with_windows
 from forebay.mapping import stability
+from forebay.runs import experiment
 from forebay.studio.gains import LawSettings, Params, plain
 from forebay.studio.packets import times
 from forebay.theory.plant.loaded_link import PLAIN, LoadedLink
@@ -186,7 +188,7 @@ def _map(
 
 
 def fluid(
-    scenarios: Mapping[str, bytes], name: str, tcp: str, duration_s: float, bins: int
+    scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
 ) -> dict[str, Any]:
     """The queue of each side in the fluid model, over the times of the packets' curves.
 
@@ -198,9 +200,10 @@ def fluid(
     found: dict[str, Any] = {}
     for side, text in scenarios.items():
         try:
-            (trace,) = _native.plan(text, name).fluid(sawtooth=sawtooth)
+            read = experiment.read(text.decode(), sets=with_windows(()), engine=Fluid(sawtooth))
+            (trace,) = Traces(made(read))
         except ScenarioError as error:
-            found[side] = {"reason": plain(error, name)}
+            found[side] = {"reason": plain(error, experiment.NO_FILE)}
             continue
         queue = np.interp(time_s, trace.time_s, trace.queue_pkts[0])
         found[side] = {"queue_pkts": np.round(queue, 1).tolist()}
