@@ -21,7 +21,7 @@ from links import nothing_stays  # noqa: F401  # a fixture
 import forebay
 from forebay import engines
 from forebay._native import Fault, Run, ScenarioError
-from forebay.base.metrics import METRICS
+from forebay.base.metrics import METRICS, TRAFFIC_METRICS
 from forebay.engines.fluid import Fluid
 from forebay.engines.link import Link
 from forebay.flows.real import MADE_AGAIN, Limits
@@ -97,15 +97,15 @@ def test_a_fluid_run_has_the_fluids_means_in_whole_packets(scenario: Path) -> No
     assert len(by_fluid) == len(result.runs) == 4
     for trace, run in zip(by_fluid, result.runs, strict=True):
         time_s = run.samples["time_s"]
-        np.testing.assert_allclose(time_s, trace.time_s[1:])
+        np.testing.assert_allclose(time_s, trace.time_s)
         inside = time_s > 2
-        queue = trace.queue_pkts[0, 1:]
+        queue = trace.queue_pkts[0]
         assert run.samples["queue_pkts"][inside].mean() == pytest.approx(
             queue[inside].mean(), abs=1.01 / inside.sum()
         )
         # A row is off by less than a packet, and what remains is carried on.
         assert np.abs(run.samples["queue_pkts"] - queue).max() <= 1.0
-        np.testing.assert_array_equal(run.samples["p"], trace.probability[0, 1:])
+        np.testing.assert_array_equal(run.samples["p"], trace.probability[0])
         # What came is gone, lost or still there.
         drops = sum(
             int(run.samples[name].sum())
@@ -125,6 +125,101 @@ def test_a_fluid_run_has_the_fluids_means_in_whole_packets(scenario: Path) -> No
         assert run.metrics["delay_mean_s"] == pytest.approx(wait_s, rel=0.05)
         assert np.isnan(run.metrics["flow_completion_p50_s"])
         assert set(METRICS) <= set(run.metrics)
+
+
+#: Two traffics in one queue of 60 packets at 30 Mbit/s.
+MIXED = """\
+duration = "60s"
+measure  = ["20s", "60s"]
+bottleneck = { rate = "30Mbit/s", delay = "5ms", buffer = "400p", ecn = true }
+[[traffic]]
+label  = "one"
+kind   = "ftp"
+flows  = 20
+rtt    = "40ms"
+packet = "1500B"
+tcp    = "linux-reno"
+ecn    = true
+[[traffic]]
+label  = "other"
+kind   = "ftp"
+flows  = 20
+rtt    = "160ms"
+packet = "1500B"
+tcp    = "linux-reno"
+ecn    = true
+[[law]]
+kind   = "pi"
+gains  = "auto"
+target = "60p"
+"""
+
+
+def who_gets_what(text: str, engine: str | Fluid, seeds: int) -> tuple[dict[str, float], ...]:
+    """Of each traffic, the means over the seeds."""
+    result = forebay.run(text, engine=engine, seeds=seeds)
+    return tuple(
+        {name: result.traffic_cell(0, 0, label, name).mean for name in TRAFFIC_METRICS}
+        for label in ("one", "other")
+    )
+
+
+@pytest.mark.parametrize(
+    ("sets", "off"),
+    [
+        ([], 0.06),
+        # The same round trip; CUBIC beside Reno.
+        ([('rtt    = "160ms"', 'rtt = "40ms"'), ("linux-reno", "linux-cubic")], 0.1),
+    ],
+)
+def test_who_gets_what_in_the_fluid_is_as_in_packets(
+    sets: list[tuple[str, str]], off: float
+) -> None:
+    text = MIXED
+    for one, other in sets:
+        # Of the second traffic alone.
+        at = text.rindex(one)
+        text = text[:at] + other + text[at + len(one) :]
+    packets = who_gets_what(text, "packets", 5)
+    fluids = who_gets_what(text, Fluid(sawtooth=True), 1)
+    for fluid, packet in zip(fluids, packets, strict=True):
+        for name in ("goodput_bps", "share", "flow_goodput_bps", "ratio"):
+            assert fluid[name] == pytest.approx(packet[name], rel=off), name
+        assert fluid["rtt_s"] == pytest.approx(packet["rtt_s"], rel=0.02)
+        assert fluid["delay_mean_s"] == pytest.approx(packet["delay_mean_s"], rel=0.03)
+        assert fluid["mark_rate"] == pytest.approx(packet["mark_rate"], rel=0.2)
+        assert fluid["drop_rate"] == 0
+        # Nothing is sent again, and so no share of it.
+        assert np.isnan(fluid["resent_rate"])
+    assert sum(fluid["share"] for fluid in fluids) == pytest.approx(1)
+
+
+def test_who_gets_what_over_two_links_and_with_drops() -> None:
+    """A traffic over both, and one over the second alone: each tells of those that cross it."""
+    second = """\
+[[link]]
+name = "second"
+from = "right"
+to = "far"
+rate = "20Mbit/s"
+delay = "5ms"
+buffer = "300p"
+"""
+    text = MIXED.replace("[[traffic]]", f"{second}[[traffic]]", 1).replace("ecn    = true\n", "")
+    text = text.replace('label  = "one"', 'label = "one"\npath = ["left", "right", "far"]')
+    text = text.replace('label  = "other"', 'label = "other"\npath = ["right", "far"]')
+    (run,) = forebay.run(text, engine="fluid", seeds=1).runs
+    (second_link,) = run.others
+    assert run.traffic == []
+    one, other = (of.metrics for of in second_link.traffic)
+    total = second_link.metrics["goodput_bps"]
+    assert one["goodput_bps"] + other["goodput_bps"] == pytest.approx(total, rel=1e-3)
+    # Both meet the same queue, and the same share is lost.
+    assert one["drop_rate"] == pytest.approx(other["drop_rate"], rel=0.02)
+    assert one["drop_rate"] == pytest.approx(second_link.metrics["drop_rate"], rel=0.02)
+    assert one["delay_mean_s"] == pytest.approx(second_link.metrics["delay_mean_s"], rel=0.02)
+    # The first link has no queue of its own: 20 Mbit/s leave 30 half empty.
+    assert one["rtt_s"] == pytest.approx(0.04 + one["delay_mean_s"], abs=2e-3)
 
 
 def test_marks_of_the_fluid_are_marks() -> None:

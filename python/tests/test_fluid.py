@@ -20,6 +20,7 @@ import forebay
 from forebay import ScenarioError, fluid
 from forebay.fluid.packets import compare, figure
 from forebay.fluid.response import response, spread
+from forebay.store import choice
 
 #: staqm's PI for N = 60, C = 3750 packets/s, R = 0.2467 s, at 160 Hz.
 A, B, TARGET, TICK_S = 7.853e-5, 7.827e-5, 175.0, 1 / 160
@@ -369,3 +370,56 @@ def test_a_fluid_and_a_session_take_what_a_run_takes() -> None:
     sampled = f'{ONE}\n[sweep]\npoints = "latin 3"\n"traffic.0.flows" = "20..4000 log"\n'
     labels = [point.label for point in forebay.run(sampled, seeds=1, sets=short).plan.points]
     assert [one.point for one in forebay.fluid.scenario(sampled, sets=short)] == labels
+
+
+def test_a_scenario_is_the_model_that_one_would_build(tmp_path: Path) -> None:
+    """The engine's columns are those of the equations, row by row."""
+    (found,) = fluid.scenario(ONE, sets={"duration": "20s", "measure": "['5s', '20s']"})
+    red: dict[str, bool | float | str] = {
+        "min_th": "100p",
+        "max_th": "700p",
+        "max_p": 0.2,
+        "w_q": 2e-5,
+    }
+    link = fluid.Bottleneck("red", "30Mbit/s", 800, "1000B", red)
+    # A packet takes 8/30 ms to pass the link, and access links of 1 Gbit/s twice.
+    access_s = found.rtt_s[0, 0] - found.queue_pkts[0, 0] / CAPACITY
+    flows = fluid.Class(120, f"{access_s:.12f}s", marks=True)
+    built = fluid.run(fluid.Model([link], [flows], "20s"))
+    assert found.classes == ["ftp"]
+    assert access_s == pytest.approx(0.2, rel=0.01)
+    np.testing.assert_allclose(found.time_s, built.time_s[1:])
+    np.testing.assert_allclose(found.queue_pkts, built.queue_pkts[:, 1:], atol=0.05)
+    np.testing.assert_allclose(found.window_pkts, built.window_pkts[:, 1:], rtol=1e-3)
+    np.testing.assert_allclose(found.probability, built.probability[:, 1:], atol=1e-5)
+    np.testing.assert_allclose(found.in_flight_pkts, built.in_flight_pkts[1:], rtol=1e-3)
+
+
+def test_the_command_is_a_view_of_the_engine(tmp_path: Path, cli: Cli) -> None:
+    """Metrics, warnings, who gets what and the store are those of `run --engine fluid`."""
+    two = ONE.replace("[[law]]", ONE[ONE.index("[[traffic]]") : ONE.index("[[law]]")] + "[[law]]")
+    two = two.replace('rtt    = "200ms"', 'rtt    = "50ms"\nlabel  = "near"', 1)
+    two = two.replace("flows  = 120", "flows  = 30")
+    (tmp_path / "two.toml").write_text(two)
+    words = ("two.toml", "--law", "pi", "--set", "law.0.gains=auto")
+    done = cli("fluid", *words, "--json", "--store", "kept")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    same = ("--engine", "fluid", "--set", "windows=true", "--seeds", "1")
+    done = cli("run", *words, *same, "--json", "--store", "kept")
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    assert row["traffic"] == run["traffic"]
+    assert row["traffic"]["near"]["ratio"] > 1.5
+    assert row["queue_mean_pkts"] == pytest.approx(run["metrics"]["queue_mean_pkts"], rel=0.1)
+    # One run, and not two: the second command found it.
+    assert choice.at(tmp_path / "kept").scan().collect().height == 1
+    done = cli("fluid", *words, "--compare", "--seeds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["by"] for line in lines] == ["packets", "published", "sawtooth"]
+    for line in lines:
+        assert set(line["traffic"]) == {"near", "ftp"}
+        assert line["traffic"]["near"]["share"] > 0.5
+    done = cli("fluid", *words)
+    assert "Who gets what" in done.stdout

@@ -130,15 +130,37 @@ def _tell(results: list[Result], call: Invocation, step_s: float | None) -> None
         drawn = [figure.files(name) for name, figure in figures.items()]
         publish(call.folder, {name: data for files in drawn for name, data in files.items()})
     if call.as_json:
+        by = dict(zip(packets.NAMES, results, strict=False))
         for row in rows:
-            print(json.dumps(row))
+            traffic = _traffic(by.get(str(row.get("by")), results[0]), row)
+            print(json.dumps(row | ({"traffic": traffic} if traffic else {})))
         return
     in_words = {point.label: descriptions.point(point) for point in results[0].plan.points}
     _print([row | {"point": in_words[str(row["point"])]} for row in rows])
-    for result in results[:1]:
-        terminal.who_gets_what(console(), result)
-        terminal.warnings(console(), descriptions.warnings(result))
+    for name, result in zip(packets.LEGEND, results, strict=False):
+        title = f"Who gets what: {name}" if len(results) > 1 else "Who gets what"
+        terminal.who_gets_what(console(), result, title)
+    terminal.warnings(console(), descriptions.warnings(results[0]))
     print(f"Figures: {call.folder}")
+
+
+def _traffic(result: Result, row: Row) -> dict[str, dict[str, float | None]]:
+    """Who gets what of the bottleneck in a row of the table, means over the seeds, by the labels of
+    the traffic; empty where it is one alone."""
+    from forebay.base import quantities
+    from forebay.base.metrics import TRAFFIC_METRICS
+
+    labels = [point.label for point in result.plan.points]
+    point, law = labels.index(str(row["point"])), result.plan.laws.index(str(row["law"]))
+    cells = {
+        traffic.label: {
+            name: result.traffic_cell(point, law, traffic.label, name).mean
+            for name in TRAFFIC_METRICS
+        }
+        for traffic in result.plan.points[point].traffic
+        if result.traffic_cell(point, law, traffic.label, "share").seeds
+    }
+    return {label: quantities.finite(metrics) for label, metrics in cells.items()}
 
 
 def _print(rows: list[Row]) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from forebay._native import FluidTrace
     from forebay.base.quantities import Sets
     from forebay.results.result import Result
+    from forebay.runs.engine import Engine
     from forebay.runs.experiment import Experiment, Source
     from forebay.scenarios.python_laws import Prototype
 
@@ -115,7 +116,11 @@ def experiments(
     path: Source, laws: Sequence[str | Prototype], sets: Sets, seeds: int | None
 ) -> list[Experiment]:
     """What `compare` runs: the scenario on the engines that `NAMES` has, in their order."""
-    engines = [(PACKETS, seeds), (Fluid(), 1), (Fluid(sawtooth=True), 1)]
+    engines: list[tuple[Engine, int | None]] = [
+        (PACKETS, seeds),
+        (Fluid(), 1),
+        (Fluid(sawtooth=True), 1),
+    ]
     return [
         experiment.read(path, laws=laws, sets=with_windows(sets), seeds=count, engine=engine)
         for engine, count in engines

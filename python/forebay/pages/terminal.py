@@ -100,14 +100,15 @@ def results(console: Console, result: Runs) -> None:
     warnings(console, descriptions.warnings(result))
 
 
-def who_gets_what(console: Console, result: Runs) -> None:
+def who_gets_what(console: Console, result: Runs, title: str = "Who gets what") -> None:
     """A table for each link that several traffics cross."""
     for place, table in _traffic(result):
         columns = [
             replace(Column.from_heading(head), left=i < table.keys)
             for i, head in enumerate(table.heads)
         ]
-        terminal_table.show(console, columns, [RowGroup(table.rows, place)], keys=table.keys)
+        heading = f"{title}, {place}" if place else title
+        terminal_table.show(console, columns, [RowGroup(table.rows, heading)], keys=table.keys)
 
 
 def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
@@ -120,15 +121,15 @@ def warnings(console: Console, said: Sequence[tuple[str, str]]) -> None:
 
 
 def _traffic(result: Runs) -> Iterator[tuple[str, Table]]:
-    """Who gets what of each link that several traffics cross; not of a sweep of many points, whose
-    table would be longer than any screen."""
+    """Each link that several traffics cross, in words, with who gets what of it; not of a sweep of
+    many points, whose table would be longer than any screen."""
     points = list(result.points())
     for p, point in points if len(points) <= MOST_POINTS else []:
         for k in range(len(point.links)):
             table = tables.traffic_table(result, p, k)
             if table.rows:
                 where = descriptions.place(point, k) if len(points) * len(point.links) > 1 else ""
-                yield f"Who gets what{f', {where}' if where else ''}", table
+                yield where, table
 
 
 def cost(result: Runs) -> str:

@@ -187,9 +187,7 @@ def _map(
     }
 
 
-def fluid(
-    scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int
-) -> dict[str, Any]:
+def fluid(scenarios: Mapping[str, bytes], tcp: str, duration_s: float, bins: int) -> dict[str, Any]:
     """The queue of each side in the fluid model, over the times of the packets' curves.
 
     scenarios: of each side, with its law alone. tcp: the flows' sender; windows of all but Reno's
