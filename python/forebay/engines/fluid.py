@@ -2,7 +2,7 @@
 
 A run is counted in whole packets, so that tables and figures have it as any other; beside them
 stand the equations' own numbers (`forebay.fluid.traces` reads them). It has no transfers, calls or
-viewers, and nothing is sent again; flows that are alike get the same. Its seed moves nothing but the
+viewers, and nothing is sent again; flows that are alike get the same. Its seed moves only the
 draws of laws that have no probability of their own.
 """
 
