@@ -29,7 +29,7 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
 
     from forebay._native import ScenarioError
     from forebay.base import progress
-    from forebay.guests.setup import SetupError, KernelSource
+    from forebay.guests.setup import KernelSource, SetupError
     from forebay.guests.setup import setup as build
 
     if not 100 <= hz <= 1000:

@@ -54,7 +54,7 @@ def version() -> str:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeBy:
     """The engine that makes a run, and what its numbers depend on beside the scenario."""
 
     engine: str

@@ -125,5 +125,5 @@ def validate(
     return made
 
 
-def _engine(name: str, link: Link) -> Engine:
+def _engine(name: str, link: LinkEngine) -> Engine:
     return link if name == link.name else known.named(name, "--engines")
