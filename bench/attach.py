@@ -32,7 +32,7 @@ from typing import Any
 import forebay
 from forebay import _native
 from forebay.kernel import attachments
-from forebay.kernel.statistics import Seen, seen
+from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
 
 #: Of the issue: the mean delay within a share or a time, the others within a share.
@@ -223,10 +223,10 @@ def _sleep_until(then_s: float) -> None:
     time.sleep(max(0.0, then_s - time.monotonic()))
 
 
-def between(first: Seen, last: Seen, span_s: float, packet_bytes: int) -> Measured:
+def between(first: LawCounts, last: LawCounts, span_s: float, packet_bytes: int) -> Measured:
     """Of a window, from what was seen at its ends."""
 
-    def sums(one: Seen) -> tuple[float, float, float, float]:
+    def sums(one: LawCounts) -> tuple[float, float, float, float]:
         ticks, mean, std = one.ticks, one.queue_mean_pkts, one.queue_std_pkts
         assert ticks is not None and mean is not None and std is not None
         assert one.late_mean_s is not None

@@ -23,7 +23,7 @@ from forebay import engines
 from forebay._native import Fault, Run, ScenarioError
 from forebay.base.metrics import METRICS, TRAFFIC_METRICS
 from forebay.engines.fluid import Fluid
-from forebay.engines.link import Link
+from forebay.engines.link import LinkEngine
 from forebay.flows.real import MADE_AGAIN, Limits
 from forebay.links import LinkError, settings
 from forebay.links import run as run_link
@@ -275,8 +275,8 @@ def test_a_store_tells_engines_apart(tmp_path: Path) -> None:
 def test_runs_of_packets_are_found_as_before(tmp_path: Path) -> None:
     """Their digests, and the files of a store, are older than the word engine."""
     plan = experiment.read(SCENARIO).plan
-    assert rows.configs(plan, 0) == rows.configs(plan, 0, rows.Made("packets", ""))
-    assert rows.configs(plan, 0) != rows.configs(plan, 0, rows.Made("fluid", "published"))
+    assert rows.configs(plan, 0) == rows.configs(plan, 0, rows.MadeBy("packets", ""))
+    assert rows.configs(plan, 0) != rows.configs(plan, 0, rows.MadeBy("fluid", "published"))
     store = choice.at(tmp_path / "store")
     read = experiment.read(SCENARIO, sets=SHORT, seeds=1)
     execution.execute(read, 2, store=store)
@@ -454,7 +454,7 @@ def test_real_flows_are_a_result_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "mice.toml").write_text(MICE)
     # However late a busy machine is, these runs are sound; the next test has void ones.
     limits = Limits(attempts=1, void_lateness="10s", void_rate="100%")
-    read = experiment.read(tmp_path / "mice.toml", engine=Link(limits=limits))
+    read = experiment.read(tmp_path / "mice.toml", engine=LinkEngine(limits=limits))
     store = choice.at(tmp_path / "store")
     told = []
     made = execution.execute(read, 2, lambda now: told.append(now.fraction), store=store)
@@ -487,7 +487,7 @@ def test_a_void_run_is_a_warning(tmp_path: Path) -> None:
     # No machine is as punctual as that.
     limits = Limits(attempts=2, void_lateness="1us")
     short = MICE.replace('"3s"', '"1500ms"')
-    read = experiment.read(short, engine=Link(limits=limits))
+    read = experiment.read(short, engine=LinkEngine(limits=limits))
     made = execution.execute(read)
     (run,) = made.runs
     assert run.metrics[MADE_AGAIN] == 1

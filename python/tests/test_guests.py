@@ -180,14 +180,14 @@ def test_a_machine_without_a_compiler_is_told_the_packages(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ScenarioError, match=r"apt-get install gcc make flex bison bc"):
-        setup.setup(setup.Source())
+        setup.setup(setup.KernelSource())
 
 
 def test_a_folder_that_is_no_kernel_is_told(tmp_path: Path, some_guest: Path) -> None:
     if any(shutil.which(program) is None for program in setup.PROGRAMS):
         pytest.skip("programs of a build are not here: flex, bison, bc")
     with pytest.raises(ScenarioError, match="which has no Makefile, allowed: a tree of Linux"):
-        setup.setup(setup.Source(tree=tmp_path))
+        setup.setup(setup.KernelSource(tree=tmp_path))
 
 
 def test_a_tree_is_adapted_or_refused(tmp_path: Path) -> None:

@@ -75,7 +75,9 @@ def labels(text: str) -> list[dict[str, object]]:
     return [point.settings for point in experiment.read(sweep(text)).plan.points]
 
 
-def made(at: Path, text: str = SMALL + GRID, **options: object) -> tuple[Study, making.Made]:
+def made(
+    at: Path, text: str = SMALL + GRID, **options: object
+) -> tuple[Study, making.StudyProgress]:
     points, store = Points(text), choice.at(at)
     done = making.make(points, store, Threads(2), seeds=points.seeds, **options)  # type: ignore[arg-type]
     return Study(points, store, points.seeds), done
@@ -403,7 +405,13 @@ def test_each_point_has_gains_for_its_own_link(tmp_path: Path) -> None:
 def test_batches_are_seconds_long_and_shrink_towards_the_end(whole: Study) -> None:
     """So that no worker waits for messages, nor for the last of another's runs."""
     tasks = making.Tasks(
-        whole.points, pl.DataFrame(schema=KEYS), 100, making.Made(), None, None, lambda _: None
+        whole.points,
+        pl.DataFrame(schema=KEYS),
+        100,
+        making.StudyProgress(),
+        None,
+        None,
+        lambda _: None,
     )
     (task,) = tasks
     batches = Batches(iter([task]))
@@ -590,7 +598,9 @@ def test_after_an_interruption_no_point_is_read(
         raise AssertionError("the list of the study was asked for")
 
     monkeypatch.setattr(manifest, "list_runs", refuse)
-    ended = making.Made(wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1})
+    ended = making.StudyProgress(
+        wanted=9, made=3, failed=1, interrupted=True, faults={"too long": 1}
+    )
     with pytest.raises(typer.Exit):
         call = Invocation(tmp_path, as_json=False)
         _end(whole.points, whole.store, growing.Grown(ended, 1), call, "", metrics=[], report=False)
@@ -627,7 +637,7 @@ def test_no_design_is_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     store, counts = choice.at(tmp_path / "store"), list[str]()
     designed(counts, monkeypatch)
 
-    def study(text: str, budget_s: float | None = None) -> tuple[Points, making.Made]:
+    def study(text: str, budget_s: float | None = None) -> tuple[Points, making.StudyProgress]:
         points = Points(text, kept=Designs(store))
         return points, making.make(points, store, Threads(2), seeds=1, budget_s=budget_s)
 

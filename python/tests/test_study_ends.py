@@ -198,7 +198,7 @@ def test_what_a_cluster_has_begun_is_not_lost(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cluster, "BATCH_S", 60.0)
     points = Points(LONG)
     none = pl.DataFrame(schema={"config": pl.String, "seed": pl.UInt64})
-    tasks = making.Tasks(points, none, 2, making.Made(), None, None, lambda _: None)
+    tasks = making.Tasks(points, none, 2, making.StudyProgress(), None, None, lambda _: None)
     looks = []
 
     def stop() -> bool:
@@ -224,6 +224,6 @@ def test_packets_are_told_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(progress, "bar", bar)
     now = Progress(0.5, 1, 2, 1.0)
     with study._bar() as tell:
-        tell(now, making.Made(wanted=2, failed=1))
-        tell(now, making.Made(wanted=2, packets=3e6))
+        tell(now, making.StudyProgress(wanted=2, failed=1))
+        tell(now, making.StudyProgress(wanted=2, packets=3e6))
     assert [it.more for it in seen] == [", 1 failed", ", 3 million packets"]

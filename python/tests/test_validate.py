@@ -27,7 +27,7 @@ from conftest import Cli, command
 import forebay
 from forebay._native import ScenarioError
 from forebay.base import quantities
-from forebay.engines.link import Link
+from forebay.engines.link import LinkEngine
 from forebay.flows import real, transfers
 from forebay.flows.mapping import LEAD_S, RETURN_RATE, link_plans
 from forebay.flows.transfers import Mice, Web
@@ -153,7 +153,7 @@ def test_short_transfers_are_the_scenarios(tmp_path: Path) -> None:
     assert len(plan.flows) == 3
     script = plan.command(7)[-1]
     (words,) = [line for line in script.splitlines() if " send " in line]
-    wanted = transfers.Plan.from_text(shlex.split(words)[4])
+    wanted = transfers.ClientTask.from_text(shlex.split(words)[4])
     assert wanted.seed == 7
     assert wanted.measure_s == (LEAD_S + 2, LEAD_S + 4)
     assert wanted.sources == plan.sources
@@ -177,7 +177,7 @@ def test_a_session_makes_its_transfers() -> None:
         port = free.getsockname()[1]
     # One packet each, as large as the loopback device makes it.
     web = Web(5, "reno", (0.0, 0.0), 20, 100, shape=50, scale_bytes=1, payload_bytes=1000)
-    plan = transfers.Plan(port, 3, 3.0, (0.5, 2.5), [web])
+    plan = transfers.ClientTask(port, 3, 3.0, (0.5, 2.5), [web])
     module = [sys.executable, "-m", transfers.__name__]
     server = subprocess.Popen([*module, "serve", str(port)], stdout=subprocess.PIPE, text=True)
     try:
@@ -203,7 +203,7 @@ def test_a_session_makes_its_transfers() -> None:
 
 @pytest.mark.realtime
 def test_a_server_that_is_not_there_is_a_failure_in_a_line() -> None:
-    plan = transfers.Plan(9, 1, 1.0, (0.2, 1.0), [Mice(3, "reno", (0.0, 0.0), 0.1, 0.1)])
+    plan = transfers.ClientTask(9, 1, 1.0, (0.2, 1.0), [Mice(3, "reno", (0.0, 0.0), 0.1, 0.1)])
     done = subprocess.run(
         [sys.executable, "-m", transfers.__name__, "send", plan.text(), str(time.time())],
         env=os.environ | {"FOREBAY_SERVER": "127.0.0.1"},
@@ -296,7 +296,7 @@ def both_ways(
     if void:
         remarks = {(run.point, run.law, run.seed): list(void) for run in real.runs}
         real = replace(real, remarks=remarks)
-    link = replace(one, engine=Link())
+    link = replace(one, engine=LinkEngine())
     return compare(Result(one, simulated), Result(link, real))
 
 

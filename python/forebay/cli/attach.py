@@ -15,7 +15,7 @@ from forebay.cli.main import FAILED
 from forebay.cli.options import LawKind, Settings, print_table, settings
 
 if TYPE_CHECKING:
-    from forebay.kernel.statistics import Seen
+    from forebay.kernel.statistics import LawCounts
 
 Device = Annotated[str, typer.Argument(metavar="DEV", help="Network device, such as eth0.")]
 
@@ -175,7 +175,7 @@ def list_(*, as_json: bool = False) -> None:
     print_table(columns, rows)
 
 
-def _show(found: list[Seen]) -> None:
+def _show(found: list[LawCounts]) -> None:
     from forebay.base.terminal_table import Column
 
     heads = [

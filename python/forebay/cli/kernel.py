@@ -29,14 +29,14 @@ def setup(*, source: Path | None = None, suite: str = "sid", hz: int = 1000) -> 
 
     from forebay._native import ScenarioError
     from forebay.base import progress
-    from forebay.guests.setup import SetupError, Source
+    from forebay.guests.setup import KernelSource, SetupError
     from forebay.guests.setup import setup as build
 
     if not 100 <= hz <= 1000:
         raise ScenarioError(f"--hz: found {hz}, allowed: 100 to 1000")
     try:
         with progress.bar(what="guests") as watch:
-            guest, made = build(Source(source, suite, hz), watch)
+            guest, made = build(KernelSource(source, suite, hz), watch)
     except SetupError as error:
         print(f"forebay kernel setup: {error}", file=sys.stderr)
         raise typer.Exit(FAILED) from None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from forebay.base.progress import Progress
     from forebay.store.store import Store
     from forebay.studies.growing import Grown
-    from forebay.studies.making import Made
+    from forebay.studies.making import StudyProgress
     from forebay.studies.points import Points
 
 
@@ -215,7 +215,7 @@ def _seconds(option: str, text: str | None) -> float | None:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Progress, Made], None]]:
+def _bar() -> Iterator[Callable[[Progress, StudyProgress], None]]:
     """Progress with packets and failures."""
     from dataclasses import replace
 
@@ -223,7 +223,7 @@ def _bar() -> Iterator[Callable[[Progress, Made], None]]:
 
     with progress.bar() as watch:
 
-        def tell(now: Progress, made: Made) -> None:
+        def tell(now: Progress, made: StudyProgress) -> None:
             failed = f", {made.failed:,} failed" if made.failed else ""
             # An engine that runs on for long after its first results has counted none yet.
             packets = f", {made.packets / 1e6:.0f} million packets" if made.packets >= 5e5 else ""

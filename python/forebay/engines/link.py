@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkEngine:
     """Links of this machine.
 
     links: runs at a time, each on a link of its own; threads do not count, since runs that share a
@@ -63,4 +63,4 @@ class Link:
         return RealRuns(plans, keys, links=self.links, limits=self.limits, samples=samples)
 
 
-ENGINE = Link()
+ENGINE = LinkEngine()

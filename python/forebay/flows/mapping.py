@@ -128,7 +128,7 @@ class LinkPlan:
         ]
         if self.sources:
             start, end = self.point.measure_s
-            plan = transfers.Plan(
+            plan = transfers.ClientTask(
                 port=TRANSFERS_PORT,
                 seed=seed,
                 end_s=LEAD_S + self.point.duration_s,

@@ -68,7 +68,7 @@ Source = Mice | Web
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClientTask:
     """The client's task; times count from its zero."""
 
     port: int
@@ -86,12 +86,12 @@ class Plan:
         return json.dumps(table)
 
     @staticmethod
-    def from_text(text: str) -> Plan:
+    def from_text(text: str) -> ClientTask:
         """From the command line."""
         table = _tuples(json.loads(text))
         kinds: dict[str, type[Source]] = {"Mice": Mice, "Web": Web}
         sources = [kinds[row.pop("kind")](**_tuples(row)) for row in table["sources"]]
-        return Plan(**table | {"sources": sources})
+        return ClientTask(**table | {"sources": sources})
 
 
 def _tuples(table: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class _OverError(Exception):
 class Client:
     """All flows of a plan, in one thread."""
 
-    def __init__(self, plan: Plan, server: str, zero_s: float) -> None:
+    def __init__(self, plan: ClientTask, server: str, zero_s: float) -> None:
         """`zero_s`: the plan's zero, in Unix time."""
         self._plan, self._server = plan, server
         #: On the loop's clock.
@@ -259,7 +259,7 @@ async def serve(port: int) -> None:
     await server.serve_forever()
 
 
-async def send(plan: Plan, zero_s: float) -> Found:
+async def send(plan: ClientTask, zero_s: float) -> Found:
     """Runs a plan against the link's server."""
     return await Client(plan, os.environ["FOREBAY_SERVER"], zero_s).run()
 
@@ -271,7 +271,7 @@ def main() -> None:
         asyncio.run(serve(int(rest[0])))
         return
     try:
-        found = asyncio.run(send(Plan.from_text(rest[0]), float(rest[1])))
+        found = asyncio.run(send(ClientTask.from_text(rest[0]), float(rest[1])))
     except* OSError as errors:
         print(f"short transfers: {errors.exceptions[0]}", file=sys.stderr)
         sys.exit(1)

@@ -85,7 +85,7 @@ class SetupError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """Where a kernel's source comes from."""
 
     #: A tree of somebody's; None for Debian's.
@@ -94,7 +94,7 @@ class Source:
     hz: int = HZ
 
 
-def setup(source: Source, watch: Watch | None = None) -> tuple[Guest, bool]:
+def setup(source: KernelSource, watch: Watch | None = None) -> tuple[Guest, bool]:
     """The guest of a source, built where it is not there yet, and whether it was.
 
     Raises `ScenarioError` for a machine or a tree that cannot build one, and `SetupError` where a
@@ -244,7 +244,7 @@ def _mirror() -> str:
     )
 
 
-def _identity(source: Source, work: Path) -> str:
+def _identity(source: KernelSource, work: Path) -> str:
     """What tells a source from others: Debian's package with its version, or a tree's state."""
     _call(["apt-get", *_apt(work, source.suite), "update", "-qq"], work)
     if source.tree is None:
@@ -302,7 +302,7 @@ def _tools(work: Path, tools: Path) -> None:
     shutil.copy(loaders[0], tools / "lib" / LOADER)
 
 
-def _tree(source: Source, work: Path) -> Path:
+def _tree(source: KernelSource, work: Path) -> Path:
     """A tree that may be changed."""
     if source.tree is not None:
         tree = work / "tree"

@@ -45,7 +45,7 @@ ENQUEUES = re.compile(r"\benqueue/prog_id:(\d+)")
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttachPlan:
     """What would be attached, and the commands that do it."""
 
     attached: Attached
@@ -66,7 +66,7 @@ def plan(
     ecn: bool = False,
     design: Mapping[str, str] | None = None,
     front: str | None = None,
-) -> Plan:
+) -> AttachPlan:
     """How a law would be attached; nothing is touched.
 
     device: name of the network device. law, params: as `forebay laws` and a scenario have them.
@@ -129,9 +129,9 @@ def plan(
         parent = ["parent", f"{HANDLE}1", "handle", CHILD]
         commands.append((["tc", "qdisc", "add", "dev", device, *parent, *words.text.split()], None))
         notes += [f"{key}: {asked}, Linux takes {taken}" for key, asked, taken in words.rounded]
-        return Plan(replace(attached, engine=words.qdisc), commands, None, notes)
+        return AttachPlan(replace(attached, engine=words.qdisc), commands, None, notes)
     if attached.engine == QDISC:
-        return Plan(attached, commands, twin, notes)
+        return AttachPlan(attached, commands, twin, notes)
     if not found.has_clsact:
         made.append("clsact")
         commands.append(
@@ -147,10 +147,10 @@ def plan(
             partial(call, *_filter("del", device)),
         )
     )
-    return Plan(attached, commands, twin, notes)
+    return AttachPlan(attached, commands, twin, notes)
 
 
-def attach(*args: Any, **kwargs: Any) -> Plan:
+def attach(*args: Any, **kwargs: Any) -> AttachPlan:
     """`plan`, done. A failure leaves the device as it was.
 
     Raises `ScenarioError`, and `KernelError` where the kernel refuses.
@@ -181,7 +181,7 @@ def attach(*args: Any, **kwargs: Any) -> Plan:
 def detach(device: str) -> Attached:
     """Takes the law away, and gives back what was there. Raises `ScenarioError`, `KernelError`."""
     privileges.need(privileges.NETWORK, "detach")
-    attached = records.of(device)
+    attached = records.attached_to(device)
     if records.exists(attached):
         if attached.engine == CLASSIFIER:
             _quietly(partial(call, *_filter("del", device)))
@@ -205,7 +205,7 @@ def change(device: str, changes: Mapping[str, str]) -> Attached:
     Raises `ScenarioError`, `KernelError`.
     """
     privileges.need(privileges.NETWORK, "set")
-    attached = records.of(device)
+    attached = records.attached_to(device)
     if not records.exists(attached):
         raise ScenarioError(
             f'DEV: found "{device}", which is gone, allowed: `forebay detach {device}`'

@@ -76,7 +76,7 @@ def everything() -> list[Attached]:
     return [Attached(**json.loads(file.read_text())) for file in found]
 
 
-def of(device: str) -> Attached:
+def attached_to(device: str) -> Attached:
     """What is attached to a device here. Raises `ScenarioError`."""
     here = [one for one in everything() if one.namespace == namespace()]
     named = [one for one in here if one.device == device]

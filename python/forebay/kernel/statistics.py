@@ -17,7 +17,7 @@ P_SUM_ONE, SQUARE_BYTES = 2.0**40, 64
 
 
 @dataclass(frozen=True)
-class Seen:
+class LawCounts:
     """Counts of a law in the kernel, since it was attached.
 
     What the kernel's own qdiscs do not count is None. Means and deviations are over the ticks of
@@ -59,12 +59,12 @@ class Seen:
         return asdict(self)
 
 
-def seen(device: str) -> Seen:
+def seen(device: str) -> LawCounts:
     """Raises `ScenarioError` where no law is attached, and `KernelError`."""
-    return _seen(records.of(device))
+    return _seen(records.attached_to(device))
 
 
-def all_seen() -> list[Seen]:
+def all_seen() -> list[LawCounts]:
     """Of every device with a law in this network namespace."""
     here = [one for one in records.everything() if one.namespace == records.namespace()]
     if not here:
@@ -72,7 +72,7 @@ def all_seen() -> list[Seen]:
     return [_seen(one) for one in here]
 
 
-def _seen(one: Attached) -> Seen:
+def _seen(one: Attached) -> LawCounts:
     root: dict[str, Any] = {}
     present = records.exists(one)
     if present:
@@ -93,9 +93,9 @@ def _seen(one: Attached) -> Seen:
         "queue_bytes": int(root.get("backlog", 0)),
         "queue_pkts": int(root.get("backlog", 0)) / one.packet_bytes,
     }
-    names = [name for name in Seen.__dataclass_fields__ if name not in common]
+    names = [name for name in LawCounts.__dataclass_fields__ if name not in common]
     rest: dict[str, Any] = {name: counted.get(name) for name in names}
-    return Seen(**common, **rest)
+    return LawCounts(**common, **rest)
 
 
 def _counted(one: Attached) -> dict[str, Any]:
@@ -139,7 +139,7 @@ METRICS = [
 PREFIX = "forebay_kernel_"
 
 
-def prometheus(all_of: list[Seen]) -> str:
+def prometheus(all_of: list[LawCounts]) -> str:
     """In the text format of Prometheus, such as its node exporter reads from a file."""
     lines = []
     for name, kind, field in METRICS:

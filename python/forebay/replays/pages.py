@@ -13,12 +13,12 @@ from forebay.pages.templates import html, template
 from forebay.replays import figures
 from forebay.replays.claims import Paper
 from forebay.replays.measures import Measured
-from forebay.replays.verdicts import NOT_REPRODUCED, Planned, Verdict, count
+from forebay.replays.verdicts import NOT_REPRODUCED, PlannedReplay, Verdict, count
 from forebay.results.result import Result
 
 
 def section(
-    planned: Planned, of_reading: Mapping[str, Result], verdicts: Sequence[Verdict]
+    planned: PlannedReplay, of_reading: Mapping[str, Result], verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
     """One experiment on the page of its paper; draws its figures."""
     one, result = planned.of, of_reading[""]
@@ -45,7 +45,7 @@ def section(
 
 def write(
     paper: Paper,
-    experiments: Sequence[tuple[Planned, Mapping[str, Result], Sequence[Verdict]]],
+    experiments: Sequence[tuple[PlannedReplay, Mapping[str, Result], Sequence[Verdict]]],
     directory: Path,
     command: str,
 ) -> Path:

@@ -19,7 +19,7 @@ from forebay.store import choice
 if TYPE_CHECKING:
     from forebay.base.progress import Progress
     from forebay.replays.claims import Paper
-    from forebay.replays.verdicts import Planned, Verdict
+    from forebay.replays.verdicts import PlannedReplay, Verdict
     from forebay.results.result import Result
     from forebay.runs.experiment import Experiment
     from forebay.store.store import Store
@@ -33,7 +33,7 @@ class ReplayedPaper:
     """A paper's experiments, each with its results by reading, and its claims beside them."""
 
     paper: Paper
-    experiments: Sequence[tuple[Planned, dict[str, Result], list[Verdict]]]
+    experiments: Sequence[tuple[PlannedReplay, dict[str, Result], list[Verdict]]]
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -46,7 +46,7 @@ class Replay:
     """Papers whose experiments have been read and checked."""
 
     papers: Sequence[Paper]
-    planned: Mapping[str, Sequence[Planned]]
+    planned: Mapping[str, Sequence[PlannedReplay]]
 
     @property
     def readings(self) -> list[Experiment]:

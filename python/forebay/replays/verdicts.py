@@ -76,7 +76,7 @@ class Verdict:
 
 
 @dataclass
-class Planned:
+class PlannedReplay:
     """An experiment of a paper with its readings: the file as it is, "", and under each variant."""
 
     of: PaperExperiment
@@ -89,7 +89,7 @@ def plan(
     seeds: int | None = None,
     sets: Mapping[str, Any] | None = None,
     engine: Engine = PACKETS,
-) -> list[Planned]:
+) -> list[PlannedReplay]:
     """Reads every scenario of a paper, for an engine. `sets` are keys for all of them, to shorten
     runs."""
     planned = []
@@ -101,7 +101,7 @@ def plan(
             if name in used:
                 both = {**variant.sets, **(sets or {})}
                 readings[name] = _reading(one, both, variant.laws, seeds, engine)
-        planned.append(Planned(one, readings))
+        planned.append(PlannedReplay(one, readings))
     return planned
 
 
@@ -121,7 +121,7 @@ def _toml(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def results(planned: Planned, store: Store) -> dict[str, Result]:
+def results(planned: PlannedReplay, store: Store) -> dict[str, Result]:
     """By reading, of runs that are in the store; what is not there is made."""
     found = {}
     for name, reading in planned.readings.items():
@@ -131,7 +131,7 @@ def results(planned: Planned, store: Store) -> dict[str, Result]:
     return found
 
 
-def judge(paper: Paper, planned: Planned, of_reading: Mapping[str, Result]) -> list[Verdict]:
+def judge(paper: Paper, planned: PlannedReplay, of_reading: Mapping[str, Result]) -> list[Verdict]:
     """A verdict for every claim of an experiment. Raises `ScenarioError`."""
     one = planned.of
     measured = {name: Measured(result, one.points) for name, result in of_reading.items()}

@@ -261,7 +261,7 @@ def _stored_laws(experiment: Experiment) -> dict[tuple[int, int], LawAtPoint]:
     version = engine.version()
     if version is None or _leaves_files(experiment):
         return {}
-    made = rows.Made(engine.name, version)
+    made = rows.MadeBy(engine.name, version)
     return {
         (point, law): rows.law_at_point(plan, point, law, config, made)
         for point in range(len(plan.points))

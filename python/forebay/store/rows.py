@@ -54,7 +54,7 @@ def version() -> str:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeBy:
     """The engine that makes a run, and what its numbers depend on beside the scenario."""
 
     engine: str
@@ -66,11 +66,11 @@ class Made:
         return (self.engine, self.version) if self.version else ()
 
 
-SIMULATED = Made("packets", "")
+SIMULATED = MadeBy("packets", "")
 
 
 def configs(
-    plan: Plan, point: int, made: Made = SIMULATED, *, prototypes: bool = False
+    plan: Plan, point: int, made: MadeBy = SIMULATED, *, prototypes: bool = False
 ) -> list[str | None]:
     """For each law, the digest of the point under it: link, traffic and law with every default.
 
@@ -132,7 +132,7 @@ class LawAtPoint:
 
 
 def law_at_point(
-    plan: Plan, point: int, law: int, config: str, made: Made = SIMULATED
+    plan: Plan, point: int, law: int, config: str, made: MadeBy = SIMULATED
 ) -> LawAtPoint:
     """Of a law at a point by their numbers, with the digest of both."""
     at, of_law = plan.points[point], plan.points[point].laws[law]

@@ -12,7 +12,7 @@ from forebay._native import ScenarioError
 from forebay.base.metrics import METRICS
 from forebay.base.suggestions import hint
 from forebay.studies import making, manifest
-from forebay.studies.making import Made
+from forebay.studies.making import StudyProgress
 from forebay.studies.study import Study
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Until:
 class Grown:
     """What a call has done, and how many seeds each digest then has."""
 
-    made: Made
+    made: StudyProgress
     seeds: int | Mapping[str, int]
     #: laws at points whose interval is still too wide, at the most seeds
     wide: int = 0
@@ -67,7 +67,7 @@ def grow(
     workers: Workers,
     *,
     until: Until | None = None,
-    watch: Callable[[Progress, Made], None] | None = None,
+    watch: Callable[[Progress, StudyProgress], None] | None = None,
     budget_s: float | None = None,
     limit_s: float | None = None,
     retry: bool = False,

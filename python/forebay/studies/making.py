@@ -39,7 +39,7 @@ class Workers(Protocol):
 
 
 @dataclass
-class Made:
+class StudyProgress:
     """What a call has done. Counts are of runs."""
 
     wanted: int = 0
@@ -97,12 +97,12 @@ def make(
     workers: Workers,
     *,
     seeds: int | Mapping[str, int],
-    watch: Callable[[Progress, Made], None] | None = None,
+    watch: Callable[[Progress, StudyProgress], None] | None = None,
     budget_s: float | None = None,
     limit_s: float | None = None,
     retry: bool = False,
-    made: Made | None = None,
-) -> Made:
+    made: StudyProgress | None = None,
+) -> StudyProgress:
     """Makes what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
     is full keep what has been stored.
 
@@ -110,7 +110,7 @@ def make(
     retry: failed runs are made once more; else they stay failed.
     """
     start = time.monotonic()
-    done = made or Made()
+    done = made or StudyProgress()
     done.found = 0
     before = _there(store, but_failed=retry)
     known = manifest.load(points, store)
@@ -171,7 +171,7 @@ class Tasks:
         points: Points,
         before: pl.DataFrame,
         seeds: int | Mapping[str, int],
-        done: Made,
+        done: StudyProgress,
         limit_s: float | None,
         known: pl.DataFrame | None,
         save: Callable[[pl.DataFrame], None],

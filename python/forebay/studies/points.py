@@ -17,7 +17,7 @@ from forebay.base import quantities
 from forebay.runs import experiment
 from forebay.runs.engine import PACKETS, check_repeatable
 from forebay.store import designs, rows
-from forebay.store.rows import Made
+from forebay.store.rows import MadeBy
 from forebay.studies.point_gains import PointGains
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Row = list[object]
 
 
 @dataclass(frozen=True)
-class Source:
+class StudySource:
     """What a study is of: a scenario with what was chosen on top of it. It can be pickled, and
     another machine makes the same runs of it."""
 
@@ -86,7 +86,7 @@ class PointsPart:
     rows: list[Row]
     gains: list[Gains]
     plan: Plan
-    made: Made
+    made: MadeBy
 
     @cached_property
     def configs(self) -> pl.DataFrame:
@@ -119,14 +119,14 @@ class Points:
         experiment.check_seeds(seeds)
         version = check_repeatable(engine)
         #: what makes the runs, for the store
-        self.made = Made(engine.name, version)
+        self.made = MadeBy(engine.name, version)
         name, text = experiment.text_of(source)
         pairs = quantities.set_pairs(sets)
         files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
         self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
         contents = tuple(sorted(files.found.items()))
-        self.source = Source(name, text, tuple(pairs), tuple(laws), contents, engine, version)
+        self.source = StudySource(name, text, tuple(pairs), tuple(laws), contents, engine, version)
         trial = self._trial()
         #: numbers of the laws that ask for them
         self.gains = PointGains(self.sweep, trial, kept)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from forebay.runs.execution import POLL_S
-from forebay.studies.points import Row, Source
+from forebay.studies.points import Row, StudySource
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Task:
     """Runs to make of some points; it can be pickled."""
 
-    source: Source
+    source: StudySource
     #: the values of each point, and the numbers of laws that ask for them there
     points: list[Row]
     gains: list[Gains]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from forebay import engines as known
 from forebay._native import ScenarioError
-from forebay.engines.link import Link
+from forebay.engines.link import LinkEngine
 from forebay.flows.real import Limits
 from forebay.results.result import Result
 from forebay.runs import execution, experiment
@@ -77,7 +77,7 @@ def validate(
     one of the engines.
     """
     limits = Limits(attempts, void_lateness, void_rate)
-    made_by = [_engine(name, Link(links, limits)) for name in engines]
+    made_by = [_engine(name, LinkEngine(links, limits)) for name in engines]
     if len(made_by) < 2 or len(set(engines)) < len(made_by):
         raise ScenarioError(
             f'--engines: found "{",".join(engines)}", allowed: two or more that differ, of '
@@ -125,5 +125,5 @@ def validate(
     return made
 
 
-def _engine(name: str, link: Link) -> Engine:
+def _engine(name: str, link: LinkEngine) -> Engine:
     return link if name == link.name else known.named(name, "--engines")

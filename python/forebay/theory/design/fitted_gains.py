@@ -369,19 +369,19 @@ def _expected(
     most_pkts = MOST_OF_BUFFER * place.room_pkts
     fewest, most = place.flows or (ASSUMED_FLOWS, ASSUMED_FLOWS)
 
-    def of(flows: float) -> float:
+    def target_pkts_for(flows: float) -> float:
         least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * flows - product_pkts)
         return max(1.0, min(max(TARGET_SHARE * product_pkts, least), most_pkts))
 
     own = _own_set_point(law, given)
     target = own
     if target is None:
-        target = f"{_rounded(of(fewest)):g}p"
+        target = f"{_rounded(target_pkts_for(fewest)):g}p"
     target_pkts = _native.set_point_pkts("target", target, place.rate_bps, place.packet_bytes)
     if own is not None and "target" not in given:
         least = max(LEAST_TARGET_PKTS, LEAST_WINDOW_PKTS * fewest - product_pkts)
         if not min(least, most_pkts) <= target_pkts <= most_pkts:
-            target = f"{_rounded(of(fewest)):g}p"
+            target = f"{_rounded(target_pkts_for(fewest)):g}p"
             target_pkts = float(target.removesuffix("p"))
     if place.flows is None:
         # An assumption gives way to the link.

@@ -1,0 +1,62 @@
+//! `[kernel]`: its keys, and what is wrong with them, in one line.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use forebay_scenario::{parse, KernelSettings, Options};
+
+const FILE: &str = "duration = \"20s\"\n[bottleneck]\nrate = \"10Mbit/s\"\nbuffer = \"9p\"\n\
+                    [[traffic]]\nkind = \"ftp\"\nflows = 1\nrtt = \"9ms\"\n[[law]]\nkind = \"droptail\"\n";
+
+fn read(more: &str) -> Result<KernelSettings, String> {
+    let text = format!("{FILE}{more}");
+    let read = parse(text.as_bytes(), "test", &Options::default());
+    let read = read.map_err(|error| error.to_string())?;
+    Ok(read.points[0].scenario.kernel.clone())
+}
+
+#[test]
+fn names_of_settings_are_the_same_with_and_without_quotes() {
+    let wanted = [("net.ipv4.tcp_sack".to_owned(), "0".to_owned())];
+    let quoted = read("[kernel]\nsysctls = { \"net.ipv4.tcp_sack\" = 0 }\n").unwrap();
+    let nested = read("[kernel.sysctls]\nnet.ipv4.tcp_sack = \"0\"\n").unwrap();
+    assert_eq!(quoted.sysctls, wanted);
+    assert_eq!(nested, quoted);
+    assert!(!read("").unwrap().given);
+}
+
+#[test]
+fn what_is_wrong_is_a_line() {
+    for (more, line) in [
+        ("speed = 1", "kernel.speed: "),
+        (
+            "tcp = \"a b\"",
+            "kernel.tcp: found \"a b\", allowed: a name of 1 to 15",
+        ),
+        (
+            "sysctls = { \"kernel.panic\" = 1 }",
+            "in place of \"kernel.panic\"",
+        ),
+        ("sysctls = { \"net.../x\" = 1 }", "names under net"),
+        (
+            "sysctls = { \"net.core.x\" = true }",
+            "a text or a whole number",
+        ),
+    ] {
+        let said = read(&format!("[kernel]\n{more}\n")).unwrap_err();
+        assert!(said.contains(line), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_path_leads_to_its_keys() {
+    let options = Options {
+        sets: vec![("kernel.tcp".to_owned(), "bbr3".to_owned())],
+        ..Options::default()
+    };
+    let text = format!("{FILE}[sweep]\n\"kernel.offloads\" = [false, true]\n");
+    let read = parse(text.as_bytes(), "test", &options).unwrap();
+    let kernels = read.points.iter().map(|point| &point.scenario.kernel);
+    let found: Vec<_> = kernels.map(|it| (it.tcp.as_deref(), it.offloads)).collect();
+    assert_eq!(found, [(Some("bbr3"), false), (Some("bbr3"), true)]);
+}
