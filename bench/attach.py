@@ -43,7 +43,7 @@ LATE_MEAN_S, LATE_MAX_S = 1e-3, 50e-3
 HEADER_BYTES = 14
 #: Before and after the measurement.
 LEAD_S = 3.0
-#: Up to this RTT nothing delays the answers: the path has its own, of two veth pairs and a forwarder.
+#: Up to this RTT nothing delays the answers, and the path has its own.
 UNDELAYED_S, PATH_RTT = 1.5e-3, "100us"
 INSIDE = "FOREBAY_BENCH_INSIDE"
 
