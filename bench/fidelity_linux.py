@@ -52,7 +52,7 @@ def compare(case: Mapping[str, Any], seeds: int, engine: str = "packets") -> lis
         linux.MissingError: the case needs what Forebay does not have.
     """
     start, end = case["window"]
-    ran = run(linux.scenario(case["case"], (start, end)), seeds, engine)
+    ran = run(linux.scenario(case["case"], (start, end), engine), seeds, engine)
     ours = {figure.key: ran.metrics[figure.key].to_list() for figure in FIGURES}
     tcp = [i for i, group in enumerate(case["case"]["groups"]) if group["cc"] != "udp"]
     ours["jain"] = jain(ran.flows.filter(polars.col("traffic").is_in(tcp)))

@@ -26,8 +26,10 @@ class MissingError(Exception):
     """A queue, a sender or an option of the harness that Forebay does not have."""
 
 
-def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
-    """The TOML for a case, measured over `window_s`.
+def scenario(
+    case: Mapping[str, Any], window_s: tuple[float, float], engine: str = "packets"
+) -> str:
+    """The TOML for a case, measured over `window_s`, as it is for an engine.
 
     Raises:
         MissingError: the case needs what Forebay does not have.
@@ -47,9 +49,11 @@ def scenario(case: Mapping[str, Any], window_s: tuple[float, float]) -> str:
         qdisc = qdiscs.queue(kind, words, site)
     except ScenarioError as error:
         raise MissingError(f"queue {kind}: {error}") from None
+    # In a guest cake is itself, and no link of ours takes the time of a transmission.
+    spared_ms = 0.0 if (engine, shaper(case)) == ("kernel", "cake") else link_ms(case)
     blocks = [
         # The groups have addresses of their own.
-        [*group_lines(case, group), f'host = "s{i}"']
+        [*group_lines(group, spared_ms), f'host = "s{i}"']
         for i, group in enumerate(case["groups"])
     ]
     ecn = qdisc.ecn and any(group.get("ecn") for group in case["groups"])
@@ -82,19 +86,23 @@ def burst_bytes(case: Mapping[str, Any]) -> int:
     return 0 if shaper(case) == "cake" else case.get("burst", TOKENS_BYTES)
 
 
-def round_trip_ms(case: Mapping[str, Any], group: Mapping[str, Any]) -> float:
-    """A group's propagation time. `cake` and `htb` let a packet go where its transmission would
-    begin, and no device there has a rate: what our link takes to send it comes off the rest."""
-    spared_ms = 0.0 if shaper(case) == "tbf" else packet_s(case) * 1e3
+def link_ms(case: Mapping[str, Any]) -> float:
+    """What our link adds to a round trip. `cake` and `htb` let a packet go where its transmission
+    would begin, and no device there has a rate."""
+    return 0.0 if shaper(case) == "tbf" else packet_s(case) * 1e3
+
+
+def round_trip_ms(group: Mapping[str, Any], spared_ms: float) -> float:
+    """A group's propagation time, without what the link takes of it."""
     if group["rtt_ms"] <= spared_ms:
         raise MissingError(f"a round trip of {group['rtt_ms']} ms, less than a transmission")
     return float(group["rtt_ms"]) - spared_ms
 
 
-def group_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+def group_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
     """The `[[traffic]]` of a group: a sender's and a receiver's defaults are the kernel's."""
     if group["cc"] == "udp":
-        return udp_lines(case, group)
+        return udp_lines(group, spared_ms)
     if group["cc"] not in SENDERS:
         raise MissingError(f"sender {group['cc']}")
     ecn = '"l4s"' if group.get("ect1") else "true" if group.get("ecn") else "false"
@@ -106,7 +114,7 @@ def group_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
         f'tcp = "{SENDERS[group["cc"]]}"',
         f'packet = "{PACKET_BYTES}B"',
         f'header = "{HEADER_BYTES}B"',
-        f'rtt = "{round_trip_ms(case, group):g}ms"',
+        f'rtt = "{round_trip_ms(group, spared_ms):g}ms"',
         # veth has no rate.
         'access = "1Tbit/s"',
         'initial_window = "10p"',
@@ -125,7 +133,7 @@ def group_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def udp_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
+def udp_lines(group: Mapping[str, Any], spared_ms: float) -> list[str]:
     """A constant rate, which begins half a second after the start."""
     start = group.get("start", [0.5])[0]
     return [
@@ -134,7 +142,7 @@ def udp_lines(case: Mapping[str, Any], group: Mapping[str, Any]) -> list[str]:
         "flows = 1",
         f'rate = "{group["mbit"] * 1e6:.0f}bit/s"',
         f'packet = "{group.get("size", PACKET_BYTES)}B"',
-        f'rtt = "{round_trip_ms(case, group):g}ms"',
+        f'rtt = "{round_trip_ms(group, spared_ms):g}ms"',
         'access = "1Tbit/s"',
         f'start = "{start}s"',
     ]
