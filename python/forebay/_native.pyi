@@ -32,6 +32,8 @@ class RegistryEntry(TypedDict):
     name: str
     title: str
     source: str
+    #: a law in a line, in the names of its parameters; empty where there is none
+    equation: str
     #: whether each flow has a queue and a loop of its own, by the defaults of the discipline; of a
     #: law, in the discipline that it comes in
     per_flow: bool

@@ -16,6 +16,7 @@ def _sections(entries: Iterable[RegistryEntry]) -> str:
     """A section for each entry of a registry, with its parameters."""
     sections = [
         f"## `{law['name']}`\n\n{law['title']}.\n\nSource: {law['source']}.\n\n"
+        + (f"`{law['equation']}`\n\n" if law["equation"] else "")
         + (
             markdown_table(
                 ["parameter", "unit", "default", "range", "meaning"],

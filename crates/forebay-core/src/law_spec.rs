@@ -207,6 +207,9 @@ pub struct LawSpec {
     pub kind: &'static str,
     pub title: &'static str,
     pub source: &'static str,
+    /// The law in a line, in the names of its parameters: q is the queue, C the link's rate, λ that
+    /// of arrivals, N the flows; empty where there is none.
+    pub equation: &'static str,
     pub params: &'static [ParamSpec],
     /// Kind of the queue discipline that holds the law where none is named.
     pub queue: &'static str,
@@ -235,6 +238,7 @@ impl LawSpec {
             kind,
             title,
             source,
+            equation: "",
             params: R::SPECS,
             queue: "fifo",
             goals: R::GOALS,
@@ -261,6 +265,7 @@ impl LawSpec {
             kind,
             title,
             source,
+            equation: "",
             params,
             queue: "fifo",
             goals: &[],
@@ -272,6 +277,11 @@ impl LawSpec {
             search_in_queues: None,
             is_own: true,
         }
+    }
+
+    #[must_use]
+    pub const fn with_equation(self, equation: &'static str) -> LawSpec {
+        LawSpec { equation, ..self }
     }
 
     /// The same law under the name that it has in another queue.

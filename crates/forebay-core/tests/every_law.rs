@@ -188,6 +188,10 @@ fn parameters_round_trip_through_their_values() {
 fn parameters_are_described() {
     for spec in LAWS {
         assert!(!spec.title.is_empty() && !spec.source.is_empty());
+        // A reader finds the parameters of a law in its equation.
+        let mut names = spec.params.iter().map(|param| param.name);
+        let is_named = names.any(|name| spec.equation.contains(name));
+        assert!(spec.baseline || is_named, "{}", spec.kind);
         common::assert_described(spec.kind, spec.params);
         for param in spec.params {
             assert!(param.min < param.max, "{}.{}", spec.kind, param.name);

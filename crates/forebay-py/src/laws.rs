@@ -11,14 +11,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString};
 use pyo3::IntoPyObjectExt;
 
-/// Every law: a list of {name, title, source, queue, short_title, baseline, set_point, reality,
-/// has_rule, modelled, coupled, per_flow, params}, with the parameters of the queue that it comes in,
-/// each parameter {name, unit, default, default_text, min, max, doc}. Numbers are in the unit;
+/// Every law: a list of {name, title, source, equation, queue, short_title, baseline, set_point,
+/// reality, has_rule, modelled, coupled, per_flow, params}, with the parameters of the queue that it
+/// comes in, each parameter {name, unit, default, default_text, min, max, doc}. Numbers are in the unit;
 /// `default` is None where the parameter must be given, and a bound is None where there is none.
 #[pyfunction]
 pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
     let entry = |law: &LawSpec| {
-        let entry = describe(py, law.kind, law.title, law.source, keys(law))?;
+        let entry = describe(py, law.kind, law.title, law.source, law.equation, keys(law))?;
         entry.set_item("queue", law.queue)?;
         entry.set_item("short_title", law.name())?;
         entry.set_item("baseline", law.baseline)?;
@@ -33,11 +33,11 @@ pub fn laws(py: Python) -> PyResult<Bound<PyList>> {
     PyList::new(py, LAWS.iter().map(entry).collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Every queue discipline: {name, title, source, per_flow, params}, as [`laws`] has them.
+/// Every queue discipline: {name, title, source, equation, per_flow, params}, as [`laws`] has them.
 #[pyfunction]
 pub fn queues(py: Python) -> PyResult<Bound<PyList>> {
     let entry = |queue: &DisciplineSpec| {
-        let entry = describe(py, queue.kind, queue.title, queue.source, queue.params)?;
+        let entry = describe(py, queue.kind, queue.title, queue.source, "", queue.params)?;
         entry.set_item("per_flow", queue.per_flow(&[]).is_ok_and(|it| it))?;
         Ok(entry)
     };
@@ -50,12 +50,14 @@ fn describe<'py, 'a>(
     kind: &str,
     title: &str,
     source: &str,
+    equation: &str,
     params: impl IntoIterator<Item = &'a ParamSpec>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("name", kind)?;
     entry.set_item("title", title)?;
     entry.set_item("source", source)?;
+    entry.set_item("equation", equation)?;
     let params: PyResult<Vec<_>> = params.into_iter().map(|spec| param(py, spec)).collect();
     entry.set_item("params", params?)?;
     Ok(entry)

@@ -165,6 +165,7 @@ def _registries() -> Iterator[Entry]:
     for name, law in registries.laws().items():
         settings = [f"{it['name']}={it['default_text']}" for it in law["params"]]
         facts = [
+            ("equation", law["equation"]),
             ("set-point", law["set_point"] or ""),
             ("defaults", ", ".join(settings)),
             ("model", "linear; forebay design, map" if law["modelled"] else ""),

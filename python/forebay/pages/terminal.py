@@ -34,6 +34,8 @@ def registry(
         heading = Text.assemble((law["name"], "bold cyan"), "  ", (law["title"], "bold"))
         console.print(heading)
         console.print(Text(law["source"], style="dim"))
+        if law["equation"]:
+            console.print(Text(law["equation"]))
         if law["params"]:
             terminal_table.show(
                 console, PARAMETERS, [RowGroup([_row(param) for param in law["params"]])]

@@ -17,6 +17,9 @@ pub const LAW: LawSpec = LawSpec::of::<AredParams>(
     "ared",
     "Adaptive RED: RED whose max_p keeps the average queue midway between the thresholds",
     "Floyd, Gummadi and Shenker 2001; pd-red section III; staqm section IV",
+)
+.with_equation(
+    "RED;  each interval max_p += min(alpha, max_p/4) above, max_p *= beta below the middle of [min_th, max_th]",
 );
 
 params! {

@@ -19,6 +19,9 @@ pub const LAW: LawSpec = LawSpec::of::<AvqParams>(
     "avq",
     "AVQ: signal packets that overflow a virtual queue, with a capacity adapted to the arrival rate",
     "Kunniyur and Srikant 2001; e-avq eq. (1), (2); pi-pd section 2.5",
+)
+.with_equation(
+    "signal what overflows a virtual queue of capacity C̃;  C̃' = alpha·(gamma·C − λ)",
 );
 
 params! {

@@ -14,6 +14,9 @@ pub const LAW: LawSpec = LawSpec::of::<BlueParams>(
     "blue",
     "BLUE: raise the probability when the buffer overflows, lower it when the link goes idle",
     "Feng et al. 2002; pi-pd section 2.4",
+)
+.with_equation(
+    "p += increment at an overflow, p −= decrement where the link goes idle, once in freeze_time",
 );
 
 params! {

@@ -17,6 +17,9 @@ pub const LAW: LawSpec = LawSpec::of::<CobaltParams>(
     "cobalt",
     "COBALT: CoDel that counts down, with BLUE's drops for flows that do not answer",
     "Palmei et al. 2019; arithmetic and defaults of CAKE in Linux (sch_cake.c)",
+)
+.with_equation(
+    "CoDel whose count falls step by step below the target;  BLUE's p where the queue overflows",
 );
 
 /// CAKE.

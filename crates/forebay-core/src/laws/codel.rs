@@ -16,6 +16,9 @@ pub const LAW: LawSpec = LawSpec::of::<CodelParams>(
     "codel",
     "CoDel: signals at departures, ever more often while packets wait longer than the target",
     "RFC 8289; count, clock and square root as in Linux (codel_impl.h)",
+)
+.with_equation(
+    "signal at t, then at t + interval/√count, while every packet has waited longer than target for interval",
 );
 
 /// FQ-CoDel.

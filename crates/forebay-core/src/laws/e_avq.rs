@@ -15,6 +15,9 @@ pub const LAW: LawSpec = LawSpec::of::<EAvqParams>(
     "e-avq",
     "E-AVQ: AVQ whose virtual capacity is tuned by a PID neuron with learning weights",
     "Wang, Liao and Tian 2010; e-avq eq. (5)-(14)",
+)
+.with_equation(
+    "signal what overflows a virtual queue of capacity C̃;  ΔC̃ = gain·(w_1·e + w_2·Δe + w_3·Δ²e);  e = gamma·C − λ",
 );
 
 params! {

@@ -20,7 +20,8 @@ pub const LAW: LawSpec = LawSpec::of::<PdRedParams>(
     "pd-red",
     "PD-RED: RED whose max_p follows proportional-derivative control of the average queue",
     "Sun et al. 2003; pd-red eq. (1), (3)",
-);
+)
+.with_equation("RED;  max_p += k_p·e_k + k_d·(e_k − e_{k−1});  e = (avg − target)/buffer");
 
 params! {
     /// PD-RED: RED's parameters and the controller's, all at the paper's values.

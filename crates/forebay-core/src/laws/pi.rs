@@ -16,7 +16,8 @@ pub const LAW: LawSpec = LawSpec::of::<PiParams>(
     "pi",
     "PI: proportional-integral control of the queue length",
     "Hollot et al. 2002; pi-pd eq. (3), Table 1; staqm eq. (3)",
-);
+)
+.with_equation("p_k = p_{k−1} + a·e_k − b·e_{k−1};  e = q − target");
 
 params! {
     /// PI in the form p(k) = p(k−1) + a·(q_k − target) − b·(q_{k−1} − target).

@@ -21,7 +21,8 @@ pub const LAW: LawSpec = LawSpec::of::<Pi2Params>(
     "pi2",
     "PI2: the square of a PI controller of the queuing delay, and its root for scalable flows",
     "De Schepper et al., CoNEXT 2016; RFC 9332 appendix A; defaults of Linux (sch_dualpi2.c)",
-);
+)
+.with_equation("p = p'²;  p' += alpha·(d_k − target) + beta·(d_k − d_{k−1});  d = queuing delay");
 
 /// DualPI2.
 pub const DUAL: LawSpec = LAW.in_queue(

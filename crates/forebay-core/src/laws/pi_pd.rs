@@ -21,6 +21,9 @@ pub const LAW: LawSpec = LawSpec::of::<PiPdParams>(
     "pi-pd",
     "PI-PD: PI while the queue stays on one side of the target, predictive PD when it crosses",
     "Ryu et al., pi-pd eq. (11)-(15), Table 1",
+)
+.with_equation(
+    "p += alpha·(e_k + e_{k−1})/(2·target), or, as q crosses the target, alpha·(predicted e_{k+1})/(buffer − target)",
 );
 
 params! {

@@ -16,7 +16,8 @@ pub const LAW: LawSpec = LawSpec::of::<PidParams>(
     "pid",
     "PID: proportional-integral-derivative control of the queue length",
     "Ryu and Rump 2004; pi-pd eq. (6), (16), Table 1",
-);
+)
+.with_equation("p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = q − target");
 
 params! {
     /// PID on the error q − target, digitised with Tustin's rule and the backward difference.

@@ -25,11 +25,13 @@ use crate::units::{Packets, SetPoint, Span};
 /// Declares one of the four: its gains and sampling time are Table 1's.
 macro_rules! averaged {
     (
-        $law:ident, $params:ident, $kind:literal, $title:literal, every $interval:expr, by $goals:ty,
+        $law:ident, $params:ident, $kind:literal, $title:literal, $equation:literal,
+        every $interval:expr, by $goals:ty,
         { $( $(#[doc = $doc:literal])+ $gain:ident = $default:literal; )+ }
     ) => {
         pub const $law: LawSpec =
-            LawSpec::of::<$params>($kind, $title, "Bigdeli et al., bigdeli eq. (3)-(5), Table 1");
+            LawSpec::of::<$params>($kind, $title, "Bigdeli et al., bigdeli eq. (3)-(5), Table 1")
+                .with_equation($equation);
 
         params! {
             /// A controller of the averaged queue; gains act on (average − target)/buffer.
@@ -127,6 +129,7 @@ macro_rules! averaged {
 
 averaged! {
     P, PAvgParams, "p-avg", "P on the average queue: proportional control alone",
+    "p = k_p·e;  e = (avg − target)/buffer",
     every Span::from_millis(75), by PGoals,
     {
         /// Proportional gain.
@@ -136,6 +139,7 @@ averaged! {
 
 averaged! {
     PI, PiAvgParams, "pi-avg", "PI on the average queue: proportional-integral control",
+    "p = k_p·e + k_i·∫e dt;  e = (avg − target)/buffer",
     every Span::from_micros(6800), by PiGoals,
     {
         /// Proportional gain.
@@ -147,6 +151,7 @@ averaged! {
 
 averaged! {
     PD, PdAvgParams, "pd-avg", "PD on the average queue: proportional-derivative control",
+    "p = k_p·e + k_d·de/dt;  e = (avg − target)/buffer",
     every Span::from_millis(10), by PdGoals,
     {
         /// Proportional gain.
@@ -159,6 +164,7 @@ averaged! {
 averaged! {
     PID, PidAvgParams, "pid-avg",
     "PID on the average queue: proportional-integral-derivative control",
+    "p = k_p·e + k_i·∫e dt + k_d·de/dt;  e = (avg − target)/buffer",
     every Span::from_millis(20), by PidGoals,
     {
         /// Proportional gain.

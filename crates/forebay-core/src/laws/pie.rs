@@ -19,6 +19,9 @@ pub const LAW: LawSpec = LawSpec::of::<PieParams>(
     "pie",
     "PIE: proportional-integral control of the queuing delay, with gains that follow the probability",
     "RFC 8033; arithmetic and defaults of Linux (sch_pie.c)",
+)
+.with_equation(
+    "p += alpha·(d_k − target) + beta·(d_k − d_{k−1}), times a factor that falls with p;  d = queuing delay",
 );
 
 /// FQ-PIE.

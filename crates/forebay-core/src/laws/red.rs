@@ -18,6 +18,9 @@ pub const LAW: LawSpec = LawSpec::of::<RedParams>(
     "red",
     "RED: signal with a probability that rises with the average queue length",
     "Floyd and Jacobson 1993; pi-pd eq. (2); gentle: Floyd 2000",
+)
+.with_equation(
+    "p_b = max_p·(avg − min_th)/(max_th − min_th);  avg += w_q·(q − avg) at each arrival",
 );
 
 params! {

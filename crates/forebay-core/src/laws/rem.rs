@@ -17,7 +17,8 @@ pub const LAW: LawSpec = LawSpec::of::<RemParams>(
     "rem",
     "REM: signal with a probability exponential in a price of backlog and excess rate",
     "Athuraliya, Low, Li and Yin 2001",
-);
+)
+.with_equation("p = 1 − phi^(−price);  price += gamma·(alpha·(q − target) + q − q_{k−1})");
 
 params! {
     /// REM, with the defaults of ns-2.35; REM's first author set them.

@@ -23,7 +23,8 @@ pub const LAW: LawSpec = LawSpec::of::<StpiParams>(
     "stpi",
     "STPI: PI whose gains follow on-line estimates of capacity and load",
     "Zhang et al., staqm eq. (3)-(5), section IV.A",
-);
+)
+.with_equation("p = K_p·e + K_i·∫e dt, with K_p and K_i of the estimated C and N;  e = q − target");
 
 params! {
     /// STPI. Defaults are those of staqm section II, and the time constants of its simulation 1.

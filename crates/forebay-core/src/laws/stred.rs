@@ -20,7 +20,8 @@ pub const LAW: LawSpec = LawSpec::of::<StredParams>(
     "stred",
     "STRED: RED whose w_q and max_p follow on-line estimates of capacity and load",
     "Zhang et al., staqm eq. (2), (6), appendix D",
-);
+)
+.with_equation("RED from min_th to max_th, with w_q and max_p of the estimated C and N");
 
 params! {
     /// STRED. Defaults are those of staqm's simulation 1 and of the example in appendix D.
