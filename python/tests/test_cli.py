@@ -66,6 +66,7 @@ def test_laws_as_json(cli: Cli) -> None:
             "name",
             "title",
             "source",
+            "equation",
             "params",
             "queue",
             "short_title",

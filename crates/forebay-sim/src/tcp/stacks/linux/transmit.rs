@@ -6,6 +6,7 @@ use forebay_core::Ecn;
 use super::prr::Progress;
 use super::rack::DetectedLosses;
 use super::rtt::INITIAL_RTO_NS;
+use super::timer_wheel;
 use super::{CaState, Linux, Retransmit, Timer};
 use crate::tcp::congestion::{CongestionControl, Indication, NO_THRESHOLD};
 use crate::tcp::connection::{Config, Segment, Step, NEVER};
@@ -285,7 +286,7 @@ impl<C: CongestionControl> Linux<C> {
 
     fn start_timer(&mut self, timer: Timer, after_ns: u64, step: &Step) {
         self.timer = timer;
-        self.connection.timer_due = step.now + after_ns;
+        self.connection.timer_due = timer_wheel::expiry_ns(step.now, after_ns);
     }
 
     /// The probe's timer if there is to be one, else the timeout's.
