@@ -1,4 +1,4 @@
-//! When a timer of Linux fires (kernel/time/timer.c of 6.18): at a tick of the host, and the later it
+//! When a timer of Linux fires (`calc_wheel_index` of kernel/time/timer.c): at a tick of the host, and the later it
 //! is due the coarser are the ticks, always rounded up. Flows share the ticks, as connections of one
 //! host do: timeouts that are backed off come in bursts.
 
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn no_timer_fires_early_nor_later_than_an_eighth_and_two_ticks() {
+    fn no_timer_fires_early_nor_later_than_a_seventh_and_two_ticks() {
         for after in (1..200_000).step_by(7) {
             for now in [0, 1, 999_999, 123_456_789] {
                 let late = expiry_ns(now, after * MS) - now - after * MS;
