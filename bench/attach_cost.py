@@ -7,8 +7,8 @@ One process, on one processor, sends frames of 64 bytes by UDP to both in turns 
 milliseconds, and reads its own processor's time: the law's, the shaper's, and the receiver's, which
 drops them as another host's. Told are the median of the differences of neighbouring turns, its
 standard error, the difference of the tenth quickest turns of both, which other jobs have disturbed
-least, and the time of the program alone, by `bpftool prog run`. The law `none` is a second shaper
-alone: how far the differences are from zero where there is none.
+least, and the time of the program alone, by `bpftool prog run`. `empty` is a classifier that does
+nothing, and `none` a second shaper alone, which shows how far from zero differences may be.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ HEAD = """
 | law | shaper alone [ns] | over it [ns] | over it, quick turns [ns] | by prog run [ns] |
 |---|---|---|---|---|
 """.strip()
+EMPTY = '__attribute__((section("tc"))) int empty(void *packet) { return -1; }'
 SENDER = """
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -88,18 +89,27 @@ def inside(link: Case, law: dict[str, Any], turns: int, folder: Path) -> tuple[R
         attachments.detach("law")
 
 
-def without(link: Case, law: dict[str, Any], turns: int, folder: Path) -> Rounds:
-    """Of the shaper of a law beside the same."""
+def without(
+    link: Case, law: dict[str, Any], turns: int, folder: Path, *, empty: bool = False
+) -> Rounds:
+    """Of the shaper of a law beside the same; with a classifier that does nothing if `empty`."""
     params = {key: value for key, value in law.items() if key != "kind"}
     attached = attachments.plan(
         *("law", law["kind"], params), rate=RATE, buffer=link.buffer
     ).attached
     _shape("bare", attached)
     _shape("law", attached)
+    if empty:
+        sh(f"""
+            tc qdisc add dev law clsact
+            tc filter add dev law egress bpf direct-action obj {folder}/empty.o sec tc
+        """)
     try:
         return turns_ns(turns, folder)
     finally:
         sh("tc qdisc del dev law root")
+        if empty:
+            sh("tc qdisc del dev law clsact")
 
 
 def _shape(device: str, attached: records.Attached) -> None:
@@ -164,6 +174,9 @@ def main() -> int:
             for law in laws:
                 rounds, program_ns = inside(link, law, given.turns, folder)
                 print(_row(law["kind"], rounds, f"{program_ns:.0f}"), flush=True)
+            (folder / "empty.c").write_text(EMPTY)
+            sh(f"clang -O2 -g -target bpf -c -o {folder}/empty.o {folder}/empty.c")
+            print(_row("empty", without(link, laws[0], given.turns, folder, empty=True), ""))
             print(_row("none", without(link, laws[0], given.turns, folder), ""))
         return 0
     tag = f"fc{os.getpid()}"
