@@ -35,7 +35,8 @@ import polars as pl
 
 import forebay
 from forebay import _native
-from forebay.kernel import attachments
+from forebay.kernel import attachments, records
+from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
 
@@ -235,7 +236,7 @@ def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
 
 def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
     """A run; in the router's namespace. Raises `RuntimeError` where `detach` leaves something."""
-    before = traces()
+    before = traces([])
     params = {key: value for key, value in law.items() if key != "kind"}
     attachments.attach(
         *("eth0", law["kind"], params),
@@ -244,27 +245,43 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
         ecn=link.ecn,
         front=front,
     )
+    mine: list[str] = []
     try:
+        mine = objects(records.attached_to("eth0"))
         measured, looks = _watched(link, tag)
     finally:
         attachments.detach("eth0")
         time.sleep(link.rtt_s + 1)
-    left = traces()
-    if left != before:
+    left = traces(mine)
+    if not mine or left != before:
         raise RuntimeError(f"before attach:\n{before}\nafter detach:\n{left}")
     return measured if link.step is None else stepped(measured, looks)
 
 
-def traces() -> str:
-    """What an attached law shows of itself: qdiscs, filters, BPF's programs and maps, files."""
-    return sh("""
-        tc qdisc show dev eth0; tc filter show dev eth0 egress
-        for kind in prog map link; do
-            bpftool -j $kind show | grep -o '"name":"[^"]*"' | sort || true
-        done
-        bpftool struct_ops show; find /run/forebay 2> /dev/null || true
-        grep /run/forebay /proc/self/mounts || true
-    """)
+def objects(attached: records.Attached | None = None) -> list[str]:
+    """The kernel's BPF programs and maps, or those that are pinned for a law."""
+    found = []
+    for kind in ("prog", "map"):
+        for one in answer("bpftool", "-j", "-f", kind, "show") or []:
+            paths = [Path(path) for path in one.get("pinned", [])]
+            if attached is None or any(attached.pinned in path.parents for path in paths):
+                found.append(f"{kind} {one['id']}")
+    return found
+
+
+def traces(mine: list[str]) -> str:
+    """What a law shows of itself: qdiscs and filters of the device, its files, and of its own
+    programs and maps those that are there. Those of other devices are not its."""
+    there = set(objects()) if mine else set()
+    return "\n".join(
+        [
+            *(one for one in mine if one in there),
+            sh(f"""
+            tc qdisc show dev eth0; tc filter show dev eth0 egress
+            find /run/forebay -name "*@{records.namespace()}*" 2> /dev/null || true
+        """),
+        ]
+    )
 
 
 def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:

@@ -99,17 +99,21 @@ def without(
     ).attached
     _shape("bare", attached)
     _shape("law", attached)
+    pinned = attached.pinned.with_name("empty")
     if empty:
+        records.mount()
         sh(f"""
+            bpftool prog load {folder}/empty.o {pinned} type tc
             tc qdisc add dev law clsact
-            tc filter add dev law egress bpf direct-action obj {folder}/empty.o sec tc
+            tc filter add dev law egress bpf direct-action pinned {pinned}
         """)
     try:
         return turns_ns(turns, folder)
     finally:
         sh("tc qdisc del dev law root")
         if empty:
-            sh("tc qdisc del dev law clsact")
+            sh(f"tc qdisc del dev law clsact; rm {pinned}")
+            records.tidy()
 
 
 def _shape(device: str, attached: records.Attached) -> None:
