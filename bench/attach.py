@@ -1,12 +1,13 @@
 """Laws that `forebay attach` puts into a kernel, beside the simulator: the table of docs/kernel.md.
 
     python -m bench.attach bench/attach.toml --virtual --front qdisc     # in a virtual machine
-    sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=1ms   # real time
+    sudo python -m bench.attach bench/attach.toml --law pi --set traffic.0.rtt=100us   # real time
 
 A scenario of one group of long flows is simulated, and run by iperf3 through three network
 namespaces, with the law on the router's device. A run in real time is void where the law's clock
-was late by more than a millisecond on average or 50 ms once: the machine was busy. Needs iperf3,
-and netem for an RTT above a millisecond; up to that, both have the path's own, 0.1 ms.
+was late by more than a millisecond on average or 50 ms once: the machine was busy. One `[[at]]`
+may change the rate or the number of flows, after which the queue's settling is measured. Needs
+iperf3, and netem for an RTT above the path's own, 0.1 ms.
 """
 
 from __future__ import annotations
@@ -23,15 +24,19 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 import forebay
 from forebay import _native
-from forebay.kernel import attachments
+from forebay.kernel import attachments, records
+from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
 
@@ -43,9 +48,21 @@ LATE_MEAN_S, LATE_MAX_S = 1e-3, 50e-3
 HEADER_BYTES = 14
 #: Before and after the measurement.
 LEAD_S = 3.0
-#: Up to this RTT nothing delays the answers, and the path has its own.
-UNDELAYED_S, PATH_RTT = 1.5e-3, "100us"
+#: The path's own RTT, the least that is simulated: up to it nothing delays the answers.
+PATH_S, PATH_RTT = 100e-6, "100us"
+#: How often the queue is looked at after a change.
+LOOK_S = 0.5
+PORT = 5201
 INSIDE = "FOREBAY_BENCH_INSIDE"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What changes during a run; None where it stays."""
+
+    time_s: float
+    rate: str | None
+    flows: int | None
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,7 @@ class Case:
     ecn: bool
     start_s: float
     measure_s: tuple[float, float]
+    step: Step | None
     laws: list[dict[str, Any]]
 
 
@@ -77,6 +95,9 @@ class Measured:
     utilisation: float
     late_mean_s: float = 0.0
     late_max_s: float = 0.0
+    #: After a step: when the queue settles, and the largest mean of a second.
+    settling_s: float | None = None
+    peak_pkts: float | None = None
 
     @property
     def void(self) -> bool:
@@ -99,6 +120,14 @@ def case(path: Path, sets: list[str]) -> Case:
 
     begins = traffic.get("start", "0s")
     start = begins["uniform"][0] if isinstance(begins, dict) else begins
+    step = None
+    for one in text.get("at", []):
+        assert step is None, "one step a run"
+        step = Step(
+            seconds(one["time"]),
+            one["set"].get("bottleneck.rate"),
+            one["set"].get("traffic.0.flows"),
+        )
     return Case(
         rate=link["rate"],
         rate_bps=_native.quantity("rate", link["rate"], "rate"),
@@ -110,6 +139,7 @@ def case(path: Path, sets: list[str]) -> Case:
         ecn=bool(traffic.get("ecn", False)),
         start_s=seconds(start),
         measure_s=(seconds(text["measure"][0]), seconds(text["measure"][1])),
+        step=step,
         laws=text["law"],
     )
 
@@ -119,9 +149,12 @@ def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
     made: dict[str, list[Measured]] = {}
     link = case(given.scenario, given.set)
     # As the namespaces are: AVQ's queue is twice as long at 0.1 ms as at 1 ms.
-    own = [f"traffic.0.rtt={PATH_RTT}"] if link.rtt_s <= UNDELAYED_S else []
+    own = [f"traffic.0.rtt={PATH_RTT}"] if link.rtt_s <= PATH_S else []
     out = forebay.run(given.scenario, sets=[*given.set, *own], seeds=given.seeds, threads=1)
-    packet_s = 8 * link.packet_bytes / link.rate_bps
+    rate_bps = link.rate_bps
+    if link.step is not None and link.step.rate is not None:
+        rate_bps = _native.quantity("rate", link.step.rate, "rate")
+    packet_s = 8 * link.packet_bytes / rate_bps
     for row in out.metrics.iter_rows(named=True):
         made.setdefault(row["law"], []).append(
             Measured(
@@ -133,7 +166,33 @@ def simulated(given: argparse.Namespace) -> dict[str, list[Measured]]:
                 utilisation=row["utilisation"],
             )
         )
+        if link.step is not None:
+            made[row["law"]][-1] = stepped(made[row["law"]][-1], _simulated_looks(out, row, link))
     return made
+
+
+def _simulated_looks(out: forebay.Result, row: dict[str, Any], link: Case) -> list[float]:
+    begin_s, end_s = link.measure_s
+    looks = (
+        out.samples.filter(
+            (pl.col("law") == row["law"])
+            & (pl.col("seed") == row["seed"])
+            & pl.col("time_s").is_between(begin_s, end_s, closed="left")
+        )
+        .group_by(((pl.col("time_s") - begin_s) / LOOK_S).floor().alias("look"))
+        .agg(pl.col("queue_pkts").mean())
+        .sort("look")
+    )
+    return [float(mean) for mean in looks["queue_pkts"]]
+
+
+def stepped(one: Measured, looks: Sequence[float]) -> Measured:
+    """With `settling_s` of docs/metrics.md; looks: the queue's means in packets over `LOOK_S`."""
+    seconds = [statistics.mean(pair) for pair in pairwise(looks)]
+    rest = statistics.mean(seconds[len(seconds) // 2 :])
+    near = max(rest / 4, 5.0)
+    away = [number for number, mean in enumerate(seconds, 1) if abs(mean - rest) > near]
+    return replace(one, settling_s=LOOK_S * max(away, default=0), peak_pkts=max(seconds))
 
 
 def sh(line: str) -> str:
@@ -167,7 +226,7 @@ def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
                     echo {int(link.ecn)} > tcp_ecn; echo 1 > tcp_no_metrics_save
                     echo 4096 131072 67108864 > tcp_rmem; echo 4096 16384 67108864 > tcp_wmem'
             done
-            {late if link.rtt_s > UNDELAYED_S else ":"}
+            {late if link.rtt_s > PATH_S else ":"}
         """)
         yield
     finally:
@@ -176,9 +235,9 @@ def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
 
 
 def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
-    """A run; in the router's namespace."""
+    """A run; in the router's namespace. Raises `RuntimeError` where `detach` leaves something."""
+    before = traces([])
     params = {key: value for key, value in law.items() if key != "kind"}
-    length_s = link.measure_s[1] - link.start_s
     attachments.attach(
         *("eth0", law["kind"], params),
         rate=link.rate,
@@ -186,29 +245,86 @@ def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
         ecn=link.ecn,
         front=front,
     )
+    mine: list[str] = []
     try:
-        with traffic(link, tag, length_s + LEAD_S) as began_s:
-            _sleep_until(began_s + link.measure_s[0] - link.start_s)
-            first, first_s = seen("eth0"), time.monotonic()
-            _sleep_until(began_s + length_s)
-            last, last_s = seen("eth0"), time.monotonic()
-        return between(first, last, last_s - first_s, link.packet_bytes)
+        mine = objects(records.attached_to("eth0"))
+        measured, looks = _watched(link, tag)
     finally:
         attachments.detach("eth0")
         time.sleep(link.rtt_s + 1)
+    left = traces(mine)
+    if not mine or left != before:
+        raise RuntimeError(f"before attach:\n{before}\nafter detach:\n{left}")
+    return measured if link.step is None else stepped(measured, looks)
+
+
+def objects(attached: records.Attached | None = None) -> list[str]:
+    """The kernel's BPF programs and maps, or those that are pinned for a law."""
+    found = []
+    for kind in ("prog", "map"):
+        for one in answer("bpftool", "-j", "-f", kind, "show") or []:
+            paths = [Path(path) for path in one.get("pinned", [])]
+            if attached is None or any(attached.pinned in path.parents for path in paths):
+                found.append(f"{kind} {one['id']}")
+    return found
+
+
+def traces(mine: list[str]) -> str:
+    """What a law shows of itself: qdiscs and filters of the device, its files, and of its own
+    programs and maps those that are there. Those of other devices are not its."""
+    there = set(objects()) if mine else set()
+    return "\n".join(
+        [
+            *(one for one in mine if one in there),
+            sh(f"""
+            tc qdisc show dev eth0; tc filter show dev eth0 egress
+            find /run/forebay -name "*@{records.namespace()}*" 2> /dev/null || true
+        """),
+        ]
+    )
+
+
+def _watched(link: Case, tag: str) -> tuple[Measured, list[float]]:
+    """The traffic of a run, and the queue's means after its step."""
+    length_s = link.measure_s[1] - link.start_s
+    with ExitStack() as flows:
+        began_s = flows.enter_context(traffic(link, tag, length_s + LEAD_S, link.flows))
+        if link.step is not None:
+            _sleep_until(began_s + link.step.time_s - 2 * link.start_s)
+            if link.step.flows is not None:
+                more = link.step.flows - link.flows
+                flows.enter_context(traffic(link, tag, length_s + LEAD_S, more, PORT + 1))
+            _sleep_until(began_s + link.step.time_s - link.start_s)
+            if link.step.rate is not None:
+                attachments.change("eth0", {"rate": link.step.rate})
+        _sleep_until(began_s + link.measure_s[0] - link.start_s)
+        first, first_s = seen("eth0"), time.monotonic()
+        looks = [first]
+        while link.step is not None and time.monotonic() + LOOK_S < began_s + length_s:
+            _sleep_until(first_s + LOOK_S * len(looks))
+            looks.append(seen("eth0"))
+        _sleep_until(began_s + length_s)
+        last, last_s = seen("eth0"), time.monotonic()
+    packet_s = 8 * link.packet_bytes / last.rate_bps
+    looked = (between(a, b, LOOK_S, link.packet_bytes) for a, b in pairwise(looks))
+    return (
+        between(first, last, last_s - first_s, link.packet_bytes),
+        [one.delay_s / packet_s for one in looked],
+    )
 
 
 @contextmanager
-def traffic(link: Case, tag: str, length_s: float) -> Iterator[float]:
-    """The flows, for so long at most; gives when they began. Raises `RuntimeError` where they ended
-    by themselves."""
+def traffic(link: Case, tag: str, length_s: float, flows: int, port: int = PORT) -> Iterator[float]:
+    """So many flows, for so long at most; gives when they began. Raises `RuntimeError` where they
+    ended by themselves."""
     ends = [["nsenter", f"--net=/run/netns/{name}{tag}", "iperf3"] for name in "ds"]
-    server = subprocess.Popen([*ends[0], "-s", "-1"], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen([*ends[0], "-s", "-1", "-p", str(port)], stdout=subprocess.DEVNULL)
     time.sleep(link.start_s)
     began_s = time.monotonic()
     client = subprocess.Popen(
         [
-            *(*ends[1], "-c", "10.9.2.2", "-P", str(link.flows), "-C", link.tcp),
+            *(*ends[1], "-c", "10.9.2.2", "-P", str(flows), "-C", link.tcp),
+            *("-p", str(port)),
             *("-t", str(math.ceil(length_s)), "-J"),
         ],
         stdout=subprocess.DEVNULL,
@@ -259,7 +375,7 @@ def inside(path: Path, given: argparse.Namespace) -> None:
     """In the router's namespace: each law in turn, a line of JSON each."""
     link, tag = case(path, given.set), os.environ[INSIDE]
     # Programs that are not in memory yet would begin late, and a virtual machine's clock jump.
-    with traffic(link, tag, 10.0):
+    with traffic(link, tag, 10.0, link.flows):
         time.sleep(2)
     for law in link.laws:
         if given.law and law["kind"] not in given.law:
@@ -310,16 +426,19 @@ def virtual(given: argparse.Namespace) -> str:
 
 
 def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) -> Iterator[str]:
-    yield (
-        "| law | delay, simulated [ms] | in the kernel | deviation, simulated [ms] | in the kernel "
-        "| signals, simulated [%] | in the kernel | utilisation [%] | beyond |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|"
+    heads = [
+        *("law", "delay, simulated [ms]", "in the kernel", "deviation, simulated [ms]"),
+        *("in the kernel", "signals, simulated [%]", "in the kernel", "utilisation [%]", "beyond"),
+    ]
+    if any(one.settling_s is not None for runs in theirs.values() for one in runs):
+        heads += ["settling and largest second, simulated", "in the kernel"]
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
     for law, runs in theirs.items():
         sound = [one for one in runs if not one.void]
         if not sound:
             worst = max(one.late_max_s for one in runs)
-            yield f"| {law} | void: a clock {1e3 * worst:.0f} ms late | | | | | | | |"
+            yield f"| {law} | void: a clock {1e3 * worst:.0f} ms late {'| ' * (len(heads) - 1)}"
             continue
 
         def mean(of: list[Measured], name: str) -> float:
@@ -339,6 +458,14 @@ def table(theirs: dict[str, list[Measured]], ours: dict[str, list[Measured]]) ->
                 beyond.append(name.partition("_")[0])
             cells += [f"{scale * told:.{digits}f}", f"{scale * here:.{digits}f}"]
         cells += [f"{100 * mean(sound, 'utilisation'):.1f}", ", ".join(beyond)]
+        if sound[0].settling_s is not None:
+            cells += [
+                "; ".join(
+                    f"{one.settling_s:.1f} s, {one.peak_pkts:.0f} packets"
+                    for one in sorted(of, key=lambda one: one.settling_s or 0.0)
+                )
+                for of in (ours[law], sound)
+            ]
         yield f"| {' | '.join(cells)} |"
 
 
