@@ -110,7 +110,9 @@ async fn fetch(from: &str, bytes: &str) -> Result<(), Failure> {
     let endpoint = endpoint(any, None)?;
     let config = quinn::ClientConfig::new(Arc::new(Plaintext));
     let began = Instant::now();
-    let connection = endpoint.connect_with(config, from.parse()?, "server")?.await?;
+    let connection = endpoint
+        .connect_with(config, from.parse()?, "server")?
+        .await?;
     let (mut request, mut stream) = connection.open_bi().await?;
     request.write_all(&asked.to_be_bytes()).await?;
     request.finish()?;

@@ -67,8 +67,7 @@ class _Guests:
         folder = names.path(experiment.path).parent.absolute()
         keep = Keep() if plan.keeps_packets or _runs_programs(plan) else None
         self._runs = [
-            GuestRun(plan, key, guest, samples, folder, _name(plan, key), keep)
-            for key in order
+            GuestRun(plan, key, guest, samples, folder, _name(plan, key), keep) for key in order
         ]
         self._duration_s = [plan.points[key[0]].duration_s for key in order]
         self._lock = threading.Lock()

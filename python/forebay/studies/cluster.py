@@ -140,8 +140,8 @@ class Cluster:
         return sum(self._workers.values())
 
     def _done(self, under_way: dict[Any, Task], batches: Batches) -> Done:
-        """What came of the tasks that have ended. Those that a lost scheduler has forgotten, and parts
-        of those that killed their workers, wait once more."""
+        """What came of tasks that have ended. Those that a lost scheduler has forgotten wait once
+        more, as do parts of those that killed their workers."""
         from distributed import KilledWorker
 
         finished = [future for future in under_way if future.status == "finished"]
