@@ -12,6 +12,7 @@ from forebay.runs.execution import POLL_S
 from forebay.studies.points import Row, StudySource
 
 if TYPE_CHECKING:
+    from forebay._native import Fault, Run
     from forebay.runs.engine import Extras, RunningBatch
     from forebay.store.rows import LawAtPoint
     from forebay.studies.point_gains import Gains
@@ -125,7 +126,8 @@ class Task:
             done.rows += law.run(run) if whole else law.fault(run.seed, "; ".join(said))
         for fault in faults:
             done.rows += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
-        for one in [*runs, *faults]:
+        ended: list[Run | Fault] = [*runs, *faults]
+        for one in ended:
             key = one.point, one.law, one.seed
             if found := extras.get(key):
                 name = file_name(*self.labels[key[:2]], one.seed)
