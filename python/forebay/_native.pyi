@@ -222,6 +222,7 @@ class Sweep:
         laws: Sequence[str | Callable[..., object]] = ...,
         seeds: int | None = None,
         read: Callable[[str], bytes | None] | None = None,
+        programs: bool = False,
     ) -> None: ...
     #: what a point sets, in the order of its row
     keys: list[str]

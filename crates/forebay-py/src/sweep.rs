@@ -24,7 +24,9 @@ pub struct Sweep {
 impl Sweep {
     /// Reads a scenario as `plan` does.
     #[new]
-    #[pyo3(signature = (text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None))]
+    #[pyo3(signature = (
+        text, file, *, sets=Vec::new(), laws=Vec::new(), seeds=None, read=None, programs=false
+    ))]
     fn new(
         text: &Bound<PyBytes>,
         file: &str,
@@ -32,6 +34,7 @@ impl Sweep {
         laws: Vec<Bound<PyAny>>,
         seeds: Option<u32>,
         read: Option<Bound<PyAny>>,
+        programs: bool,
     ) -> PyResult<Sweep> {
         let asked = Asked {
             sets,
@@ -40,7 +43,7 @@ impl Sweep {
             read,
             without_own_laws: false,
             link: None,
-            programs: false,
+            programs,
             external: false,
         };
         Ok(Sweep {

@@ -107,7 +107,7 @@ def study(
     with api.workers(on, making.threads) as workers, _bar() as watch:
         grown = growing.grow(
             points, runs, workers, until=wanted, watch=watch, budget_s=budget_s,
-            limit_s=limit_s, retry=retry,
+            limit_s=limit_s, retry=retry, folder=call.folder,
         )  # fmt: skip
     _end(points, runs, grown, call, command, metrics=metrics, report=not no_report)
 
@@ -136,6 +136,8 @@ def _end(
         kept = f"{there} are in the store; the same command goes on"
         lost = f"{there} had finished, and without a store none is kept"
         print(f"{made.ended_early}: {lost if store.goes_with else kept}", file=sys.stderr)
+    for why, count in sorted(made.remarks.items()):
+        print(f"{count:,} {'run' if count == 1 else 'runs'}: {why}", file=sys.stderr)
     if made.interrupted or made.stopped:
         _say_failed(made.faults)
         raise typer.Exit(FAILED if made.stopped else signals.status())

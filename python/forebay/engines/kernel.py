@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from forebay._native import Fault, guest_check
 from forebay.guests import installed as guests
 from forebay.guests.run import GuestError, GuestRun, Keep, tidy
-from forebay.runs.engine import KERNEL
+from forebay.runs.engine import KERNEL, file_name
 from forebay.scenarios import names
 
 if TYPE_CHECKING:
@@ -51,11 +50,9 @@ def _runs_programs(plan: Plan) -> bool:
     return any(traffic.kind == "program" for point in plan.points for traffic in point.traffic)
 
 
-def _name(plan: Plan, key: Key, *, several: bool) -> str:
-    """Of a run's files: law, point where there are several, and seed."""
+def _name(plan: Plan, key: Key) -> str:
     point, law, seed = key
-    label = re.sub(r"[^\w.-]+", "_", plan.laws[law])
-    return f"{label}-{f'p{point}-' if several else ''}{seed}"
+    return file_name(plan.laws[law], point if len(plan.points) > 1 else None, seed)
 
 
 class _Guests:
@@ -68,11 +65,9 @@ class _Guests:
         plan = experiment.plan
         order = sorted(only, key=lambda key: (key[2], key[0], key[1]))
         folder = names.path(experiment.path).parent.absolute()
-        several = len(plan.points) > 1
         keep = Keep() if plan.keeps_packets or _runs_programs(plan) else None
         self._runs = [
-            GuestRun(plan, key, guest, samples, folder, _name(plan, key, several=several), keep)
-            for key in order
+            GuestRun(plan, key, guest, samples, folder, _name(plan, key), keep) for key in order
         ]
         self._duration_s = [plan.points[key[0]].duration_s for key in order]
         self._lock = threading.Lock()
@@ -115,9 +110,8 @@ class _Guests:
 
     @property
     def extras(self) -> Mapping[Key, Extras]:
-        """Of runs that have ended: outputs of programs, and captures."""
-        ended = (run for run, ended in zip(self._runs, self._ended, strict=True) if ended)
-        return {run.key: run.extras for run in ended if run.extras}
+        """Outputs of programs, and captures. A run has all of its own before it can be taken."""
+        return {run.key: run.extras for run in self._runs if run.extras}
 
     @property
     def more(self) -> str:

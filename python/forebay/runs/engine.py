@@ -8,6 +8,7 @@ pages and the store, knows of an engine what stands here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -47,6 +48,13 @@ class Extras:
     files: Mapping[str, Path]
     #: What keeps them there.
     holder: object = None
+
+
+def file_name(law: str, point: int | None, seed: int) -> str:
+    """Of what a run leaves: the law's label, the number of the point where there are several, and
+    the seed."""
+    label = re.sub(r"[^\w.-]+", "_", law)
+    return f"{label}-{'' if point is None else f'p{point}-'}{seed}"
 
 
 class Planned(Protocol):

@@ -32,17 +32,18 @@ ANSWER = f"{ANSWER_S:g}s"
 WAIT = "5s"
 
 
-def work(task: Task) -> tuple[int, list[dict[str, Any]]]:
-    """Makes the runs of a task on one thread of a worker: the version of its numbers, and rows."""
+def work(task: Task) -> tuple[int, Done]:
+    """Makes the runs of a task on one thread of a worker: the version of its numbers, and what came
+    of them."""
     batch = task.start(1)
-    rows: list[dict[str, Any]] = []
+    done = Done()
     while True:
         if task.limit_s is not None:
             batch.fail_longer_than(task.limit_s)
         ended = batch.done
-        rows += task.rows(*batch.take(), batch.remarks)
+        done += task.taken(batch)
         if ended:
-            return RESULTS_VERSION, rows
+            return RESULTS_VERSION, done
         time.sleep(0.002)
 
 
@@ -76,7 +77,7 @@ class Cluster:
                 if not under_way and batches.ended:
                     return
                 time.sleep(POLL_S)
-                yield Done(self._rows(under_way, batches))
+                yield self._done(under_way, batches)
             yield from self._begun(under_way, batches)
         finally:
             if under_way and self.client.status == "running":
@@ -110,7 +111,7 @@ class Cluster:
                 for future in waiting:
                     del under_way[future]
         while under_way and self.client.status == "running" and time.monotonic() < end_s:
-            yield Done(self._rows(under_way, batches))
+            yield self._done(under_way, batches)
             time.sleep(POLL_S)
 
     def threads(self) -> int:
@@ -138,13 +139,13 @@ class Cluster:
                 print(f"{self.address} has no workers: the runs wait for them", file=sys.stderr)
         return sum(self._workers.values())
 
-    def _rows(self, under_way: dict[Any, Task], batches: Batches) -> list[dict[str, Any]]:
-        """Rows of the tasks that have ended. Those that a lost scheduler has forgotten, and parts
-        of those that killed their workers, wait once more."""
+    def _done(self, under_way: dict[Any, Task], batches: Batches) -> Done:
+        """What came of tasks that have ended. Those that a lost scheduler has forgotten wait once
+        more, as do parts of those that killed their workers."""
         from distributed import KilledWorker
 
         finished = [future for future in under_way if future.status == "finished"]
-        rows = []
+        done = Done()
         for future, outcome in self._outcomes(finished).items():
             version, found = outcome
             if version != RESULTS_VERSION:
@@ -153,8 +154,8 @@ class Cluster:
                     f"{RESULTS_VERSION}, as here"
                 )
             del under_way[future]
-            batches.took([row[COST] for row in found if row.get(COST) is not None])
-            rows += found
+            batches.took([row[COST] for row in found.rows if row.get(COST) is not None])
+            done += found
         for future in [future for future in under_way if future.cancelled()]:
             batches.again(under_way.pop(future))
         for future in [future for future in under_way if future.status == "error"]:
@@ -166,13 +167,13 @@ class Cluster:
                     "version of forebay"
                 )
             if len(task.runs) == 1:
-                rows += task.lost("its worker died several times, out of memory?")
+                done.rows += task.lost("its worker died several times, out of memory?")
                 continue
             # Several workers died while they had it. Where one of its runs is the reason, as one
             # that takes all memory is, halves find out which.
             for half in task.split(-(-len(task.runs) // 2)):
                 batches.again(half)
-        return rows
+        return done
 
     def _outcomes(self, finished: list[Any]) -> dict[Any, Any]:
         """What they have returned; less of those that are lost, and will be done once more."""

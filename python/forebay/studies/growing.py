@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forebay._native import ScenarioError
@@ -71,8 +72,10 @@ def grow(
     budget_s: float | None = None,
     limit_s: float | None = None,
     retry: bool = False,
+    folder: Path | None = None,
 ) -> Grown:
-    """Makes what is missing, and with `until` more seeds where they are needed, and only there."""
+    """Makes what is missing, and with `until` more seeds where they are needed, and only there.
+    The rest is as of `making.make`."""
     start = time.monotonic()
     end = None if budget_s is None else start + budget_s
 
@@ -81,7 +84,7 @@ def grow(
 
     made = making.make(
         points, store, workers, seeds=points.seeds, watch=watch, budget_s=left_s(),
-        limit_s=limit_s, retry=retry,
+        limit_s=limit_s, retry=retry, folder=folder,
     )  # fmt: skip
     if until is None or made.ended_early:
         return Grown(made, points.seeds)
@@ -100,7 +103,7 @@ def grow(
         seeds |= more
         made = making.make(
             points, store, workers, seeds=seeds, watch=watch, budget_s=left_s(),
-            limit_s=limit_s, made=made,
+            limit_s=limit_s, made=made, folder=folder,
         )  # fmt: skip
     # What this call has made for the first seeds is in the store for the next.
     made.found = max(0, made.wanted - made.made - made.failed) if made.whole else made.found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
@@ -15,11 +16,12 @@ import polars as pl
 from forebay._native import ScenarioError
 from forebay.base import signals
 from forebay.base.progress import Progress
+from forebay.base.publication import publish
 from forebay.runs import memory
 from forebay.store.rows import law_at_point
 from forebay.store.segments import again
 from forebay.studies import manifest
-from forebay.studies.threads import Done, Task
+from forebay.studies.threads import Done, Left, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 
 #: Runs of one task: seconds of work, and a part of the points ends with it.
 MOST_RUNS = 4000
+
+#: In a study's folder, a folder for each run that leaves more than numbers; and in each, how its
+#: programs ended.
+OUTPUTS, PROGRAMS = "outputs", "programs.json"
+#: Patterns of what a run leaves there.
+LEFT = [PROGRAMS, "program-*.txt", "bottleneck.*"]
 
 
 class Workers(Protocol):
@@ -56,6 +64,8 @@ class StudyProgress:
     error: OSError | None = None
     #: failures of this call, with how often each came
     faults: dict[str, int] = field(default_factory=dict)
+    #: likewise, what programs did in runs that are sound
+    remarks: dict[str, int] = field(default_factory=dict)
 
     @property
     def ended_early(self) -> str:
@@ -78,6 +88,11 @@ class StudyProgress:
             else:
                 self.made += 1
                 self.packets += row["forwarded_packets"]
+
+    def hear(self, left: Iterable[Left]) -> None:
+        """Counts what is said of programs."""
+        for why in (why for one in left for why in one.remarks):
+            self.remarks[why] = self.remarks.get(why, 0) + 1
 
     def progress(self, expected: int) -> Progress:
         """How far it is, of so many runs."""
@@ -102,12 +117,14 @@ def make(
     limit_s: float | None = None,
     retry: bool = False,
     made: StudyProgress | None = None,
+    folder: Path | None = None,
 ) -> StudyProgress:
     """Makes what is missing. Ctrl-C, the end of `budget_s`, a cluster that is gone and a store that
     is full keep what has been stored.
 
     seeds: of each law at each point, or by its digest. limit_s: a run that takes longer fails.
-    retry: failed runs are made once more; else they stay failed.
+    retry: failed runs are made once more; else they stay failed. folder: of the study, for what
+    runs leave beside their numbers, which is lost without.
     """
     start = time.monotonic()
     done = made or StudyProgress()
@@ -131,7 +148,11 @@ def make(
                 closing(workers.make(tasks, stop)) as ended_runs,
             ):
                 for some in ended_runs:
+                    # Before the store has the run, as it would not be made again.
+                    if folder is not None:
+                        _keep(some.left, folder / OUTPUTS)
                     done.count(some.rows)
+                    done.hear(some.left)
                     done.stopped = some.stopped or done.stopped
                     writer.rows += some.rows
                     writer.tick()
@@ -152,6 +173,13 @@ def make(
     done.spent = not over and time.monotonic() >= end
     done.elapsed_s = time.monotonic() - start
     return done
+
+
+def _keep(left: Iterable[Left], folder: Path) -> None:
+    """Writes what each run has left as one folder, whole or not at all."""
+    for one in left:
+        told = {"programs": one.programs}
+        publish(folder / one.name, {**one.files, PROGRAMS: told}, replaces=LEFT)
 
 
 @again
@@ -236,12 +264,14 @@ class Tasks:
 
     def _task(self, part: PointsPart, missing: list[tuple[int, int, str, int]]) -> Task:
         memory.check(part.plan, 1, samples=False)
-        runs, laws = [], {}
+        runs, laws, labels = [], {}, {}
+        several = len(self.points) > 1
         for point, law, config, seed in missing:
             at = point - part.first
             runs.append((at, law, seed))
             if (at, law) not in laws:
                 laws[at, law] = law_at_point(part.plan, at, law, config, self.points.made)
+                labels[at, law] = part.plan.laws[law], point if several else None
         source = self.points.source
         source.engine.check(source.planned(part.plan))
-        return Task(source, part.rows, part.gains, runs, laws, self.limit_s)
+        return Task(source, part.rows, part.gains, runs, laws, labels, self.limit_s)

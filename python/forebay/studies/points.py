@@ -65,6 +65,7 @@ class StudySource:
             read=dict(self.files).get,
             rows=rows,
             gains=gains,
+            programs=self.engine.runs_programs,
         )
 
     def planned(self, plan: Plan) -> experiment.Experiment:
@@ -124,7 +125,15 @@ class Points:
         pairs = quantities.set_pairs(sets)
         files = experiment.FilesBeside(name, pairs)
         # A seed each: tasks say which they want.
-        self.sweep = _native.Sweep(text, name, sets=pairs, laws=list(laws), seeds=1, read=files)
+        self.sweep = _native.Sweep(
+            text,
+            name,
+            sets=pairs,
+            laws=list(laws),
+            seeds=1,
+            read=files,
+            programs=engine.runs_programs,
+        )
         contents = tuple(sorted(files.found.items()))
         self.source = StudySource(name, text, tuple(pairs), tuple(laws), contents, engine, version)
         trial = self._trial()

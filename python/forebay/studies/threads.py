@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from forebay.runs.engine import file_name
 from forebay.runs.execution import POLL_S
 from forebay.studies.points import Row, StudySource
 
 if TYPE_CHECKING:
     from forebay._native import Fault, Run
-    from forebay.runs.engine import Key, RunningBatch
+    from forebay.runs.engine import Extras, RunningBatch
     from forebay.store.rows import LawAtPoint
     from forebay.studies.point_gains import Gains
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a run has left beside its numbers, for a folder of its own; it can be pickled.
+
+    remarks: what its programs did that a reader must know of.
+    """
+
+    name: str
+    files: dict[str, bytes]
+    programs: list[dict[str, Any]]
+    remarks: list[str]
+
+    @staticmethod
+    def of(name: str, extras: Extras, remarks: Iterable[str]) -> Left:
+        """Reads what an engine keeps only until its runs are dropped."""
+        programs, files = [], {}
+        of_programs = {program.output for program in extras.programs}
+        for number, program in enumerate(extras.programs):
+            output = f"program-{number}.txt"
+            files[output] = extras.files[program.output].read_bytes()
+            programs.append({**asdict(program), "output": output})
+        for other, where in extras.files.items():
+            if other not in of_programs:
+                # One of a kind for each run: "pcap/pi-1.pcapng".
+                files[f"bottleneck.{other.rpartition('.')[2]}"] = where.read_bytes()
+        return Left(name, files, programs, list(remarks))
+
+
+@dataclass
+class Done:
+    """What came of some runs: rows for the store, and what they left.
+
+    ended: how many runs. stopped: why no more can be made here, where a cluster has failed.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    ended: int = 0
+    stopped: str = ""
+
+    def __add__(self, other: Done) -> Done:
+        ended, stopped = self.ended + other.ended, self.stopped or other.stopped
+        return Done(self.rows + other.rows, self.left + other.left, ended, stopped)
 
 
 @dataclass(frozen=True)
@@ -29,6 +75,8 @@ class Task:
     runs: list[tuple[int, int, int]]
     #: by point and law
     laws: dict[tuple[int, int], LawAtPoint]
+    #: likewise, label of the law and number of the point in the study, None where it has one
+    labels: dict[tuple[int, int], tuple[str, int | None]]
     #: a run that takes longer fails
     limit_s: float | None = None
 
@@ -48,6 +96,7 @@ class Task:
             [self.gains[point] for point in used],
             [(place[point], law, seed) for point, law, seed in runs],
             {(place[point], law): self.laws[point, law] for point, law in needed},
+            {(place[point], law): self.labels[point, law] for point, law in needed},
             self.limit_s,
         )
 
@@ -64,35 +113,26 @@ class Task:
             row for point, law, seed in self.runs for row in self.laws[point, law].fault(seed, why)
         ]
 
-    def rows(
-        self,
-        runs: Iterable[Run],
-        faults: Iterable[Fault],
-        remarks: Mapping[Key, Sequence[str]] | None = None,
-    ) -> list[dict[str, Any]]:
-        """What the store keeps of runs that have ended; those that are remarked on have failed."""
-        found = []
+    def taken(self, batch: RunningBatch) -> Done:
+        """What has ended of it since the last call. A run that is remarked on has failed, but where
+        the remark is of its programs: those are what the study is about."""
+        runs, faults = batch.take()
+        done = Done(ended=len(runs) + len(faults))
+        remarks, extras = (batch.remarks, batch.extras) if done.ended else ({}, {})
         for run in runs:
-            law, said = self.laws[run.point, run.law], (remarks or {}).get(_key(run))
-            found += law.fault(run.seed, "; ".join(said)) if said else law.run(run)
+            key = run.point, run.law, run.seed
+            law, said = self.laws[key[:2]], remarks.get(key, ())
+            whole = not said or key in extras
+            done.rows += law.run(run) if whole else law.fault(run.seed, "; ".join(said))
         for fault in faults:
-            found += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
-        return found
-
-
-def _key(run: Run) -> Key:
-    return run.point, run.law, run.seed
-
-
-@dataclass
-class Done:
-    """What came of some runs: rows for the store.
-
-    stopped: why no more can be made here, where a cluster has failed.
-    """
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    stopped: str = ""
+            done.rows += self.laws[fault.point, fault.law].fault(fault.seed, fault.message)
+        ended: list[Run | Fault] = [*runs, *faults]
+        for one in ended:
+            key = one.point, one.law, one.seed
+            if found := extras.get(key):
+                name = file_name(*self.labels[key[:2]], one.seed)
+                done.left.append(Left.of(name, found, remarks.get(key, ())))
+        return done
 
 
 class Threads:
@@ -128,11 +168,11 @@ class Threads:
                         batch.fail_longer_than(task.limit_s)
                     # Before its results are taken: none can come after it.
                     ended = batch.done
-                    runs, faults = batch.take()
-                    left[0] -= len(runs) + len(faults)
+                    done = task.taken(batch)
+                    left[0] -= done.ended
                     if ended:
                         under_way.remove(entry)
-                    yield Done(task.rows(runs, faults, batch.remarks))
+                    yield done
         finally:
             for _, batch, _ in under_way:
                 batch.cancel()

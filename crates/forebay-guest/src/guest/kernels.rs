@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use forebay_core::fnv::Fnv1a;
 use forebay_core::{Drop, Ecn, Rate, Span, Time};
 use nix::libc;
 
@@ -15,9 +16,10 @@ use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
 
-/// Tells packets apart that are inside: flow by its addresses and ports, and the number of the
-/// packet in its IP header.
-type Key = (u32, u32, u16, u16);
+/// Tells packets apart that are inside: flow by its addresses and both ports, the number of the
+/// packet in its IP header, and, since those of UDP that must not be fragmented may all have the
+/// number 0 (RFC 6864 section 4.1), what follows the header of UDP.
+type Key = (u32, u32, u32, u16, u64);
 
 struct Inside {
     arrived: Time,
@@ -38,6 +40,9 @@ pub struct Kernels {
     near: Tap,
     far: Tap,
     inside: HashMap<Key, Inside>,
+    /// Packets that came before one that is inside with the same key: they are lost, and numbers
+    /// have come round, or are alike.
+    earlier: HashMap<Key, Vec<Inside>>,
     groups: Vec<GroupTraffic>,
     /// What the shaper sends in, where it keeps a packet until it is out.
     holds_at: Option<Rate>,
@@ -71,6 +76,7 @@ impl Kernels {
             near,
             far,
             inside: HashMap::new(),
+            earlier: HashMap::new(),
             groups,
             holds_at,
         })
@@ -89,6 +95,7 @@ impl Kernels {
             near,
             far,
             inside,
+            earlier,
             groups,
             holds_at,
             ..
@@ -106,13 +113,20 @@ impl Kernels {
                 flow: group.flow_number(ip),
                 start: rows.start_of(ip),
             };
-            inside.insert(key(ip), came);
+            let key = key(ip);
+            if let Some(former) = inside.insert(key, came) {
+                earlier.entry(key).or_default().push(former);
+            }
         });
         let mut failed = Ok(());
         far.drain(clock, |at, ip| {
-            let Some(came) = inside.remove(&key(ip)) else {
+            let key = key(ip);
+            let Some(came) = inside.remove(&key) else {
                 return;
             };
+            if let Some(former) = earlier.get_mut(&key).and_then(Vec::pop) {
+                inside.insert(key, former);
+            }
             // A shaper that keeps the packet until its tokens are there lets it go when its last bit
             // is out; it left the queue when its first one was.
             let on_the_wire =
@@ -160,7 +174,9 @@ impl Kernels {
     /// # Errors
     /// As write(2) says.
     pub fn finish(&mut self, rows: &mut Rows) -> io::Result<()> {
+        let earlier = self.earlier.drain().flat_map(|(_, it)| it);
         let mut lost: Vec<Inside> = self.inside.drain().map(|(_, it)| it).collect();
+        lost.extend(earlier);
         lost.sort_by_key(|it| (it.arrived, it.traffic, it.bytes));
         for came in lost {
             let row = PacketRow {
@@ -235,14 +251,20 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 fn key(ip: &[u8]) -> Key {
+    const UDP: u8 = 17;
     let u32_at = |at: usize| u32::from_be_bytes(ip[at..at + 4].try_into().expect("four bytes"));
     let header = usize::from(ip[0] & 0xf) * 4;
-    let port = match ip.get(header..header + 2) {
-        Some(port) => u16::from_be_bytes([port[0], port[1]]),
+    let ports = match ip.get(header..header + 4) {
+        Some(ports) => u32::from_be_bytes(ports.try_into().expect("four bytes")),
         None => 0,
     };
     let number = u16::from_be_bytes([ip[4], ip[5]]);
-    (u32_at(12), u32_at(16), port, number)
+    // Behind its checksum, which a device may not have filled in yet.
+    let mut content = Fnv1a::default();
+    if ip[9] == UDP {
+        content.write(ip.iter().skip(header + 8).copied());
+    }
+    (u32_at(12), u32_at(16), ports, number, content.finish())
 }
 
 fn ecn(ip: &[u8]) -> Ecn {
