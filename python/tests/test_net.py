@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import one_bottleneck
 
 import forebay
 from forebay.networks.network import Delivered, Lost
@@ -16,15 +17,9 @@ from tools import external_suite
 
 ROOT = Path(__file__).parents[2]
 
-ALONE = """
-duration = "10s"
-measure = ["0s", "10s"]
-
-[bottleneck]
-rate = "8Mbit/s"
-delay = "5ms"
-buffer = "10p"
-
+ALONE = (
+    one_bottleneck(("0s", "10s"), "8Mbit/s", "10p")
+    + """
 [[traffic]]
 kind = "external"
 flows = 2
@@ -34,6 +29,7 @@ access = "80Mbit/s"
 [[law]]
 kind = "droptail"
 """
+)
 
 CUBIC = """
 [[traffic]]
