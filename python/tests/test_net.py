@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import one_bottleneck
 
 import forebay
 from forebay.networks.network import Delivered, Lost
@@ -17,19 +16,8 @@ from tools import external_suite
 
 ROOT = Path(__file__).parents[2]
 
-ALONE = (
-    one_bottleneck(("0s", "10s"), "8Mbit/s", "10p")
-    + """
-[[traffic]]
-kind = "external"
-flows = 2
-rtt = "40ms"
-access = "80Mbit/s"
-
-[[law]]
-kind = "droptail"
-"""
-)
+#: That of the tests in Rust.
+ALONE = (ROOT / "crates" / "forebay-net" / "tests" / "alone.toml").read_text()
 
 CUBIC = """
 [[traffic]]
