@@ -932,10 +932,6 @@ class Loops:
         """D(e^{sT})."""
     def hold(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """H/T = (1 − e^{−sT})/(sT)."""
-    def inner(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """d·G, the loop that the part of the law that acts at once closes."""
-    def outer(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """L_s at the sampler; the whole loop where nothing acts at once."""
     def loop_gain(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """L, whose 1 + L is zero at the roots of the closed loop."""
     def sensitivity(self, s: NDArray[np.complex128]) -> NDArray[np.complex128]:

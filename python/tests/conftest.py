@@ -63,6 +63,28 @@ kind   = "droptail"
 "traffic.0.flows" = [5, 20]
 """
 
+
+def one_bottleneck(
+    measure: tuple[str, str],
+    rate: str,
+    buffer: str,
+    more: str = "",
+    *,
+    delay: str = "5ms",
+    seeds: int | None = None,
+) -> str:
+    """A scenario with one bottleneck that ends with its window of `measure`; `more` are tables."""
+    first = "" if seeds is None else f"seeds = {seeds}\n"
+    start, end = measure
+    return f"""{first}duration = "{end}"
+measure = ["{start}", "{end}"]
+[bottleneck]
+rate = "{rate}"
+delay = "{delay}"
+buffer = "{buffer}"
+{more}"""
+
+
 #: Next to the built-in `pi`: the same arithmetic in the same order.
 PROTOTYPES = """\
 class PythonPi:

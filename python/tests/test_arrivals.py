@@ -8,35 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay.pages.description import describe
 from forebay.runs import experiment
 from forebay.store import rows
 
-SCENARIO = """
-duration = "3s"
-measure  = ["0s", "3s"]
 
-[bottleneck]
-rate   = "RATE"
-delay  = "5ms"
-buffer = "BUFFER"
-
-[[traffic]]
-kind = "arrivals"
-file = "FILE"
-KEYS
-[[law]]
-kind = "droptail"
-"""
-
-
-def scenario(folder: Path, file: str, keys: str = "", **more: str) -> Path:
-    text = SCENARIO.replace("FILE", file).replace("KEYS", keys)
-    for key, value in {"RATE": "1Mbit/s", "BUFFER": "100p", **more}.items():
-        text = text.replace(key, value)
+def scenario(folder: Path, file: str, keys: str = "", rate: str = "1Mbit/s") -> Path:
+    traffic = f'[[traffic]]\nkind = "arrivals"\nfile = "{file}"\n{keys}\n'
+    law = '[[law]]\nkind = "droptail"\n'
+    text = one_bottleneck(("0s", "3s"), rate, "100p", traffic + law)
     (folder / "arrivals.toml").write_text(text)
     return folder / "arrivals.toml"
 
@@ -91,7 +74,7 @@ def test_a_bad_file_is_one_line(cli: Cli, tmp_path: Path, contents: bytes, expec
     before = set(tmp_path.iterdir())
     done = cli("run", path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{path}:12: traffic.0.file: found ")
+    assert done.stderr.startswith(f"{path}:9: traffic.0.file: found ")
     assert expected in done.stderr
     assert done.stderr.count("\n") == 1
     assert set(tmp_path.iterdir()) == before
@@ -125,7 +108,7 @@ def test_a_capture_of_a_link_gives_the_queue_of_the_link(cli: Cli, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     table = json.loads((tmp_path / "out" / "metrics.json").read_text())
     up, _ = (run["metrics"] for run in table["runs"])
-    path = scenario(tmp_path, "cap/client.pcapng", 'source = "198.18.0.1"\n', RATE="4Mbit/s")
+    path = scenario(tmp_path, "cap/client.pcapng", 'source = "198.18.0.1"\n', rate="4Mbit/s")
     (run,) = forebay.run(path).runs
     assert run.metrics["forwarded_packets"] == 480
     for name in ("delay_mean_s", "delay_p95_s"):

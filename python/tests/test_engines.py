@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from conftest import SCENARIO, Cli, command
+from conftest import SCENARIO, Cli, command, one_bottleneck
 from links import nothing_stays  # noqa: F401  # a fixture
 
 import forebay
@@ -36,12 +36,7 @@ SHORT = ["duration=3s", 'measure=["1s", "3s"]']
 ONE_POINT = SCENARIO.partition("[sweep]")[0]
 
 #: Senders that the link has without iperf3.
-MICE = """\
-title    = "Mice"
-duration = "3s"
-measure  = ["1s", "3s"]
-seeds    = 1
-bottleneck = { rate = "15Mbit/s", buffer = "100p" }
+TRAFFIC = """\
 [[traffic]]
 kind   = "mice"
 flows  = 6
@@ -54,6 +49,7 @@ tcp    = "cubic"
 kind   = "pi"
 target = "40p"
 """
+MICE = one_bottleneck(("1s", "3s"), "15Mbit/s", "100p", TRAFFIC, delay="0s", seeds=1)
 
 
 def test_every_engine_is_found_by_its_name() -> None:

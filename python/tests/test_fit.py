@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from conftest import one_bottleneck
 from scipy.linalg import expm
 
 import forebay
@@ -329,22 +330,17 @@ def test_a_line_has_four_digits_and_one_flow() -> None:
     assert "min_th=0.05625p" in line
 
 
-MIXED = """\
-title = "Beside others"
-duration = "60s"
-measure = ["20s", "60s"]
-[bottleneck]
-rate = "20Mbit/s"
-buffer = "150ms"
-[[traffic]]
-kind = "ftp"
-flows = 5
-rtt = ["40ms", "80ms", "120ms"]
-{others}
-[[law]]
-kind = "pi"
-gains = "auto"
-"""
+def designed_for(start: str, buffer: str, flows: str, law: str = "pi", changes: str = "") -> str:
+    """A minute under a law whose gains are designed; `flows` are long, and others beside them."""
+    designed = f'[[law]]\nkind = "{law}"\ngains = "auto"\n{changes}'
+    more = f'[[traffic]]\nkind = "ftp"\n{flows}\n{designed}'
+    return one_bottleneck((start, "60s"), "20Mbit/s", buffer, more, delay="0s")
+
+
+def mixed(others: str) -> str:
+    return designed_for("20s", "150ms", f'flows = 5\nrtt = ["40ms", "80ms", "120ms"]\n{others}')
+
+
 MICE = '[[traffic]]\nkind = "mice"\nflows = 40\nrtt = "60ms"\n'
 
 
@@ -383,7 +379,7 @@ MICE = '[[traffic]]\nkind = "mice"\nflows = 40\nrtt = "60ms"\n'
 def test_a_design_counts_what_is_beside_the_long_flows(
     others: str, short_flows: float, other_bps: float
 ) -> None:
-    text = MIXED.format(others=others.replace('kind = "web"', 'kind = "web"\nheader = "40B"'))
+    text = mixed(others.replace('kind = "web"', 'kind = "web"\nheader = "40B"'))
     sweep = _native.Sweep(text.encode(), "mixed.toml")
     (request,) = sweep.gains_requests(sweep.row(0))
     assert request.flows == (5, 5)
@@ -394,7 +390,7 @@ def test_a_design_counts_what_is_beside_the_long_flows(
 def test_a_law_designed_beside_short_flows_holds_its_set_point(tmp_path: Path) -> None:
     """Forty short flows hold five sixths of this link: 210 packets where 75 were asked for."""
     file = tmp_path / "mixed.toml"
-    file.write_text(MIXED.format(others=MICE))
+    file.write_text(mixed(MICE))
     result = forebay.run(file, seeds=2)
     (law,) = result.plan.designed
     assert "5 flows and 20 short ones at a time: target=75p" in law.line
@@ -419,24 +415,7 @@ def test_windows_beside_what_does_not_listen_are_those_of_the_design() -> None:
     )
 
 
-LEAVING = """\
-title = "Forty-five flows leave"
-duration = "60s"
-measure = ["50s", "60s"]
-[bottleneck]
-rate = "20Mbit/s"
-buffer = "400p"
-[[traffic]]
-kind = "ftp"
-flows = 50
-rtt = "120ms"
-[[law]]
-kind = "{law}"
-gains = "auto"
-[[at]]
-time = "40s"
-set = {{ "traffic.0.flows" = 5 }}
-"""
+LEAVE = '[[at]]\ntime = "40s"\nset = { "traffic.0.flows" = 5 }\n'
 
 
 @pytest.mark.parametrize(
@@ -447,7 +426,7 @@ def test_a_design_follows_a_load_that_moves(
 ) -> None:
     """10 s after most flows have left the link is in use again: PI2's had 70 %, PI's 23 %."""
     file = tmp_path / "leaving.toml"
-    file.write_text(LEAVING.format(law=law))
+    file.write_text(designed_for("50s", "400p", 'flows = 50\nrtt = "120ms"', law, LEAVE))
     result = forebay.run(file, seeds=2)
     (designed_law,) = result.plan.designed
     assert "once 45 flows have left" in designed_law.line

@@ -6,6 +6,7 @@ import json
 import tomllib
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,33 @@ def test_the_truth_is_found(records: list[Path], i: int) -> None:
     assert told.flows.low < flows < told.flows.high
 
 
+def fitted(
+    law: str,
+    rate_bps: float,
+    packet: int,
+    rtt_s: float,
+    buffer_pkts: int,
+    flows: int,
+    duration_s: float,
+) -> Dumbbell:
+    """Flows under a law fitted to one link, measured over the last two thirds."""
+    bps = round(rate_bps)
+    place = OperatingRange(bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows))
+    return Dumbbell(
+        title=law,
+        duration_s=duration_s,
+        measure_from_s=duration_s / 3,
+        rate=f"{bps}bit/s",
+        fastest_bps=2 * rate_bps,
+        delay_s=rtt_s / 4,
+        buffer_pkts=buffer_pkts,
+        flows=flows,
+        packet=f"{packet}B",
+        rtt=f"{rtt_s}s",
+        laws=[Law(law, fit(law, place).params)],
+    )
+
+
 def drawn(seed: int, tcp: str, windows: tuple[float, float]) -> tuple[dict[str, object], float]:
     """A scenario of long-lived flows of a drawn link, window and law, and its round trip."""
     draw = np.random.default_rng(seed)
@@ -93,21 +121,9 @@ def drawn(seed: int, tcp: str, windows: tuple[float, float]) -> tuple[dict[str, 
     flows = max(2, round(1.25 * product_pkts / between(*windows)))
     law = str(draw.choice(["pi", "rem", "pi2", "pie"]))
     buffer_pkts = max(50, round(3 * product_pkts))
-    place = OperatingRange(round(rate_bps), packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows))
-    text = Dumbbell(
-        title="drawn",
-        duration_s=60,
-        measure_from_s=20,
-        rate=f"{rate_bps:.0f}bit/s",
-        fastest_bps=2 * rate_bps,
-        delay_s=rtt_s / 4,
-        buffer_pkts=buffer_pkts,
-        flows=flows,
-        packet=f"{packet}B",
-        rtt=f"{rtt_s}s",
-        laws=[Law(law, fit(law, place).params)],
-        groups=[(Group(tcp, flows, f"{rtt_s}s"), SENDERS[tcp].kind, SENDERS[tcp].ecn)],
-    ).text()
+    link = fitted(law, rate_bps, packet, rtt_s, buffer_pkts, flows, duration_s=60)
+    group = (Group(tcp, flows, f"{rtt_s}s"), SENDERS[tcp].kind, SENDERS[tcp].ecn)
+    text = replace(link, groups=[group]).text()
     return tomllib.loads(text), rtt_s
 
 
@@ -316,20 +332,7 @@ def test_intervals_hold_the_truth(
 ) -> None:
     rate, packet, rtt_s, buffer_pkts, flows, law = link
     bps = round(_native.quantity("rate", rate, "rate"))
-    fitted = fit(law, OperatingRange(bps, packet, (rtt_s, rtt_s), buffer_pkts, (flows, flows)))
-    text = Dumbbell(
-        title=law,
-        duration_s=90,
-        measure_from_s=30,
-        rate=rate,
-        fastest_bps=2 * bps,
-        delay_s=rtt_s / 4,
-        buffer_pkts=buffer_pkts,
-        flows=flows,
-        packet=f"{packet}B",
-        rtt=f"{1e3 * rtt_s:g}ms",
-        laws=[Law(law, fitted.params)],
-    ).text()
+    text = fitted(law, bps, packet, rtt_s, buffer_pkts, flows, duration_s=90).text()
     result_files.write_tables(forebay.run(text), tmp_path / "run")
     (one,) = queue_records.read_records(tmp_path / "run")
     found = estimate.identify(one.window(None, None))

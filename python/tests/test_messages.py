@@ -6,20 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay.runs import descriptions
 from forebay.scenarios import names
 
-LINK = """
-duration = "6s"
-measure  = ["2s", "6s"]
-[bottleneck]
-rate   = "20Mbit/s"
-delay  = "5ms"
-buffer = "400p"
-"""
+LINK = one_bottleneck(("2s", "6s"), "20Mbit/s", "400p")
 FLOWS = """[[traffic]]
 kind  = "ftp"
 label = "them"

@@ -16,24 +16,8 @@ from tools import external_suite
 
 ROOT = Path(__file__).parents[2]
 
-ALONE = """
-duration = "10s"
-measure = ["0s", "10s"]
-
-[bottleneck]
-rate = "8Mbit/s"
-delay = "5ms"
-buffer = "10p"
-
-[[traffic]]
-kind = "external"
-flows = 2
-rtt = "40ms"
-access = "80Mbit/s"
-
-[[law]]
-kind = "droptail"
-"""
+#: That of the tests in Rust.
+ALONE = (ROOT / "crates" / "forebay-net" / "tests" / "alone.toml").read_text()
 
 CUBIC = """
 [[traffic]]

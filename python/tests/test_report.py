@@ -11,6 +11,7 @@ import matplotlib.image
 import numpy as np
 import pages
 import pytest
+from conftest import one_bottleneck
 
 import forebay
 from forebay.base.metrics import with_interval
@@ -214,20 +215,13 @@ def sentences(**options: Any) -> list[str]:
     return answers(forebay.run(text, **options))
 
 
-ANSWERED = """
-duration = "20s"
-measure = ["10s", "20s"]
-seeds = 3
-[bottleneck]
-rate = "10Mbit/s"
-delay = "5ms"
-buffer = "100p"
-[[traffic]]
-kind = "ftp"
-flows = 10
-rtt = "60ms"
-packet = "1000B"
-"""
+ANSWERED = one_bottleneck(
+    ("10s", "20s"),
+    "10Mbit/s",
+    "100p",
+    '[[traffic]]\nkind = "ftp"\nflows = 10\nrtt = "60ms"\npacket = "1000B"\n',
+    seeds=3,
+)
 
 
 def test_a_report_answers_first() -> None:

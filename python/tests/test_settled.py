@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from conftest import Cli, one_bottleneck
 
 import forebay
 from forebay import _native
@@ -15,16 +15,7 @@ from forebay.theory.plant.loaded_link import LoadedLink
 from forebay.theory.plant.plants import plant_on
 
 #: PI with the gains of the paper, which are for another link: it takes a minute to settle here.
-SLOW = """\
-title    = "A slow start"
-duration = "{duration}"
-measure  = ["{start}", "{duration}"]
-
-[bottleneck]
-rate   = "15Mbit/s"
-delay  = "10ms"
-buffer = "750p"
-
+SLOW = """
 [[traffic]]
 kind   = "ftp"
 flows  = 60
@@ -34,12 +25,15 @@ rtt    = "200ms"
 [[law]]
 kind   = "pi"
 target = "200p"
-{gains}
 """
 
 
+def slow(start: str, duration: str, gains: str = "") -> str:
+    return one_bottleneck((start, duration), "15Mbit/s", "750p", SLOW + gains, delay="10ms")
+
+
 def result(start: str, duration: str, gains: str = "", seeds: int = 2, more: str = "") -> Result:
-    return forebay.run(SLOW.format(start=start, duration=duration, gains=gains) + more, seeds=seeds)
+    return forebay.run(slow(start, duration, gains) + more, seeds=seeds)
 
 
 def kinds(found: Result) -> list[str]:
@@ -78,9 +72,7 @@ def test_the_design_line_helps(cli: Cli, tmp_path: Path) -> None:
     text = (tmp_path / "designed" / "pi.toml").read_text()
     law = text.partition("[[law]]")[2]
     better = forebay.run(
-        SLOW.format(start="30s", duration="90s", gains="").partition("[[law]]")[0]
-        + "[[law]]"
-        + law,
+        slow("30s", "90s").partition("[[law]]")[0] + "[[law]]" + law,
         seeds=2,
     )
     assert "missed" not in kinds(better)
@@ -93,7 +85,7 @@ def test_a_change_within_the_window_is_no_trend() -> None:
 
 
 def test_a_law_without_a_set_point_misses_none() -> None:
-    text = SLOW.format(start="30s", duration="60s", gains="")
+    text = slow("30s", "60s")
     laws = ["droptail", "codel"]
     assert "missed" not in kinds(forebay.run(text, laws=laws, seeds=2))
 
@@ -109,7 +101,7 @@ def test_a_sweep_names_each_fault_once() -> None:
 
 def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
     """CUBIC's windows are larger than Reno's here, and come back more slowly."""
-    text = SLOW.format(start="4s", duration="12s", gains="a = 1.822e-5\nb = 1.816e-5")
+    text = slow("4s", "12s", "a = 1.822e-5\nb = 1.816e-5")
 
     def short(tcp: str) -> float:
         sent = text.replace('"ftp"', f'"ftp"\ntcp = "{tcp}"').replace("= 60", "= 20")
@@ -133,7 +125,7 @@ def test_the_time_to_settle_is_that_of_the_flows_sender() -> None:
 
 def test_the_design_line_has_the_sender() -> None:
     gains = "a = 1e-6\nb = 9.9e-7"
-    text = SLOW.format(start="7s", duration="15s", gains=gains)
+    text = slow("7s", "15s", gains)
     said = {}
     for tcp in ("linux-reno", "linux-cubic", "bbr"):
         found = forebay.run(text.replace('"ftp"', f'"ftp"\ntcp = "{tcp}"'), seeds=1)

@@ -8,20 +8,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from conftest import one_bottleneck
 
 import forebay
 from forebay.base.metrics import TRAFFIC_METRICS
 from forebay.pages import tables
 
-SCENARIO = """
-title    = "Two senders"
-duration = "12s"
-measure  = ["4s", "12s"]
-seeds    = 2
-[bottleneck]
-rate   = "20Mbit/s"
-delay  = "5ms"
-buffer = "200p"
+SCENARIO = (
+    one_bottleneck(("4s", "12s"), "20Mbit/s", "200p", seeds=2)
+    + """
 [[traffic]]
 kind   = "ftp"
 label  = "near"
@@ -41,6 +36,7 @@ kind = "codel"
 [[law]]
 kind = "droptail"
 """
+)
 ALONE = SCENARIO[: SCENARIO.rindex("[[traffic]]")] + SCENARIO[SCENARIO.index("[[law]]") :]
 
 

@@ -13,7 +13,7 @@ use forebay_core::disciplines::DISCIPLINES;
 use forebay_core::laws::LAWS;
 use forebay_core::{Dequeued, Drop, Ecn, Time};
 
-use crate::queue::{Held, Queue, Settings, Why};
+use crate::queue::{Counts, Held, Queue, Settings, Why};
 
 pub const FAILED: c_int = -1;
 pub const NONE: c_int = 0;
@@ -63,20 +63,6 @@ pub struct CLoss {
     pub time_ns: u64,
     pub bytes: u32,
     pub why: u8,
-}
-
-#[repr(C)]
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct CCounts {
-    pub arrived: u64,
-    pub sent: u64,
-    pub sent_bytes: u64,
-    pub marked: u64,
-    pub early: u64,
-    pub forced: u64,
-    pub overflow: u64,
-    pub queued: u64,
-    pub queued_bytes: u64,
 }
 
 /// What C sees as `forebay_queue`.
@@ -445,27 +431,14 @@ pub unsafe extern "C" fn forebay_handle_timeout(queue: *mut CQueue, now_ns: u64)
 /// # Safety
 /// As [`forebay_dequeue`].
 #[no_mangle]
-pub unsafe extern "C" fn forebay_count(queue: *const CQueue, counts: *mut CCounts) -> c_int {
+pub unsafe extern "C" fn forebay_count(queue: *const CQueue, counts: *mut Counts) -> c_int {
     // SAFETY: as the caller says.
-    let (Some(out), Some((now, (packets, bytes)))) = (unsafe {
-        (
-            counts.as_mut(),
-            read(queue, |it| Some((it.queue.counts(), it.queue.len()))),
-        )
-    }) else {
+    let (Some(out), Some(now)) =
+        (unsafe { (counts.as_mut(), read(queue, |it| Some(it.queue.counts()))) })
+    else {
         return FAILED;
     };
-    *out = CCounts {
-        arrived: now.arrived,
-        sent: now.sent,
-        sent_bytes: now.sent_bytes,
-        marked: now.marked,
-        early: now.early,
-        forced: now.forced,
-        overflow: now.overflow,
-        queued: packets.into(),
-        queued_bytes: bytes,
-    };
+    *out = now;
     OK
 }
 

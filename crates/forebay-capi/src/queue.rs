@@ -62,7 +62,8 @@ pub enum Why {
     Drained,
 }
 
-/// What is counted from the start.
+/// What is counted from the start, and what waits.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub arrived: u64,
@@ -72,6 +73,8 @@ pub struct Counts {
     pub early: u64,
     pub forced: u64,
     pub overflow: u64,
+    pub queued: u64,
+    pub queued_bytes: u64,
 }
 
 /// Packets that came back, until the caller fetches them.
@@ -222,7 +225,12 @@ impl Queue {
     }
 
     pub fn counts(&self) -> Counts {
-        self.back.counts
+        let (packets, bytes) = self.len();
+        Counts {
+            queued: packets.into(),
+            queued_bytes: bytes,
+            ..self.back.counts
+        }
     }
 
     /// Packets and bytes that wait.

@@ -10,7 +10,8 @@ use forebay::network;
 const HEADER: &str = include_str!("../include/forebay.h");
 const CODE: &str = concat!(
     include_str!("../src/ffi.rs"),
-    include_str!("../src/network.rs")
+    include_str!("../src/network.rs"),
+    include_str!("../src/queue.rs")
 );
 
 /// Number of parameters by function, where `before` comes before its name.
@@ -74,7 +75,7 @@ fn names_each_field_of_each_struct_in_order() {
         ("forebay_packet", "CPacket"),
         ("forebay_departure", "CDeparture"),
         ("forebay_loss", "CLoss"),
-        ("forebay_counts", "CCounts"),
+        ("forebay_counts", "Counts"),
         ("forebay_network_settings", "CNetworkSettings"),
         ("forebay_datagram", "CDatagram"),
         ("forebay_event", "CEvent"),

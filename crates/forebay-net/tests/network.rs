@@ -14,20 +14,7 @@ fn options(law: &str, sets: &[(&str, &str)]) -> Options {
 }
 
 /// Two flows of the caller over one link, alone.
-const ALONE: &str = r#"
-    duration = "10s"
-    [bottleneck]
-    rate   = "8Mbit/s"
-    delay  = "5ms"
-    buffer = "10p"
-    [[traffic]]
-    kind   = "external"
-    flows  = 2
-    rtt    = "40ms"
-    access = "80Mbit/s"
-    [[law]]
-    kind = "droptail"
-"#;
+const ALONE: &str = include_str!("alone.toml");
 
 /// Beside others, with a queue on the way back.
 const BESIDE: &str = r#"
@@ -318,9 +305,7 @@ fn what_does_not_fit_is_said_in_a_line() {
             Err(error) => error.to_string(),
         };
     let none = Options::default();
-    let ftp = ALONE
-        .replace("\"external\"", "\"ftp\"")
-        .replace("flows  = 2", "flows = 2");
+    let ftp = ALONE.replace("\"external\"", "\"ftp\"");
     assert_eq!(
         line(&ftp, &none),
         "traffic: found nothing for the caller to send, allowed: a [[traffic]] of kind \"external\""

@@ -120,16 +120,6 @@ impl Loops {
         self.each(py, s, Response::hold)
     }
 
-    /// d·G, the loop that the part of the law that acts at once closes.
-    fn inner<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
-        self.each(py, s, Response::inner)
-    }
-
-    /// L_s at the sampler; the whole loop where nothing acts at once.
-    fn outer<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
-        self.each(py, s, Response::outer)
-    }
-
     /// L, whose 1 + L is zero at the roots of the closed loop.
     fn loop_gain<'py>(&self, py: Python<'py>, s: Lines<'py>) -> PyResult<Answer<'py>> {
         self.each(py, s, Response::loop_gain)

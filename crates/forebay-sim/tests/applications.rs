@@ -1,30 +1,14 @@
 //! Voice, frames and adaptive video, through whole runs.
 
-use forebay_scenario::{parse, Options};
-use forebay_sim::{run, Watch};
+mod common;
+
+use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
 fn simulate(rate: &str, traffic: &str, law: &str) -> (Trace, Metrics) {
-    let text = format!(
-        r#"
-        duration = "60s"
-        measure = ["20s", "60s"]
-        [bottleneck]
-        rate = "{rate}"
-        delay = "10ms"
-        buffer = "60p"
-        {traffic}
-        [[law]]
-        kind = "{law}"
-        "#
-    );
-    let parsed = parse(text.as_bytes(), "test", &Options::default());
-    let point = parsed
-        .unwrap_or_else(|error| panic!("{error}"))
-        .points
-        .remove(0);
-    let trace = run(&point.scenario, &point.laws[0].aqm(), 1, &Watch::default());
-    let trace = trace.unwrap().unwrap();
+    let more = format!("delay = \"10ms\"\n{traffic}\n[[law]]\nkind = \"{law}\"");
+    let text = common::one_bottleneck([20, 60], rate, "60p", &more);
+    let trace = common::simulate(&text, &Options::default());
     let metrics = Metrics::of(&trace, None);
     (trace, metrics)
 }

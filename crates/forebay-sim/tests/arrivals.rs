@@ -1,19 +1,15 @@
 //! Packets that came once, through whole runs.
 
+mod common;
+
 use forebay_core::Rng;
-use forebay_scenario::{parse, Options};
-use forebay_sim::{run, Watch};
+use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
 /// A run over the packets of `list`; `law` has the keys of the law, `traffic` more of the traffic.
 fn simulate(list: &str, traffic: &str, law: &str) -> Trace {
-    let text = format!(
+    let more = format!(
         r#"
-        duration = "20s"
-        measure = ["0s", "20s"]
-        [bottleneck]
-        rate = "10Mbit/s"
-        buffer = "1000p"
         [[traffic]]
         kind = "arrivals"
         file = "list.csv"
@@ -26,14 +22,8 @@ fn simulate(list: &str, traffic: &str, law: &str) -> Trace {
         files: vec![("list.csv".into(), list.as_bytes().to_vec())],
         ..Options::default()
     };
-    let point = parse(text.as_bytes(), "test", &options)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .points
-        .remove(0);
-    let aqm = point.laws[0].aqm();
-    run(&point.scenario, &aqm, 1, &Watch::default())
-        .unwrap()
-        .unwrap()
+    let text = common::one_bottleneck([0, 20], "10Mbit/s", "1000p", &more);
+    common::simulate(&text, &options)
 }
 
 const DROPTAIL: &str = "kind = \"droptail\"";

@@ -2,20 +2,14 @@
 
 mod common;
 
-use forebay_scenario::{parse, Options};
-use forebay_sim::{run, Watch};
-
+use common::one_bottleneck;
+use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
 /// Ten flows over 15 Mbit/s and 60 ms with RED; `keys` are of the traffic.
 fn simulate(keys: &str) -> Trace {
-    let text = format!(
+    let more = format!(
         r#"
-        duration = "20s"
-        measure = ["5s", "20s"]
-        [bottleneck]
-        rate = "15Mbit/s"
-        buffer = "150p"
         [[traffic]]
         kind = "ftp"
         flows = 10
@@ -33,7 +27,8 @@ fn simulate(keys: &str) -> Trace {
         w_q = 0.002
         "#
     );
-    common::simulate(&text)
+    let text = one_bottleneck([5, 20], "15Mbit/s", "150p", &more);
+    common::simulate(&text, &Options::default())
 }
 
 fn delivered_bytes(trace: &Trace) -> u64 {
@@ -99,13 +94,8 @@ fn goodput_leaves_headers_out_and_nothing_else_changes() {
 #[test]
 fn transfers_complete_over_a_link_that_loses_much() {
     let delivered = |tcp: &str| {
-        let text = format!(
+        let more = format!(
             r#"
-            duration = "200s"
-            measure = ["0s", "200s"]
-            [bottleneck]
-            rate = "5Mbit/s"
-            buffer = "6p"
             [[traffic]]
             kind = "web"
             flows = 20
@@ -122,11 +112,8 @@ fn transfers_complete_over_a_link_that_loses_much() {
             kind = "droptail"
             "#
         );
-        let experiment = parse(text.as_bytes(), "test", &Options::default());
-        let point = &experiment.unwrap_or_else(|error| panic!("{error}")).points[0];
-        let law = point.laws[0].aqm();
-        let trace = run(&point.scenario, &law, 1, &Watch::default());
-        let trace = trace.unwrap().unwrap();
+        let text = one_bottleneck([0, 200], "5Mbit/s", "6p", &more);
+        let trace = common::simulate(&text, &Options::default());
         (delivered_bytes(&trace), Metrics::of(&trace, None).drop_rate)
     };
     let (all, _) = delivered("newreno");

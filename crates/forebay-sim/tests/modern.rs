@@ -2,23 +2,14 @@
 
 mod common;
 
+use forebay_scenario::Options;
 use forebay_trace::{ClassMetrics, Metrics, Trace};
 
 /// Half a minute of Linux's senders; `traffic` and `law` are blocks of a scenario.
 fn simulate(rate: &str, traffic: &str, law: &str) -> Trace {
-    let text = format!(
-        r#"
-        duration = "30s"
-        measure = ["10s", "30s"]
-        [bottleneck]
-        rate = "{rate}"
-        buffer = "10000p"
-        ecn = true
-        {traffic}
-        {law}
-        "#
-    );
-    common::simulate(&text)
+    let more = format!("ecn = true\n{traffic}\n{law}");
+    let text = common::one_bottleneck([10, 30], rate, "10000p", &more);
+    common::simulate(&text, &Options::default())
 }
 
 fn flows(count: u32, tcp: &str, rtt: &str, ecn: &str) -> String {

@@ -1,24 +1,13 @@
 //! Whole runs over networks of several queues.
 
-use forebay_scenario::{parse, Options, Point};
-use forebay_sim::{run, Watch};
+mod common;
+
+use common::one_bottleneck;
+use forebay_scenario::Options;
 use forebay_trace::{Metrics, Trace};
 
-fn point(text: &str) -> Point {
-    let experiment = parse(text.as_bytes(), "test", &Options::default());
-    let mut points = experiment.unwrap_or_else(|error| panic!("{error}")).points;
-    points.remove(0)
-}
-
 fn simulate(text: &str) -> Trace {
-    let point = point(text);
-    run_once(&point)
-}
-
-fn run_once(point: &Point) -> Trace {
-    let aqm = point.laws[0].aqm();
-    let trace = run(&point.scenario, &aqm, 1, &Watch::default());
-    trace.unwrap().unwrap()
+    common::simulate(text, &Options::default())
 }
 
 fn sum(column: &[u32]) -> u64 {
@@ -27,14 +16,9 @@ fn sum(column: &[u32]) -> u64 {
 
 /// A dumbbell with `links` besides, and `traffic`.
 fn dumbbell(links: &str, traffic: &str) -> String {
-    format!(
+    let more = format!(
         r#"
-        duration = "20s"
-        measure = ["5s", "20s"]
-        [bottleneck]
-        rate = "10Mbit/s"
         delay = "10ms"
-        buffer = "100p"
         {links}
         {traffic}
         [[law]]
@@ -43,7 +27,8 @@ fn dumbbell(links: &str, traffic: &str) -> String {
         max_th = "60p"
         max_p = 0.1
         "#
-    )
+    );
+    one_bottleneck([5, 20], "10Mbit/s", "100p", &more)
 }
 
 const FTP: &str = r#"
@@ -166,23 +151,9 @@ fn two_bottlenecks(law: &str) -> Trace {
         group(40, "\"R4\", \"R5\""),
     ]
     .concat();
-    simulate(&format!(
-        r#"
-        duration = "30s"
-        measure = ["10s", "30s"]
-        [bottleneck]
-        name = "Q2"
-        from = "R2"
-        to = "R3"
-        rate = "10Mbit/s"
-        delay = "5ms"
-        buffer = "100p"
-        ecn = true
-        {links}{traffic}
-        [[law]]
-        {law}
-        "#
-    ))
+    let own = "name = \"Q2\"\nfrom = \"R2\"\nto = \"R3\"\ndelay = \"5ms\"\necn = true";
+    let more = format!("{own}\n{links}{traffic}\n[[law]]\n{law}");
+    simulate(&one_bottleneck([10, 30], "10Mbit/s", "100p", &more))
 }
 
 #[test]
@@ -397,8 +368,7 @@ fn a_trace_of_times_drives_a_link() {
             ..Options::default()
         };
         let text = text.replace("PACKET", packet);
-        let experiment = parse(text.as_bytes(), "test", &options).unwrap();
-        run_once(&experiment.points[0])
+        common::simulate(&text, &options)
     };
     let trace = with_packet("500");
     // Row i ends at i + 1 ms; what leaves at 1010 ms is in row 1009.

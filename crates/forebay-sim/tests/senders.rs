@@ -2,21 +2,19 @@
 
 mod common;
 
+use forebay_scenario::Options;
 use forebay_trace::Metrics;
 
-fn simulate(text: &str) -> Metrics {
-    Metrics::of(&common::simulate(text), None)
+/// As [`common::one_bottleneck`], run.
+fn simulate(measure_s: [u32; 2], rate: &str, buffer: &str, more: &str) -> Metrics {
+    let text = common::one_bottleneck(measure_s, rate, buffer, more);
+    Metrics::of(&common::simulate(&text, &Options::default()), None)
 }
 
 /// A connection with an initial window of 60 packets, in front of a buffer for 20.
 fn large_initial_window(keys: &str) -> Metrics {
-    simulate(&format!(
+    let more = format!(
         r#"
-        duration = "2s"
-        measure = ["0s", "2s"]
-        [bottleneck]
-        rate = "10Mbit/s"
-        buffer = "20p"
         [[traffic]]
         kind = "ftp"
         flows = 1
@@ -29,7 +27,8 @@ fn large_initial_window(keys: &str) -> Metrics {
         [[law]]
         kind = "droptail"
         "#
-    ))
+    );
+    simulate([0, 2], "10Mbit/s", "20p", &more)
 }
 
 #[test]
@@ -56,14 +55,9 @@ fn a_paced_sender_uses_its_window() {
 
 /// Two connections that a step at 20 packets marks.
 fn step(keys: &str) -> Metrics {
-    simulate(&format!(
+    let more = format!(
         r#"
-        duration = "6s"
-        measure = ["2s", "6s"]
-        [bottleneck]
-        rate = "100Mbit/s"
         delay = "1ms"
-        buffer = "500p"
         [[traffic]]
         kind = "ftp"
         flows = 2
@@ -83,7 +77,8 @@ fn step(keys: &str) -> Metrics {
         gentle = true
         wait = false
         "#
-    ))
+    );
+    simulate([2, 6], "100Mbit/s", "500p", &more)
 }
 
 #[test]
@@ -117,14 +112,9 @@ fn counts_of_marks_are_answered_once_a_round_trip() {
 
 /// A BBR connection alone in front of a large buffer, after its start.
 fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
-    simulate(&format!(
+    let more = format!(
         r#"
-        duration = "40s"
-        measure = ["10s", "40s"]
-        [bottleneck]
-        rate = "{mbit}Mbit/s"
         delay = "0ms"
-        buffer = "20000p"
         [[traffic]]
         kind = "ftp"
         flows = 1
@@ -137,7 +127,8 @@ fn alone(tcp: &str, mbit: u32, rtt_ms: u32) -> Metrics {
         [[law]]
         kind = "droptail"
         "#
-    ))
+    );
+    simulate([10, 40], &format!("{mbit}Mbit/s"), "20000p", &more)
 }
 
 #[test]
@@ -167,13 +158,8 @@ fn ledbat_keeps_below_its_target_and_gives_way() {
     assert!(run.utilisation > 0.85, "{run:?}");
     assert!(run.delay_mean_s < 0.07, "{run:?}");
     let beside = |tcp: &str| {
-        simulate(&format!(
+        let more = format!(
             r#"
-            duration = "60s"
-            measure = ["20s", "60s"]
-            [bottleneck]
-            rate = "10Mbit/s"
-            buffer = "150p"
             [[traffic]]
             kind = "ftp"
             flows = 1
@@ -190,7 +176,8 @@ fn ledbat_keeps_below_its_target_and_gives_way() {
             [[law]]
             kind = "droptail"
             "#
-        ))
+        );
+        simulate([20, 60], "10Mbit/s", "150p", &more)
     };
     // Two equal flows have an index near 1; with one that takes a tenth it is below 0.62.
     assert!(beside("linux-cubic").jain > 0.8);

@@ -4,6 +4,7 @@
 use hdrhistogram::Histogram;
 
 use crate::measures::{class_metric, Measure, MS, PERCENT};
+use crate::named_numbers::named_numbers;
 use crate::recorder::delays;
 use crate::Trace;
 
@@ -33,19 +34,20 @@ impl ClassTrace {
     }
 }
 
-/// Metrics of one class. Those of the delay are NaN where no packet left in it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ClassMetrics {
-    /// Of the packets that left the queue.
-    pub packet_share: f64,
-    /// Drops of every cause, of the packets of this class that left or were dropped.
-    pub drop_rate: f64,
-    /// Marks, of the same.
-    pub mark_rate: f64,
-    pub delay_mean_s: f64,
-    pub delay_p50_s: f64,
-    pub delay_p95_s: f64,
-    pub delay_p99_s: f64,
+named_numbers! {
+    /// Metrics of one class. Those of the delay are NaN where no packet left in it.
+    pub struct ClassMetrics[7] {
+        /// Of the packets that left the queue.
+        packet_share,
+        /// Drops of every cause, of the packets of this class that left or were dropped.
+        drop_rate,
+        /// Marks, of the same.
+        mark_rate,
+        delay_mean_s,
+        delay_p50_s,
+        delay_p95_s,
+        delay_p99_s,
+    }
 }
 
 impl ClassMetrics {
@@ -67,19 +69,6 @@ impl ClassMetrics {
             delay_p95_s: quantile(0.95),
             delay_p99_s: quantile(0.99),
         }
-    }
-
-    /// Names and values, in the order of [`CLASS_METRICS`].
-    pub fn fields(&self) -> [(&'static str, f64); 7] {
-        [
-            ("packet_share", self.packet_share),
-            ("drop_rate", self.drop_rate),
-            ("mark_rate", self.mark_rate),
-            ("delay_mean_s", self.delay_mean_s),
-            ("delay_p50_s", self.delay_p50_s),
-            ("delay_p95_s", self.delay_p95_s),
-            ("delay_p99_s", self.delay_p99_s),
-        ]
     }
 }
 

@@ -10,6 +10,7 @@ mod digest;
 mod goodput;
 pub mod measures;
 mod metrics;
+mod named_numbers;
 mod recorder;
 mod traffic;
 

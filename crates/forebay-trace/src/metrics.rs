@@ -4,44 +4,46 @@ use forebay_core::cast::whole_usize;
 
 use crate::applications;
 use crate::measures::{self, Part};
+use crate::named_numbers::named_numbers;
 use crate::Trace;
 
-/// Metrics of one run. Rates are per arriving packet.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Metrics {
-    pub queue_mean_pkts: f64,
-    /// Population standard deviation over the samples.
-    pub queue_std_pkts: f64,
-    /// Quadratic average of control deviation, pi-pd eq. (17); NaN without a target.
-    pub qacd_pkts: f64,
-    /// Drops of every cause.
-    pub drop_rate: f64,
-    /// Drops with which the law signalled congestion.
-    pub early_drop_rate: f64,
-    pub mark_rate: f64,
-    /// Bits sent over bits the link could have carried.
-    pub utilisation: f64,
-    pub delay_mean_s: f64,
-    pub delay_p95_s: f64,
-    pub delay_p99_s: f64,
-    /// In-order bits handed to the receiving applications per second.
-    pub goodput_bps: f64,
-    /// Jain's fairness index of the flows' goodputs; NaN when nothing was delivered.
-    pub jain: f64,
-    /// Of the transfers that were done within the window; NaN where there were none.
-    pub flow_completion_p50_s: f64,
-    pub flow_completion_p95_s: f64,
-    /// Of calls, from source to sink; NaN where there were none.
-    pub voice_delay_s: f64,
-    /// Mean change of that time from packet to packet.
-    pub voice_jitter_s: f64,
-    pub voice_loss: f64,
-    /// Of the segments of video; NaN where there were none.
-    pub video_rate_bps: f64,
-    /// Share of the window for which playing stood still.
-    pub video_stalled: f64,
-    /// In the whole run, not only the window.
-    pub forwarded_packets: f64,
+named_numbers! {
+    /// Metrics of one run. Rates are per arriving packet.
+    pub struct Metrics[20] {
+        queue_mean_pkts,
+        /// Population standard deviation over the samples.
+        queue_std_pkts,
+        /// Quadratic average of control deviation, pi-pd eq. (17); NaN without a target.
+        qacd_pkts,
+        /// Drops of every cause.
+        drop_rate,
+        /// Drops with which the law signalled congestion.
+        early_drop_rate,
+        mark_rate,
+        /// Bits sent over bits the link could have carried.
+        utilisation,
+        delay_mean_s,
+        delay_p95_s,
+        delay_p99_s,
+        /// In-order bits handed to the receiving applications per second.
+        goodput_bps,
+        /// Jain's fairness index of the flows' goodputs; NaN when nothing was delivered.
+        jain,
+        /// Of the transfers that were done within the window; NaN where there were none.
+        flow_completion_p50_s,
+        flow_completion_p95_s,
+        /// Of calls, from source to sink; NaN where there were none.
+        voice_delay_s,
+        /// Mean change of that time from packet to packet.
+        voice_jitter_s,
+        voice_loss,
+        /// Of the segments of video; NaN where there were none.
+        video_rate_bps,
+        /// Share of the window for which playing stood still.
+        video_stalled,
+        /// In the whole run, not only the window.
+        forwarded_packets,
+    }
 }
 
 impl Metrics {
@@ -90,32 +92,6 @@ impl Metrics {
             video_stalled: applications::video_stalled(&trace.viewers, window_s),
             forwarded_packets: trace.forwarded_packets as f64,
         }
-    }
-
-    /// Names and values, in the order in which tables show them.
-    pub fn fields(&self) -> [(&'static str, f64); 20] {
-        [
-            ("queue_mean_pkts", self.queue_mean_pkts),
-            ("queue_std_pkts", self.queue_std_pkts),
-            ("qacd_pkts", self.qacd_pkts),
-            ("drop_rate", self.drop_rate),
-            ("early_drop_rate", self.early_drop_rate),
-            ("mark_rate", self.mark_rate),
-            ("utilisation", self.utilisation),
-            ("delay_mean_s", self.delay_mean_s),
-            ("delay_p95_s", self.delay_p95_s),
-            ("delay_p99_s", self.delay_p99_s),
-            ("goodput_bps", self.goodput_bps),
-            ("jain", self.jain),
-            ("flow_completion_p50_s", self.flow_completion_p50_s),
-            ("flow_completion_p95_s", self.flow_completion_p95_s),
-            ("voice_delay_s", self.voice_delay_s),
-            ("voice_jitter_s", self.voice_jitter_s),
-            ("voice_loss", self.voice_loss),
-            ("video_rate_bps", self.video_rate_bps),
-            ("video_stalled", self.video_stalled),
-            ("forwarded_packets", self.forwarded_packets),
-        ]
     }
 }
 

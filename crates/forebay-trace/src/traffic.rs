@@ -3,6 +3,7 @@
 use forebay_core::Span;
 
 use crate::measures::{traffic_metric, Measure, MBITS, MS, NONE, PERCENT};
+use crate::named_numbers::named_numbers;
 use crate::Trace;
 
 /// What the packets of one traffic met at a queue, within the window.
@@ -41,24 +42,25 @@ impl TrafficTrace {
     }
 }
 
-/// Metrics of one traffic. Shares of nothing are NaN.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TrafficMetrics {
-    /// In-order bits that its receivers handed to their applications, per second.
-    pub goodput_bps: f64,
-    /// Of what all traffic of the queue got.
-    pub share: f64,
-    /// A flow's, on average.
-    pub flow_goodput_bps: f64,
-    /// That, over the least of any traffic of the queue.
-    pub ratio: f64,
-    pub rtt_s: f64,
-    pub delay_mean_s: f64,
-    /// Drops of every cause, of the packets that left or were dropped.
-    pub drop_rate: f64,
-    pub mark_rate: f64,
-    /// Of the data packets that its senders sent; NaN without TCP.
-    pub resent_rate: f64,
+named_numbers! {
+    /// Metrics of one traffic. Shares of nothing are NaN.
+    pub struct TrafficMetrics[9] {
+        /// In-order bits that its receivers handed to their applications, per second.
+        goodput_bps,
+        /// Of what all traffic of the queue got.
+        share,
+        /// A flow's, on average.
+        flow_goodput_bps,
+        /// That, over the least of any traffic of the queue.
+        ratio,
+        rtt_s,
+        delay_mean_s,
+        /// Of the data packets that its senders sent; NaN without TCP.
+        resent_rate,
+        /// Drops of every cause, of the packets that left or were dropped.
+        drop_rate,
+        mark_rate,
+    }
 }
 
 impl TrafficMetrics {
@@ -83,21 +85,6 @@ impl TrafficMetrics {
             mark_rate: share(of.marked_packets as f64, ended),
             resent_rate: share(of.resent_packets as f64, of.sent_packets as f64),
         }
-    }
-
-    /// Names and values, in the order of [`TRAFFIC_METRICS`].
-    pub fn fields(&self) -> [(&'static str, f64); 9] {
-        [
-            ("goodput_bps", self.goodput_bps),
-            ("share", self.share),
-            ("flow_goodput_bps", self.flow_goodput_bps),
-            ("ratio", self.ratio),
-            ("rtt_s", self.rtt_s),
-            ("delay_mean_s", self.delay_mean_s),
-            ("resent_rate", self.resent_rate),
-            ("drop_rate", self.drop_rate),
-            ("mark_rate", self.mark_rate),
-        ]
     }
 }
 

@@ -108,6 +108,19 @@ AtLeastOne = Annotated[int, typer.Option(min=1, metavar="N")]
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScenarioOptions:
+    """What is taken in place of what a scenario says.
+
+    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
+        Python.
+    """
+
+    law: Laws = None
+    set_: ScenarioKeys = None
+    seeds: Seeds = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """Where a command writes, and what it prints.
 

@@ -16,13 +16,11 @@ from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, result_name, stopped
 from forebay.cli.options import (
     Engine,
-    Laws,
     NoReport,
     ReportOptions,
     RunOptions,
     ScenarioFile,
-    ScenarioKeys,
-    Seeds,
+    ScenarioOptions,
     console,
 )
 
@@ -35,9 +33,7 @@ def run(
     file: ScenarioFile,
     /,
     *,
-    law: Laws = None,
-    set_: ScenarioKeys = None,
-    seeds: Seeds = None,
+    given: ScenarioOptions,
     engine: Engine = "packets",
     output: ReportOptions,
     making: RunOptions,
@@ -49,8 +45,6 @@ def run(
     The numbers are on disk before the first figure is drawn; Ctrl-C keeps what has finished. Runs
     are kept in a store: the same command is done at once, and more seeds run only what is new.
 
-    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
-        Python.
     out: Where the report and the samples go; results/NAME for a scenario NAME.toml.
     as_json: Print one JSON object per run; files are written only with --out.
     flent DIR: Write each run there as a data file of flent, NAME.flent.gz.
@@ -61,7 +55,9 @@ def run(
     from forebay.runs import experiment
 
     by = engines.named(engine)
-    read = experiment.read(file, laws=law, sets=set_ or (), seeds=seeds, engine=by)
+    read = experiment.read(
+        file, laws=given.law, sets=given.set_ or (), seeds=given.seeds, engine=by
+    )
     for line in read.designed:
         print(line, file=sys.stderr)
     if read.warning:

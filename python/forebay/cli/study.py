@@ -19,14 +19,12 @@ from forebay.cli.invocation import Invocation, command_line, result_name
 from forebay.cli.main import FAILED
 from forebay.cli.options import (
     Engine,
-    Laws,
     Metrics,
     NoReport,
     ReportOptions,
     RunOptions,
     ScenarioFile,
-    ScenarioKeys,
-    Seeds,
+    ScenarioOptions,
     console,
     metric_names,
 )
@@ -44,9 +42,7 @@ def study(
     file: ScenarioFile,
     /,
     *,
-    law: Laws = None,
-    set_: ScenarioKeys = None,
-    seeds: Seeds = None,
+    given: ScenarioOptions,
     add_seeds: Annotated[int, typer.Option(min=0)] = 0,
     until: str | None = None,
     most_seeds: Annotated[int, typer.Option(min=2)] = 64,
@@ -66,8 +62,6 @@ def study(
     The same command goes on where it was stopped. Runs that fail are kept with their reason, and
     the rest goes on.
 
-    law: Run this law instead of the file's: its kind or label, or FILE.py:CLASS for a prototype in
-        Python.
     add_seeds N: N seeds more than the file has, or --seeds.
     until ci95=N%: Add seeds where an interval is wider than this share of its mean: ci95=2%, or
         ci95=2%,METRIC.
@@ -95,7 +89,8 @@ def study(
     # Looked into first, and written to once the scenario is known to be sound.
     runs = choice.of_study(making.store, without=making.no_store, look=True)
     by, kept = engines.named(engine), Designs(runs)
-    points = Points(file, laws=law or (), sets=set_ or (), seeds=seeds, kept=kept, engine=by)
+    laws, sets = given.law or (), given.set_ or ()
+    points = Points(file, laws=laws, sets=sets, seeds=given.seeds, kept=kept, engine=by)
     points.seeds += add_seeds
     if dry_run:
         _plan(points, runs, making.threads or cores())

@@ -11,7 +11,7 @@ import typer
 
 from forebay.cli.declaration import with_options
 from forebay.cli.invocation import Invocation, command_line, stopped
-from forebay.cli.options import AtLeastOne, Laws, ReportOptions, ScenarioKeys, Seeds, print_table
+from forebay.cli.options import AtLeastOne, ReportOptions, ScenarioOptions, print_table
 
 if TYPE_CHECKING:
     from forebay.validation.comparison import ValidatedScenario
@@ -22,9 +22,7 @@ def validate(
     file: list[Path],
     /,
     *,
-    law: Laws = None,
-    set_: ScenarioKeys = None,
-    seeds: Seeds = None,
+    given: ScenarioOptions,
     repeats: AtLeastOne = 3,
     attempts: AtLeastOne = 3,
     links: Annotated[int, typer.Option(min=1)] = 1,
@@ -60,8 +58,8 @@ def validate(
     call = Invocation.begun(output, None, command)
     names = [name.strip() for name in engines.split(",")]
     made = validation.validate(
-        file, law, set_ or (), seeds, repeats, attempts, links, void_lateness, void_rate,
-        lambda runs: progress.bar(what=f"{runs} runs"), names,
+        file, given.law, given.set_ or (), given.seeds, repeats, attempts, links, void_lateness,
+        void_rate, lambda runs: progress.bar(what=f"{runs} runs"), names,
     )  # fmt: skip
     if made.comparisons:
         _report(made.comparisons, call, page, command, (void_lateness, void_rate))

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from forebay._native import ScenarioError
 from forebay.designs import export
 from forebay.figures import loops
 from forebay.theory.design import design as designs
 from forebay.theory.design.designed_law import Design
-from forebay.theory.plant.loaded_link import PLAIN, PerClass
 
 if TYPE_CHECKING:
     from forebay.figures.plot import Plot
     from forebay.theory.loop.loop import Loop
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -98,18 +101,19 @@ class DrawnDesign(Design):
         return self.loop
 
 
-def design(
-    law: str,
-    rate: str,
-    flows: PerClass,
-    rtt: PerClass,
-    packet: str = "1000B",
-    target: str | None = None,
-    buffer: str | None = None,
-    sets: Mapping[str, Any] | None = None,
-    l4s_flows: float = 0.0,
-    tcp: PerClass = PLAIN,
-) -> DrawnDesign:
-    """Designs a law for a link; arguments and errors as of `design.design`."""
-    made = designs.design(law, rate, flows, rtt, packet, target, buffer, sets, l4s_flows, tcp)
-    return DrawnDesign(**{one.name: getattr(made, one.name) for one in fields(made)})
+def _drawn(designed: Callable[P, Design]) -> Callable[P, DrawnDesign]:
+    """The same function, of designs with their figures."""
+
+    @functools.wraps(designed)
+    def drawn(*args: P.args, **keywords: P.kwargs) -> DrawnDesign:
+        made = designed(*args, **keywords)
+        return DrawnDesign(**{one.name: getattr(made, one.name) for one in fields(made)})
+
+    says = inspect.signature(designed)
+    drawn.__signature__ = says.replace(return_annotation="DrawnDesign")  # type: ignore[attr-defined]
+    drawn.__annotations__ = designed.__annotations__ | {"return": "DrawnDesign"}
+    drawn.__module__ = __name__
+    return drawn
+
+
+design = _drawn(designs.design)

@@ -1,6 +1,23 @@
 //! Congestion control: how much may be in flight, and at what pace. One algorithm a file, under any
 //! stack.
 
+/// The window of a [`CongestionControl`], in this field.
+macro_rules! window_in {
+    ($field:tt: $window:ty) => {
+        type Window = $window;
+
+        fn window(&self) -> &$window {
+            &self.$field
+        }
+
+        fn window_mut(&mut self) -> &mut $window {
+            &mut self.$field
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use window_in;
+
 mod bbr;
 mod cubic;
 mod dctcp;

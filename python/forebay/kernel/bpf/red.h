@@ -108,6 +108,18 @@ static __always_inline int red_arrival(const struct red_config *config, struct r
 	return FB_MARK;
 }
 
+/* For a law whose arrivals are RED's: its config and state begin with those of RED. */
+#define LAW_ARRIVAL
+#define RED_ARRIVAL                                                                              \
+	static __always_inline int law_arrival(const struct law_config *config,                  \
+					       struct law_state *state,                          \
+					       const struct fb_queue *queue,                     \
+					       const struct fb_packet *packet)                   \
+	{                                                                                        \
+		return red_arrival((const struct red_config *)config, (struct red_state *)state, \
+				   queue, packet);                                               \
+	}
+
 #define LAW_OVERFLOW
 #define LAW_TIMES
 #define RED_OVERFLOW                                                                        \

@@ -223,55 +223,25 @@ def average_pole(model: LinearModel) -> float | None:
     return -math.log1p(-average[0]) / average[1]
 
 
-def plant(t: Terms, s: Complexes) -> Complexes:
-    """G(s)."""
-    return _lines(t, s, Loops.plant)
+def _gain(native: Callable[[Loops, Exact], Exact]) -> Callable[[Terms, Complexes], Complexes]:
+    """A gain of loops at a line of s, or at a line for each loop."""
+
+    def gain(t: Terms, s: Complexes) -> Complexes:
+        found = native(t.native, np.atleast_2d(np.asarray(s, complex)))
+        return found if len(found) > 1 else found.reshape(np.shape(s))
+
+    gain.__doc__ = native.__doc__
+    return gain
 
 
-def pulse(t: Terms, s: Complexes) -> Complexes:
-    """Z{H·G} at z = e^{sT}."""
-    return _lines(t, s, Loops.pulse)
-
-
-def law(t: Terms, s: Complexes) -> Complexes:
-    """D(e^{sT})."""
-    return _lines(t, s, Loops.law)
-
-
-def hold(t: Terms, s: Complexes) -> Complexes:
-    """H/T = (1 − e^{−sT})/(sT)."""
-    return _lines(t, s, Loops.hold)
-
-
-def inner(t: Terms, s: Complexes) -> Complexes:
-    """d·G, the loop that the part of the law that acts at once closes."""
-    return _lines(t, s, Loops.inner)
-
-
-def outer(t: Terms, s: Complexes) -> Complexes:
-    """L_s at the sampler; the whole loop where nothing acts at once."""
-    return _lines(t, s, Loops.outer)
-
-
-def loop(t: Terms, s: Complexes) -> Complexes:
-    """L, whose 1 + L is zero at the roots of the closed loop.
-
-    With both ways, 1 + L = (1 + d·G)(1 + L_s): where nothing is folded that is
-    L = (d + D·H/T)·G.
-    """
-    return _lines(t, s, Loops.loop_gain)
-
-
-def sensitivity(t: Terms, s: Complexes) -> Complexes:
-    """What a sine on the queue becomes in the closed loop: 1/(1 + L). With both ways, its
-    component at the sine's own frequency."""
-    return _lines(t, s, Loops.sensitivity)
-
-
-def _lines(t: Terms, s: Complexes, gain: Callable[[Loops, Exact], Exact]) -> Complexes:
-    """A gain at a line of s, or at a line for each loop."""
-    found = gain(t.native, np.atleast_2d(np.asarray(s, complex)))
-    return found if len(found) > 1 else found.reshape(np.shape(s))
+plant = _gain(Loops.plant)
+pulse = _gain(Loops.pulse)
+law = _gain(Loops.law)
+hold = _gain(Loops.hold)
+#: With both ways, 1 + L = (1 + d·G)(1 + L_s): where nothing is folded that is L = (d + D·H/T)·G.
+loop = _gain(Loops.loop_gain)
+#: 1/(1 + L); with both ways, its component at the sine's own frequency.
+sensitivity = _gain(Loops.sensitivity)
 
 
 def folds(t: Terms, s: Complexes) -> tuple[int, ...]:

@@ -54,21 +54,13 @@ impl Curve {
 }
 
 impl CongestionControl for Cubic {
-    type Window = RealWindow;
+    window_in!(window: RealWindow);
 
     fn new(config: &Config) -> Cubic {
         Cubic {
             window: RealWindow::new(config.window_pkts),
             curve: Curve::default(),
         }
-    }
-
-    fn window(&self) -> &RealWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut RealWindow {
-        &mut self.window
     }
 
     fn grow(&mut self, growth: &Growth) {

@@ -36,7 +36,7 @@ impl Dctcp {
 }
 
 impl CongestionControl for Dctcp {
-    type Window = WholeWindow;
+    window_in!(window: WholeWindow);
 
     fn new(_config: &Config) -> Dctcp {
         Dctcp {
@@ -47,14 +47,6 @@ impl CongestionControl for Dctcp {
             ce_pkts: 0,
             round_end: 0,
         }
-    }
-
-    fn window(&self) -> &WholeWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut WholeWindow {
-        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample) {

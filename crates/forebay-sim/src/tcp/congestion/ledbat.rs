@@ -116,7 +116,7 @@ impl Ledbat {
 }
 
 impl CongestionControl for Ledbat {
-    type Window = RealWindow;
+    window_in!(window: RealWindow);
 
     fn new(config: &Config) -> Ledbat {
         Ledbat {
@@ -128,14 +128,6 @@ impl CongestionControl for Ledbat {
             next_slowdown_ns: u64::MAX,
             left_slow_start: false,
         }
-    }
-
-    fn window(&self) -> &RealWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut RealWindow {
-        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample) {

@@ -163,7 +163,7 @@ impl LinuxCubic {
 }
 
 impl CongestionControl for LinuxCubic {
-    type Window = WholeWindow;
+    window_in!(window: WholeWindow);
 
     fn new(config: &Config) -> LinuxCubic {
         LinuxCubic {
@@ -172,14 +172,6 @@ impl CongestionControl for LinuxCubic {
             curve: Curve::new(0, 0),
             last_sent_ns: 0,
         }
-    }
-
-    fn window(&self) -> &WholeWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut WholeWindow {
-        &mut self.window
     }
 
     fn on_established(&mut self, start: &Established) {

@@ -8,18 +8,10 @@ use crate::tcp::Config;
 pub struct LinuxReno(WholeWindow);
 
 impl CongestionControl for LinuxReno {
-    type Window = WholeWindow;
+    window_in!(0: WholeWindow);
 
     fn new(_config: &Config) -> LinuxReno {
         LinuxReno(WholeWindow::new())
-    }
-
-    fn window(&self) -> &WholeWindow {
-        &self.0
-    }
-
-    fn window_mut(&mut self) -> &mut WholeWindow {
-        &mut self.0
     }
 
     fn grow(&mut self, growth: &Growth) {

@@ -68,7 +68,7 @@ impl Prague {
 }
 
 impl CongestionControl for Prague {
-    type Window = RealWindow;
+    window_in!(window: RealWindow);
 
     const ANSWERS_MARKS: bool = true;
 
@@ -85,14 +85,6 @@ impl CongestionControl for Prague {
             reduced_to: 1.0,
             ack_ce_pkts: 0,
         }
-    }
-
-    fn window(&self) -> &RealWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut RealWindow {
-        &mut self.window
     }
 
     fn on_ack(&mut self, sample: &AckSample) {

@@ -8,18 +8,10 @@ use crate::tcp::Config;
 pub struct Reno(RealWindow);
 
 impl CongestionControl for Reno {
-    type Window = RealWindow;
+    window_in!(0: RealWindow);
 
     fn new(config: &Config) -> Reno {
         Reno(RealWindow::new(config.window_pkts))
-    }
-
-    fn window(&self) -> &RealWindow {
-        &self.0
-    }
-
-    fn window_mut(&mut self) -> &mut RealWindow {
-        &mut self.0
     }
 
     fn grow(&mut self, _growth: &Growth) {

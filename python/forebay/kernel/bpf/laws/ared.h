@@ -8,7 +8,6 @@
 LAW_STRUCTS
 RED_OVERFLOW
 
-#define LAW_ARRIVAL
 static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
 				       const struct fb_queue *queue, const struct fb_packet *packet)
 {

@@ -6,13 +6,7 @@
 #define LAW_STATE(FIELD) RED_STATE(FIELD) FIELD(error_1)
 LAW_STRUCTS
 RED_OVERFLOW
-
-#define LAW_ARRIVAL
-static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
-				       const struct fb_queue *queue, const struct fb_packet *packet)
-{
-	return red_arrival((const struct red_config *)config, (struct red_state *)state, queue, packet);
-}
+RED_ARRIVAL
 
 /* (1) and (3), on max_p. */
 #define LAW_TICK

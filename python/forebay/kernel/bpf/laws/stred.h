@@ -10,13 +10,7 @@
 #define LAW_STATE(FIELD) RED_STATE(FIELD) ESTIMATE_STATE(FIELD)
 LAW_STRUCTS
 RED_OVERFLOW
-
-#define LAW_ARRIVAL
-static __always_inline int law_arrival(const struct law_config *config, struct law_state *state,
-				       const struct fb_queue *queue, const struct fb_packet *packet)
-{
-	return red_arrival((const struct red_config *)config, (struct red_state *)state, queue, packet);
-}
+RED_ARRIVAL
 
 /* With φ = margin − ω_g·R and ω_g = crossover·min(2θ_rc, 1)/R: K = ω_g/tan φ, L = 4θ_rc²/(cos φ·R·C),
  * w_q = 1 − e^(−K/C). */

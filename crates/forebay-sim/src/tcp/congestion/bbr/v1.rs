@@ -472,7 +472,7 @@ impl Bbr {
 }
 
 impl CongestionControl for Bbr {
-    type Window = WholeWindow;
+    window_in!(window: WholeWindow);
 
     const RATE_SAMPLES: bool = true;
     const CONTROLS: bool = true;
@@ -501,14 +501,6 @@ impl CongestionControl for Bbr {
             policer: Policer::default(),
             extra_acked: ExtraAcked::default(),
         }
-    }
-
-    fn window(&self) -> &WholeWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut WholeWindow {
-        &mut self.window
     }
 
     fn set_phase(&mut self, phase: f64) {

@@ -484,7 +484,7 @@ impl Bbr3 {
 }
 
 impl CongestionControl for Bbr3 {
-    type Window = WholeWindow;
+    window_in!(window: WholeWindow);
 
     const RATE_SAMPLES: bool = true;
     const CONTROLS: bool = true;
@@ -528,14 +528,6 @@ impl CongestionControl for Bbr3 {
             prior_window: PriorWindow::new(),
             idle_restart: false,
         }
-    }
-
-    fn window(&self) -> &WholeWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut WholeWindow {
-        &mut self.window
     }
 
     fn set_phase(&mut self, phase: f64) {

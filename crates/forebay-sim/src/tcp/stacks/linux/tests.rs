@@ -1,7 +1,7 @@
 //! A connection against ACKs written by hand, and RACK and PRR by themselves.
 
 use super::*;
-use crate::tcp::congestion::{CongestionEvent, Growth, LinuxReno, WholeWindow};
+use crate::tcp::congestion::{window_in, CongestionEvent, Growth, LinuxReno, WholeWindow};
 use crate::tcp::connection::Segment;
 use crate::tcp::testing::{self, config, MS};
 
@@ -489,7 +489,7 @@ struct Listening {
 }
 
 impl CongestionControl for Listening {
-    type Window = WholeWindow;
+    window_in!(window: WholeWindow);
     const RATE_SAMPLES: bool = true;
 
     fn new(_config: &Config) -> Listening {
@@ -497,14 +497,6 @@ impl CongestionControl for Listening {
             window: WholeWindow::new(),
             rates: Vec::new(),
         }
-    }
-
-    fn window(&self) -> &WholeWindow {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut WholeWindow {
-        &mut self.window
     }
 
     fn on_rate(&mut self, sample: &RateSample) {
