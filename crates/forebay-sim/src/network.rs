@@ -14,7 +14,7 @@ use crate::line::Wire;
 use crate::number::{count, small};
 use crate::packet::{traffic_number, BlocksAndHost, Flags, Packet, NO_BLOCKS};
 use crate::tcp::{senders, AckPolicy, Config, Receiver, Senders};
-use crate::traffic::{application, draw, most_flows, Act, Application};
+use crate::traffic::{application, most_flows, stream, Act, Application, Beginnings};
 
 /// The state of fewer flows stays in the cache by itself.
 const FETCH_FLOWS: usize = 4000;
@@ -352,8 +352,8 @@ impl Network {
         pairs: u32,
         seed: u64,
     ) {
-        let stream = |what: &str| Rng::new(seed, &format!("traffic {index} {what}"));
-        let (mut starts, mut stops) = (stream("start"), stream("stop"));
+        let stream = |what: &str| stream(seed, index, what);
+        let mut beginnings = Beginnings::new(seed, index);
         let mut application = application(traffic, count, stream("application"));
         let ns2_reset = matches!(
             traffic.kind,
@@ -368,13 +368,7 @@ impl Network {
         });
         let first = crate::number::count(self.flows.len());
         for i in 0..count {
-            let start = draw(traffic.start, &mut starts);
-            let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
-            // Flows beyond the declared number wait for a change to start them.
-            let declared = i < traffic.flows;
-            let act = declared
-                .then(|| application.first(i, start, stop))
-                .flatten();
+            let begun = beginnings.draw(i, traffic, &mut *application);
             let phase = self.phases.uniform();
             let route = Route {
                 pair: first_pair + i % pairs,
@@ -383,7 +377,7 @@ impl Network {
             };
             let flow = self.add_connection(route, NONE);
             let flow = &mut self.flows[flow as usize];
-            (flow.next_act, flow.stop, flow.stopped) = (act, stop, !declared);
+            (flow.next_act, flow.stop, flow.stopped) = (begun.act, begun.stop, !begun.declared);
         }
         application.set_active(traffic.flows);
         let ecn = match (&tcp, traffic.kind.ecn()) {

@@ -142,8 +142,57 @@ pub fn most_flows(index: usize, traffic: &Traffic, changes: &[Change]) -> u32 {
         .fold(traffic.flows, u32::max)
 }
 
+/// The random numbers of a traffic for one purpose.
+pub fn stream(seed: u64, index: usize, what: &str) -> Rng {
+    Rng::new(seed, &format!("traffic {index} {what}"))
+}
+
+/// When a flow is there, in ns, and what it does first.
+pub struct Beginning {
+    pub start: u64,
+    pub stop: Option<u64>,
+    /// Flows beyond the declared number wait for a change to start them.
+    pub declared: bool,
+    pub act: Option<Act>,
+}
+
+/// Draws how the flows of a traffic begin, in their order.
+pub struct Beginnings {
+    starts: Rng,
+    stops: Rng,
+}
+
+impl Beginnings {
+    pub fn new(seed: u64, index: usize) -> Beginnings {
+        Beginnings {
+            starts: stream(seed, index, "start"),
+            stops: stream(seed, index, "stop"),
+        }
+    }
+
+    pub fn draw(
+        &mut self,
+        flow: u32,
+        traffic: &Traffic,
+        application: &mut dyn Application,
+    ) -> Beginning {
+        let start = draw(traffic.start, &mut self.starts);
+        let stop = traffic.stop.map(|stop| draw(stop, &mut self.stops));
+        let declared = flow < traffic.flows;
+        let act = declared
+            .then(|| application.first(flow, start, stop))
+            .flatten();
+        Beginning {
+            start,
+            stop,
+            declared,
+            act,
+        }
+    }
+}
+
 /// Draws a flow's time in ns.
-pub fn draw(instant: Instant, rng: &mut Rng) -> u64 {
+fn draw(instant: Instant, rng: &mut Rng) -> u64 {
     match instant {
         Instant::At(time) => time.as_nanos(),
         Instant::Uniform(low, high) => {

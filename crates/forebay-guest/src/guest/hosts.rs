@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_core::{Rng, Time};
+use forebay_core::Time;
 use forebay_scenario::{EcnChoice, Scenario, Setting, Traffic, TrafficKind};
 use forebay_sim::calls::Calls;
-use forebay_sim::traffic::{application, draw, most_flows, Act, Action, Application};
+use forebay_sim::traffic::{application, most_flows, stream, Act, Action, Application, Beginnings};
 use nix::libc;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 
@@ -258,10 +258,9 @@ impl<'a> Hosts<'a> {
 
     /// As the simulator does, with streams of the same names.
     fn add_flows(&mut self, index: usize, traffic: &Traffic, seed: u64) -> io::Result<()> {
-        let stream = |what: &str| Rng::new(seed, &format!("traffic {index} {what}"));
-        let (mut starts, mut stops) = (stream("start"), stream("stop"));
+        let mut beginnings = Beginnings::new(seed, index);
         let count = most_flows(index, traffic, &self.scenario.changes);
-        let mut application = application(traffic, count, stream("application"));
+        let mut application = application(traffic, count, stream(seed, index, "application"));
         let first = crate::count(self.flows.len());
         let first_group = self.groups.iter().position(|it| it.traffic == index);
         let first_group = first_group.expect("each traffic has a group");
@@ -271,26 +270,22 @@ impl<'a> Hosts<'a> {
         };
         let class = crate::count(index);
         for i in 0..count {
-            let start = draw(traffic.start, &mut starts);
-            let stop = traffic.stop.map(|stop| draw(stop, &mut stops));
-            let declared = i < traffic.flows;
-            let act = declared
-                .then(|| application.first(i, start, stop))
-                .flatten();
+            let begun = beginnings.draw(i, traffic, &mut *application);
             self.flows.push(Flow {
                 class,
                 group: first_group + i as usize % rtts,
-                next_act: act,
-                stop,
-                stopped: !declared,
+                next_act: begun.act,
+                stop: begun.stop,
+                stopped: !begun.declared,
                 connection: None,
                 delivered: 0,
                 before: 0,
                 within: 0,
             });
             self.schedule_act(first + i);
-            if let (TrafficKind::Program(program), true) = (&traffic.kind, declared) {
-                self.add_programs(program, first_group + i as usize, i, start, stop)?;
+            if let (TrafficKind::Program(program), true) = (&traffic.kind, begun.declared) {
+                let group = first_group + i as usize;
+                self.add_programs(program, group, i, begun.start, begun.stop)?;
             }
         }
         application.set_active(traffic.flows);
