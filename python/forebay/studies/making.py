@@ -21,7 +21,7 @@ from forebay.runs import memory
 from forebay.store.rows import law_at_point
 from forebay.store.segments import again
 from forebay.studies import manifest
-from forebay.studies.threads import Done, Left, Task
+from forebay.studies.threads import Done, RunOutputs, Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,9 +89,9 @@ class StudyProgress:
                 self.made += 1
                 self.packets += row["forwarded_packets"]
 
-    def hear(self, left: Iterable[Left]) -> None:
+    def hear(self, outputs: Iterable[RunOutputs]) -> None:
         """Counts what is said of programs."""
-        for why in (why for one in left for why in one.remarks):
+        for why in (why for one in outputs for why in one.remarks):
             self.remarks[why] = self.remarks.get(why, 0) + 1
 
     def progress(self, expected: int) -> Progress:
@@ -150,9 +150,9 @@ def make(
                 for some in ended_runs:
                     # Before the store has the run, as it would not be made again.
                     if folder is not None:
-                        _keep(some.left, folder / OUTPUTS)
+                        _keep(some.outputs, folder / OUTPUTS)
                     done.count(some.rows)
-                    done.hear(some.left)
+                    done.hear(some.outputs)
                     done.stopped = some.stopped or done.stopped
                     writer.rows += some.rows
                     writer.tick()
@@ -175,9 +175,9 @@ def make(
     return done
 
 
-def _keep(left: Iterable[Left], folder: Path) -> None:
+def _keep(outputs: Iterable[RunOutputs], folder: Path) -> None:
     """Writes what each run has left as one folder, whole or not at all."""
-    for one in left:
+    for one in outputs:
         told = {"programs": one.programs}
         publish(folder / one.name, {**one.files, PROGRAMS: told}, replaces=LEFT)
 

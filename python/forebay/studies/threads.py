@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Left:
+class RunOutputs:
     """What a run has left beside its numbers, for a folder of its own; it can be pickled.
 
     remarks: what its programs did that a reader must know of.
@@ -31,7 +31,7 @@ class Left:
     remarks: list[str]
 
     @staticmethod
-    def of(name: str, extras: Extras, remarks: Iterable[str]) -> Left:
+    def read(name: str, extras: Extras, remarks: Iterable[str]) -> RunOutputs:
         """Reads what an engine keeps only until its runs are dropped."""
         programs, files = [], {}
         of_programs = {program.output for program in extras.programs}
@@ -43,7 +43,7 @@ class Left:
             if other not in of_programs:
                 # One of a kind for each run: "pcap/pi-1.pcapng".
                 files[f"bottleneck.{other.rpartition('.')[2]}"] = where.read_bytes()
-        return Left(name, files, programs, list(remarks))
+        return RunOutputs(name, files, programs, list(remarks))
 
 
 @dataclass
@@ -54,13 +54,13 @@ class Done:
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    outputs: list[RunOutputs] = field(default_factory=list)
     ended: int = 0
     stopped: str = ""
 
     def __add__(self, other: Done) -> Done:
         ended, stopped = self.ended + other.ended, self.stopped or other.stopped
-        return Done(self.rows + other.rows, self.left + other.left, ended, stopped)
+        return Done(self.rows + other.rows, self.outputs + other.outputs, ended, stopped)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Task:
             key = one.point, one.law, one.seed
             if found := extras.get(key):
                 name = file_name(*self.labels[key[:2]], one.seed)
-                done.left.append(Left.of(name, found, remarks.get(key, ())))
+                done.outputs.append(RunOutputs.read(name, found, remarks.get(key, ())))
         return done
 
 
