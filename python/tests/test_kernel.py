@@ -225,6 +225,9 @@ def test_two_attaches_do_not_fight(router: Path3) -> None:
     with ThreadPoolExecutor() as pool:
         statuses = list(pool.map(attach, ["pi", "pi"]))
     assert sorted(statuses) == [0, 2]
+    # Two that mounted at once would have put one mount on the other.
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    assert mounts.count(str(records.PINNED)) == 1
     again = router.forebay("attach", "eth0", "red", "--rate", "15Mbit/s")
     assert again.returncode == 2 and "forebay detach eth0" in again.stderr
 

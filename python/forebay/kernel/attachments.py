@@ -150,6 +150,7 @@ def plan(
     return AttachPlan(attached, commands, twin, notes)
 
 
+@records.alone()
 def attach(*args: Any, **kwargs: Any) -> AttachPlan:
     """`plan`, done. A failure leaves the device as it was.
 
@@ -178,6 +179,7 @@ def attach(*args: Any, **kwargs: Any) -> AttachPlan:
     return wanted
 
 
+@records.alone()
 def detach(device: str) -> Attached:
     """Takes the law away, and gives back what was there. Raises `ScenarioError`, `KernelError`."""
     privileges.need(privileges.NETWORK, "detach")

@@ -3,10 +3,12 @@ with its program and maps, which keeps them when the command ends."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,20 @@ def exists(one: Attached) -> bool:
         return socket.if_nametoindex(one.device) == one.ifindex
     except OSError:
         return False
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One command at a time attaches or detaches: two that mount at once leave a mount behind.
+
+    The lock is on the folder above, so that it leaves no file, and ends with its process.
+    """
+    folder = os.open(RUN.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def mount() -> None:
