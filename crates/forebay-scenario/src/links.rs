@@ -21,6 +21,9 @@ params! {
         rate: Rate = Rate::from_bps(45_000_000), 1.0 => 1e12, required;
         /// Bytes that may leave at once after a pause: a token bucket, as Linux's tbf has.
         burst: Bytes = Bytes(0), 0.0 => 1e9;
+        /// Rate of the way back, along which ACKs go, where no other link is that way; by default
+        /// `rate`. In Linux's guests nothing holds ACKs up, which 1 Tbit/s is close to.
+        rate_back: Maybe<Rate> = Maybe(None), 1.0 => 1e12;
         /// File of a recorded link, in the format of cellular traces: each line is a time in whole
         /// ms at which 1500 bytes can leave. At its end it starts again.
         rate_trace: Maybe<Text> = Maybe(None), 0.0 => 0.0;
@@ -85,6 +88,7 @@ pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
             to: to.0,
             rate: keys.rate,
             burst: burst(section, &keys)?,
+            rate_back: keys.rate_back.0,
             trace: match &keys.rate_trace.0 {
                 Some(Text(file)) => Some(files.trace(section, file)?),
                 None => None,
@@ -116,7 +120,26 @@ pub fn read(document: &Document, files: &Files) -> Result<Vec<Link>, Fault> {
         check_ends(&section, &link, &links)?;
         links.push(link);
     }
+    check_way_back(document, &links)?;
     Ok(links)
+}
+
+/// A way back has a rate of its own only where it is no other link.
+fn check_way_back(document: &Document, links: &[Link]) -> Result<(), Fault> {
+    for (i, link) in links.iter().enumerate() {
+        let turned = |other: &&Link| (&other.from, &other.to) == (&link.to, &link.from);
+        let (Some(rate), Some(other)) = (link.rate_back, links.iter().find(turned)) else {
+            continue;
+        };
+        let (table, name) = match i.checked_sub(1) {
+            None => (&document.bottleneck, "bottleneck".into()),
+            Some(i) => (&document.links[i], format!("link.{i}")),
+        };
+        let section = Section { table, name: &name };
+        let allowed = format!("none where link {:?} is the way back", other.name);
+        return Err(section.fault("rate_back", rate.to_value(), allowed));
+    }
+    Ok(())
 }
 
 fn burst(section: &Section, keys: &LinkKeys) -> Result<Bytes, Fault> {

@@ -52,7 +52,7 @@ pub struct KernelSettings {
 }
 
 /// A link in one direction, and the queue before it. The way back is another link, or, where
-/// there is none, a line of the same rate and delay that is never full.
+/// there is none, a line of the same delay that is never full.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// Name in reports.
@@ -61,10 +61,12 @@ pub struct Link {
     pub from: String,
     /// Node at the far end.
     pub to: String,
-    /// What the law is told, and the rate of the line back, where `trace` drives the link.
+    /// What the law is told where `trace` drives the link.
     pub rate: Rate,
     /// What may leave at once after a pause; zero is none.
     pub burst: Bytes,
+    /// Rate of the line back; that of the link where there is none.
+    pub rate_back: Option<Rate>,
     /// When the link can send, in place of `rate`.
     pub trace: Option<Arc<RateTrace>>,
     /// One way.

@@ -108,7 +108,7 @@ fn faults_of_the_command_line_name_its_option() {
         ),
         (
             set("bottleneck.rat", "1Mbit/s"),
-            "--set: bottleneck.rat: found a key that is not known here, allowed: rate, burst, rate_trace, delay, \
+            "--set: bottleneck.rat: found a key that is not known here, allowed: rate, burst, rate_back, rate_trace, delay, \
              buffer, ecn, name, from, to (did you mean \"rate\"?)",
         ),
         (

@@ -144,7 +144,10 @@ impl<T: Topology> Engine<T> {
         };
         let ports = ports(scenario, queues, settings);
         let line_back = |link: &Link| LineBack {
-            wire: Wire::new(link.rate.as_bps(), link.delay.as_nanos()),
+            wire: Wire::new(
+                link.rate_back.unwrap_or(link.rate).as_bps(),
+                link.delay.as_nanos(),
+            ),
             free: 0,
         };
         let lines_back = scenario.all_links().map(line_back).collect();

@@ -428,3 +428,32 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
     let metrics = Metrics::of(&trace, None);
     assert!(metrics.flow_completion_p50_s <= metrics.flow_completion_p95_s);
 }
+
+/// The least round trip of a flow alone has the time of an ACK on the way back, or next to none of it.
+#[test]
+fn a_way_back_may_be_faster_than_the_link() {
+    let took_s = |rate_back: &str| {
+        let web = r#"
+            [[traffic]]
+            kind = "web"
+            flows = 1
+            requests = 0.5
+            shape = 100.0
+            scale = "990kB"
+            packet = "1000B"
+            tcp = "sack"
+            initial_window = "30p"
+            rtt = "40ms"
+            access = "10Gbit/s"
+        "#;
+        let text = dumbbell("", web).replace("[bottleneck]", &format!("[bottleneck]\n{rate_back}"));
+        let slow = text.replace("rate = \"10Mbit/s\"", "rate = \"100kbit/s\"");
+        let trace = simulate(&slow);
+        let short = trace.transfers.iter().filter(|one| one.packets <= 30);
+        let took = short.map(|one| one.took.as_secs_f64() - 0.08 * f64::from(one.packets));
+        took.fold(f64::INFINITY, f64::min)
+    };
+    // 3.2 ms for each of two ACKs of 40 bytes at 100 kbit/s.
+    let (alike, fast) = (took_s(""), took_s("rate_back = \"1Tbit/s\""));
+    assert!((alike - fast - 0.0064).abs() < 1e-4, "{alike} {fast}");
+}

@@ -21,12 +21,18 @@ impl<T: Topology> Engine<T> {
         self.changed += 1;
         match change.what {
             Setting::Link { link, what } => {
+                let has_own_back = {
+                    let mut links = self.scenario.all_links();
+                    links.nth(link).is_some_and(|link| link.rate_back.is_some())
+                };
                 let (port, line_back) = self.links.link_mut(link);
                 match what {
                     LinkSetting::Rate(rate) => {
                         port.set_rate(now, rate);
-                        let delay_ns = line_back.wire.delay_ns;
-                        line_back.wire = Wire::new(rate.as_bps(), delay_ns);
+                        if !has_own_back {
+                            let delay_ns = line_back.wire.delay_ns;
+                            line_back.wire = Wire::new(rate.as_bps(), delay_ns);
+                        }
                     }
                     LinkSetting::Delay(delay) => {
                         port.delay_ns = delay.as_nanos();
