@@ -1,7 +1,7 @@
 //! The ends of the network: senders, receivers and their timers, and the access links that lead to
 //! the links where flows meet.
 
-use forebay_core::{Ecn, TrafficClass};
+use forebay_core::TrafficClass;
 use forebay_scenario::{Scenario, TrafficKind};
 
 use super::agenda::Agenda;
@@ -109,7 +109,7 @@ impl FarEnd<'_> {
         let now = (pair.wire).pass(&mut pair.data_down, sent.arrives_at, packet.bytes);
         // A delayed ACK that falls due before this packet goes out first.
         if receiver.ack_due < now {
-            let due = std::mem::replace(&mut receiver.ack_due, NEVER);
+            let due = receiver.take_due();
             let ack = send_ack(due, packet.flow, receiver, class, pair, self.blocks);
             enter(self.agenda, ack);
         }
@@ -198,7 +198,7 @@ impl Hosts {
         let class = &network.classes[route.class as usize];
         let receiver = &mut network.receivers[flow as usize];
         (receiver.ack_due == now).then(|| {
-            receiver.ack_due = NEVER;
+            receiver.take_due();
             send_ack(now, flow, receiver, class, pair, &mut self.blocks)
         })
     }
@@ -299,15 +299,14 @@ impl Hosts {
         let usual = &class.packet;
         let mut first = NEVER;
         for segment in &self.segments {
-            // The SYN is a bare header and not ECN-capable (RFC 3168 section 6.1.1).
+            // The SYN is a bare header.
             let syn = segment.seq == 0;
-            let ecn = if syn { Ecn::NotEct } else { segment.ecn };
             let packet = Packet {
                 flow,
                 seq: segment.seq,
                 bytes: if syn { HEADER_BYTES } else { usual.bytes },
                 connection: outcome.connection,
-                traffic_class: TrafficClass::new(usual.traffic_class.dscp(), ecn),
+                traffic_class: TrafficClass::new(usual.traffic_class.dscp(), segment.ecn),
                 flags: Flags::of_tcp(segment.cwr).with_push(segment.push),
                 station: pair.data_enters,
                 ..*usual

@@ -181,6 +181,13 @@ pub trait CongestionControl: Send + Sized {
     /// It answers marks in [`Self::on_ack`]: the stack makes no reduction for them.
     const ANSWERS_MARKS: bool = false;
 
+    /// All of its packets are ECN-capable, a SYN and those that are sent again, too (the kernel's
+    /// `TCP_CONG_NEEDS_ECN`); others' are not (RFC 3168 sections 6.1.1 and 6.1.5).
+    const MARKS_ALL: bool = false;
+
+    /// A send buffer holds so many windows (the kernel's `sndbuf_expand`).
+    const BUFFER_WINDOWS: u32 = 2;
+
     /// Of a closed connection: one packet, the SYN.
     fn new(config: &Config) -> Self;
 

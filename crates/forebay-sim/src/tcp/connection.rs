@@ -48,7 +48,7 @@ pub struct Segment {
     pub seq: u32,
     /// Congestion window reduced.
     pub cwr: bool,
-    /// Of its IP header; a SYN is sent without.
+    /// Of its IP header.
     pub ecn: Ecn,
 }
 

@@ -4,6 +4,7 @@
 use forebay_core::Ecn;
 use smallvec::SmallVec;
 
+use super::stacks::timer_wheel;
 use crate::packet::{Flags, Packet};
 
 /// SACK blocks in one ACK (RFC 2018 section 3 with no other option; ns-2 sends 3 too).
@@ -26,9 +27,38 @@ pub struct AckPolicy {
     pub echoes_changes: bool,
 }
 
+impl AckPolicy {
+    /// The least wait of a receiver that fits it to its packets, as Linux's does; zero where it is
+    /// `delay_ns` at all times.
+    fn least_wait_ms(&self) -> u8 {
+        match u8::try_from(self.delay_ns / MS_NS) {
+            Ok(ms) if self.quick > 0 && ms <= MOST_WAIT_MS => ms,
+            _ => 0,
+        }
+    }
+}
+
+const MS_NS: u64 = 1_000_000;
+/// Longest wait of an ACK (`TCP_DELACK_MAX`).
+const MOST_WAIT_MS: u8 = 200;
+/// Packets as near to each other as this do not wait longer than at least (half of `TCP_ATO_MIN`).
+const NEAR_MS: u16 = 20;
+/// A receiver's timeout: before a round trip is known, and what it is longer at least.
+const INITIAL_RTO_MS: u16 = 1000;
+const LEAST_RTO_MARGIN_MS: u16 = 200;
+/// The handshake's round trip is kept in so many ms.
+const RTT_UNIT_MS: u16 = 8;
+
 /// ACKs that are not delayed after a mark, where a receiver has quick ACKs: the sender's window
 /// may be small.
 const QUICK_AFTER_MARK: u8 = 2;
+
+/// A mark was seen and the sender has not answered with CWR.
+const ECHO: u8 = 1;
+/// The last packet was marked.
+const LAST_CE: u8 = 2;
+/// A packet was ECN-capable.
+const CAPABLE: u8 = 4;
 
 /// A receiver's state.
 #[derive(Clone, Debug)]
@@ -44,14 +74,18 @@ pub struct Receiver {
     held: SmallVec<[Block; 2]>,
     next: u32,
     connection: u16,
-    /// A mark was seen and the sender has not answered with CWR.
-    echo: bool,
+    /// What it has seen of ECN, as bits: the state is one cache line.
+    ecn: u8,
     /// ACKs left that are not delayed.
     quick: u8,
     /// Marked packets of this connection.
     ce_pkts: u32,
-    /// The last packet was marked.
-    last_ce: bool,
+    /// When the last packet came in order, in ms; it comes round in 65 s.
+    last_ms: u16,
+    /// The handshake's round trip; zero if it is not known.
+    rtt_8ms: u8,
+    /// How long an ACK waits (the kernel's `ato`); zero before the first packet of data.
+    wait_ms: u8,
 }
 
 /// Reply to an arrival.
@@ -84,10 +118,12 @@ impl Receiver {
             held: SmallVec::new(),
             next: 0,
             connection: 0,
-            echo: false,
+            ecn: 0,
             quick: 0,
             ce_pkts: 0,
-            last_ce: false,
+            last_ms: 0,
+            rtt_8ms: 0,
+            wait_ms: 0,
         }
     }
 
@@ -96,10 +132,83 @@ impl Receiver {
         self.held.clear();
         self.next = 0;
         self.connection = connection;
-        self.echo = false;
+        self.ecn = 0;
         self.ack_due = u64::MAX;
         self.ce_pkts = 0;
-        self.last_ce = false;
+        self.rtt_8ms = 0;
+        self.wait_ms = 0;
+    }
+
+    /// The ACK that waits is due: when it was. One that nothing came to join may wait longer the next
+    /// time (`tcp_delack_timer_handler`).
+    pub fn take_due(&mut self) -> u64 {
+        let longer = u16::from(self.wait_ms) * 2;
+        self.wait_ms = self.bounded_wait_ms(longer);
+        std::mem::replace(&mut self.ack_due, u64::MAX)
+    }
+
+    /// The receiver's own timeout, which it has from the handshake alone.
+    fn rto_ms(&self) -> u16 {
+        match u16::from(self.rtt_8ms) * RTT_UNIT_MS {
+            0 => INITIAL_RTO_MS,
+            rtt_ms => rtt_ms + LEAST_RTO_MARGIN_MS.max(2 * rtt_ms),
+        }
+    }
+
+    fn bounded_wait_ms(&self, ms: u16) -> u8 {
+        u8::try_from(ms.min(self.rto_ms())).map_or(MOST_WAIT_MS, |ms| ms.min(MOST_WAIT_MS))
+    }
+
+    /// Takes note of when a packet comes in order (`tcp_event_data_recv`). After a silence of more than
+    /// a timeout the sender's window is small, and ACKs do not wait for a while.
+    #[inline(always)]
+    fn note_interval(&mut self, now: u64, seq: u32, acks: &AckPolicy, least_ms: u8) {
+        let [low, high, ..] = (now / MS_NS).to_le_bytes();
+        let now_ms = u16::from_le_bytes([low, high]);
+        let gap_ms = now_ms.wrapping_sub(self.last_ms);
+        self.last_ms = now_ms;
+        if gap_ms <= NEAR_MS && self.wait_ms == least_ms {
+            return;
+        }
+        self.fit_wait(gap_ms, seq, acks, least_ms);
+    }
+
+    #[inline(never)]
+    fn fit_wait(&mut self, gap_ms: u16, seq: u32, acks: &AckPolicy, least_ms: u8) {
+        if seq == 0 {
+            return;
+        }
+        let wait_ms = u16::from(self.wait_ms);
+        if wait_ms == 0 {
+            // A SYN+ACK that is sent again, after a second, tells no round trip.
+            let known = gap_ms < INITIAL_RTO_MS;
+            let units = (gap_ms + RTT_UNIT_MS / 2) / RTT_UNIT_MS;
+            self.rtt_8ms =
+                u8::try_from(units.max(1)).map_or(0, |units| if known { units } else { 0 });
+            self.wait_ms = least_ms;
+        } else if gap_ms <= NEAR_MS {
+            self.wait_ms = self.wait_ms / 2 + least_ms / 2;
+        } else if gap_ms < wait_ms {
+            self.wait_ms = self.bounded_wait_ms(wait_ms / 2 + gap_ms);
+        } else if gap_ms > self.rto_ms() {
+            self.quick = self.quick.max(acks.quick);
+        }
+    }
+
+    /// How long an ACK waits that is held back now (`tcp_send_delayed_ack`).
+    fn wait_ns(&self, least_ms: u8) -> u64 {
+        let mut ms = u16::from(self.wait_ms);
+        if self.wait_ms > least_ms && self.rtt_8ms > 0 {
+            let rtt_ms = u16::from(self.rtt_8ms) * RTT_UNIT_MS;
+            ms = ms.min(rtt_ms.max(least_ms.into()));
+        }
+        u64::from(ms) * MS_NS
+    }
+
+    /// ACKs do not wait for a while (`tcp_enter_quickack_mode`).
+    fn hurry(&mut self, acks: u8, policy: &AckPolicy) {
+        self.quick = self.quick.max(acks);
+        self.wait_ms = policy.least_wait_ms();
     }
 
     pub fn connection(&self) -> u16 {
@@ -124,7 +233,14 @@ impl Receiver {
 
     /// ECE for the next ACK.
     pub fn echo(&self) -> bool {
-        self.echo
+        self.ecn & ECHO != 0
+    }
+
+    fn set_ecn(&mut self, bit: u8, is: bool) {
+        match is {
+            true => self.ecn |= bit,
+            false => self.ecn &= !bit,
+        }
     }
 
     /// Whether an ACK that waits leaves before this packet is taken: it tells of packets that were
@@ -133,7 +249,7 @@ impl Receiver {
     pub fn ends_run(&self, packet: &Packet, acks: &AckPolicy) -> bool {
         acks.echoes_changes
             && self.ack_due != u64::MAX
-            && (packet.traffic_class.ecn() == Ecn::Ce) != self.last_ce
+            && (packet.traffic_class.ecn() == Ecn::Ce) != (self.ecn & LAST_CE != 0)
             && packet.connection == self.connection
     }
 
@@ -144,9 +260,13 @@ impl Receiver {
         if packet.connection != self.connection {
             return (Reply::Stale, 0);
         }
+        let least_ms = acks.least_wait_ms();
+        if least_ms > 0 && packet.seq == self.next {
+            self.note_interval(now, packet.seq, acks, least_ms);
+        }
         if self.is_told_by(packet) {
-            let ce = packet.traffic_class.ecn() == Ecn::Ce;
-            return self.heed(now, packet.seq, packet.flags, ce, acks);
+            let ecn = packet.traffic_class.ecn();
+            return self.heed(now, packet.seq, packet.flags, ecn, acks);
         }
         self.take(now, packet.seq, true, acks)
     }
@@ -168,7 +288,10 @@ impl Receiver {
             && !fills_gap
             && self.ack_due == u64::MAX;
         if may_wait {
-            self.ack_due = now + acks.delay_ns;
+            self.ack_due = match acks.least_wait_ms() {
+                0 => now + acks.delay_ns,
+                least_ms => timer_wheel::expiry_ns(now, self.wait_ns(least_ms)),
+            };
             return (Reply::Later, delivered);
         }
         self.ack_due = u64::MAX;
@@ -180,9 +303,11 @@ impl Receiver {
     fn is_told_by(&self, packet: &Packet) -> bool {
         packet.flags != Flags::default()
             || packet.traffic_class.ecn() == Ecn::Ce
-            || self.last_ce
+            || self.ecn & LAST_CE != 0
             || self.quick > 0
             || packet.seq == 0
+            || packet.seq < self.next
+            || self.ecn & CAPABLE != 0 && packet.traffic_class.ecn() == Ecn::NotEct
     }
 
     /// Takes such a packet: its ACK may have to leave at once.
@@ -192,14 +317,26 @@ impl Receiver {
         now: u64,
         seq: u32,
         flags: Flags,
-        ce: bool,
+        ecn: Ecn,
         acks: &AckPolicy,
     ) -> (Reply, u32) {
         let syn = seq == 0;
+        // A mark on a SYN is nobody's.
+        let ce = ecn == Ecn::Ce && !syn;
         if syn {
             self.quick = acks.quick;
-        } else if ce && !self.echo && acks.quick > 0 && !acks.counts_marks {
-            self.quick = self.quick.max(QUICK_AFTER_MARK);
+        } else if acks.quick > 0 {
+            if seq < self.next {
+                self.hurry(acks.quick, acks);
+            }
+            // One that is not ECN-capable among others that are has been sent again.
+            let again = ecn == Ecn::NotEct && self.ecn & CAPABLE != 0;
+            if again || ce && !self.echo() && !acks.counts_marks {
+                self.hurry(QUICK_AFTER_MARK, acks);
+            }
+        }
+        if !syn && ecn != Ecn::NotEct {
+            self.ecn |= CAPABLE;
         }
         // A sender that has reduced its window may wait for this very ACK (`tcp_ecn_accept_cwr` of
         // include/net/tcp_ecn.h; a count of marks has no CWR).
@@ -208,12 +345,16 @@ impl Receiver {
         self.update_echo(ce, flags);
         // The first mark behind packets without is reported at once (RFC 9768 section 3.2.2.5.1),
         // and where DCTCP asks for it the first packet behind them (RFC 8257 section 3.2).
-        let marks_change = acks.counts_marks && ce != self.last_ce && (ce || acks.echoes_changes);
-        self.last_ce = ce;
+        let marks_change =
+            acks.counts_marks && ce != (self.ecn & LAST_CE != 0) && (ce || acks.echoes_changes);
+        self.set_ecn(LAST_CE, ce);
         // An application that has read all of a write has its ACK sent (`tcp_cleanup_rbuf`).
         let pushed = acks.quick > 0 && flags.push();
         let quick = self.quick > 0;
         self.quick = self.quick.saturating_sub(u8::from(!syn));
+        if quick && self.quick == 0 {
+            self.wait_ms = acks.least_wait_ms();
+        }
         let patient = !(syn || quick || marks_change || reduced || pushed);
         let (reply, delivered) = self.take(now, seq, patient, acks);
         // The SYN carries no data.
@@ -224,11 +365,11 @@ impl Receiver {
     /// (RFC 3168 section 6.1.3).
     fn update_echo(&mut self, ce: bool, flags: Flags) {
         if flags.ecn_signal() {
-            self.echo = false;
+            self.set_ecn(ECHO, false);
         }
         if ce {
             self.ce_pkts += 1;
-            self.echo = true;
+            self.set_ecn(ECHO, true);
         }
     }
 
@@ -364,9 +505,79 @@ mod tests {
         assert_eq!(replies(7..11), [Now, Now, Later, Now]);
         // The sender says that it has reduced its window.
         let mut answer = data(11);
+        answer.traffic_class.set_ecn(Ecn::Ect0);
         answer.flags = Flags::of_tcp(true);
         assert_eq!(r.receive(0, &answer, &quick).0, Now);
-        assert_eq!(r.receive(0, &data(12), &quick).0, Later);
+        let mut next = data(12);
+        next.traffic_class.set_ecn(Ecn::Ect0);
+        assert_eq!(r.receive(0, &next, &quick).0, Later);
+        // One that is not ECN-capable among others is a repetition, and the next one's ACK does
+        // not wait either.
+        r.receive(0, &data(13), &quick);
+        next.seq = 14;
+        assert_eq!(r.receive(0, &next, &quick).0, Now);
+        next.seq = 15;
+        assert_eq!(r.receive(0, &next, &quick).0, Later);
+    }
+
+    const LINUX: AckPolicy = AckPolicy {
+        delayed: true,
+        delay_ns: 40_000_000,
+        quick: 1,
+        ..AT_ONCE
+    };
+
+    /// A receiver whose handshake has taken so long, at this time, with no quick ACKs left.
+    fn linux(rtt_ms: u64) -> Receiver {
+        let mut r = Receiver::new();
+        r.receive(0, &data(0), &LINUX);
+        r.receive(rtt_ms * MS_NS, &data(1), &LINUX);
+        r
+    }
+
+    #[test]
+    fn acks_do_not_wait_after_a_silence() {
+        use Reply::{Later, Now};
+        // A timeout of 60 and 200 ms.
+        for (gap_ms, reply) in [(250, Later), (270, Now)] {
+            let mut r = linux(60);
+            let at = (60 + gap_ms) * MS_NS;
+            assert_eq!(r.receive(at, &data(2), &LINUX).0, reply, "{gap_ms}");
+        }
+        // Nor after what was here already.
+        let mut r = linux(60);
+        let at = 70 * MS_NS;
+        assert_eq!(r.receive(at, &data(1), &LINUX).0, Now);
+        r.receive(at, &data(2), &LINUX);
+        assert_eq!(r.receive(at, &data(3), &LINUX).0, Later);
+    }
+
+    #[test]
+    fn acks_that_wait_in_vain_wait_longer() {
+        let mut r = linux(120);
+        let mut waits_ms = |gaps_ms: &[u64]| -> Vec<u64> {
+            let mut now_ms = 120;
+            let mut seq = 2;
+            let mut wait = |gap_ms: &u64| {
+                now_ms += gap_ms;
+                let now = now_ms * MS_NS;
+                assert_eq!(r.receive(now, &data(seq), &LINUX).0, Reply::Later);
+                seq += 1;
+                (r.take_due() - now) / MS_NS
+            };
+            gaps_ms.iter().map(&mut wait).collect()
+        };
+        // To the tick after 40, 80 and 120 ms, which is the round trip; a tick is of 8 ms from 63 on.
+        // Packets that are near to each other bring it back.
+        let waits = waits_ms(&[240, 240, 240, 10, 10, 10]);
+        assert!(waits[0] == 41 && (80..=88).contains(&waits[1]), "{waits:?}");
+        assert!((120..=128).contains(&waits[2]), "{waits:?}");
+        assert!((100..=128).contains(&waits[3]), "{waits:?}");
+    }
+
+    #[test]
+    fn the_state_is_one_cache_line() {
+        assert_eq!(std::mem::size_of::<Receiver>(), 64);
     }
 
     #[test]

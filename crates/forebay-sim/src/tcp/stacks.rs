@@ -5,5 +5,5 @@
 mod linux;
 mod ns2;
 
-pub use linux::Linux;
+pub use linux::{timer_wheel, Linux};
 pub use ns2::{NewReno, Ns2, Reno, Sack};

@@ -38,6 +38,8 @@ impl Dctcp {
 impl CongestionControl for Dctcp {
     window_in!(window: WholeWindow);
 
+    const MARKS_ALL: bool = true;
+
     fn new(_config: &Config) -> Dctcp {
         Dctcp {
             window: WholeWindow::new(),

@@ -12,7 +12,7 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 mod sequence_ring;
-mod timer_wheel;
+pub mod timer_wheel;
 mod transmit;
 mod writes;
 

@@ -10,6 +10,8 @@ pub use newreno::NewReno;
 pub use reno::Reno;
 pub use sack::Sack;
 
+use forebay_core::Ecn;
+
 use crate::tcp::congestion::{
     AckSample, CongestionControl, CongestionEvent, Established, Growth, Indication,
 };
@@ -325,7 +327,11 @@ impl<C: CongestionControl> Agent<C> {
             push: false,
             seq,
             cwr: std::mem::take(&mut connection.cwr_pending),
-            ecn: step.config.ect,
+            // A SYN is not ECN-capable (RFC 3168 section 6.1.1).
+            ecn: match seq {
+                0 => Ecn::NotEct,
+                _ => step.config.ect,
+            },
         });
         if seq >= connection.max_sent {
             connection.max_sent = seq + 1;

@@ -381,10 +381,8 @@ impl Bbr {
     fn update_min_rtt(&mut self, sample: &RateSample) {
         let now_ms = sample.now / 1_000_000;
         let expired = now_ms > self.min_rtt_ms + MIN_RTT_WINDOW_MS;
-        // The ACK of a single packet may have been delayed.
-        let delayed = sample.acked_pkts == 1 && sample.prior_in_flight_pkts == 1;
         if let Some(rtt_us) = sample.rtt_ns.map(|ns| ns / 1000) {
-            if self.min_rtt_us.is_none_or(|least| rtt_us < least) || expired && !delayed {
+            if self.min_rtt_us.is_none_or(|least| rtt_us < least) || expired {
                 self.min_rtt_us = Some(rtt_us);
                 self.min_rtt_ms = now_ms;
             }
@@ -476,6 +474,7 @@ impl CongestionControl for Bbr {
 
     const RATE_SAMPLES: bool = true;
     const CONTROLS: bool = true;
+    const BUFFER_WINDOWS: u32 = 3;
 
     fn new(config: &Config) -> Bbr {
         Bbr {

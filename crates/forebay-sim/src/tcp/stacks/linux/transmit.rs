@@ -89,7 +89,7 @@ impl<C: CongestionControl> Linux<C> {
         let before = self.connection.next;
         let (cwnd, end) = (self.congestion.cwnd_pkts(), self.send_limit(step));
         self.writes
-            .fill(self.connection.una, self.connection.limit, cwnd);
+            .fill::<C>(self.connection.una, self.connection.limit, cwnd);
         let starts_timer = self.scoreboard.packets_out() == 0 || self.timer == Timer::Probe;
         let mut limited = true;
         loop {
@@ -226,13 +226,16 @@ impl<C: CongestionControl> Linux<C> {
             push,
             seq: self.connection.next,
             cwr: std::mem::take(&mut self.connection.cwr_pending),
-            ecn: self.ect,
+            ecn: match seq == 0 && !C::MARKS_ALL {
+                true => Ecn::NotEct,
+                false => self.ect,
+            },
         });
         self.connection.next += 1;
         self.connection.max_sent = self.connection.next;
     }
 
-    /// Sends a packet again, as one that is not ECN-capable (RFC 3168 section 6.1.5).
+    /// Sends a packet again, as a rule as one that is not ECN-capable (RFC 3168 section 6.1.5).
     fn retransmit(&mut self, seq: u32, probe: bool, step: &mut Step) {
         let now = step.now;
         self.record_sent(seq, now);
@@ -243,7 +246,11 @@ impl<C: CongestionControl> Linux<C> {
             push: false,
             seq,
             cwr: false,
-            ecn: Ecn::NotEct,
+            ecn: match C::MARKS_ALL {
+                true if seq == 0 => step.config.ect,
+                true => self.ect,
+                false => Ecn::NotEct,
+            },
         });
         step.resent_pkts += 1;
         self.pace(1, seq, step);

@@ -1,6 +1,8 @@
 //! What an application that always has data writes into its send buffer, and where a write ends: the
 //! last packet of each has PSH.
 
+use crate::tcp::congestion::CongestionControl;
+
 /// The buffer is made for windows of so many packets at least (`TCP_INIT_CWND`).
 const LEAST_WINDOW_PKTS: u32 = 10;
 /// Writes that are in the buffer at a time: each is a third of it or more.
@@ -30,17 +32,18 @@ impl Default for Writes {
 
 impl Writes {
     /// Packets below `una` are out of the buffer. Once a third of it is free the application
-    /// fills it (`sk_stream_is_writeable`), up to `limit` at most. It holds two of the largest windows
-    /// so far, and one packet more that makes it full (`tcp_sndbuf_expand`, with the memory of
+    /// fills it (`sk_stream_is_writeable`), up to `limit` at most. It holds two or three of the largest
+    /// windows so far, and one packet more that makes it full (`tcp_sndbuf_expand`, with the memory of
     /// packets of usual size).
     #[inline(always)]
-    pub fn fill(&mut self, una: u32, limit: u32, cwnd_pkts: u32) {
+    pub fn fill<C: CongestionControl>(&mut self, una: u32, limit: u32, cwnd_pkts: u32) {
         self.window_pkts = self.window_pkts.max(cwnd_pkts);
         let held = self.end.saturating_sub(una);
-        if 3 * u64::from(held) > 4 * u64::from(self.window_pkts) || self.end >= limit {
+        let room = self.window_pkts.saturating_mul(C::BUFFER_WINDOWS);
+        if 3 * u64::from(held) > 2 * u64::from(room) || self.end >= limit {
             return;
         }
-        let full = self.window_pkts.saturating_mul(2).saturating_add(1);
+        let full = room.saturating_add(1);
         self.end = una.saturating_add(full).min(limit);
         let last = MOST_WRITES - 1;
         self.ends[usize::from(self.count).min(last)] = self.end;
@@ -65,13 +68,18 @@ impl Writes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::congestion::{Bbr, LinuxReno};
 
     /// Last packets of writes, with this window, where ACKs are of so many packets.
     fn pushed(cwnd: u32, acks: u32, limit: u32) -> Vec<u32> {
+        pushed_by::<LinuxReno>(cwnd, acks, limit)
+    }
+
+    fn pushed_by<C: CongestionControl>(cwnd: u32, acks: u32, limit: u32) -> Vec<u32> {
         let (mut writes, mut una, mut next) = (Writes::default(), 1, 1);
         let mut pushed = Vec::new();
         while next < limit.min(200) {
-            writes.fill(una, limit, cwnd);
+            writes.fill::<C>(una, limit, cwnd);
             while next < (una + cwnd).min(limit) {
                 if writes.ends_with(next) {
                     pushed.push(next);
@@ -92,6 +100,12 @@ mod tests {
         assert_eq!(pushed(8, 25, u32::MAX)[..3], [21, 46, 71]);
         // The last packet of all there is.
         assert_eq!(pushed(8, 1, 28), [21, 27]);
+    }
+
+    #[test]
+    fn the_buffer_of_bbr_holds_three_windows() {
+        // Of 142 packets, once 94 are left.
+        assert_eq!(pushed_by::<Bbr>(47, 1, u32::MAX)[..2], [142, 189]);
     }
 
     #[test]
