@@ -68,6 +68,11 @@ impl<P: Packet> Band<P> {
         }
     }
 
+    /// As [`Law::costs_arrivals`].
+    pub fn costs_arrivals(&self) -> bool {
+        self.law.costs_arrivals()
+    }
+
     /// Whether a packet of this size fits into the buffer beside what is here.
     #[inline]
     pub fn has_room(&self, bytes: u32) -> bool {

@@ -120,6 +120,12 @@ pub trait Discipline<P: Packet>: Send {
     /// The next packet for the link.
     fn dequeue(&mut self, now: Time, sink: &mut dyn Sink<P>) -> Dequeued<P>;
 
+    /// Whether it is the shaper of its link, where that saves tokens: what it lets go is out at once,
+    /// as from Linux's CAKE.
+    fn shapes(&self) -> bool {
+        false
+    }
+
     /// Gives up every packet unjudged, in the order in which they would leave: another discipline
     /// takes over.
     fn drain(&mut self, give: &mut dyn FnMut(P));

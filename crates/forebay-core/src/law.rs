@@ -265,6 +265,12 @@ pub trait Law: FluidLaw + Send {
     /// The discipline has dropped this many packets from the head to make room.
     fn on_trim(&mut self, now: Time, q: &QueueView, packets: u32) {}
 
+    /// Whether an arrival is what a full buffer costs where each flow has a queue, as in Linux's
+    /// `fq_pie`; else the longest queue pays (RFC 8290 section 4.1.2).
+    fn costs_arrivals(&self) -> bool {
+        false
+    }
+
     /// The link has run out of packets.
     fn on_idle(&mut self, now: Time, q: &QueueView) {}
 

@@ -19,6 +19,9 @@ pub enum Capacity {
         rate: Rate,
         burst: Bytes,
     },
+    /// A constant rate at which packets are let go whole: each is out at once, and the next one after
+    /// its time, as from Linux's CAKE.
+    Shaped(Rate),
     Recorded(Arc<RateTrace>),
 }
 
@@ -34,7 +37,9 @@ impl Capacity {
     /// Over all of it. A law is told this rate, unless a scenario names one.
     pub fn mean_rate(&self) -> Rate {
         match self {
-            Capacity::Constant(rate) | Capacity::Bucket { rate, .. } => *rate,
+            Capacity::Constant(rate) | Capacity::Shaped(rate) | Capacity::Bucket { rate, .. } => {
+                *rate
+            }
             Capacity::Recorded(trace) => trace.mean_rate(),
         }
     }
@@ -42,7 +47,9 @@ impl Capacity {
     /// Rate at all times; zero where the link carries a packet now and then.
     pub fn steady_rate(&self) -> Rate {
         match self {
-            Capacity::Constant(rate) | Capacity::Bucket { rate, .. } => *rate,
+            Capacity::Constant(rate) | Capacity::Shaped(rate) | Capacity::Bucket { rate, .. } => {
+                *rate
+            }
             Capacity::Recorded(_) => Rate::from_bps(0),
         }
     }
@@ -50,7 +57,7 @@ impl Capacity {
     /// Bits that it can carry from the start up to and at `end`, besides the steady rate.
     pub fn recorded_bits(&self, end: Time) -> u64 {
         match self {
-            Capacity::Constant(_) | Capacity::Bucket { .. } => 0,
+            Capacity::Constant(_) | Capacity::Shaped(_) | Capacity::Bucket { .. } => 0,
             Capacity::Recorded(trace) => trace.bits_until(end),
         }
     }
@@ -58,7 +65,7 @@ impl Capacity {
     /// The rate from here on; a recorded link has a constant one then.
     pub fn set_rate(&mut self, to: Rate) {
         match self {
-            Capacity::Bucket { rate, .. } => *rate = to,
+            Capacity::Bucket { rate, .. } | Capacity::Shaped(rate) => *rate = to,
             Capacity::Constant(_) | Capacity::Recorded(_) => *self = Capacity::Constant(to),
         }
     }
@@ -86,6 +93,8 @@ enum Pace {
         rate: Rate,
         /// Rest of the rounding to ns, so that the long-run rate is exact.
         remainder: u64,
+        /// A packet is out before its time and not behind it.
+        at_once: bool,
     },
     Bucket(Bucket),
     Recorded(Box<Opportunities>),
@@ -101,7 +110,8 @@ impl Transmitter {
     pub fn new(capacity: &Capacity) -> Transmitter {
         Transmitter {
             pace: match capacity {
-                Capacity::Constant(rate) => Pace::constant(*rate),
+                Capacity::Constant(rate) => Pace::constant(*rate, false),
+                Capacity::Shaped(rate) => Pace::constant(*rate, true),
                 Capacity::Bucket { rate, burst } => Pace::Bucket(Bucket::new(*rate, *burst)),
                 Capacity::Recorded(trace) => {
                     Pace::Recorded(Box::new(Opportunities::new(Arc::clone(trace))))
@@ -164,11 +174,18 @@ impl Transmitter {
         let bytes = departure.packet.bytes();
         self.free = false;
         let out = match &mut self.pace {
-            Pace::Constant { rate, remainder } => {
+            Pace::Constant {
+                rate,
+                remainder,
+                at_once,
+            } => {
                 let (span, left) = rate.transmission(bytes, *remainder);
                 *remainder = left;
                 self.due = now + span;
-                self.due
+                match at_once {
+                    true => now,
+                    false => self.due,
+                }
             }
             Pace::Bucket(bucket) => {
                 self.due = bucket.send(now, bytes);
@@ -206,14 +223,19 @@ impl Transmitter {
     pub fn set_rate(&mut self, rate: Rate) {
         match &mut self.pace {
             Pace::Bucket(bucket) => bucket.set_rate(rate),
-            Pace::Constant { .. } | Pace::Recorded(_) => self.pace = Pace::constant(rate),
+            Pace::Constant { at_once, .. } => self.pace = Pace::constant(rate, *at_once),
+            Pace::Recorded(_) => self.pace = Pace::constant(rate, false),
         }
     }
 }
 
 impl Pace {
-    fn constant(rate: Rate) -> Pace {
-        Pace::Constant { rate, remainder: 0 }
+    fn constant(rate: Rate, at_once: bool) -> Pace {
+        Pace::Constant {
+            rate,
+            remainder: 0,
+            at_once,
+        }
     }
 }
 
@@ -429,6 +451,20 @@ mod tests {
         assert_eq!(bench.out[0], (0, 1000, 1088));
         assert_eq!(bench.out[8].2, 1800);
         assert!(bench.link.is_free() && bench.link.due() == Time::MAX);
+    }
+
+    #[test]
+    fn a_shaper_lets_a_packet_go_whole() {
+        let mut bench = Bench::new(&Capacity::Shaped(Rate::from_bps(8_000_000)));
+        for _ in 0..3 {
+            bench.arrive(at_ms(10), 1000);
+        }
+        // A pause saves nothing.
+        bench.arrive(at_ms(30), 1000);
+        bench.arrive(at_ms(30), 1000);
+        bench.run(at_ms(100));
+        let out: Vec<u64> = bench.out.iter().map(|(_, _, out)| out / 1000).collect();
+        assert_eq!(out, [10, 11, 12, 30, 31]);
     }
 
     #[test]

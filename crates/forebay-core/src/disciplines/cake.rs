@@ -280,6 +280,10 @@ fn bands<P>(tins: &mut [Tin<P>]) -> impl Iterator<Item = &mut Band<P>> {
 }
 
 impl<P: Packet + Send> Discipline<P> for Cake<P> {
+    fn shapes(&self) -> bool {
+        !self.shaped
+    }
+
     fn enqueue(&mut self, now: Time, mut packet: P, sink: &mut dyn Sink<P>) {
         let tin = self.params.tins.of(packet.dscp());
         let number = self.classify(tin, &packet);

@@ -16,7 +16,7 @@ use crate::units::{Bytes, Rate, SetPoint, Time};
 
 params! {
     /// The queues share the buffer. An arrival that overfills it has packets dropped from the
-    /// head of the longest queue.
+    /// head of the longest queue; under PIE it is dropped itself, as in Linux.
     pub struct FqParams {
         /// Number of queues, over which a hash deals the flows (RFC 8290, section 4.1).
         queues: u32 = 1024, 1.0 => 65536.0;
@@ -188,11 +188,16 @@ impl<P: Packet + Send> Discipline<P> for Fq<P> {
     fn enqueue(&mut self, now: Time, packet: P, sink: &mut dyn Sink<P>) {
         let number = self.queue_of(&packet);
         let (all, quantum) = (self.bytes, self.params.quantum.0);
+        let fits = {
+            let bytes = self.bytes + u64::from(packet.bytes());
+            !self.makes.is_exceeded(self.packets + 1, bytes)
+        };
         let queue = self.open(number);
+        let has_room = fits || !queue.band.costs_arrivals();
         let before = (queue.band.len_packets(), queue.band.len_bytes());
         queue.band.set_others(others(all - before.1));
         let class = queue.class();
-        queue.band.offer(now, packet, true, class, sink);
+        queue.band.offer(now, packet, has_room, class, sink);
         let starts = queue.list == List::Neither && queue.band.len_packets() > 0;
         if starts {
             // Without a queue it is a flow that sends little: it goes before the others, once.
@@ -321,7 +326,11 @@ mod tests {
     use super::*;
     use crate::discipline::testing::{buffer_of, packet, sized, Gone};
     use crate::discipline::Departure;
+    use crate::law::Site;
+    use crate::laws::pie;
+    use crate::law_params::ParamValues;
     use crate::param::Params;
+    use std::sync::Arc;
 
     type Packet = crate::discipline::testing::Packet;
 
@@ -374,6 +383,22 @@ mod tests {
         // Half of the bytes of the flow with six packets.
         assert_eq!(gone.dropped, [0, 1, 2]);
         assert_eq!(queue.len_packets(), 4);
+    }
+
+    #[test]
+    fn a_full_buffer_under_pie_costs_the_arrival() {
+        let (site, _) = buffer_of(6);
+        let make = |site: &Site| pie::LAW.build(&ParamValues::new(), site);
+        let laws = LawFactory::new(Arc::new(make), 1, "law");
+        let mut queue: Box<dyn Discipline<Packet>> =
+            FqParams::defaults().build(&site, laws).unwrap();
+        let mut gone = Gone::default();
+        for id in 0..6 {
+            queue.enqueue(Time::ZERO, packet(id, 1), &mut gone);
+        }
+        queue.enqueue(Time::ZERO, packet(6, 2), &mut gone);
+        assert_eq!(gone.dropped, [6]);
+        assert_eq!(queue.len_packets(), 6);
     }
 
     #[test]

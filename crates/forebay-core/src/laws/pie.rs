@@ -521,6 +521,10 @@ impl Pie {
 }
 
 impl Law for Pie {
+    fn costs_arrivals(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn on_enqueue(&mut self, _: Time, q: &QueueView, p: &PacketMeta, rng: &mut Rng) -> Verdict {
         if !self.strikes(q, p.bytes, rng) {

@@ -546,10 +546,9 @@ mod tests {
         }
         // Nor after what was here already.
         let mut r = linux(60);
-        let at = 70 * MS_NS;
-        assert_eq!(r.receive(at, &data(1), &LINUX).0, Now);
-        r.receive(at, &data(2), &LINUX);
-        assert_eq!(r.receive(at, &data(3), &LINUX).0, Later);
+        let two = AckPolicy { quick: 2, ..LINUX };
+        let replies = [1, 2, 3].map(|seq| r.receive(70 * MS_NS, &data(seq), &two).0);
+        assert_eq!(replies, [Now, Now, Later]);
     }
 
     #[test]
@@ -628,13 +627,16 @@ mod tests {
     #[test]
     fn marks_are_echoed_until_the_sender_answers() {
         let mut r = Receiver::new();
-        let mut marked = data(0);
-        marked.traffic_class.set_ecn(Ecn::Ce);
-        r.receive(0, &marked, &AT_ONCE);
+        // A mark on a SYN is nobody's.
+        for (seq, echo) in [(0, false), (1, true)] {
+            let mut marked = data(seq);
+            marked.traffic_class.set_ecn(Ecn::Ce);
+            r.receive(0, &marked, &AT_ONCE);
+            assert_eq!(r.echo(), echo);
+        }
+        receive(&mut r, 2);
         assert!(r.echo());
-        receive(&mut r, 1);
-        assert!(r.echo());
-        let mut answer = data(2);
+        let mut answer = data(3);
         answer.flags = Flags::of_tcp(true);
         r.receive(0, &answer, &AT_ONCE);
         assert!(!r.echo());
