@@ -179,6 +179,7 @@ suite: $(STAMPS)/native
 # Goes on where it was stopped, as `atlas` does.
 reality: guests
 	$(BIN)/forebay study experiments/reality/cells.toml --seeds 10 --no-report \
+	  --set traffic.0.access=1Tbit/s --set bottleneck.rate_back=1Tbit/s \
 	  --out results/reality-packets
 	FOREBAY_KERNELS=$(KERNELS) $(BIN)/forebay study experiments/reality/cells.toml --engine kernel \
 	  --no-report --out results/reality-kernel

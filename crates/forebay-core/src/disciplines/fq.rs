@@ -328,7 +328,6 @@ mod tests {
     use crate::discipline::Departure;
     use crate::law::Site;
     use crate::laws::pie;
-    use crate::law_params::ParamValues;
     use crate::param::Params;
     use std::sync::Arc;
 
@@ -388,7 +387,7 @@ mod tests {
     #[test]
     fn a_full_buffer_under_pie_costs_the_arrival() {
         let (site, _) = buffer_of(6);
-        let make = |site: &Site| pie::LAW.build(&ParamValues::new(), site);
+        let make = |site: &Site| pie::LAW.build(&[], site);
         let laws = LawFactory::new(Arc::new(make), 1, "law");
         let mut queue: Box<dyn Discipline<Packet>> =
             FqParams::defaults().build(&site, laws).unwrap();
