@@ -76,9 +76,11 @@ params! {
         min_rto: Span = Span::from_millis(200), 1e-3 => 60.0;
         /// Acknowledge every second packet, or after `ack_delay` (RFC 5681, section 4.2).
         delayed_ack: bool = false, 0.0 => 1.0;
-        /// Longest wait of a delayed ACK for a second packet; Linux waits 40ms.
+        /// Longest wait of a delayed ACK for a second packet. Linux waits 40ms, and with `quick_acks` up
+        /// to 200ms for packets that are far apart.
         ack_delay: Span = Span::from_millis(100), 1e-3 => 0.5;
-        /// Number of initial ACKs sent without delay; Linux sends 16.
+        /// Number of ACKs sent without delay at first, and as in Linux, which sends 16, again after
+        /// a silence and after repetitions.
         quick_acks: u32 = 0, 0.0 => 255.0;
         /// Send a new packet on each of the first two duplicate ACKs (RFC 3042); the senders of
         /// Linux always do.
