@@ -1,8 +1,10 @@
 """docs/reality.md: every law simulated, and on the real Linux kernel, from two studies' frames.
 
-    python -m tools.reality PACKETS.parquet KERNEL.parquet --out docs/reality.md
+    python -m tools.reality keep KERNEL.parquet --out experiments/reality/kernel.csv
+    python -m tools.reality page PACKETS.parquet KERNEL.csv --out docs/reality.md
 
-`make reality` makes both studies first.
+What Linux did is kept: a new version of ours is laid beside it in minutes, without a guest.
+`make reality` makes both studies first, `make reality-page` only the simulated one.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ AXES = {
     "traffic.0.rtt": "rtt",
     "bottleneck.ecn": "ecn",
 }
+#: Columns of runs that are kept, besides those of a cell.
+MEASURED = ("seed", "delay_mean_s", "queue_std_pkts", "drop_rate", "mark_rate", "utilisation")
 #: Units of what a frame has as numbers.
 SHOWN: dict[str, tuple[str, float]] = {"rate": ("Mbit/s", 1e-6), "rtt": ("ms", 1e3)}
 NOTES = Path(__file__).with_name("reality_causes.md")
@@ -258,13 +262,32 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def keep(kernel: pl.DataFrame, out: Path) -> None:
+    """Linux's runs as text, a line for each, in six digits: no difference that counts is less."""
+    frame = kernel.select(*AXES, *MEASURED).with_columns(pl.selectors.float().round_sig_figs(6))
+    frame.write_csv(out)
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.reality", description=__doc__)
-    parser.add_argument("packets", type=Path, help="frame.parquet of the simulated study")
-    parser.add_argument("kernel", type=Path, help="of the study on the kernel")
-    parser.add_argument("--out", type=Path, required=True, help="page to write")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.reality",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    tasks = parser.add_subparsers(dest="task", required=True)
+    kept = tasks.add_parser("keep", help="keep what Linux did")
+    kept.add_argument("kernel", type=Path, help="frame.parquet of the study on the kernel")
+    written = tasks.add_parser("page", help="write the page")
+    written.add_argument("packets", type=Path, help="frame.parquet of the simulated study")
+    written.add_argument("kernel", type=Path, help="what Linux did, kept")
+    for task in (kept, written):
+        task.add_argument("--out", type=Path, required=True, help="file to write")
     given = parser.parse_args()
-    packets, kernel = pl.read_parquet(given.packets), pl.read_parquet(given.kernel)
+    if given.task == "keep":
+        keep(pl.read_parquet(given.kernel), given.out)
+        return 0
+    packets = pl.read_parquet(given.packets)
+    kernel = pl.read_csv(given.kernel, schema_overrides=packets.select(*AXES, *MEASURED).schema)
     found = verdicts(packets, kernel)
     seeds = (packets["seed"].n_unique(), kernel["seed"].n_unique())
     given.out.write_text(page(found, seeds, len(_cells(packets))), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import csv
 import itertools
 import re
 import tomllib
@@ -64,6 +66,28 @@ def test_a_miss_is_proven_where_the_seeds_leave_no_doubt() -> None:
         page = reality.page(found, (3, 3), 1)
         assert ("20.00 → 23.00" in page) is proven
         assert f"| mean delay (ms) | {int(agrees)} | 1 | {int(proven)} |" in page
+
+
+def test_what_linux_did_is_kept_for_the_page(tmp_path: Path, monkeypatch: Any) -> None:
+    packets, kernel = frame([0.0230, 0.0231, 0.0229]), frame([0.02, 0.0201, 0.0199])
+    packets.write_parquet(tmp_path / "packets.parquet")
+    kernel.write_parquet(tmp_path / "kernel.parquet")
+    kept, page = tmp_path / "kernel.csv", tmp_path / "page.md"
+    for words in (
+        ["keep", tmp_path / "kernel.parquet", "--out", kept],
+        ["page", tmp_path / "packets.parquet", kept, "--out", page],
+    ):
+        monkeypatch.setattr("sys.argv", ["reality", *map(str, words)])
+        assert reality.main() == 0
+    assert page.read_text() == reality.page(reality.verdicts(packets, kernel), (3, 3), 1)
+
+
+def test_linux_ran_in_every_cell() -> None:
+    with (CELLS.parent / "kernel.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    cells = collections.Counter(tuple(row[key] for key in reality.AXES) for row in rows)
+    assert len(cells) == len(LAWS) * len(POINTS)
+    assert set(cells.values()) == {3}
 
 
 #: Points of the study, each with a law. What swings between two states is left to more seeds, and

@@ -546,6 +546,14 @@ def test_the_command_shows_each_class(cli: Cli, tmp_path: Path) -> None:
     assert found["margins"]["sensitivity_peak"] <= 2.01
 
 
+@pytest.mark.parametrize(("asked", "modelled"), [("linux-cubic", "cubic"), ("sack", "reno")])
+def test_a_scenarios_sender_is_the_one_that_it_moves_its_window_as(
+    cli: Cli, asked: str, modelled: str
+) -> None:
+    words = ["design", "pi", *LINK, "--flows", "12", "--rtt", "20ms", "--json", "--tcp"]
+    assert cli(*words, asked).stdout == cli(*words, modelled).stdout
+
+
 def test_one_sender_goes_to_other_tools(tmp_path: Path) -> None:
     """Its plant is rational but for one delay; of several RTTs the response alone is."""
     made = forebay.design("pi", "50Mbit/s", 20, "60ms", packet="1500B", tcp="cubic")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from forebay.identification.queue_records import Floats, QueueRecord
-from forebay.theory.plant.loaded_link import PLAIN, check_senders
+from forebay.theory.plant.loaded_link import PLAIN, modelled_senders
 from forebay.theory.plant.senders import SENDERS
 
 #: Blocks of the record, and draws from them.
@@ -114,7 +114,7 @@ def identify(
     propagation_s: the round trip without the queue, where it is known: R need not be found then.
     tcp: the flows' sender, as `--tcp` of designs names it. Raises `ScenarioError` for another.
     """
-    check_senders([tcp])
+    [tcp] = modelled_senders([tcp])
     arrivals, sent = float(series.arrivals.sum()), float(series.sent_bytes.sum())
     left = (
         arrivals - float(series.drops.sum()) - float(series.queue_pkts[-1] - series.queue_pkts[0])

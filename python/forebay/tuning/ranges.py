@@ -18,8 +18,8 @@ from forebay.scenarios.builder import Group
 from forebay.theory.plant.loaded_link import (
     PLAIN,
     LoadedLink,
-    check_senders,
     class_count,
+    modelled_senders,
     per_class,
 )
 from forebay.theory.plant.senders import SENDERS
@@ -366,7 +366,7 @@ def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
         key: text.split(",") for key, text in [("--rtt", rtt), ("--flows", flows), ("--tcp", tcp)]
     }
     size = class_count(lists)
-    check_senders(lists["--tcp"])
+    modelled = modelled_senders(lists["--tcp"])
     counts = [_flows(one) for one in lists["--flows"]]
     if len(counts) < size:
         low, high = counts[0]
@@ -378,7 +378,7 @@ def _class_ranges(rtt: str, flows: str, tcp: str) -> tuple[ClassRange, ...]:
     bounds = [_bounds("--rtt", one, "time") for one in lists["--rtt"]]
     rtts_s = [(round(low, 6), round(high, 6)) for low, high in bounds]
 
-    senders, rtts_s = per_class(lists["--tcp"], size), per_class(rtts_s, size)
+    senders, rtts_s = per_class(modelled, size), per_class(rtts_s, size)
     return tuple(
         ClassRange(*one) for one in zip(senders, rtts_s, per_class(counts, size), strict=True)
     )

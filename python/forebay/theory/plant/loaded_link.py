@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import forebay._native as _native
 from forebay._native import LawModel, ScenarioError
-from forebay.base import quantities
+from forebay.base import quantities, registries
 from forebay.scenarios.builder import Dumbbell, Group, Law, Value
 from forebay.theory.plant.senders import SENDERS
 
@@ -179,8 +179,7 @@ def flow_groups(flows: PerClass, rtt: PerClass, tcp: PerClass) -> tuple[Group, .
             ) from None
         if not (math.isfinite(counts[-1]) and counts[-1] > 0):
             raise ScenarioError(f"--flows: found {counts[-1]:g}, allowed: {COUNT}")
-    names = [str(one).strip() for one in lists["--tcp"]]
-    check_senders(names)
+    names = modelled_senders(lists["--tcp"])
     rtts = [str(one).strip() for one in lists["--rtt"]]
     for text in rtts:
         if _native.quantity("--rtt", text, "time") <= 0:
@@ -211,11 +210,17 @@ def per_class(values: list[T], size: int) -> list[T]:
     return values * size if len(values) == 1 else values
 
 
-def check_senders(names: Sequence[str]) -> None:
-    """Raises `ScenarioError` for a name that `--tcp` does not know."""
-    for name in names:
-        if name not in SENDERS:
-            raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
+def modelled_senders(names: Sequence[object]) -> list[str]:
+    """The senders of linear theory that `--tcp` names; a sender of scenarios may stand for the one
+    that it moves its window as, such as linux-cubic for cubic. Raises `ScenarioError`."""
+    return [_modelled_sender(str(name).strip()) for name in names]
+
+
+def _modelled_sender(name: str) -> str:
+    modelled = name if name in SENDERS else registries.window_law(name, marked=True)
+    if modelled is None:
+        raise ScenarioError(f'--tcp: found "{name}", allowed: {", ".join(SENDERS)}')
+    return modelled
 
 
 def _listed(value: float | Sequence[str] | Sequence[float]) -> Sequence[str | float]:

@@ -1,0 +1,170 @@
+"""UDP-Prague, the L4S team's own sender, under DualPI2 beside our Prague.
+
+    make -C FOLDER            # UDP-Prague's source: udp_prague_sender and udp_prague_receiver
+    python bench/udp_prague.py --run FOLDER
+    python bench/udp_prague.py
+
+Theirs runs as it is on the real kernel in virtual time (`--engine kernel`), with the kernel's own
+`dualpi2` and CUBIC beside it, and is kept in udp_prague.json; ours is simulated. Prints the table
+of docs/real-kernel.md. Exit status 1 if a figure is outside its tolerance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import polars
+from beside import Comparison, Figure, Row, count_within, progress, table
+
+import forebay
+
+THEIRS = Path(__file__).with_name("udp_prague.json")
+PROGRAMS = ("udp_prague_sender", "udp_prague_receiver")
+#: Every pair of a rate in Mbit/s, a round trip in ms and a number of flows, alone and beside as
+#: many flows of CUBIC.
+ALONE = [
+    (4, 5, 1), (4, 20, 4), (4, 80, 8),
+    (20, 5, 4), (20, 20, 8), (20, 80, 1),
+    (100, 5, 8), (100, 20, 1), (100, 80, 4),
+]  # fmt: skip
+BESIDE = [
+    (4, 5, 4), (4, 20, 1), (4, 80, 2),
+    (20, 5, 1), (20, 20, 2), (20, 80, 4),
+    (100, 5, 2), (100, 20, 4), (100, 80, 1),
+]  # fmt: skip
+
+FIGURES = (
+    Figure("Prague (Mbit/s)", "rate", "rate", share=0.10, spreads=2, digits=2, scale=1e-6),
+    Figure("CUBIC (Mbit/s)", "others", "others", share=0.10, spreads=2, digits=2, scale=1e-6),
+    Figure("delay of Prague (ms)", "delay", "delay", share=0.10, least=5e-4, spreads=2, scale=1e3),
+    Figure("marks of Prague (%)", "marks", "marks", share=0.15, spreads=2, digits=2, scale=100),
+)
+
+LINK = """\
+duration = "20s"
+measure  = ["8s", "20s"]
+
+[bottleneck]
+rate   = "{rate}Mbit/s"
+buffer = "10000p"
+burst  = "3000B"
+ecn    = true
+
+[[law]]
+kind = "dualpi2"
+"""
+#: A packet is 1400 bytes of payload with UDP's, IP's and Ethernet's headers.
+PROGRAM = """
+[[traffic]]
+kind   = "program"
+label  = "prague"
+server = "./udp_prague_sender -p 8080"
+client = "./udp_prague_receiver -a $FOREBAY_SERVER -p 8080 -c"
+files  = ["udp_prague_sender", "udp_prague_receiver"]
+flows  = {flows}
+packet = "1442B"
+access = "1Tbit/s"
+header = "42B"
+rtt    = "{rtt}ms"
+start  = {{ uniform = ["0s", "0.5s"] }}
+"""
+OURS = """
+[[traffic]]
+kind   = "ftp"
+label  = "prague"
+tcp    = "prague"
+ecn    = "l4s"
+flows  = {flows}
+packet = "1442B"
+access = "1Tbit/s"
+header = "42B"
+gso    = false
+rtt    = "{rtt}ms"
+start  = {{ uniform = ["0s", "0.5s"] }}
+"""
+CUBIC = """
+[[traffic]]
+kind           = "ftp"
+label          = "cubic"
+tcp            = "linux-cubic"
+flows          = {flows}
+packet         = "1514B"
+access         = "1Tbit/s"
+header         = "66B"
+gso            = false
+rtt            = "{rtt}ms"
+start          = {{ uniform = ["0s", "0.5s"] }}
+initial_window = "10p"
+delayed_ack    = true
+ack_delay      = "40ms"
+quick_acks     = 16
+"""
+
+
+def scenario(case: tuple[int, int, int], sender: str, beside: bool) -> str:
+    rate, rtt, flows = case
+    parts = [LINK, sender, CUBIC if beside else ""]
+    return "".join(part.format(rate=rate, rtt=rtt, flows=flows) for part in parts)
+
+
+def figures(text: str, folder: Path, seeds: int, engine: str) -> dict[str, list[float]]:
+    """The figures of each seed's run."""
+    path = folder / "case.toml"
+    path.write_text(text)
+    result = forebay.run(path, seeds=seeds, engine=engine)
+    if result.traffic.is_empty():
+        frame = result.metrics.with_columns(others=polars.lit(0.0))
+        mine = frame
+    else:
+        mine = result.traffic.filter(label="prague")
+        frame = result.traffic.filter(label="cubic")
+        frame = frame.with_columns(others=polars.col("goodput_bps"))
+    return {
+        "rate": mine["goodput_bps"].to_list(),
+        "others": frame["others"].to_list(),
+        "delay": mine["delay_mean_s"].to_list(),
+        "marks": mine["mark_rate"].to_list(),
+    }
+
+
+def name(case: tuple[int, int, int], beside: bool) -> str:
+    rate, rtt, flows = case
+    return f"{rate} Mbit/s, {rtt} ms, {flows}" + (f" beside {flows}" if beside else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=Path, help="run theirs anew: where both programs are")
+    parser.add_argument(
+        "--seeds", type=int, default=2, help="of theirs; ours have four times these"
+    )
+    args = parser.parse_args()
+    theirs = {} if args.run else json.loads(THEIRS.read_text())
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for program in PROGRAMS if args.run else ():
+            shutil.copy2(args.run / program, folder)
+        for case, beside in [(one, False) for one in ALONE] + [(one, True) for one in BESIDE]:
+            title = name(case, beside)
+            if args.run:
+                text = scenario(case, PROGRAM, beside)
+                theirs[title] = figures(text, folder, args.seeds, "kernel")
+            ours = figures(scenario(case, OURS, beside), folder, 4 * args.seeds, "packets")
+            compared = [Comparison(one, theirs[title][one.key], ours[one.key]) for one in FIGURES]
+            rows.append((title, compared))
+            print(progress(*rows[-1]), file=sys.stderr, flush=True)
+    if args.run:
+        THEIRS.write_text(json.dumps(theirs, indent=1) + "\n")
+    print(table(rows, FIGURES))
+    print(count_within(rows))
+    return 0 if all(one.within for _, row in rows for one in row) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
