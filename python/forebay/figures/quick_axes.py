@@ -130,7 +130,7 @@ class _QuickAxis(Axis):
             pens.append(ticks[0])
         return pens
 
-    @allow_rasterization
+    @allow_rasterization  # type: ignore[untyped-decorator]
     def draw(self: Any, renderer: Any) -> None:
         """Where neither a label nor an offset stands beside the ticks, nothing asks how much room
         the ticks' texts take, which takes longer than they do."""
@@ -138,7 +138,7 @@ class _QuickAxis(Axis):
             return
         ticks = [] if self.label.get_text() else self._update_ticks()
         if self.label.get_text() or self.major.formatter.get_offset():
-            super().draw(renderer)  # type: ignore[misc]
+            super().draw(renderer)
             return
         renderer.open_group("matplotlib.axis", gid=self.get_gid())
         for tick in ticks:
