@@ -39,6 +39,7 @@ from forebay.kernel import attachments, records
 from forebay.kernel.programs import answer
 from forebay.kernel.statistics import LawCounts, seen
 from tools import virtual_machine
+from tools.routed_path import RECEIVER, routed_path, sh
 
 #: Of the issue: the mean delay within a share or a time, the others within a share.
 DELAY_SHARE, DELAY_S, OTHER_SHARE = 0.05, 0.5e-3, 0.1
@@ -195,43 +196,25 @@ def stepped(one: Measured, looks: Sequence[float]) -> Measured:
     return replace(one, settling_s=LOOK_S * max(away, default=0), peak_pkts=max(seconds))
 
 
-def sh(line: str) -> str:
-    # Without a timeout: a virtual machine that waits for a file may jump to its end.
-    return subprocess.run(["sh", "-euc", line], capture_output=True, text=True, check=True).stdout
-
-
 @contextmanager
 def namespaces(link: Case, tag: str, *, large: bool) -> Iterator[None]:
     """A sender, a router whose `eth0` is the bottleneck, and a receiver, whose answers are late by
     the RTT. Segments leave the sender one by one, unless they may be `large`."""
-    s, r, d = (f"{name}{tag}" for name in "srd")
     mtu = link.packet_bytes - HEADER_BYTES
     most = "" if large else "gso_max_segs 1"
-    late = f"tc -n {d} qdisc add dev eth0 root netem limit 1000000 delay {link.rtt_s * 1e6:.0f}us"
-    try:
+    netem = f"netem limit 1000000 delay {link.rtt_s * 1e6:.0f}us"
+    with routed_path(tag) as (s, r, d):
         sh(f"""
-            for n in {s} {r} {d}; do ip netns add $n; ip -n $n link set lo up; done
-            ip link add eth0 netns {s} type veth peer name eth1 netns {r}
-            ip link add eth0 netns {r} type veth peer name eth0 netns {d}
-            ip -n {s} addr add 10.9.1.2/24 dev eth0; ip -n {r} addr add 10.9.1.1/24 dev eth1
-            ip -n {r} addr add 10.9.2.1/24 dev eth0; ip -n {d} addr add 10.9.2.2/24 dev eth0
             ip -n {s} link set eth0 mtu {mtu} {most}; ip -n {r} link set eth1 mtu {mtu}
             ip -n {r} link set eth0 mtu {mtu} {most}; ip -n {d} link set eth0 mtu {mtu}
-            ip -n {s} link set eth0 up; ip -n {r} link set eth1 up
-            ip -n {r} link set eth0 up; ip -n {d} link set eth0 up
-            ip -n {s} route add default via 10.9.1.1; ip -n {d} route add default via 10.9.2.1
-            nsenter --net=/run/netns/{r} sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
             for n in {s} {d}; do
                 nsenter --net=/run/netns/$n sh -c 'cd /proc/sys/net/ipv4
                     echo {int(link.ecn)} > tcp_ecn; echo 1 > tcp_no_metrics_save
                     echo 4096 131072 67108864 > tcp_rmem; echo 4096 16384 67108864 > tcp_wmem'
             done
-            {late if link.rtt_s > PATH_S else ":"}
+            {f"tc -n {d} qdisc add dev eth0 root {netem}" if link.rtt_s > PATH_S else ":"}
         """)
         yield
-    finally:
-        for name in (s, r, d):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
 def attached(link: Case, law: dict[str, Any], front: str, tag: str) -> Measured:
@@ -323,7 +306,7 @@ def traffic(link: Case, tag: str, length_s: float, flows: int, port: int = PORT)
     began_s = time.monotonic()
     client = subprocess.Popen(
         [
-            *(*ends[1], "-c", "10.9.2.2", "-P", str(flows), "-C", link.tcp),
+            *(*ends[1], "-c", RECEIVER, "-P", str(flows), "-C", link.tcp),
             *("-p", str(port)),
             *("-t", str(math.ceil(length_s)), "-J"),
         ],

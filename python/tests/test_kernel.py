@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 
 from forebay.base import registries
 from forebay.kernel import programs, records
+from tools.routed_path import RECEIVER, routed_path
+from tools.routed_path import sh as shell
 
 ROOT = Path(__file__).parents[2]
 #: Long enough for a mean within a few percent.
@@ -50,11 +53,7 @@ pytestmark = [
     pytest.mark.skipif(REFUSAL is not None, reason=f"{REFUSAL}"),
 ]
 
-
-def sh(line: str) -> str:
-    return subprocess.run(
-        ["sh", "-euc", line], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
+sh = partial(shell, timeout_s=60)
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Path3:
         )
         time.sleep(0.3)
         done = self.run(
-            *("iperf3", "-c", "10.9.2.2", "-P", str(flows), "-C", tcp, "-t", str(seconds), "-J"),
+            *("iperf3", "-c", RECEIVER, "-P", str(flows), "-C", tcp, "-t", str(seconds), "-J"),
             *("-O", str(seconds / 2)),
             name="s",
         )
@@ -102,28 +101,19 @@ class Path3:
 @pytest.fixture
 def router() -> Iterator[Path3]:
     path = Path3(f"fb{os.getpid()}")
-    s, r, d = (f"{name}{path.tag}" for name in "srd")
     try:
-        sh(f"""
-            for n in {s} {r} {d}; do ip netns add $n; ip -n $n link set lo up; done
-            ip link add eth0 netns {s} type veth peer name eth1 netns {r}
-            ip link add eth0 netns {r} type veth peer name eth0 netns {d}
-            ip -n {s} addr add 10.9.1.2/24 dev eth0; ip -n {r} addr add 10.9.1.1/24 dev eth1
-            ip -n {r} addr add 10.9.2.1/24 dev eth0; ip -n {d} addr add 10.9.2.2/24 dev eth0
-            ip -n {s} link set eth0 up; ip -n {r} link set eth1 up
-            ip -n {r} link set eth0 up; ip -n {d} link set eth0 up
-            ip -n {s} route add default via 10.9.1.1; ip -n {d} route add default via 10.9.2.1
-            nsenter --net=/run/netns/{r} sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
-            for n in {s} {d}; do
-                nsenter --net=/run/netns/$n sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_ecn'
-            done
-        """)
-        yield path
-        nothing_is_left(path)
+        with routed_path(path.tag) as (s, _, d):
+            sh(f"""
+                for n in {s} {d}; do
+                    nsenter --net=/run/netns/$n sh -c 'echo 1 > /proc/sys/net/ipv4/tcp_ecn'
+                done
+            """)
+            try:
+                yield path
+                nothing_is_left(path)
+            finally:
+                path.forebay("detach", "eth0")
     finally:
-        path.forebay("detach", "eth0")
-        for name in (s, r, d):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
         nothing_stays()
 
 
@@ -170,7 +160,7 @@ def test_every_law_is_accepted_and_sends(router: Path3, law: str) -> None:
     has_load = any(param["name"] == "flows" for param in registries.law(law)["params"])
     load = ["--set", "flows=60"] if has_load else []
     router.did("attach", "eth0", law, "--rate", "20Mbit/s", "--buffer", "1000p", "--ecn", *load)
-    assert router.run("ping", "-c", "3", "-i", "0.05", "10.9.2.2", name="s").returncode == 0
+    assert router.run("ping", "-c", "3", "-i", "0.05", RECEIVER, name="s").returncode == 0
     seen = router.stats()
     assert seen["law"] == law and seen["packets"] >= 3 and seen["ticks"] > 0
     listed = json.loads(router.did("list", "--json"))
@@ -283,7 +273,7 @@ def test_a_busy_device_takes_a_law_and_goes_with_its_packets(router: Path3) -> N
     )
     time.sleep(0.3)
     client = subprocess.Popen(
-        [*router.inside("s"), "iperf3", "-c", "10.9.2.2", "-u", "-b", "40M", "-t", "30"],
+        [*router.inside("s"), "iperf3", "-c", RECEIVER, "-u", "-b", "40M", "-t", "30"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

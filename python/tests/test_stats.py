@@ -162,6 +162,14 @@ def test_a_law_that_was_fixed_before_is_compared_with_each_other() -> None:
     assert pairs[0].difference == pytest.approx(1.0)
 
 
+def test_means_of_a_table_are_the_same_each_time() -> None:
+    """To the last bit, on any number of threads: each law's runs are one group."""
+    draw = np.random.default_rng(1)
+    rows = pl.DataFrame({"law": ["a", "b"] * 5000, "seed": 1, "wait": draw.random(10_000)})
+    means = {tuple(RunTable(rows).values("wait")["wait"]) for _ in range(20)}
+    assert len(means) == 1
+
+
 def test_a_table_has_the_means_of_its_seeds() -> None:
     rows = [
         ("a", "x", 1, 1.0), ("a", "x", 2, 3.0), ("a", "y", 1, 5.0), ("a", "y", 2, math.nan),

@@ -314,6 +314,7 @@ pub unsafe extern "C" fn forebay_enqueue(
             _ => Ecn::Ce,
         },
         dscp: packet.dscp & 0x3f,
+        traffic: None,
         tcp: !packet.not_tcp,
         marked: false,
     };

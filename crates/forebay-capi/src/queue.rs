@@ -5,54 +5,13 @@ use std::collections::VecDeque;
 use forebay_core::law_params::ParamValues;
 use forebay_core::param::ParamType;
 use forebay_core::{
-    Buffer, Bytes, Dequeued, Drop, Ecn, Packet, ParamError, QueueSite, Rate, SetPoint, Sink, Time,
+    Buffer, Bytes, Dequeued, Drop, HeldPacket, ParamError, QueueSite, Rate, SetPoint, Sink, Time,
     Value,
 };
 use forebay_scenario::{check_buffer, law_named, set_value, BufferSize, LawChoice, QueueName};
 
-/// A packet of the caller's. The queue holds this, and not its bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
-    /// Means nothing here; it comes back with the packet.
-    pub handle: u64,
-    pub flow: u64,
-    /// Of the hosts it comes from and goes to.
-    pub hosts: (u64, u64),
-    pub bytes: u32,
-    pub ecn: Ecn,
-    pub dscp: u8,
-    pub tcp: bool,
-    /// Whether this queue has set CE.
-    pub marked: bool,
-}
-
-impl Packet for Held {
-    fn bytes(&self) -> u32 {
-        self.bytes
-    }
-    fn flow(&self) -> u64 {
-        self.flow
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn dscp(&self) -> u8 {
-        self.dscp
-    }
-    fn hosts(&self) -> (u64, u64) {
-        self.hosts
-    }
-    fn tcp(&self) -> bool {
-        self.tcp
-    }
-    fn clear_dscp(&mut self) {
-        self.dscp = 0;
-    }
-    fn set_ce(&mut self) {
-        self.ecn = Ecn::Ce;
-        self.marked = true;
-    }
-}
+/// A packet of the caller's, by its handle. The queue holds this, and not its bytes.
+pub type Held = HeldPacket<u64>;
 
 /// Why a packet came back without having left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,6 +28,7 @@ fn held(handle: u64, flow: u64) -> Held {
         bytes: 1000,
         ecn: if flow == 1 { Ecn::Ect0 } else { Ecn::NotEct },
         dscp: 0,
+        traffic: None,
         tcp: true,
         marked: false,
     }

@@ -20,6 +20,7 @@ pub mod equilibrium;
 pub mod estimator;
 pub mod fixed_point;
 pub mod fnv;
+pub mod held_packet;
 pub mod law;
 pub mod law_params;
 pub mod law_spec;
@@ -47,6 +48,7 @@ pub use discipline::{
     Buffer, Dequeued, Discipline, DisciplineSpec, Drop, LawFactory, Packet, QueueSite, Sink,
 };
 pub use disciplines::{Aqm, QueueChoice};
+pub use held_packet::HeldPacket;
 pub use law::{
     Ecn, FluidLaw, FluidStep, Law, Others, PacketMeta, QueueView, Signal, Site, TrafficClass,
     Verdict,

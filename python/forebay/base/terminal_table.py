@@ -7,7 +7,7 @@ line for each number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -187,3 +187,11 @@ def _wrapped(text: Text, width: int) -> Iterator[Text]:
             else:
                 line = Text.assemble(line, " ", word) if line else word
         yield line
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    """What `show` prints on a screen of 120 columns, as a text."""
+    screen = Console(width=120, highlight=False)
+    with screen.capture() as capture:
+        show(screen)
+    return capture.get().rstrip()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import typer
@@ -67,6 +68,9 @@ def run(
     if flent is not None:
         output_folder.check(flent, "--flent")
     samples = out is not None or flent is not None
+    if out is not None and not no_report:
+        # The runs have threads of their own, and leave Python idle.
+        Thread(target=_load).start()
     (executed,) = call.executed([read], making, samples=samples)
     if call.as_json:
         for finished in executed.runs:
@@ -93,6 +97,15 @@ def run(
         raise typer.Exit(signals.status())
     if out is not None and not no_report:
         call.show(out / result_files.REPORT)
+
+
+def _load() -> None:
+    """Loads what tables and figures are made with, which takes a second."""
+    from scipy import special  # noqa: F401
+
+    from forebay.figures import moving, sweeps  # noqa: F401
+    from forebay.pages import report, terminal  # noqa: F401
+    from forebay.theory.plant import plants  # noqa: F401
 
 
 def _keep(result: Result, out: Path, *, show: bool, report: bool) -> bool:

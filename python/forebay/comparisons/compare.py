@@ -35,14 +35,10 @@ class ShownComparison(ResultComparison):
 
     def __str__(self) -> str:
         """The table that `forebay compare` prints."""
-        from rich.console import Console
-
+        from forebay.base.terminal_table import printed
         from forebay.comparisons import page
 
-        screen = Console(width=120, highlight=False)
-        with screen.capture() as capture:
-            page.show(screen, self)
-        return capture.get().rstrip()
+        return printed(lambda screen: page.show(screen, self))
 
     def _repr_html_(self) -> str:
         from forebay.comparisons import page

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from forebay.base.metrics import METRICS
 from forebay.figures import parts
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 
 if TYPE_CHECKING:
     from forebay.comparisons.result_comparison import ResultComparison
@@ -17,8 +17,7 @@ def differences(comparison: ResultComparison) -> Plot:
     """Each difference as a share of A, with its 95 % interval; what is zero in A has none."""
     lines = [line for line in comparison.differences if line.share == line.share]
     metrics = list(dict.fromkeys(line.metric for line in lines))
-    figure = Plot(figsize=(10, 1.2 + 0.45 * max(1, len(metrics))), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(10, 1.2 + 0.45 * max(1, len(metrics)))
     for index, laws in enumerate(comparison.laws):
         of_law = [line for line in lines if line.laws == laws]
         half_widths = [100 * abs(line.half_width / line.a.mean) for line in of_law]

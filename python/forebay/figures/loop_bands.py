@@ -12,7 +12,7 @@ from scipy.spatial import ConvexHull, QhullError
 
 from forebay.figures.loops import LEAST_DB, LINE, MARGIN, nichols_frame, size_and_angle
 from forebay.figures.parts import EDGE, at_corner, bode_panels, quarter_turns, titled
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 
 if TYPE_CHECKING:
     from forebay.theory.loop.loop import Floats, Loop
@@ -62,8 +62,7 @@ def nichols(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     size, angle = size_and_angle(middle, _frequencies(loops, FINE))
     # Place, angle and size, frequency.
     points = np.array([size_and_angle(one, omega)[::-1] for one in loops])
-    figure = Plot(figsize=(5.8, 5.0), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(5.8, 5.0)
     label = f"all of the range ({len(loops)} places)"
     for k in range(len(omega) - 1):
         both = points[:, :, k : k + 2].transpose(0, 2, 1).reshape(-1, 2)
@@ -97,8 +96,7 @@ def step(loops: Sequence[Loop], middle: Loop, title: str = "") -> Plot:
     line = answer(middle)
     answers = [line, *(answer(one) for one in loops)]
     label = f"its ends and its middle ({len(answers)} places)"
-    figure = Plot(figsize=(7.2, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 3.6)
     axes.fill_between(time_s, np.min(answers, 0), np.max(answers, 0), label=label, **BAND)
     axes.plot(time_s, line, color=LINE, label="its middle")
     axes.axhline(1, label="set-point", **EDGE)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import MultipleLocator
 
 from forebay.figures.parts import EDGE, at_corner, beside, bode_panels, quarter_turns, titled
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS
 from forebay.theory.design import pi_forms
 
@@ -69,8 +69,7 @@ def bode(loop: Loop, title: str = "") -> Plot:
 def nyquist(loop: Loop, title: str = "") -> Plot:
     """L in the complex plane near −1, with the unit circle and the largest sensitivity."""
     response = loop.response(loop.grid)
-    figure = Plot(figsize=(5.4, 5.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(5.4, 5.4)
     turn = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(turn), np.sin(turn), **{**EDGE, "color": "#999999"})
     nearest = 1 / loop.margins.sensitivity
@@ -88,8 +87,7 @@ def nyquist(loop: Loop, title: str = "") -> Plot:
 def nichols(loop: Loop, title: str = "") -> Plot:
     """|L| in dB over its angle, with the edge |1/(1 + L)| = 2 and the margins as distances."""
     size, angle = size_and_angle(loop, loop.grid)
-    figure = Plot(figsize=(5.8, 5.0), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(5.8, 5.0)
     axes.plot(angle, size, color=LINE, label="L")
     nichols_frame(axes, color="#999999", linewidth=1.0)
     axes.set_title(titled(title, "Nichols chart"))
@@ -127,8 +125,7 @@ def step(loop: Loop, title: str = "") -> Plot:
     duration_s = settling * 1.5 if math.isfinite(settling) else 30 * loop.point.rtt_s
     time_s, deviation_pkts = loop.step(duration_s)
     rest = loop.model["queue_pkts"]
-    figure = Plot(figsize=(7.2, 3.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 3.4)
     axes.axhline(rest, label=f"at rest, {rest:.4g} packets", **EDGE)
     axes.plot(time_s, rest + deviation_pkts, color=LINE)
     # Of several classes the loop has the delay, and no queue.
@@ -149,8 +146,7 @@ def roots(loop: Loop, title: str = "") -> Plot:
     # What decides is near the origin; the chain that the delay adds goes on to the left.
     near = 12 / loop.point.rtt_s
     shown = np.array([s for s in loop.roots if s.real > -near and abs(s.imag) < near])
-    figure = Plot(figsize=(5.4, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(5.4, 4.2)
     axes.axvline(0, **EDGE)
     colours = [MARGIN if root.real >= 0 else LINE for root in shown]
     axes.scatter(shown.real, shown.imag, marker="x", c=colours, s=42)
@@ -168,8 +164,7 @@ FIGURES = {"bode": bode, "step": step, "nyquist": nyquist, "nichols": nichols, "
 @styled
 def regions(found: RangeDesign) -> Plot:
     """The stabilising gains of every corner, the calm ones of all, and those that were chosen."""
-    figure = Plot(figsize=(7.2, 5.0), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 5.0)
     tops = []
     for i, one in enumerate(found.corners):
         most = one.most_k_p()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -21,6 +21,9 @@ from PIL import Image
 from forebay.figures import png_and_svg, style
 from forebay.figures.quick_axes import QuickAxes
 from forebay.figures.style import STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Scale of a figure in a narrow page, at which its text of 9 points is 8.5 px high.
 LEAST_PX_PER_INCH = 68
@@ -125,6 +128,12 @@ class Plot(Figure):
 
     def _repr_png_(self) -> bytes:
         return self.png()
+
+
+def one_panel(width: float, height: float) -> tuple[Plot, Axes]:
+    """A figure of one panel, and that; in inches on a screen."""
+    figure = Plot(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
 
 
 def styled(draw: Callable[P, Plot]) -> Callable[P, Plot]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import allow_rasterization
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis, XTick, YAxis, YTick
 from matplotlib.ticker import NullLocator
@@ -128,6 +129,22 @@ class _QuickAxis(Axis):
             ticks[0].begin([(at[i], texts[i]) for i in np.flatnonzero(inside)])
             pens.append(ticks[0])
         return pens
+
+    @allow_rasterization  # type: ignore[untyped-decorator]
+    def draw(self: Any, renderer: Any) -> None:
+        """Where neither a label nor an offset stands beside the ticks, nothing asks how much room
+        the ticks' texts take, which takes longer than they do."""
+        if not self.get_visible():
+            return
+        ticks = [] if self.label.get_text() else self._update_ticks()
+        if self.label.get_text() or self.major.formatter.get_offset():
+            super().draw(renderer)
+            return
+        renderer.open_group("matplotlib.axis", gid=self.get_gid())
+        for tick in ticks:
+            tick.draw(renderer)
+        renderer.close_group("matplotlib.axis")
+        self.stale = False
 
     def _get_ticklabel_bboxes(self: Any, ticks: list[Any], renderer: Any) -> Any:
         if not any(tick.places for tick in ticks):

@@ -35,26 +35,26 @@ TCP_NOTSENT_LOWAT = 25
 
 
 @dataclass(frozen=True)
-class Mice:
-    """Flows that send without end for an exponential time, and are silent for another."""
-
+class _Group:
     flows: int
     congestion_control: str
     #: Earliest and latest.
     start_s: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Mice(_Group):
+    """Flows that send without end for an exponential time, and are silent for another."""
+
     #: Means.
     on_s: float
     off_s: float
 
 
 @dataclass(frozen=True)
-class Web:
+class Web(_Group):
     """Sessions that ask for objects at Poisson times, each sent over a new connection."""
 
-    flows: int
-    congestion_control: str
-    #: Earliest and latest.
-    start_s: tuple[float, float]
     requests_per_s: float
     #: Most at one time, all sessions together; a request beyond them is lost.
     connections: int

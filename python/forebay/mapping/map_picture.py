@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 from forebay.base import words
 from forebay.figures import style
 from forebay.figures.parts import NOTE, PLAIN
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import STYLE
 from forebay.theory.plant.plant import REASONS
 
@@ -38,8 +38,7 @@ def draw_map(drawn: Map) -> Plot:
     """A map of stability, with the simulated points on it."""
     scale = 1e-6 if drawn.axis == "rate" else 1e3
     values = drawn.values * scale
-    figure = Plot(figsize=(7.2, 5.0), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 5.0)
     axes.set_facecolor("#eeeeee")
     shades: Any = axes.pcolormesh(
         drawn.flows,

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from forebay._native import OperatingPoint, averaging_design, critical_load_time_s
 from forebay.figures.parts import EDGE, NOTE, at_corner, beside
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS
 from forebay.theory.loop import self_tuning
 from forebay.theory.loop.virtual_queue import RateLoop
@@ -55,8 +55,7 @@ def staqm_11() -> Plot:
     # the delay takes β, the queue's pole atan β.
     edge = brentq(lambda beta: math.pi / 2 - beta - math.atan(beta), 0, 1)
     betas = np.concatenate([np.linspace(0.05, 0.84, 80), edge - np.geomspace(0.02, 5e-4, 20)])
-    figure = Plot(figsize=(7.2, 4.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 4.4)
     for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
         times = [critical_load_time_s(float(beta), rtt_ms / 1e3) for beta in betas]
         axes.plot(betas, times, color=colour, label=f"R = {rtt_ms} ms")
@@ -89,8 +88,7 @@ def staqm_11() -> Plot:
 def staqm_12() -> Plot:
     """staqm figure 12: how slowly a stable RED answers."""
     ratios = np.geomspace(0.0004, 0.02, 200)
-    figure = Plot(figsize=(7.2, 4.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 4.4)
     for colour, rtt_ms in zip(COLOURS, [50, 100, 150, 200, 250], strict=False):
         points = [OperatingPoint(float(ratio), rtt_ms / 1e3, 1.0) for ratio in ratios]
         times = [1 / averaging_design(85, 0.1, point)["omega_g"] for point in points]
@@ -119,8 +117,7 @@ def staqm_12() -> Plot:
 def staqm_29() -> Plot:
     """staqm figure 29: how slowly STRED must estimate the load."""
     phases = np.linspace(50, 88, 20)
-    figure = Plot(figsize=(7.2, 4.4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(7.2, 4.4)
     styles: list[Any] = ["-", "--", ":"]
     ratios = [0.002, 0.006, 0.02]
     for colour, rtt_ms in zip(COLOURS, [100, 150, 250], strict=False):

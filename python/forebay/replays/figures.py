@@ -12,7 +12,7 @@ from forebay._native import ScenarioError
 from forebay.base import statistics
 from forebay.figures import drawing, over_time, parts, style
 from forebay.figures.kinds import KINDS as RESULT_KINDS
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 from forebay.replays.claims import Figure, Window
 from forebay.replays.measures import MEASURES, Measured
 from forebay.results.result import Result
@@ -109,8 +109,7 @@ def _measure(figure: Figure, result: Result, measured: Measured) -> Plot:
         if figure.windows
         else [(name, name, figure.window) for name in figure.points or [""]]
     )
-    plot = Plot(figsize=(10, 3.1), layout="constrained")
-    axes = plot.subplots()
+    plot, axes = one_panel(10, 3.1)
     laws = sorted({run.law for run in result.runs})
     for rank, law in enumerate(laws):
         label = result.plan.laws[law]

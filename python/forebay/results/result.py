@@ -48,14 +48,10 @@ class Result(Runs):
 
     def __str__(self) -> str:
         """The table that `forebay run` prints."""
-        from rich.console import Console
-
+        from forebay.base.terminal_table import printed
         from forebay.pages import terminal
 
-        screen = Console(width=120, highlight=False)
-        with screen.capture() as capture:
-            terminal.results(screen, self)
-        return capture.get().rstrip()
+        return printed(lambda screen: terminal.results(screen, self))
 
     def _repr_html_(self) -> str:
         from forebay.pages import notebook, report

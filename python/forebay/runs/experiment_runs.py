@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from forebay.base import metrics, statistics
@@ -220,20 +221,18 @@ class Runs:
 
         def rows(link: Observed) -> pl.DataFrame:
             frames = [pl.DataFrame(schema=schema)]
-            for of in link.goodput:
-                for i, column in enumerate(of.columns):
-                    frame = pl.DataFrame({"goodput_bps": column}).with_row_index("row")
-                    frames.append(
-                        frame.select(
-                            ((pl.col("row") + 1) * of.interval_s).alias("time_s"),
-                            pl.lit(of.traffic, pl.UInt32).alias("traffic"),
-                            pl.lit(None if of.quantiles else i, pl.UInt32).alias("flow"),
-                            pl.lit(of.quantiles[i] if of.quantiles else None, pl.Float64).alias(
-                                "quantile"
-                            ),
-                            pl.col("goodput_bps"),
-                        )
-                    )
+            for of in (one for one in link.goodput if one.columns):
+                goodput_bps = np.array(of.columns)
+                count, length = goodput_bps.shape
+                numbers = np.repeat(np.arange(count), length)
+                column = {
+                    "time_s": np.tile(np.arange(1, length + 1) * of.interval_s, count),
+                    "traffic": np.full(count * length, of.traffic),
+                    "flow": None if of.quantiles else numbers,
+                    "quantile": np.array(of.quantiles)[numbers] if of.quantiles else None,
+                    "goodput_bps": goodput_bps.ravel(),
+                }
+                frames.append(pl.DataFrame(column, schema=schema))
             return pl.concat(frames)
 
         return self._table(rows)

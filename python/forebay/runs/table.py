@@ -122,8 +122,11 @@ class RunTable:
             self.rows.select("law", *by, self.replicate, pl.col(metrics).cast(pl.Float64))
             .unpivot(metrics, index=keys[1:], variable_name=METRIC, value_name=VALUE)
             .filter(pl.col(VALUE).is_not_nan())
+            # A mean of a group itself adds up what threads have summed, as it falls to them: its
+            # last bit differs from call to call.
             .group_by(keys)
-            .agg(pl.col(VALUE).mean())
+            .agg(VALUE)
+            .with_columns(pl.col(VALUE).list.mean())
             .sort(keys)
             .collect()
         )

@@ -51,14 +51,10 @@ class ShownStudy(Study):
 
     def __str__(self) -> str:
         """The table that `forebay study` prints."""
-        from rich.console import Console
-
+        from forebay.base.terminal_table import printed
         from forebay.studies import tables
 
-        screen = Console(width=120, highlight=False)
-        with screen.capture() as capture:
-            tables.show(screen, self)
-        return capture.get().rstrip()
+        return printed(lambda screen: tables.show(screen, self))
 
     def _repr_html_(self) -> str:
         from forebay.pages import notebook

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from forebay.base.metrics import METRICS
 from forebay.figures import parts
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS, DASHES, MARKERS
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def winners(study: Study, metric: str, x: str, y: str, *, largest: bool) -> Plot
     number = found.with_columns(rank.alias("n"))
     shown = _matrix(number, x, y, xs, ys, "n")
     chance = _matrix(number.filter(pl.col("ties").list.len() > 0), x, y, xs, ys, "n")
-    figure = Plot(figsize=(10, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(10, 4)
     colours = ListedColormap([COLOURS[i % len(COLOURS)] for i in range(len(laws))])
     norm = BoundaryNorm(np.arange(len(laws) + 1) - 0.5, len(laws))
     axes.pcolormesh(shown, cmap=colours, norm=norm, alpha=0.75)
@@ -153,8 +152,7 @@ def parallel(study: Study, metric: str) -> Plot:
     if table.height > MOST_LINES:
         table = table.sample(MOST_LINES, seed=1)
     values = METRICS[metric].scale * table["mean"].to_numpy()
-    figure = Plot(figsize=(10, 3.6), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(10, 3.6)
     columns = [table[key].rank("dense").to_numpy().astype(float) for key in keys]
     columns = [(c - c.min()) / max(np.ptp(c), 1) for c in columns]
     columns.append((values - values.min()) / max(np.ptp(values), 1e-300))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from forebay._native import LawModel, ScenarioError
 from forebay.base import registries
@@ -120,17 +120,6 @@ class State:
                 # A law is written as a whole: a parameter that is absent has its default.
                 before = {k: v for k, v in before.items() if k.split(".")[0] != side}
         return urlencode({k: v for k, v in now.items() if before.get(k) != v}, safe="/,")
-
-
-def from_address(text: str) -> dict[str, str]:
-    """The texts of an address. Raises `ScenarioError` for one that is none."""
-    try:
-        pairs = parse_qsl(
-            text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=99
-        )
-    except ValueError as error:
-        raise ScenarioError(f"state: found {error}, allowed: KEY=VALUE&KEY=VALUE") from None
-    return dict(pairs)
 
 
 def parse(texts: object, start: State) -> State:

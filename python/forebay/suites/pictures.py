@@ -10,7 +10,7 @@ from matplotlib.patches import Ellipse
 
 from forebay.base.metrics import METRICS
 from forebay.figures import parts, style
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +26,7 @@ IN_A_COLUMN = 16
 def case(of: Case, laws: list[str]) -> Plot:
     """Mean delay and goodput of each law; the ellipse is one standard deviation of whole
     seconds."""
-    figure = Plot(figsize=(10, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(10, 4.2)
     for index, law in enumerate(laws):
         if law in of.runs:
             x, y = (one.scale * of.cell(law, one.name).mean for one in (DELAY, GOODPUT))
@@ -40,8 +39,7 @@ def case(of: Case, laws: list[str]) -> Plot:
 @styled
 def overview(suite: Suite) -> Plot:
     """Averages over all cases, with 95 % intervals over the seeds."""
-    figure = Plot(figsize=(10, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(10, 4.2)
     for index, law in enumerate(suite.laws):
         cells = [(one.scale, suite.average(law, one.name)) for one in (TAIL, GOODPUT)]
         x, y = (scale * cell.mean for scale, cell in cells)

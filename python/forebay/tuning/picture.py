@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter
 from forebay.base import statistics
 from forebay.base.registries import baseline
 from forebay.figures.parts import PLAIN, at_corner, legend_below, plain_log_x
-from forebay.figures.plot import Plot, styled
+from forebay.figures.plot import Plot, one_panel, styled
 from forebay.figures.style import COLOURS
 from forebay.tuning.check import SCREENING_SEEDS
 from forebay.tuning.state import REFERENCES
@@ -91,8 +91,7 @@ def places(tuning: TuningState) -> Plot:
     where = tuning.ranges.places
     reference = baseline()
     rows = np.arange(len(where))[::-1]
-    figure = Plot(figsize=(9.0, 1.2 + 0.42 * len(where)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(9.0, 1.2 + 0.42 * len(where))
     for other in others:
         plain = other.candidate.law == reference["name"]
         axes.plot(
@@ -129,8 +128,7 @@ def defaults(tuning: TuningState) -> Plot:
     """Worst deviation of the chosen law and of the papers' defaults, and what they lose."""
     mine, *_ = tuning.tested
     against = sorted(tuning.against(), key=lambda row: float(np.nanmean(row.other.worst_s)))
-    figure = Plot(figsize=(9.0, 1.3 + 0.3 * (len(against) + 1)), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = one_panel(9.0, 1.3 + 0.3 * (len(against) + 1))
     own_ms = _interval(axes, 0, mine.worst_s, "#000000", **CHOSEN)
     axes.axvline(own_ms, color="#bbbbbb", linewidth=1.0, zorder=0)
     names = [f"{mine.candidate.law}, tuned"]

@@ -5,9 +5,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use forebay_core::discipline::Packet as DisciplinePacket;
 use forebay_core::transmitter::Transmitter;
-use forebay_core::{Buffer, Drop, Ecn, ParamError, Queue, Rate, Sink, Time};
+use forebay_core::{Buffer, Drop, HeldPacket, ParamError, Queue, Rate, Sink, Time};
 use forebay_packets::ip::{self, Headers};
 use forebay_scenario::{LawChoice, Scenario};
 
@@ -16,50 +15,17 @@ use super::GroupTraffic;
 use crate::limits::ETHERNET_BYTES;
 use crate::record::{Fate, PacketRow, SampleRow};
 
-/// A packet of the queue; its bytes lie in a slot.
+/// Where the bytes of a packet lie, and what the record says of it.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct Stored {
     slot: u32,
     arrived: Time,
-    bytes: u32,
-    flow: u64,
-    hosts: (u64, u64),
-    ecn: Ecn,
-    dscp: u8,
     traffic: u8,
-    tcp: bool,
-    marked: bool,
     header_bytes: u8,
     number: u32,
 }
 
-impl DisciplinePacket for Waiting {
-    fn bytes(&self) -> u32 {
-        self.bytes
-    }
-    fn flow(&self) -> u64 {
-        self.flow
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn dscp(&self) -> u8 {
-        self.dscp
-    }
-    fn hosts(&self) -> (u64, u64) {
-        self.hosts
-    }
-    fn traffic(&self) -> Option<u8> {
-        Some(self.traffic)
-    }
-    fn tcp(&self) -> bool {
-        self.tcp
-    }
-    fn set_ce(&mut self) {
-        self.marked = true;
-        self.ecn = Ecn::Ce;
-    }
-}
+type Waiting = HeldPacket<Stored>;
 
 /// Takes what the queue gives up.
 #[derive(Default)]
@@ -226,19 +192,22 @@ impl Ours {
         let bytes = &self.slots[slot as usize];
         let headers = Headers::read(bytes)?;
         let group = self.groups.get(usize::from(bytes[13]))?;
-        Some(Waiting {
-            slot,
-            arrived: now,
+        Some(HeldPacket {
+            handle: Stored {
+                slot,
+                arrived: now,
+                traffic: group.traffic,
+                header_bytes: super::header_bytes(bytes),
+                number: group.flow_number(bytes),
+            },
             bytes: crate::count(bytes.len()) + ETHERNET_BYTES,
             flow: headers.flow.mixed(),
             hosts: headers.flow.hosts(),
             ecn: headers.class.ecn(),
             dscp: headers.class.dscp(),
-            traffic: group.traffic,
+            traffic: Some(group.traffic),
             tcp: headers.is_tcp(),
             marked: false,
-            header_bytes: super::header_bytes(bytes),
-            number: group.flow_number(bytes),
         })
     }
 
@@ -246,23 +215,23 @@ impl Ours {
         let sent = self.transmitter.ask(now, &mut self.queue, &mut self.lost);
         let Some(sent) = sent else { return Ok(()) };
         let packet = sent.departure.packet;
-        let bytes = &mut self.slots[packet.slot as usize];
+        let bytes = &mut self.slots[packet.handle.slot as usize];
         if packet.marked {
             ip::set_ce(bytes);
         }
         let row = PacketRow {
-            arrived: packet.arrived,
+            arrived: packet.handle.arrived,
             left: now,
             bytes: packet.bytes,
-            traffic: packet.traffic,
+            traffic: packet.handle.traffic,
             class: sent.departure.class,
             fate: if packet.marked {
                 Fate::Marked
             } else {
                 Fate::Left
             },
-            header_bytes: packet.header_bytes,
-            flow: packet.number,
+            header_bytes: packet.handle.header_bytes,
+            flow: packet.handle.number,
         };
         rows.write(&row, bytes)?;
         self.sending.push_back((sent.out, packet));
@@ -271,29 +240,29 @@ impl Ours {
 
     /// The last bit is out: the packet goes on.
     fn release(&mut self, packet: Waiting) -> io::Result<()> {
-        match self.far.write(&self.slots[packet.slot as usize]) {
+        match self.far.write(&self.slots[packet.handle.slot as usize]) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-        self.free.push(packet.slot);
+        self.free.push(packet.handle.slot);
         Ok(())
     }
 
     fn tell_lost(&mut self, rows: &mut Rows) -> io::Result<()> {
         for (at, packet, why, class) in self.lost.0.drain(..) {
-            self.free.push(packet.slot);
+            self.free.push(packet.handle.slot);
             let row = PacketRow {
-                arrived: packet.arrived,
+                arrived: packet.handle.arrived,
                 left: at,
                 bytes: packet.bytes,
-                traffic: packet.traffic,
+                traffic: packet.handle.traffic,
                 class,
                 fate: Fate::Lost(why),
-                header_bytes: packet.header_bytes,
-                flow: packet.number,
+                header_bytes: packet.handle.header_bytes,
+                flow: packet.handle.number,
             };
-            rows.write(&row, &self.slots[packet.slot as usize])?;
+            rows.write(&row, &self.slots[packet.handle.slot as usize])?;
         }
         Ok(())
     }

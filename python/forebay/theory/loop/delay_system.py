@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 
 Complexes = NDArray[np.complex128]
 Floats = NDArray[np.float64]
@@ -165,6 +164,8 @@ class DelaySystem:
         right[:n] = 0
         right[:n, :n] = now
         right[:n, -n:] = past
+        from scipy import linalg  # a tenth of a second to load, which most loops do without
+
         return np.asarray(linalg.eigvals(linalg.solve(left, right)) / unit, complex)
 
     def _newton(self, guesses: Complexes) -> Complexes:

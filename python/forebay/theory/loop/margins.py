@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from forebay.theory.loop import frequency_response
 from forebay.theory.loop.frequency_response import Complexes, Terms
@@ -224,6 +223,10 @@ def _zeros(
         w, least = _minimum(lambda x, sign=sign: sign * of(x), a, b)  # type: ignore[misc]
         if least < 0:
             brackets += [(a, w), (w, b)]
+    if not brackets:
+        return []
+    from scipy import optimize  # a tenth of a second to load, which many a loop does without
+
     return sorted(float(optimize.brentq(of, a, b, xtol=1e-12 * b)) for a, b in brackets)
 
 
@@ -237,6 +240,8 @@ def _least(omega: Floats, values: Floats, of: Callable[[float], float]) -> float
 
 
 def _minimum(of: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    from scipy import optimize
+
     found = optimize.minimize_scalar(
         of, bounds=(low, high), method="bounded", options={"xatol": 1e-10 * high}
     )
@@ -265,6 +270,8 @@ def _delay_s(t: Terms, guess_s: float) -> float:
 
 def edge(holds: Callable[[float], bool], good: float, bad: float, closeness: float) -> float:
     """Where something that holds at one number and not at another ends to hold."""
+    from scipy import optimize
+
     return float(optimize.bisect(lambda x: 1.0 if holds(x) else -1.0, good, bad, xtol=closeness))
 
 

@@ -37,6 +37,14 @@ impl<C: CongestionControl> Host<C> {
         host
     }
 
+    /// The same with no more data to send; a round trip later.
+    fn with_the_last_packets_out() -> Host<C> {
+        let mut host = Host::connected();
+        host.tcp.connection.close();
+        host.now += RTT;
+        host
+    }
+
     /// Offers endless data.
     fn open(&mut self) {
         self.tcp.connection.limit = u32::MAX;
@@ -123,9 +131,7 @@ fn three_sacked_packets_prove_a_loss_and_the_window_falls_in_proportion() {
 
 #[test]
 fn without_three_of_them_a_timer_waits_a_quarter_of_the_round_trip() {
-    let mut host: Host = Host::connected();
-    host.tcp.connection.close();
-    host.now += RTT;
+    let mut host: Host = Host::with_the_last_packets_out();
     host.ack(9, &[(10, 11)]);
     assert_eq!(host.tcp.timer, Timer::Reordering);
     assert_eq!(host.numbers(), [0u32; 0]);
@@ -155,9 +161,7 @@ fn a_copy_that_is_lost_is_found_when_later_packets_arrive() {
 
 #[test]
 fn a_lost_tail_is_probed_and_costs_a_window() {
-    let mut host: Host = Host::connected();
-    host.tcp.connection.close();
-    host.now += RTT;
+    let mut host: Host = Host::with_the_last_packets_out();
     host.ack(9, &[]);
     // Packets 9 and 10 are lost. Two round trips and 2 ms: the probe repeats the last.
     let srtt = host.tcp.rtt.srtt_ns;
@@ -177,9 +181,7 @@ fn a_lost_tail_is_probed_and_costs_a_window() {
 
 #[test]
 fn one_packet_in_flight_is_probed_later_for_its_ack_may_be_delayed() {
-    let mut host: Host = Host::connected();
-    host.tcp.connection.close();
-    host.now += RTT;
+    let mut host: Host = Host::with_the_last_packets_out();
     host.ack(10, &[]);
     let tcp = &host.tcp;
     let (want, rto) = (2 * tcp.rtt.srtt_ns + 200 * MS, tcp.rtt.rto_ns);
@@ -257,9 +259,7 @@ fn a_mark_reduces_once_and_is_answered_with_cwr() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    let mut host: Host = Host::connected();
-    host.tcp.connection.close();
-    host.now += RTT;
+    let mut host: Host = Host::with_the_last_packets_out();
     for next in [3, 5, 7] {
         host.ack(next, &[]);
     }
