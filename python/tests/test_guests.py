@@ -22,6 +22,7 @@ from forebay._native import ScenarioError
 from forebay.engines.run import RunError
 from forebay.guests import installed as guests
 from forebay.guests import run, setup
+from forebay.runs import experiment
 
 BOTTLENECK = '[bottleneck]\nrate = "15Mbit/s"\nbuffer = "150p"\ndelay = "1ms"\n'
 FTP = (
@@ -117,9 +118,15 @@ def test_what_a_guest_cannot_run_is_a_line_before_it_starts(
 
 
 def test_other_engines_say_that_they_pass_the_table_over() -> None:
-    text = scenario(FTP.format(flows=1), "[kernel]\noffloads = true\n", duration=5)
-    result = forebay.run(text)
-    assert result.experiment.warning.endswith("[kernel] counts with --engine kernel alone")
+    table = "[kernel]\noffloads = true\npcap = true\n"
+    text = scenario(FTP.format(flows=1), table, duration=5)
+    warned = "scenario: kernel.offloads, kernel.pcap count with --engine kernel alone"
+    assert forebay.run(text).experiment.warning == warned
+    # A link keeps packets.
+    over_link = experiment.read(text, engine=forebay.engines.link.ENGINE)
+    assert over_link.warning == "scenario: kernel.offloads counts with --engine kernel alone"
+    said_nothing = scenario(FTP.format(flows=1), "[kernel]\n", duration=5)
+    assert experiment.read(said_nothing).warning == ""
 
 
 def test_a_law_in_python_stays_outside(some_guest: Path) -> None:

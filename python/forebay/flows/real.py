@@ -4,6 +4,7 @@ bound."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import tempfile
@@ -238,7 +239,7 @@ def once(
         tempfile.TemporaryFile() as errors,
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryDirectory(
-            prefix="run-", dir=keep.path if keep else None, ignore_cleanup_errors=True
+            prefix=f"{outputs.PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
         ) as folder,
     ):
         here = Path(folder)
