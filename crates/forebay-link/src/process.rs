@@ -436,3 +436,51 @@ fn children() -> Vec<Pid> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_starts_and_stops_when_it_is_due() {
+        let second = Duration::from_secs(1);
+        let mut agenda = Agenda::of(&Command {
+            output: Some("out".into()),
+            start: Some(second),
+            stop: Some(2 * second),
+            ..Command::default()
+        });
+        let zero = Instant::now();
+        assert_eq!(agenda.due(zero + 9 * second), None, "there is no zero yet");
+        assert_eq!(agenda.timeout(zero), PollTimeout::NONE);
+        agenda.zero = Some(zero);
+        assert_eq!(agenda.due(zero), None);
+        assert!(agenda.timeout(zero) > PollTimeout::from(999u16));
+        assert_eq!(agenda.due(zero + second), Some(Due::Start));
+        assert_eq!(agenda.due(zero + second), None);
+        let term = Some(Due::Stop(Signal::SIGTERM));
+        assert_eq!(agenda.due(zero + 2 * second), term);
+        assert!(agenda.stopping());
+        let patient = zero + 2 * second + PATIENCE;
+        assert_eq!(agenda.due(patient), Some(Due::Stop(Signal::SIGKILL)));
+        assert_eq!(agenda.due(patient), None);
+    }
+
+    #[test]
+    fn without_a_start_it_starts_at_once_and_after_its_stop_never() {
+        let mut at_once = Agenda::of(&Command::default());
+        assert_eq!(at_once.due(Instant::now()), Some(Due::Start));
+        let mut late = Agenda::of(&Command {
+            output: Some("out".into()),
+            start: Some(Duration::from_secs(3)),
+            stop: Some(Duration::from_secs(2)),
+            ..Command::default()
+        });
+        let zero = Instant::now();
+        late.zero = Some(zero);
+        let end = zero + Duration::from_secs(9);
+        let stops = [Signal::SIGTERM, Signal::SIGKILL].map(|it| Some(Due::Stop(it)));
+        assert_eq!([late.due(end), late.due(end)], stops);
+        assert_eq!(late.due(end), None);
+    }
+}
