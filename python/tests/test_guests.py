@@ -18,6 +18,7 @@ import pytest
 from guest_marks import needs_guest
 
 import forebay
+from forebay import engines
 from forebay._native import ScenarioError
 from forebay.engines.run import RunError
 from forebay.guests import installed as guests
@@ -123,7 +124,7 @@ def test_other_engines_say_that_they_pass_the_table_over() -> None:
     warned = "scenario: kernel.offloads, kernel.pcap count with --engine kernel alone"
     assert forebay.run(text).experiment.warning == warned
     # A link keeps packets.
-    over_link = experiment.read(text, engine=forebay.engines.link.ENGINE)
+    over_link = experiment.read(text, engine=engines.named("link", "engine"))
     assert over_link.warning == "scenario: kernel.offloads counts with --engine kernel alone"
     said_nothing = scenario(FTP.format(flows=1), "[kernel]\n", duration=5)
     assert experiment.read(said_nothing).warning == ""

@@ -21,6 +21,7 @@ from forebay.engines.link import LinkEngine
 from forebay.engines.run import RunError
 from forebay.flows.mapping import link_plans
 from forebay.flows.real import Limits
+from forebay.links import congestion
 from forebay.runs import descriptions, experiment
 from forebay.runs.outputs import PREFIX
 
@@ -122,6 +123,10 @@ def test_iperf3_and_a_web_server_run_as_they_are(tmp_path: Path) -> None:
     assert clients[2]["status"] is None
     assert "iperf3: interrupt - the client has terminated" in str(clients[2]["said"])
     assert all(one["status"] is None for one in ended if one["end"] == "server")
+    # A machine whose default hardly follows a law is told of: iperf3 has it here.
+    default = congestion.default()
+    warned = " ".join(text for text, _ in descriptions.warnings(result))
+    assert (f"a program's TCP has {default}" in warned) == bool(congestion.warning(default))
     # Who gets what, by traffic: 2 · 300 kB in 7 s, and something for each of the others.
     got = dict(result.traffic.select("label", "goodput_bps").iter_rows())
     assert got["web"] == pytest.approx(2 * 8 * 300e3 / 7, rel=0.05)

@@ -375,7 +375,7 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "**Growth under delayed ACKs**" in text
 
     cubic = SCENARIO.replace('"sack"', '"cubic"')
-    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=["too late"])
+    other = both_ways(tmp_path, cubic, goodput=1448 / 1500, void=["void, too late"])
     text = page.markdown([other], "forebay validate …", "1ms", "0.1%")
     assert "**CUBIC above its last window**" in text
     assert "**Growth under delayed ACKs**" not in text
@@ -383,8 +383,16 @@ def test_the_page_has_the_causes_that_apply(tmp_path: Path) -> None:
     assert "void runs among those shown: 2." in text
 
 
+def test_what_a_program_did_makes_no_run_void(tmp_path: Path) -> None:
+    said = "`client` of client ended with status 1: no"
+    same = both_ways(tmp_path, SCENARIO, void=[said])
+    assert [(row.void, row.reasons) for row in same.rows] == [(0, [])]
+    both = both_ways(tmp_path, SCENARIO, void=[said, "void, too late"])
+    assert [(row.void, row.reasons) for row in both.rows] == [(2, ["void, too late"])]
+
+
 def test_one_run_is_singular(tmp_path: Path) -> None:
-    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["too late"])
+    one = both_ways(tmp_path, SCENARIO.replace("seeds    = 2", "seeds    = 1"), void=["void, too late"])
     one.rows[0] = replace(one.rows[0], again=1)
     text = page.markdown([one], "forebay validate …", "1ms", "0.1%")
     assert ": 1 simulated run, 1 real one of each law." in text

@@ -20,8 +20,10 @@ import numpy as np
 
 from forebay._native import Fault, LinkPrograms, Observed, Run, ScenarioError
 from forebay.flows.mapping import LEAD_S, LinkPlan, Program
+from forebay.links import congestion
 from forebay.links.process import Emulator, LinkError
 from forebay.runs import outputs
+from forebay.runs.engine import VOID
 from forebay.runs.outputs import Ended, Keep
 
 if TYPE_CHECKING:
@@ -163,7 +165,7 @@ class RealRuns:
                     self._faults.append(Fault(*key, f"{why}{error}"))
         else:
             with self._lock:
-                remarks = [*(f"void, {why}" for why in attempt.void), *attempt.remarks]
+                remarks = [*(f"{VOID}{why}" for why in attempt.void), *attempt.remarks]
                 if remarks:
                     self.remarks[key] = remarks
                 if attempt.extras is not None:
@@ -274,9 +276,25 @@ def once(
         return Attempt(
             _at_bottleneck(plan, outcome, found),
             outcome.void,
-            [program.failed for program in ended if program.failed],
+            [
+                *(program.failed for program in ended if program.failed),
+                *_of_default(plan, outcome),
+            ],
             outputs.taken(keep, name, ended, here / CAPTURE) if keep else None,
         )
+
+
+def _of_default(plan: LinkPlan, outcome: Outcome) -> list[str]:
+    """What to know of programs that chose no congestion control: no namespace may choose freely
+    what its sockets have."""
+    default = outcome.congestion_control
+    of_programs = outcome.directions[0].observed.tcp_flows > len(plan.flows)
+    if not (plan.programs and of_programs and congestion.warning(default)):
+        return []
+    return [
+        f"a program's TCP has {default}, this machine's default, unless it chooses another: it "
+        "hardly follows the law"
+    ]
 
 
 class _Programs:

@@ -9,7 +9,7 @@ pages and the store, knows of an engine what stands here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,6 +61,15 @@ def run_name(law: str, point: int | None, seed: int) -> str:
     """Such a name of parts; `point` is None where it is the only one."""
     label = re.sub(r"[^\w.-]+", "_", law)
     return f"{label}-{'' if point is None else f'p{point}-'}{seed}"
+
+
+#: How a remark begins on a run whose numbers prove nothing.
+VOID = "void, "
+
+
+def void(remarks: Iterable[str]) -> list[str]:
+    """Those of a run's remarks that say that it is void."""
+    return [remark for remark in remarks if remark.startswith(VOID)]
 
 
 class Planned(Protocol):
