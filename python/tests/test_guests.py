@@ -410,6 +410,22 @@ def test_what_programs_say_and_packets_are_in_the_result(tmp_path: Path) -> None
 
 
 @needs_guest
+@pytest.mark.parametrize("asks", [True, False])
+def test_hosts_of_programs_ask_for_ecn_where_the_scenario_says_so(
+    asks: bool, tmp_path: Path
+) -> None:
+    """Either end may be the one that opens the connection."""
+    look = "cat /proc/sys/net/ipv4/tcp_ecn"
+    program = f'client = "{look}"\nserver = "{look}"\necn = {str(asks).lower()}\n'
+    file = tmp_path / "ecn.toml"
+    file.write_text(scenario(PROGRAM + program, duration=6))
+    forebay.run(file, engine="kernel").report(tmp_path / "out")
+    told = json.loads((tmp_path / "out/metrics.json").read_text())["programs"]
+    said = [(tmp_path / "out" / one["output"]).read_text() for one in told]
+    assert said == [f"{int(asks)}\n"] * 2
+
+
+@needs_guest
 def test_programs_run_as_they_are(tmp_path: Path) -> None:
     python = sys.executable
     (tmp_path / "page").write_bytes(os.urandom(3_000_000))
